@@ -1,16 +1,16 @@
-//! One spelling for each JSON value, so that two can be compared by a hash of it.
+//! The canonical text of a JSON value, so that two values can be compared by a hash.
 //!
-//! The order of keys, white space and the way a string is escaped make no difference; a number counts as it
-//! is spelled, because `1.0` and `1` are two things for some readers. What stands twice stays twice, in its
-//! order, so nothing hides behind its double.
+//! The order of keys, white space and the escapes of a string make no difference. A number counts as it is written,
+//! because some readers distinguish `1.0` from `1`. A member or element that occurs twice is written twice, in its
+//! order, so that a duplicate cannot hide another value.
 //!
-//! Not here: the hash. What is forwarded is never spelled anew.
+//! Not here: the hash. Forwarded values are never rewritten.
 
 use super::Raw;
 use super::part::{Part, decode_key};
 use crate::tokens;
 
-/// `value` in the one spelling: no white space, keys in the order of their bytes.
+/// The canonical text of `value`: no white space, keys in the order of their bytes.
 pub fn text(value: &Raw) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.bytes().len());
     write(value.bytes(), &mut out);
@@ -30,7 +30,7 @@ fn write(value: &[u8], out: &mut Vec<u8>) {
         }
         Some(b'"') => match Part::new(value, None).text() {
             Some(text) => write_string(&text, out),
-            // Half of a pair of surrogates: it counts as it is spelled.
+            // A lone surrogate counts as it is written.
             None => out.extend_from_slice(value),
         },
         _ => out.extend_from_slice(value),
@@ -58,7 +58,7 @@ fn separate(index: usize, out: &mut Vec<u8>) {
 }
 
 fn write_string(text: &str, out: &mut Vec<u8>) {
-    // Into memory, and a string always prints.
+    // Writing a string to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 

@@ -2,11 +2,11 @@
 //!
 //! [`Splice::take`] receives the response piece by piece. It returns the part of each piece that belongs to the result,
 //! without a copy. The closing brace of the result is withheld until the whole envelope was read and found correct
-//! ([`Splice::finish`]), so nobody receives the complete result of an incorrect response.
+//! ([`Splice::finish`]). The complete result of an incorrect response is therefore never passed on.
 //!
 //! Invariants: it accepts and refuses the same envelopes as `protocol::Message::from_server`, wherever the text is cut.
-//! The one exception is a result that is no object, which is refused here. Each byte is read once, and at most one short
-//! token is buffered.
+//! The one exception is a result that is not an object, which is refused here. Each byte is read once, and at most one
+//! short token is buffered.
 //!
 //! Does not judge the values inside of the result: the receiver finds out whether they are JSON.
 
@@ -17,45 +17,45 @@ use bytes::Bytes;
 use super::skip::{Nested, Quoted};
 use member::{Member, Token};
 
-/// Under which terms a result may pass without being looked at as a whole.
+/// The conditions under which a result may be passed on before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Values of `resultType` with which it may not.
+    /// Values of `resultType` with which the result is refused.
     pub refused: &'static [&'static str],
-    /// What a result gets that its server did not write.
+    /// Members that a result gets if its server did not write them.
     pub added: &'static [Added],
 }
 
-/// A member that a result gets when it has none of that name.
+/// A member that is added to a result without a member of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
-    /// Its name; printable ASCII.
+    /// The name, in printable ASCII.
     pub name: &'static str,
-    /// Its value, as JSON.
+    /// The value, as JSON.
     pub value: &'static str,
-    /// Whether only a final result gets it: one whose `resultType` is `complete` or missing.
+    /// Whether only a final result gets the member: its `resultType` is `complete` or missing.
     pub only_final: bool,
 }
 
-/// Why an answer cannot pass.
+/// Why a response cannot be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A JSON-RPC error, or a result that is no object: neither is ever large.
+    /// A JSON-RPC error, or a result that is not an object. Neither is ever large.
     #[error("it is not an object as the result")]
     Unfit,
-    /// A result of a type that the [`Terms`] refuse.
+    /// The [`Terms`] refuse a result of this type.
     #[error("a result of this type cannot be passed on while it arrives")]
     Refused,
-    /// No envelope: the text is not JSON where it was looked at, or something follows it.
+    /// The text is not a JSON object, or something follows the object.
     #[error("it is not one JSON object")]
     Malformed,
     /// `jsonrpc` is missing or not `"2.0"`.
     #[error("\"jsonrpc\" must be \"2.0\"")]
     Version,
-    /// It carries no id, or that of another request.
+    /// The id is missing, or is that of another request.
     #[error("it does not answer the request")]
     Id,
-    /// It is a request or a notification.
+    /// The message is a request or a notification.
     #[error("it is not a response")]
     NotResponse,
     /// The text ended before the envelope did.
@@ -76,9 +76,9 @@ pub struct Splice {
     id: u64,
     terms: Terms,
     state: State,
-    /// Whether it stands on the first level of the result.
+    /// Whether the position is on the first level of the result.
     is_inside: bool,
-    /// The member it stands in.
+    /// The member at the position.
     member: Member,
     token: Token,
     seen: Seen,
@@ -87,7 +87,7 @@ pub struct Splice {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Begin,
-    /// A name, or where `or_end` the end of the object.
+    /// A name, or the end of the object if `or_end`.
     Name {
         or_end: bool,
     },
@@ -102,7 +102,7 @@ enum State {
     End,
 }
 
-/// What has come.
+/// The parts of the envelope that were read so far.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // facts that have nothing to do with each other
 struct Seen {
@@ -111,14 +111,14 @@ struct Seen {
     result: bool,
     /// Whether the result has any member.
     members: bool,
-    /// Which of [`Terms::added`] it has, as bits.
+    /// The members of [`Terms::added`] that the result has, as bits.
     added: u32,
-    /// Whether its type is another one than `complete`.
+    /// Whether the type of the result is not `complete`.
     not_final: bool,
 }
 
 impl Splice {
-    /// For the answer to the request that we numbered `id`.
+    /// Returns a splice for the response to the request with the number `id`.
     pub fn new(id: u64, terms: Terms) -> Self {
         Self {
             id,
@@ -136,17 +136,17 @@ impl Splice {
         self.seen.result
     }
 
-    /// Goes on with `piece`; what of it belongs to the result. After an error it is of no more use.
+    /// Reads `piece` and returns the part of it that belongs to the result. After an error the splice cannot be used.
     pub fn take(&mut self, piece: &Bytes) -> Result<Bytes, Error> {
         let mut at = 0;
-        // The result is one stretch, so what of it is in this piece is one too.
+        // The result is one contiguous range, so its part of this piece is one too.
         let (mut begin, mut end) = (self.is_inside.then_some(0), None);
         while at < piece.len() {
             let (was_inside, before) = (self.is_inside, at);
             at += self.step(&piece[at..])?;
             match (was_inside, self.is_inside) {
                 (false, true) => begin = Some(before),
-                // Less the brace.
+                // Without the closing brace.
                 (true, false) => end = Some(at - 1),
                 _ => {}
             }
@@ -154,8 +154,7 @@ impl Splice {
         Ok(begin.map_or_else(Bytes::new, |begin| piece.slice(begin..end.unwrap_or(piece.len()))))
     }
 
-    /// What is to follow the parts of the result, when the whole response was right: members that it
-    /// lacks, and its closing brace.
+    /// Returns the end of the result after a complete and correct response: missing members and the closing brace.
     pub fn finish(&self) -> Result<Bytes, Error> {
         match self.state {
             State::End if !self.seen.result => Err(Error::Unfit),
@@ -184,7 +183,7 @@ impl Splice {
         ending.into()
     }
 
-    /// Goes on over the beginning of `text`, which is not empty; how much of it.
+    /// Reads the beginning of `text`, which is not empty, and returns the number of bytes read.
     fn step(&mut self, text: &[u8]) -> Result<usize, Error> {
         let first = text[0];
         match self.state {
@@ -240,7 +239,7 @@ impl Splice {
         Ok(end.unwrap_or(text.len()))
     }
 
-    /// A name has ended. Of two members with one name the first counts.
+    /// Handles the end of a name. If two members have the same name, the first counts.
     fn named(&mut self) -> Result<(), Error> {
         if self.is_inside {
             self.seen.members = true;
@@ -261,7 +260,7 @@ impl Splice {
         Ok(())
     }
 
-    /// A value begins with `first`.
+    /// Handles the first byte of a value.
     fn value(&mut self, first: u8) -> Result<(), Error> {
         self.token.clear();
         self.state = match (self.member, first) {
@@ -285,7 +284,7 @@ impl Splice {
         Ok(())
     }
 
-    /// A string, a number or a literal has ended.
+    /// Handles the end of a string, a number or a literal.
     fn value_ended(&mut self) -> Result<(), Error> {
         self.state = State::Comma;
         match self.member {
@@ -302,7 +301,7 @@ impl Splice {
         Ok(())
     }
 
-    /// An object has ended.
+    /// Handles the end of an object.
     fn leave(&mut self) {
         self.state = if self.is_inside { State::Comma } else { State::End };
         self.is_inside = false;
@@ -313,7 +312,7 @@ const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Whether numbers and literals are made of it.
+/// Whether `byte` can be part of a number or a literal.
 const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }

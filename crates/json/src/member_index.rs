@@ -1,4 +1,4 @@
-//! The positions of the members of an object, kept so that no text is searched twice.
+//! The positions of the members of an object, kept so that a lookup does not scan the text again.
 //!
 //! The scanner ([`crate::scanner`]) passes every member of `params` and of its `_meta` anyway and notes its position. A
 //! later lookup compares a few keys.
@@ -9,24 +9,24 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most members of one object whose places are kept.
+/// The most members of one object whose positions are kept.
 pub const MOST: usize = 16;
 
 /// One member. Positions count from the first byte of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The key, less its quotes.
+    /// The first byte of the key, behind its quote.
     name: u32,
     /// The length of the key.
     length: u16,
-    /// Where the places of the value's own members are kept.
+    /// The part of the list with the members of the value.
     inner: Span,
     /// The value, without white space around it.
     value: (u32, u32),
 }
 
-/// Some of the places that are kept together. Those of a value stand behind those of its object, so
-/// that none begin at zero.
+/// A range of the list of positions. The members of a value follow those of its object, so only the range of the outer
+/// object can begin at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     from: u8,
@@ -34,18 +34,18 @@ struct Span {
 }
 
 impl Span {
-    /// Of nothing that is known.
+    /// The range of an object whose members are not known.
     const NONE: Self = Self { from: 0, to: 0 };
 }
 
 impl Place {
-    /// Stands in for one that is not known yet.
+    /// A placeholder for an empty entry of a list.
     pub(super) const NOWHERE: Self = Self { name: 0, length: 0, inner: Span::NONE, value: (0, 0) };
 
-    /// The member with this key, less its quotes; none where a number does not fit.
+    /// The member with this key, without its quotes; `None` if a number is too large.
     pub(super) fn new(name: &Range<usize>, value: &Range<usize>) -> Option<Self> {
         let length = u16::try_from(name.len()).ok()?;
-        // The end is the largest of them.
+        // No other position is larger than the end.
         let end = u32::try_from(value.end).ok()?;
         let place = |at: usize| u32::try_from(at).unwrap_or(end);
         Some(Self { name: place(name.start), length, inner: Span::NONE, value: (place(value.start), end) })
@@ -61,7 +61,7 @@ impl Place {
         self.value.0 as usize..self.value.1 as usize
     }
 
-    /// The key, less its quotes.
+    /// The key, without its quotes.
     pub(super) fn name<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         text.get(self.name as usize..)?.get(..usize::from(self.length))
     }
@@ -71,14 +71,14 @@ impl Place {
         usize::from(self.length) == name.len() && self.name(text) == Some(name)
     }
 
-    /// The same member, counted from `start`.
+    /// Returns the member with positions relative to `start`.
     fn counted_from(self, start: u32) -> Self {
         let less = |at: u32| at.wrapping_sub(start);
         Self { name: less(self.name), value: (less(self.value.0), less(self.value.1)), ..self }
     }
 }
 
-/// The places of the members of one object, if they are known. Cloning copies a pointer.
+/// The positions of the members of one object, if they are known. Cloning copies a pointer.
 #[derive(Debug, Clone)]
 pub struct Places {
     all: Option<Arc<[Place]>>,
@@ -86,11 +86,11 @@ pub struct Places {
 }
 
 impl Places {
-    /// Nothing is known.
+    /// The members are not known.
     pub(super) const UNKNOWN: Self = Self { all: None, own: Span::NONE };
 
-    /// The places of `members`, of which the value of one may be an object whose own are known too.
-    /// All count from the beginning of the same text, in which the object begins at `start`.
+    /// The positions of `members`. For the value of one member, `inner` may give its start and its own members. All
+    /// positions count from the beginning of one text, in which the object begins at `start`.
     pub(super) fn of(start: usize, members: &[Place], inner: Option<(usize, &[Place])>) -> Self {
         let (Ok(start), Ok(count)) = (u32::try_from(start), u8::try_from(members.len())) else {
             return Self::UNKNOWN;
@@ -108,13 +108,13 @@ impl Places {
         Self { all: Some(all.collect()), own: Span { from: 0, to: count } }
     }
 
-    /// What is known, borrowed.
+    /// Returns the known members, borrowed.
     pub(super) fn view(&self) -> Option<View<'_>> {
         let all = self.all.as_deref()?;
         Some(View { all, own: own(all, self.own)? })
     }
 
-    /// The places after the value of `changed`, which is one of these, became `length` bytes long.
+    /// The positions after the value of `changed`, which is one of these members, became `length` bytes long.
     pub(super) fn replaced(&self, changed: &Place, length: usize) -> Self {
         let Some(all) = self.all.as_deref() else { return Self::UNKNOWN };
         let (start, end) = changed.value;
@@ -133,7 +133,7 @@ impl Places {
         Self { all: Some(all.iter().enumerate().map(moved).collect()), own: self.own }
     }
 
-    /// What is known of the value of `place`, which is one of these.
+    /// Returns the known members of the value of `place`, which is one of these members.
     pub(super) fn inside(&self, place: &Place) -> Self {
         match place.inner {
             Span::NONE => Self::UNKNOWN,
@@ -160,7 +160,7 @@ impl<'a> View<'a> {
         self.own.iter().find(|place| place.is(text, name.as_bytes()))
     }
 
-    /// What is known of the value of `place`, which is one of these.
+    /// Returns the known members of the value of `place`, which is one of these members.
     pub(super) fn inside(self, place: &Place) -> Option<Self> {
         let own = (place.inner != Span::NONE).then(|| own(self.all, place.inner))?;
         Some(Self { all: self.all, own: own? })

@@ -1,6 +1,6 @@
-//! [`Part`]: a value inside a [`Raw`](super::Raw), borrowed, for a look that needs nothing of its own.
+//! [`Part`]: a value inside a [`Raw`](super::Raw), borrowed, for reading without an allocation.
 //!
-//! Not here: values that outlive the message they stand in; those are slices, and `Raw`.
+//! Not here: values that outlive their message. Those are slices, as [`Raw`](super::Raw).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::member_index::{Place, View};
 use crate::string_scan::plain;
 use crate::tokens::{self, Member};
 
-/// One JSON value, borrowed from the message it stands in.
+/// One JSON value, borrowed from its message.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     text: &'a [u8],
@@ -54,7 +54,7 @@ impl<'a> Part<'a> {
         self.places().filter(|member| key_is(&self.text[member.key.clone()], name)).count()
     }
 
-    /// Where its members stand, in order.
+    /// The positions of its members, in order.
     pub fn places(self) -> impl Iterator<Item = Member> + 'a {
         let (known, scanned) = match self.places {
             Some(view) => (view.own(), None),
@@ -64,7 +64,7 @@ impl<'a> Part<'a> {
         known.iter().map(member).chain(scanned.into_iter().flatten())
     }
 
-    /// The text that this string says; `None` when it is no string, or none that can be decoded.
+    /// The decoded text of this string; `None` if the value is not a string or cannot be decoded.
     pub fn text(self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         if plain(inner, 0) < inner.len() {
@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
         std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 
-    /// Whether this is a string that says `text`. Without decoding it where it has no escape.
+    /// Whether this is a string that means `text`. A string without escapes is not decoded.
     pub fn says(self, text: &str) -> bool {
         let spelled = self.text.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
         match spelled {
@@ -100,8 +100,8 @@ pub fn key_is(token: &[u8], name: &str) -> bool {
     rest.is_some_and(|rest| may_mean(escaped, rest)) && decode_key(token) == name
 }
 
-/// Whether text that begins with an escape may mean `name`. It keeps a message full of escaped keys from being
-/// decoded once for each member that is looked for.
+/// Whether a key that begins with an escape may mean `name`. Without this check, a message full of escaped keys would
+/// be decoded once for each member that is looked up.
 fn may_mean(escape: &[u8], name: &[u8]) -> bool {
     let digits = || std::str::from_utf8(escape.get(2..6)?).ok();
     let meant = match escape.get(1) {
@@ -115,18 +115,18 @@ fn may_mean(escape: &[u8], name: &[u8]) -> bool {
     };
     match (meant.filter(u8::is_ascii), name.first()) {
         (Some(meant), first) => first == Some(&meant),
-        // A character beyond ASCII: decoding decides.
+        // The character is not ASCII, so it must be decoded.
         (None, first) => first.is_some_and(|first| !first.is_ascii()),
     }
 }
 
-/// What the key `token` means.
+/// Returns the decoded text of the key `token`.
 pub fn decode_key(token: &[u8]) -> Cow<'_, str> {
     let inner = inside(token);
     if !inner.contains(&b'\\') {
         return String::from_utf8_lossy(inner);
     }
-    // A lone surrogate escape is legal JSON text but no string; it compares as its own spelling.
+    // A lone surrogate escape is legal JSON but not a Unicode string. It is compared as it is written.
     serde_json::from_slice::<String>(token).map_or_else(|_| String::from_utf8_lossy(inner), Cow::Owned)
 }
 

@@ -1,10 +1,10 @@
 //! [`Raw`]: one JSON value kept as the bytes it arrived in.
 //!
-//! Parameters and results travel through the gateway as `Raw`, so unknown members, the order of
-//! keys, the spelling of numbers (`1e400`, 2^70, `1.0`) and explicit `null`s arrive as they were
-//! sent. Invariant: the bytes are exactly one JSON value, valid UTF-8, no white space around it.
+//! Parameters and results pass through Switchyard as `Raw`. Unknown members, the order of keys, the spelling of numbers
+//! (`1e400`, 2^70, `1.0`) and explicit `null`s therefore arrive as they were sent. Invariant: the bytes are exactly one
+//! JSON value in valid UTF-8, without white space around it.
 //!
-//! Not here: anything that prints a parsed value again. Parse-and-print is what loses data.
+//! Not here: printing of parsed values. Parsing and printing loses data.
 
 pub mod edit;
 
@@ -28,13 +28,12 @@ use crate::tokens;
 #[derive(Clone)]
 pub struct Raw {
     bytes: Bytes,
-    /// Where the members stand, if whoever read it took note.
+    /// The positions of the members, if the reader recorded them.
     places: Places,
 }
 
 impl Raw {
-    /// Checks that `bytes` hold exactly one JSON value (RFC 8259) and keeps it, less the white
-    /// space around it.
+    /// Checks that `bytes` contain exactly one JSON value (RFC 8259) and keeps it without the white space around it.
     pub fn parse(bytes: &Bytes) -> Result<Self, serde_json::Error> {
         let mut survey = Survey::new();
         if let Some(range) = survey.read_value(bytes) {
@@ -44,23 +43,23 @@ impl Raw {
         Self::judged(bytes)
     }
 
-    /// The same, with what is wrong and nothing noted.
+    /// Parses with `serde_json`, which says what is wrong. The positions of members are not recorded.
     pub fn judged(bytes: &Bytes) -> Result<Self, serde_json::Error> {
         let value: &RawValue = serde_json::from_slice(bytes)?;
         Ok(Self::unsurveyed(bytes.slice_ref(value.get().as_bytes())))
     }
 
-    /// One JSON value of which nothing is known.
+    /// One JSON value whose members are not known.
     pub const fn unsurveyed(bytes: Bytes) -> Self {
         Self { bytes, places: Places::UNKNOWN }
     }
 
-    /// One JSON value and the places of its members.
+    /// One JSON value and the positions of its members.
     pub const fn surveyed(bytes: Bytes, places: Places) -> Self {
         Self { bytes, places }
     }
 
-    /// Whether the places of its members are known. Then no name is among them twice.
+    /// Whether the positions of its members are known. Then no name occurs twice.
     pub(super) fn is_surveyed(&self) -> bool {
         self.places.view().is_some()
     }
@@ -89,13 +88,13 @@ impl Raw {
         Self::unsurveyed(Bytes::from_static(b"{}"))
     }
 
-    /// The same in memory of its own: it no longer keeps all of what it was received in.
+    /// Returns a copy that does not keep the whole received message in memory.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self::unsurveyed(Bytes::copy_from_slice(&self.bytes))
     }
 
-    /// Its value in `copy`, which must be equal to its bytes.
+    /// Returns the value backed by `copy`, which must be equal to its bytes.
     #[must_use]
     pub fn moved_to(&self, copy: Bytes) -> Self {
         debug_assert_eq!(self.bytes, copy);
@@ -138,7 +137,7 @@ impl Raw {
         serde_json::from_slice(&self.bytes)
     }
 
-    /// It, borrowed.
+    /// The value as a borrowed [`Part`].
     pub fn as_part(&self) -> Part<'_> {
         Part::new(&self.bytes, self.places.view())
     }
@@ -148,7 +147,7 @@ impl Raw {
         self.as_part().get(name)
     }
 
-    /// What `part`, which was found in this value, says: a slice of the same bytes.
+    /// Returns `part`, which was found in this value, as a slice of the same bytes.
     pub fn slice(&self, part: Part<'_>) -> Self {
         Self::unsurveyed(self.bytes.slice_ref(part.bytes()))
     }
@@ -172,19 +171,19 @@ impl Raw {
         self.part(name).and_then(Part::text)
     }
 
-    /// The members in the order they stand, keys decoded.
+    /// The members in their order, keys decoded.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'_, str>, Self)> {
         self.as_part().places().map(|member| {
             (decode_key(&self.bytes[member.key]), Self::unsurveyed(self.bytes.slice(member.value)))
         })
     }
 
-    /// The elements in the order they stand; none when this is not an array.
+    /// The elements in their order; none when this is not an array.
     pub fn elements(&self) -> impl Iterator<Item = Self> {
         tokens::elements(&self.bytes).map(|range| Self::unsurveyed(self.bytes.slice(range)))
     }
 
-    /// The first key that stands twice in this object, decoded (so `"a"` and `"\u0061"` are one).
+    /// The first key that occurs twice in this object, decoded (so `"a"` and `"\u0061"` are equal).
     pub fn duplicate_key(&self) -> Option<String> {
         if self.is_surveyed() {
             return None;

@@ -1,4 +1,4 @@
-//! Properties of [`super::Raw`]: it keeps bytes, and an edit changes what it says and nothing else.
+//! Properties of [`super::Raw`]: it keeps bytes, and an edit changes only the edited members.
 
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ pub(crate) fn json(keys: &'static str) -> impl Strategy<Value = serde_json::Valu
     })
 }
 
-/// Keys that are often the same, of what means something in JSON.
+/// Keys with many duplicates and with characters that have a meaning in JSON.
 const KEYS: &str = "[a-d\\\\\"{},: ]{0,3}";
 
 fn object() -> impl Strategy<Value = serde_json::Map<String, serde_json::Value>> {

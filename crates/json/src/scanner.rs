@@ -1,13 +1,12 @@
-//! One pass over a message: whether it is JSON, how deep it goes, and where its members stand.
+//! One pass over a message: whether it is JSON, how deep it is nested, and the positions of its members.
 //!
-//! Invariant: what it accepts, `serde_json` accepts too (RFC 8259, UTF-8, one object and white space
-//! around it); it is nested at most [`MAX_DEPTH`] deep; and no key stands twice in the message, in
-//! `params` or `result`, or in `_meta`. It declines everything else and gives no reason, and also what
-//! is merely unusual: keys with escapes, very long ones, or more than [`MOST`] of them, on these three levels. So
-//! whoever is declined is judged thoroughly elsewhere, and pays twice for being broken or odd.
+//! Invariant: `serde_json` accepts whatever the scanner accepts: RFC 8259, UTF-8, one object and white space around it.
+//! The nesting is at most [`MAX_DEPTH`], and no key occurs twice in the message, in `params` or `result`, or in
+//! `_meta`. On these three levels the scanner also declines keys with escapes, very long keys, and more than [`MOST`]
+//! keys. It gives no reason. Slower code then judges the declined message, so an invalid or unusual message is read
+//! twice.
 //!
-//! Time is linear in the text, and memory is constant: what is open while a value is passed is one bit
-//! of a word for each level.
+//! Time is linear in the text. Memory is constant: each open array or object takes one bit of a word.
 
 use std::ops::Range;
 
@@ -24,7 +23,7 @@ const PAYLOAD: usize = 1;
 /// Its `_meta`.
 const META: usize = 2;
 
-/// What one pass over a message found.
+/// The findings of one pass over a message.
 pub struct Survey {
     /// The members of the message, of the payload, and of its `_meta`, in order.
     lists: [List; 3],
@@ -39,20 +38,19 @@ impl Default for Survey {
 }
 
 impl Survey {
-    /// Of nothing yet.
+    /// A survey before the pass.
     pub const fn new() -> Self {
         Self { lists: [const { List::EMPTY }; 3], starts: [None; 3] }
     }
 
-    /// Passes over `text`, once; `None` when it is no message for this quick way.
+    /// Scans `text` once; `None` if slower code must judge the message.
     pub fn read(&mut self, text: &[u8]) -> Option<()> {
         is_text(text).then_some(())?;
         let end = self.object(text, space(text, 0), MESSAGE)?;
         (space(text, end) == text.len()).then_some(())
     }
 
-    /// The same for one JSON value of any kind, whose own members count as those of a payload; returns
-    /// where it stands.
+    /// Scans one JSON value of any kind and returns its position. Its members count as those of a payload.
     pub(super) fn read_value(&mut self, text: &[u8]) -> Option<Range<usize>> {
         is_text(text).then_some(())?;
         let start = space(text, 0);
@@ -68,14 +66,14 @@ impl Survey {
         self.lists[MESSAGE].own().iter().map(|place| (place.name(text).unwrap_or_default(), place.value()))
     }
 
-    /// Where `params` or `result` begins, whichever the message has, and where its members stand.
+    /// The position of `params` or `result`, whichever the message has, and the positions of its members.
     pub fn payload(&self) -> Option<(usize, Places)> {
         let start = self.starts[PAYLOAD].filter(|_| self.lists[PAYLOAD].count > 0)?;
         let meta = self.starts[META].map(|at| (at, self.lists[META].own()));
         Some((start, Places::of(start, self.lists[PAYLOAD].own(), meta)))
     }
 
-    /// Passes over the object that begins at `at` and notes its members; returns what follows it.
+    /// Scans the object that begins at `at` and records its members; returns the position after it.
     fn object(&mut self, text: &[u8], at: usize, level: usize) -> Option<usize> {
         if *text.get(at)? != b'{' || self.starts[level].replace(at).is_some() {
             return None;
@@ -105,16 +103,16 @@ impl Survey {
     }
 }
 
-/// Whether it is UTF-8. Most messages are ASCII, which takes a fifth of the work to see.
+/// Whether `text` is UTF-8. Most messages are ASCII, and that check takes a fifth of the time.
 fn is_text(text: &[u8]) -> bool {
     text.is_ascii() || std::str::from_utf8(text).is_ok()
 }
 
-/// The members of one object as they are found.
+/// The members of one object, in the order in which they are found.
 struct List {
     places: [Place; MOST],
     count: usize,
-    /// One bit for each kind of name seen: a name whose bit is not set is new.
+    /// One bit for each kind of name seen. A name whose bit is not set is new.
     kinds: u64,
 }
 
@@ -125,7 +123,7 @@ impl List {
         self.places.get(..self.count).unwrap_or_default()
     }
 
-    /// Notes a member; `None` when there is no room, or its name was there before.
+    /// Records a member; `None` if the list is full or the name occurred before.
     fn push(&mut self, text: &[u8], name: &[u8], place: Place) -> Option<()> {
         let kind = 1 << ((name.len() ^ usize::from(name.last().copied().unwrap_or_default())) & 63);
         if self.kinds & kind != 0 && self.own().iter().any(|other| other.is(text, name)) {
@@ -138,7 +136,7 @@ impl List {
     }
 }
 
-/// The key without escapes whose quote stands at `at`, and where its value begins.
+/// The key without escapes whose quote is at `at`, and the position of its value.
 fn key(text: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     if *text.get(at)? != b'"' {
         return None;
@@ -150,15 +148,15 @@ fn key(text: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     Some((at + 1..end, colon(text, end + 1)?))
 }
 
-/// Where the value behind the colon begins.
+/// The position of the value behind the colon.
 fn colon(text: &[u8], at: usize) -> Option<usize> {
     let at = space(text, at);
     (*text.get(at)? == b':').then(|| space(text, at + 1))
 }
 
-/// Passes over the value that begins at `at`, inside of `depth` objects; returns what follows it.
+/// Scans the value that begins at `at`, inside of `depth` objects; returns the position after it.
 fn pass(text: &[u8], mut at: usize, depth: usize) -> Option<usize> {
-    // The lowest bit says whether the innermost of what is open is an object.
+    // The lowest bit says whether the innermost open value is an object.
     let (mut kinds, mut open) = (0_u64, 0);
     loop {
         let first = *text.get(at)?;
@@ -210,7 +208,7 @@ fn pass(text: &[u8], mut at: usize, depth: usize) -> Option<usize> {
     }
 }
 
-/// Passes over a key and its colon.
+/// Scans a key and its colon.
 fn any_key(text: &[u8], at: usize) -> Option<usize> {
     if *text.get(at)? != b'"' {
         return None;
@@ -230,10 +228,10 @@ fn word(text: &[u8], at: usize, word: &[u8]) -> Option<usize> {
     (text.get(at..end)? == word).then_some(end)
 }
 
-/// What follows the number that begins at `at`.
+/// Returns the position behind the number that begins at `at`.
 fn number(text: &[u8], at: usize) -> Option<usize> {
     let at = if *text.get(at)? == b'-' { at + 1 } else { at };
-    // Behind a leading zero no digit is expected, and whoever reads on will not find one legal.
+    // No digit may follow a leading zero. If one does, the caller declines it as the next token.
     let mut at = if *text.get(at)? == b'0' { at + 1 } else { digits(text, at)? };
     if text.get(at) == Some(&b'.') {
         at = digits(text, at + 1)?;
@@ -245,7 +243,7 @@ fn number(text: &[u8], at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// What follows one digit or more.
+/// Returns the position behind one or more digits.
 fn digits(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     while text.get(at).is_some_and(u8::is_ascii_digit) {
@@ -254,7 +252,7 @@ fn digits(text: &[u8], start: usize) -> Option<usize> {
     (at > start).then_some(at)
 }
 
-/// What follows the string whose text begins at `at`, behind the quote.
+/// Returns the position behind the string whose text begins at `at`, after the quote.
 fn string(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at = plain(text, at);
@@ -266,7 +264,7 @@ fn string(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// What follows the escape whose letter stands at `at`. Half of a surrogate pair is legal text.
+/// Returns the position behind the escape whose letter is at `at`. A lone surrogate is legal text.
 fn escape(text: &[u8], at: usize) -> Option<usize> {
     match *text.get(at)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),

@@ -1,12 +1,10 @@
 //! Finds the end of a JSON string or of a nested value in text that arrives in pieces.
 //!
-//! This is what a gateway does with each byte of a large answer, so it works on 64 of them at a time:
-//! of each block it takes the places of quotes, backslashes and brackets as bits, and a block costs
-//! some twenty cycles however much stands in it. Invariants: where a piece ends does not matter; each
-//! byte is looked at once.
+//! Switchyard does this for each byte of a large response, so it works on 64 bytes at a time. It takes the positions of
+//! quotes, backslashes and brackets of each block as bits. A block costs some twenty cycles, however many of them it
+//! contains. Invariants: the position where a piece ends does not matter, and each byte is read once.
 //!
-//! Not here: judging. That a value is closed by brackets of its own kind, and is JSON at all, nobody
-//! here looks at.
+//! Not here: validation. Nothing here checks that brackets match in kind, or that the value is JSON.
 
 mod block;
 
@@ -14,7 +12,7 @@ use memchr::memchr;
 
 use block::{Block, WIDTH};
 
-/// Where a search for the end of a string stands. It begins behind the opening quote.
+/// The state of a search for the end of a string. It begins behind the opening quote.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Quoted {
     /// Whether the next byte is escaped.
@@ -22,7 +20,7 @@ pub(super) struct Quoted {
 }
 
 impl Quoted {
-    /// The position in `text` behind the closing quote; none while it has not come.
+    /// The position in `text` behind the closing quote; `None` until it arrives.
     pub(super) fn end(&mut self, text: &[u8]) -> Option<usize> {
         let mut from = 0;
         if self.escaped {
@@ -42,34 +40,34 @@ impl Quoted {
     }
 }
 
-/// Whether the byte behind `text`, which is part of a string and begins with no escaped byte, is
-/// escaped: whether an odd number of backslashes stands before it.
+/// Whether the byte behind `text` is escaped: an odd number of backslashes precedes it. `text` is part of a string, and
+/// its first byte is not escaped.
 fn escapes_next(text: &[u8]) -> bool {
     text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Where a search for the end of an object or array stands. It begins behind the opening bracket.
+/// The state of a search for the end of an object or array. It begins behind the opening bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nested {
-    /// Brackets that are open.
+    /// The number of open brackets.
     depth: usize,
-    /// Whether it stands in a string, and where.
+    /// The state inside of a string, if the position is in one.
     quoted: Option<Quoted>,
 }
 
 impl Nested {
-    /// Behind the bracket that opens the value.
+    /// The state behind the bracket that opens the value.
     pub(super) const fn begun() -> Self {
         Self { depth: 1, quoted: None }
     }
 
-    /// The position in `text` behind the bracket that closes the value; none while it has not come.
+    /// The position in `text` behind the bracket that closes the value; `None` until it arrives.
     pub(super) fn end(&mut self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(block) = text[at..].first_chunk::<WIDTH>() {
             let block = Block::of(block);
             if let Some(quoted) = self.quoted.as_mut().filter(|_| block.quotes == 0) {
-                // A long text: its end is found faster than block by block.
+                // The end of a long string is found faster by a search than block by block.
                 at += quoted.end(&text[at..])?;
                 self.quoted = None;
                 continue;
@@ -82,7 +80,7 @@ impl Nested {
         self.bytes(&text[at..]).map(|end| at + end)
     }
 
-    /// The same for one block.
+    /// Searches one block for the end of the value.
     fn block(&mut self, block: &Block) -> Option<usize> {
         let begins_escaped = self.quoted.is_some_and(|quoted| quoted.escaped);
         let (no_ends, escaped) = block.escaped(begins_escaped);
@@ -97,7 +95,7 @@ impl Nested {
         self.brackets(opens, closes)
     }
 
-    /// The same for a block in which the value may end: bracket by bracket.
+    /// Searches a block in which the value may end, bracket by bracket.
     fn brackets(&mut self, opens: u64, closes: u64) -> Option<usize> {
         let mut left = opens | closes;
         while left != 0 {
@@ -115,7 +113,7 @@ impl Nested {
         None
     }
 
-    /// The same for less than a block.
+    /// Searches text that is shorter than a block.
     fn bytes(&mut self, text: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < text.len() {

@@ -1,10 +1,10 @@
-//! Properties of the searches: where a value ends does not depend on how its text arrives.
+//! Properties of the searches: the end of a value does not depend on how its text arrives.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Where the value in `text` ends that begins behind its first byte, byte by byte.
+/// Returns the end of the value in `text` that begins behind its first byte. Reads byte by byte.
 fn plainly(text: &[u8]) -> Option<usize> {
     let (mut depth, mut quoted, mut escaped) = (1, text[0] == b'"', false);
     for (at, byte) in text.iter().enumerate().skip(1) {
@@ -30,7 +30,7 @@ fn plainly(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The same with the searches, the text cut where `cuts` say.
+/// Returns the end of the value, searched in pieces that end at `cuts`.
 fn in_pieces(text: &[u8], cuts: &[usize]) -> Option<usize> {
     let (mut quoted, mut nested, mut at) = (Quoted::default(), Nested::begun(), 1);
     for length in cuts.iter().copied().chain([text.len()]) {
@@ -44,7 +44,7 @@ fn in_pieces(text: &[u8], cuts: &[usize]) -> Option<usize> {
     None
 }
 
-/// Text of which much matters, with long stretches in which nothing does.
+/// Text with many significant bytes, and with long stretches without any.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => prop::sample::select(vec!["\"", "\\\\", "\\\"", "{", "[", "}", "]", "\\n", ":", "é"])
@@ -89,7 +89,7 @@ fn runs_of_backslashes_are_counted_over_the_edge_of_a_block() {
         for number in 1..140 {
             let run = "\\".repeat(number);
             let text = format!("[\"{}{run}\"]\"]", "x".repeat(before));
-            // An even number escapes nothing, so the string ends behind it; else at the next quote.
+            // An even number escapes nothing, so the string ends there. Otherwise it ends at the next quote.
             let end = if number % 2 == 0 { text.len() - 2 } else { text.len() };
             assert_eq!(in_pieces(text.as_bytes(), &[]), Some(end), "{before} {number}");
         }

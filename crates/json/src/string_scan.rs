@@ -1,9 +1,9 @@
-//! How far the text of a string goes as it stands: many bytes at a time.
+//! Scans for the next byte of a string that needs handling, many bytes at a time.
 
 use wide::u8x16;
 
-/// The position, from `at` on, of the first byte of `text` that ends a string, begins an escape or is
-/// illegal in one; the end where there is none.
+/// The position, from `at` on, of the first byte of `text` that ends a string, begins an escape or is not allowed in
+/// one. The end of `text` if there is none.
 pub(super) fn plain(text: &[u8], at: usize) -> usize {
     let mut here = at;
     while let Some(part) = text.get(here..).and_then(<[u8]>::first_chunk::<16>) {
@@ -20,10 +20,10 @@ pub(super) fn plain(text: &[u8], at: usize) -> usize {
     here + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
 }
 
-/// From this length on it pays to look at whole blocks.
+/// The length from which on whole blocks are checked.
 const LONG: usize = 64;
 
-/// How many bytes there are in blocks without anything special.
+/// The number of bytes in leading blocks without special bytes.
 fn blocks(text: &[u8]) -> usize {
     let (blocks, _) = text.as_chunks::<64>();
     let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |any, &byte| any | is_special(byte));
@@ -34,7 +34,7 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// One bit for each byte that is special, the lowest for the first.
+/// One bit for each special byte, the lowest for the first byte.
 fn special(text: [u8; 16]) -> u32 {
     let text = u8x16::new(text);
     let is = |byte: u8| text.simd_eq(u8x16::splat(byte));

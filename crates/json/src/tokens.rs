@@ -1,8 +1,8 @@
 //! Finds the members of a JSON object by position, without building anything.
 //!
-//! Invariant: every function here is handed text that `serde_json` has already accepted as one
-//! value ([`super::Raw`] guarantees it), so the scanner only tells tokens apart and never judges
-//! them. On any other input the result is meaningless but never a panic and never out of bounds.
+//! Invariant: every function here receives text that `serde_json` has already accepted as one value ([`super::Raw`]
+//! guarantees it). The scanner only separates tokens and does not validate them. On any other input the result is
+//! meaningless but never a panic and never out of bounds.
 //!
 //! Not here: validation, numbers, anything below the first level.
 
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::string_scan::plain;
 
-/// One member of an object: where its key token (quotes included) and its value stand.
+/// One member of an object: the positions of its key token (quotes included) and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The key token, quotes included.

@@ -1,15 +1,15 @@
 //! The two ends of a message that was too long to be kept.
 //!
-//! JSON-RPC puts the id of an answer at one end or the other of its envelope, depending on the
-//! server. With both ends at hand the reader can tell one caller that its answer was too large,
-//! instead of letting it wait for its deadline. Invariant: never more than [`HEAD`] + [`TAIL`] bytes.
+//! JSON-RPC puts the id of a response at one end or the other of its envelope, depending on the server. With both ends
+//! the reader can tell one caller that its response was too large, so that it does not wait for its deadline.
+//! Invariant: never more than [`HEAD`] + [`TAIL`] bytes.
 
 /// Bytes kept from the beginning.
 const HEAD: usize = 256;
 /// Bytes kept from the end.
 const TAIL: usize = 128;
 
-/// The beginning and the end of a message that exceeded its cap, and how long it was.
+/// The beginning and the end of a message that exceeded its limit, and its length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clip {
     head: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct Clip {
 }
 
 impl Clip {
-    /// Notes the next bytes of the message.
+    /// Adds the next bytes of the message.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         let room = HEAD.saturating_sub(self.head.len()).min(bytes.len());
@@ -34,12 +34,12 @@ impl Clip {
         &self.head
     }
 
-    /// The last bytes; they overlap with the head only when the message was shorter than both.
+    /// The last bytes. They overlap with the head only if the message was shorter than both.
     pub fn tail(&self) -> &[u8] {
         &self.tail
     }
 
-    /// Bytes the whole message had.
+    /// The length of the whole message in bytes.
     pub const fn length(&self) -> u64 {
         self.length
     }

@@ -1,8 +1,8 @@
 //! One message per line, as stdio carries them.
 //!
-//! Invariants: a line longer than the cap costs at most the cap in memory, however long it is; the
-//! text is searched for line ends once, so reading is linear; lines are slices of the read buffer.
-//! Lines without content are no messages and vanish; a `\r` before the `\n` belongs to the line end.
+//! Invariants: a line that exceeds the limit takes at most the limit in memory. The text is searched for line ends
+//! once, so reading is linear. Lines are slices of the read buffer. Lines without content are dropped. A `\r` before
+//! the `\n` belongs to the line end.
 //!
 //! Not here: whether a line is JSON.
 
@@ -14,17 +14,17 @@ use tokio_util::codec::Decoder;
 
 use super::Clip;
 
-/// What one line turned out to be.
+/// The result of reading one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// A line within the cap, without its end.
+    /// A line within the limit, without its end.
     Whole(Bytes),
-    /// A line beyond the cap; it was thrown away.
+    /// A line that exceeded the limit and was discarded.
     TooLong(Clip),
 }
 
 impl Line {
-    /// How many bytes it has.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         match self {
             Self::Whole(line) => line.len(),
@@ -37,21 +37,21 @@ impl Line {
 #[derive(Debug)]
 pub struct Lines {
     limit: usize,
-    /// Bytes at the front of the buffer that are known to hold no line end.
+    /// Bytes at the front of the buffer that are known to contain no line end.
     searched: usize,
-    /// Set while the rest of a line that is too long is thrown away.
+    /// Set while the rest of a line that is too long is discarded.
     skipping: Option<Clip>,
-    /// Bytes of lines without content, since they were taken.
+    /// Bytes of lines without content since the last [`Lines::take_blank`].
     blank: usize,
 }
 
 impl Lines {
-    /// A splitter with a cap in bytes, line end not counted.
+    /// Returns a splitter with a limit in bytes, without the line end.
     pub const fn new(limit: usize) -> Self {
         Self { limit, searched: 0, skipping: None, blank: 0 }
     }
 
-    /// Bytes of lines without content that were read since this was asked last.
+    /// Returns the bytes of lines without content that were read since the last call.
     pub const fn take_blank(&mut self) -> usize {
         std::mem::replace(&mut self.blank, 0)
     }
@@ -71,7 +71,7 @@ impl Lines {
         self.blank += empty;
     }
 
-    /// Takes the line that ends at `end`, and its end.
+    /// Takes the line that ends at `end`, and its line end.
     fn take(&mut self, buffer: &mut BytesMut, end: usize) -> Option<Line> {
         let mut line = buffer.split_to(end);
         // An error is impossible: the caller found the line end at `end`.
@@ -94,22 +94,22 @@ impl Lines {
         Some(Line::Whole(line.freeze()))
     }
 
-    /// Throws away the line that has begun in `buffer`, which holds no line end, and the rest of it as it comes.
+    /// Discards the line that has begun in `buffer`, which contains no line end, and the rest of it as it arrives.
     pub fn give_up(&mut self, buffer: &mut BytesMut) {
         self.skipping.get_or_insert_default().push(buffer);
         *buffer = BytesMut::new();
         self.searched = 0;
     }
 
-    /// Notes that the buffer holds no line end, and drops it when it is too long already.
+    /// Records that the buffer contains no line end, and drops its content if it is too long.
     fn wait(&mut self, buffer: &mut BytesMut) {
-        // A `\r` at the end may be half of a line end: it is neither counted nor dropped yet.
+        // A `\r` at the end may be half of a line end, so it is neither counted nor dropped yet.
         let length = buffer.len() - usize::from(buffer.last() == Some(&b'\r'));
         if let Some(clip) = &mut self.skipping {
             clip.push(&buffer.split_to(length));
         } else if length > self.limit {
             self.skipping = Some(clip_of(&buffer[..length]));
-            // Replaced, not cleared: the room a huge line took must not stay with us.
+            // Replaced, not cleared, so that the memory of a huge line is freed.
             *buffer = BytesMut::from(&buffer[length..]);
         }
         self.searched = buffer.len();
@@ -138,7 +138,7 @@ impl Decoder for Lines {
         Ok(None)
     }
 
-    /// The last line counts although nothing ends it.
+    /// Returns the last line even if no line end follows.
     fn decode_eof(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
         if let Some(line) = self.decode(buffer)? {
             return Ok(Some(line));
@@ -151,10 +151,10 @@ impl Decoder for Lines {
 
 /// `message`, a JSON text, as one line with its end.
 ///
-/// A line end inside can only be white space between tokens (in strings JSON escapes it), so a
-/// space takes its place and the meaning stays.
+/// A line end inside the message can only be white space between tokens, because JSON escapes it in strings. It is
+/// replaced with a space, which does not change the meaning.
 pub fn encode(message: Bytes) -> Bytes {
-    // A message that was just printed has room for its end, and is nobody else's.
+    // A message that was just printed has room for the line end, and no other reference.
     let mut line = message.try_into_mut().unwrap_or_else(|shared| {
         let mut line = BytesMut::with_capacity(shared.len() + 1);
         line.put_slice(&shared);
@@ -165,7 +165,7 @@ pub fn encode(message: Bytes) -> Bytes {
     line.freeze()
 }
 
-/// The same for a message that was just printed, with room for one byte more.
+/// Returns a message that was just printed as one line. It has room for one more byte.
 pub fn of(mut message: Vec<u8>) -> Bytes {
     unbreak(&mut message);
     message.push(b'\n');

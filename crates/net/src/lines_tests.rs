@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Everything that comes out when `parts` arrive one after the other.
+/// Returns all lines when `parts` arrive one after the other.
 fn split(parts: &[&[u8]], limit: usize) -> Vec<Line> {
     let mut lines = Lines::new(limit);
     let mut buffer = BytesMut::new();

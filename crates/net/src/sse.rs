@@ -3,11 +3,11 @@
 //! Source: WHATWG HTML, 9.2 Server-sent events (lines end in CR, LF or CRLF; one leading byte order
 //! mark; several `data` lines make one text; comments and unknown fields mean nothing).
 //!
-//! Invariants: an event beyond the cap costs at most the cap in memory and comes out as
-//! [`Item::TooLong`]; every byte is looked at once; a `data` line that lies in one chunk is a slice
-//! of that chunk, anything else is copied once; how the input is cut into chunks changes nothing.
+//! Invariants: an event that exceeds the limit takes at most the limit in memory and becomes [`Item::TooLong`]. Every
+//! byte is read once. A `data` line that lies in one chunk is a slice of that chunk; any other is copied once. The
+//! result does not depend on how the input is cut into chunks.
 //!
-//! Not here: what an event says, reconnecting, keep-alive timing.
+//! Not here: the meaning of an event, reconnection, the timing of keep-alive comments.
 
 use std::time::Duration;
 
@@ -16,38 +16,38 @@ use memchr::{memchr, memchr2, memchr2_iter};
 
 use super::Clip;
 
-/// A comment: keeps a quiet stream from being taken for a dead one.
+/// A comment, sent so that a quiet stream is not mistaken for a dead one.
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 
 /// Lines that [`Decoder::decode`] reads at most before it returns.
 const LINES_AT_ONCE: usize = 64;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Length of the longest field name that means something (`event`, `retry`).
+/// The length of the longest field name with a meaning (`event`, `retry`).
 const LONGEST_NAME: usize = 5;
-/// Digits of a `retry` that are read; more are no sensible number of milliseconds.
+/// Digits of a `retry` that are read. A longer number is not a sensible number of milliseconds.
 const MAX_DIGITS: usize = 20;
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Event {
-    /// The `event` field; empty where there was none, which means `message`.
+    /// The `event` field; empty if there was none, which means `message`.
     pub name: Bytes,
     /// The `data` lines, joined with line feeds.
     pub data: Bytes,
-    /// The `id` field of this very event; [`Decoder::last_id`] knows the one in force.
+    /// The `id` field of this event. [`Decoder::last_id`] returns the current one.
     pub id: Option<Bytes>,
-    /// The `retry` field of this very event.
+    /// The `retry` field of this event.
     pub retry: Option<Duration>,
 }
 
 impl Event {
-    /// An event that carries `data` and nothing else.
+    /// Returns an event with `data` and no other field.
     pub fn of(data: Bytes) -> Self {
         Self { data, ..Self::default() }
     }
 
-    /// The event as it travels. Line ends of any kind in `data` become line feeds; name and id end
-    /// where a line end stands in them.
+    /// The event in wire format. Line ends of any kind in `data` become line feeds. Name and id are cut at their first
+    /// line end.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.data.len() + self.name.len() + 64);
         if let Some(id) = &self.id {
@@ -89,30 +89,30 @@ fn lines_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What comes out of a stream.
+/// An item of the decoded stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// An event within the cap.
+    /// An event within the limit.
     Event(Event),
-    /// An event beyond the cap; it was thrown away.
+    /// An event that exceeded the limit and was discarded.
     TooLong(Clip),
 }
 
-/// Where the decoder stands within a line.
+/// The position of the decoder within a line.
 #[derive(Debug)]
 enum At {
-    /// The beginning of the line, as long as it may still be any field. Empty at a line's start.
+    /// The beginning of the line, as long as it may still be any field. Empty at the start of a line.
     Begin(BytesMut),
-    /// Behind `data:`; what follows goes straight into the event.
+    /// Behind `data:`. The rest of the line is added to the event.
     Data,
-    /// Within something that means nothing.
+    /// Within a line without a meaning.
     Ignored,
 }
 
-/// The `data` of the event that is being read: a slice as long as it is one, a copy from then on.
+/// The `data` of the event that is being read: a slice while it comes from one chunk, then a copy.
 #[derive(Debug, Default)]
 struct Text {
-    /// Whether there was a `data` field at all; an empty one is data too.
+    /// Whether there was a `data` field at all. An empty one counts.
     present: bool,
     slice: Bytes,
     joined: BytesMut,
@@ -142,18 +142,18 @@ pub struct Decoder {
     at: At,
     text: Text,
     event: Event,
-    /// Set from the moment the event exceeds the cap until it ends.
+    /// Set when the event exceeds the limit, until it ends.
     too_long: Option<Clip>,
     first_line: bool,
     after_cr: bool,
     last_id: Option<Bytes>,
     retry: Option<Duration>,
-    /// Bytes of lines that mean nothing, since they were taken.
+    /// Bytes of lines without a meaning since the last [`Decoder::take_ignored`].
     ignored: usize,
 }
 
 impl Decoder {
-    /// A decoder for one stream, with a cap on the bytes of one event.
+    /// Returns a decoder for one stream, with a limit on the bytes of one event.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -169,32 +169,32 @@ impl Decoder {
         }
     }
 
-    /// Bytes of comments, unknown fields and events without data that were read since this was asked last.
+    /// Returns the bytes of comments, unknown fields and events without data that were read since the last call.
     pub const fn take_ignored(&mut self) -> usize {
         std::mem::replace(&mut self.ignored, 0)
     }
 
-    /// The id in force: of the last event that had one, also of one without data. `None` when
-    /// there was none or the last one was empty, which resets it.
+    /// The current id: that of the last event with an id, even if the event had no data. `None` if there was none, or
+    /// if the last one was empty, which resets it.
     pub fn last_id(&self) -> Option<&Bytes> {
         self.last_id.as_ref()
     }
 
-    /// Bytes that the event which is being read takes, allocated room included.
+    /// Memory of the event that is being read, allocated room included.
     pub fn held(&self) -> usize {
         let begun = if let At::Begin(begun) = &self.at { begun.capacity() } else { 0 };
         self.text.slice.len() + self.text.joined.capacity() + self.event.name.len() + begun
     }
 
-    /// The pause before a reconnection that the stream last asked for.
+    /// The pause before a reconnection that the stream requested last.
     pub const fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Takes bytes off the front of `input` until an event is complete.
+    /// Removes bytes from the front of `input` until an event is complete.
     ///
-    /// `None` when `input` is used up, or after `LINES_AT_ONCE` lines that complete nothing, so that the caller can
-    /// yield between them. An event that is incomplete when the stream ends does not count.
+    /// Returns `None` when `input` is used up, or after `LINES_AT_ONCE` lines that complete no event, so that the
+    /// caller can yield between them. An event that is incomplete when the stream ends does not count.
     pub fn decode(&mut self, input: &mut Bytes) -> Option<Item> {
         for _ in 0..LINES_AT_ONCE {
             if input.is_empty() {
@@ -219,7 +219,7 @@ impl Decoder {
         None
     }
 
-    /// Takes bytes that do not end their line.
+    /// Reads bytes that do not end their line.
     fn part_of_line(&mut self, piece: &Bytes) {
         match &mut self.at {
             At::Data => self.append(piece),
@@ -231,8 +231,7 @@ impl Decoder {
         }
     }
 
-    /// Decides what the line is as soon as its beginning tells, so that nothing long is collected
-    /// only to be thrown away.
+    /// Decides the kind of the line as soon as its beginning shows it, so that an ignored line is not buffered.
     fn settle(&mut self) {
         let room = self.room();
         let At::Begin(begun) = &mut self.at else { return };
@@ -264,7 +263,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the bytes that end a line.
+    /// Reads the bytes that end a line.
     fn end_of_line(&mut self, piece: Bytes) -> Option<Item> {
         match std::mem::replace(&mut self.at, At::Begin(BytesMut::new())) {
             At::Data => self.append(&piece),
@@ -279,7 +278,7 @@ impl Decoder {
         None
     }
 
-    /// Takes a whole line.
+    /// Reads a whole line.
     fn line(&mut self, mut line: Bytes) -> Option<Item> {
         if std::mem::take(&mut self.first_line) && line.starts_with(BYTE_ORDER_MARK) {
             line.advance(BYTE_ORDER_MARK.len());
@@ -314,7 +313,7 @@ impl Decoder {
         }
     }
 
-    /// Puts the line feed between two data lines, and notes that there is data, be it empty.
+    /// Adds the line feed between two data lines, and records that there is data, even if it is empty.
     fn begin_data_line(&mut self) {
         if self.text.present {
             self.append(b"\n");
@@ -330,13 +329,13 @@ impl Decoder {
         }
     }
 
-    /// Bytes the event may still take.
+    /// Bytes that the event may still grow by.
     fn room(&self) -> usize {
         let id = self.event.id.as_ref().map_or(0, Bytes::len);
         self.limit.saturating_sub(self.text.len() + self.event.name.len() + id)
     }
 
-    /// Adds to the data of the event, or only notes it when the event is too long.
+    /// Adds to the data of the event, or only counts the bytes if the event is too long.
     fn append(&mut self, bytes: &[u8]) {
         if self.too_long.is_none() && bytes.len() <= self.room() {
             self.text.append(bytes);
@@ -345,7 +344,7 @@ impl Decoder {
         }
     }
 
-    /// From here on the data of the event is only counted.
+    /// Marks the event as too long. From here on its data is only counted.
     fn give_up(&mut self) -> &mut Clip {
         let text = self.text.take();
         self.text.present = true;
@@ -354,7 +353,7 @@ impl Decoder {
         clip
     }
 
-    /// The blank line: the event is complete.
+    /// Handles the blank line, which completes the event.
     fn dispatch(&mut self) -> Option<Item> {
         let mut event = std::mem::take(&mut self.event);
         let text = self.text.take();
@@ -373,7 +372,7 @@ impl Decoder {
     }
 }
 
-/// What stands behind the colon at `name_end`, less one space.
+/// The value behind the colon at `name_end`, without one leading space.
 fn value_of(line: &Bytes, name_end: usize) -> Bytes {
     let start = (name_end + 1).min(line.len());
     line.slice(start + usize::from(line.get(start) == Some(&b' '))..)

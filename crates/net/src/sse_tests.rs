@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Everything that comes out when `parts` arrive one after the other, and the decoder as it is then.
+/// Returns all items when `parts` arrive one after the other, and the decoder after them.
 fn decode(parts: &[&[u8]], limit: usize) -> (Vec<Item>, Decoder) {
     let mut decoder = Decoder::new(limit);
     let mut out = Vec::new();
@@ -113,7 +113,7 @@ fn cut(text: &[u8], mut cuts: Vec<usize>) -> Vec<&[u8]> {
     cuts.array_windows().map(|&[from, to]| &text[from..to]).collect()
 }
 
-/// Streams made of pieces that mean something, so that random ones reach every branch.
+/// Streams made of pieces with a meaning, so that random ones reach every branch.
 fn stream() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("\n"),

@@ -7,8 +7,8 @@ use http::HeaderMap;
 use http::header::TRANSFER_ENCODING;
 use http_body::Body;
 
-/// Whether the message has no transfer coding, or `chunked` once and nothing else. A body of known size has none:
-/// then the headers are not looked at.
+/// Whether the message has no transfer coding, or `chunked` once and no other. A body of known size has none, so its
+/// headers are not checked.
 pub fn is_supported(headers: &HeaderMap, body: &impl Body) -> bool {
     if body.size_hint().exact().is_some() {
         return true;

@@ -1,16 +1,16 @@
-//! [`Abilities`]: which questions a client can be asked, as a small set.
+//! [`Abilities`]: the server requests that a client can answer, as a small set.
 //!
-//! A legacy connection declares one such set in its `initialize`, and connections are told apart by
-//! it, so it is small: what has no bit here cannot be asked. Source: `ClientCapabilities` in the
-//! schemas of 2025-11-25 and 2026-07-28, which spell these members alike.
+//! A legacy connection declares one such set in its `initialize`, and the pool keeps a group of connections for each
+//! set. The set is therefore small: a server request without a bit here is not possible. Source: `ClientCapabilities`
+//! in the schemas of 2025-11-25 and 2026-07-28, which have the same members.
 //!
-//! Not here: capabilities that are no questions (`extensions`, `experimental`, `tasks`), whether a
-//! client tells of changes to its roots, and how a question reaches its client.
+//! Not here: other capabilities (`extensions`, `experimental`, `tasks`), notifications about changed roots, and how a
+//! server request reaches its client.
 
 use super::method;
 use json::raw::Raw;
 
-/// A set of questions: roots, sampling (with tools, with context), elicitation by form and by URL.
+/// A set of server requests: roots, sampling (with tools, with context), elicitation by form and by URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Abilities(u8);
 
@@ -22,20 +22,20 @@ impl Abilities {
     const FORM: u8 = 16;
     const URL: u8 = 32;
 
-    /// Nothing can be asked.
+    /// No server request is possible.
     pub const NONE: Self = Self(0);
-    /// Everything can be asked.
+    /// Every server request is possible.
     pub const ALL: Self = Self(
         Self::ROOTS | Self::SAMPLING | Self::SAMPLING_TOOLS | Self::SAMPLING_CONTEXT | Self::FORM | Self::URL,
     );
-    /// Everything but roots: what a connection for many clients can declare, because roots are read
-    /// outside of calls, and then nobody knows whose are meant.
+    /// Everything except roots. A connection for many clients can declare these. Servers read roots outside of calls,
+    /// so it would be unknown which client they mean.
     pub const WITHOUT_ROOTS: Self = Self(Self::ALL.0 & !Self::ROOTS);
 
-    /// What `capabilities`, the object a client declares, allows.
+    /// Reads the abilities from `capabilities`, the object that a client declares.
     ///
-    /// A member that is no object declares nothing. `"elicitation":{}` means forms, as it did before
-    /// there were two modes.
+    /// A member that is not an object declares nothing. `"elicitation":{}` means forms, as it did before there were two
+    /// modes.
     pub fn of(capabilities: &Raw) -> Self {
         let mut bits = 0;
         if object(capabilities, "roots").is_some() {
@@ -65,12 +65,11 @@ impl Abilities {
         ])
     }
 
-    /// Whether a client with these abilities can be asked `method` with `params`.
+    /// Whether a client with these abilities can answer `method` with `params`.
     ///
-    /// An elicitation without `mode` is a form; one with an unknown mode is refused. A sampling
-    /// request that brings tools needs `sampling.tools` (2025-11-25, `client/sampling`: a client must
-    /// refuse it otherwise). `includeContext` needs nothing: without `sampling.context` it is only
-    /// advised against, and older revisions have no such member.
+    /// An elicitation without `mode` is a form; one with an unknown mode is refused. A sampling request with tools
+    /// needs `sampling.tools` (2025-11-25, `client/sampling`: otherwise a client must refuse it). `includeContext`
+    /// needs no ability: without `sampling.context` it is only discouraged, and older revisions have no such member.
     pub fn allows(self, method: &str, params: Option<&Raw>) -> bool {
         match method {
             method::ROOTS_LIST => self.has(Self::ROOTS),
@@ -92,12 +91,12 @@ impl Abilities {
         self.0 & others.0 != 0
     }
 
-    /// How many of these abilities `others` lack, and how many they have beside them: the first counts for more.
+    /// How many of these abilities `others` lack, and how many others they have. The first number counts for more.
     pub const fn distance(self, others: Self) -> (u32, u32) {
         ((self.0 & !others.0).count_ones(), (others.0 & !self.0).count_ones())
     }
 
-    /// Whether nothing can be asked.
+    /// Whether the set is empty.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -152,7 +151,7 @@ mod tests {
     fn every_set_is_read_back_from_what_it_declares() {
         for bits in 0..64 {
             let abilities = Abilities::of(&Abilities(bits).capabilities());
-            // Tools and context are parts of sampling: alone they cannot be declared.
+            // Tools and context are parts of sampling and cannot be declared without it.
             let declarable = if bits & Abilities::SAMPLING == 0 {
                 bits & !(Abilities::SAMPLING_TOOLS | Abilities::SAMPLING_CONTEXT)
             } else {

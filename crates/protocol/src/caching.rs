@@ -1,36 +1,36 @@
-//! How long a result may be kept, and by whom.
+//! How long a result may be cached, and for whom.
 //!
-//! Source: 2026-07-28 `server/utilities/caching`. Several results that become one are kept as long
-//! as the one that may be kept shortest, and by nobody who may not keep one of them.
+//! Source: 2026-07-28 `server/utilities/caching`. A result that was merged from several has the shortest time of them,
+//! and is public only if all of them are.
 
 use super::version::Era;
 use json::raw::Raw;
 
 /// The member with the time, in milliseconds.
 pub const TTL: &str = "ttlMs";
-/// The member with whose cache may keep it.
+/// The member that says whose cache may keep the result.
 pub const SCOPE: &str = "cacheScope";
-/// How long a list may be kept whose server says nothing of it because its era does not. We are
-/// told of changes, so it is short enough for those who do not listen and long enough for the rest.
+/// The cache time of a list whose server declares none because it is a legacy server. Switchyard is notified of
+/// changes, so the time is short for clients that do not listen and long enough for all others.
 const LEGACY_TTL_MS: u64 = 60_000;
 
-/// How long a result may be kept, and by whom.
+/// How long a result may be cached, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caching {
-    /// For so many milliseconds.
+    /// The time in milliseconds.
     pub ttl_ms: u64,
-    /// By caches that several clients share, and not by one client alone.
+    /// Whether a cache that several clients share may keep it.
     pub is_public: bool,
 }
 
 impl Caching {
-    /// Not at all.
+    /// The result may not be cached.
     pub const NONE: Self = Self { ttl_ms: 0, is_public: false };
-    /// What is said for a server that says nothing because its era does not.
+    /// The values for a legacy server, which declares none.
     pub const LEGACY: Self = Self { ttl_ms: LEGACY_TTL_MS, is_public: false };
 
-    /// What `result` says, of a server that speaks a revision of `era`. What is missing or makes no
-    /// sense means: not at all, and not for others.
+    /// Reads the values that `result` declares, from a server that speaks a revision of `era`. A missing or invalid
+    /// value forbids caching, or restricts it to one client.
     pub fn of(result: &Raw, era: Era) -> Self {
         let default = match era {
             Era::Legacy => Self::LEGACY,
@@ -43,13 +43,13 @@ impl Caching {
         }
     }
 
-    /// What holds for both.
+    /// Returns the stricter values of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { ttl_ms: self.ttl_ms.min(other.ttl_ms), is_public: self.is_public && other.is_public }
     }
 
-    /// What holds for all of `parts`; of none, what is said for a server that says nothing.
+    /// Returns the strictest values of `parts`, or those of a legacy server if there are none.
     pub fn of_all(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().reduce(Self::and).unwrap_or(Self::LEGACY)
     }

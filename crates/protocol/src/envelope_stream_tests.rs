@@ -1,5 +1,4 @@
-//! Properties of [`Splice`]: it says what the parser of whole messages says, wherever the text is
-//! cut.
+//! Properties of [`Splice`]: it agrees with the parser of whole messages, wherever the text is cut.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -21,7 +20,7 @@ const MODERN: Terms = Terms {
     ],
 };
 
-/// The result in `text`, which arrives cut where `cuts` say.
+/// Returns the result in `text`, which arrives in pieces that end at `cuts`.
 fn spliced(text: &str, cuts: &[usize], terms: Terms) -> Result<String, Error> {
     let (text, mut splice) = (Bytes::copy_from_slice(text.as_bytes()), Splice::new(ID, terms));
     let (mut result, mut at) = (Vec::new(), 0);
@@ -34,7 +33,7 @@ fn spliced(text: &str, cuts: &[usize], terms: Terms) -> Result<String, Error> {
     Ok(String::from_utf8(result).expect("text"))
 }
 
-/// The same from the parser of whole messages.
+/// Returns the result in `text` according to the parser of whole messages.
 fn parsed(text: &str) -> Option<Raw> {
     match Message::from_server(&Bytes::copy_from_slice(text.as_bytes())) {
         Ok(Message::Response(Response { id: Some(id), reply: Ok(result) })) => {
@@ -44,12 +43,12 @@ fn parsed(text: &str) -> Option<Raw> {
     }
 }
 
-/// Fails unless the parser says of `text` what the splice said.
+/// Fails unless the parser and the splice agree on `text`.
 fn agree(spliced: Result<String, Error>, text: &str) -> Result<(), TestCaseError> {
     match (spliced, parsed(text)) {
         (Ok(spliced), Some(parsed)) => prop_assert_eq!(spliced, parsed.as_str(), "{}", text),
         (Err(error), Some(_)) => prop_assert!(false, "{}: {}", error, text),
-        // The parser looks into values as well: only there may the fault be.
+        // The parser checks values as well, so only a value can be wrong.
         (Ok(_), None) => prop_assert!(serde_json::from_str::<&RawValue>(text).is_err(), "{}", text),
         (Err(_), None) => {}
     }
@@ -100,7 +99,7 @@ fn object(value: impl Strategy<Value = String>, names: Vec<&'static str>) -> imp
         .prop_map(|(members, space)| format!("{{{space}{}{space}}}", members.join(&format!("{space},"))))
 }
 
-/// A text that is mostly a response to our request, and sometimes something else.
+/// A text that is mostly a response to the request, and sometimes something else.
 fn response() -> impl Strategy<Value = String> {
     let value_of = |name: &'static str| match name {
         "jsonrpc" => prop_oneof![9 => Just("\"2.0\"".to_owned()), 1 => value()].boxed(),

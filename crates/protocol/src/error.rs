@@ -1,7 +1,7 @@
-//! JSON-RPC error objects and the codes MCP gives a meaning to.
+//! JSON-RPC error objects, and the codes that have a meaning in MCP.
 //!
-//! Invariant: an [`ErrorObject`] that a server sent keeps its bytes, `data` and unknown members
-//! included. Not here: our own failures (`upstream::Error` and the mapping tables above it).
+//! Invariant: an [`ErrorObject`] that a server sent keeps its bytes, `data` and unknown members included. Not here:
+//! failures of Switchyard (`upstream::Error` and the mapping tables above it).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use json::raw::Raw;
 
-/// What a server answered: a result or an error object. Both are answers; neither is our failure.
+/// The answer of a server: a result or an error object. Neither is a failure of Switchyard.
 pub type Reply = Result<Raw, ErrorObject>;
 
 /// Codes of JSON-RPC 2.0 section 5.1 and of MCP (2026-07-28, `basic/index`, Error Codes).
@@ -25,38 +25,38 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     /// The gateway failed.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// A server could not be reached or its answer was lost; the first of our own codes towards legacy
-    /// clients. Grandfathered range, widely used.
+    /// A server could not be reached, or its answer was lost. The first of Switchyard's codes towards legacy clients;
+    /// the range is grandfathered and widely used.
     pub const CONNECTION_CLOSED: i64 = -32000;
-    /// The first of our own codes towards modern clients: the protocol keeps −32000…−32099 to itself.
+    /// The first of Switchyard's codes towards modern clients. The protocol reserves −32000…−32099.
     pub const OURS_MODERN: i64 = -31000;
-    /// Up to 2025-11-25: there is no such resource. Since then `INVALID_PARAMS`.
+    /// Up to 2025-11-25: there is no such resource. Later revisions use `INVALID_PARAMS`.
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// 2025-11-25: somebody has to visit the pages in `data.elicitations` first.
+    /// 2025-11-25: a user must visit the pages in `data.elicitations` first.
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-    /// Modern: a header says something else than the body.
+    /// Modern: a header contradicts the body.
     pub const HEADER_MISMATCH: i64 = -32020;
     /// Modern: the request needs a capability the client did not declare.
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
-    /// Modern: the revision is not spoken here; `data.supported` lists those that are.
+    /// Modern: the revision is not supported; `data.supported` lists the supported ones.
     pub const UNSUPPORTED_PROTOCOL_VERSION: i64 = -32022;
 }
 
-/// What an error object is to us. Nothing that a server writes changes it.
+/// The author of an error object. Nothing that a server writes changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It is an answer: a server made it.
+    /// A server made it, as its answer.
     Answer,
-    /// The gateway refused the request, which its client can mend or make later.
+    /// Switchyard refused the request. The client can fix it or send it later.
     Refusal,
-    /// The gateway, or the way to a server, failed.
+    /// Switchyard or the connection to a server failed.
     Failure,
 }
 
 /// The `error` member of a response, with the bytes it was received in.
 #[derive(Clone)]
 pub struct ErrorObject {
-    /// The nearest there is to what it says: no code that means anything takes more room.
+    /// The code, or the nearest `i32`. Every code with a meaning fits.
     code: i32,
     origin: Origin,
     raw: Raw,
@@ -71,13 +71,13 @@ struct Fields<'a> {
 }
 
 impl ErrorObject {
-    /// An error that somebody answers; [`ErrorObject::from_us`] says that it is the gateway itself.
+    /// Returns an error with the origin [`Origin::Answer`]; [`ErrorObject::from_us`] changes the origin.
     pub fn new(code: i64, message: &str) -> Self {
         let raw = Raw::of(&Fields { code, message, data: None });
         Self { code: narrow(code), origin: Origin::Answer, raw }
     }
 
-    /// The same error as one of the gateway.
+    /// Returns the error with another origin.
     #[must_use]
     pub fn from_us(self, origin: Origin) -> Self {
         Self { origin, ..self }
@@ -88,17 +88,17 @@ impl ErrorObject {
         Ok(Self { raw: self.raw.kept(keep)?, ..self })
     }
 
-    /// Whose it is.
+    /// The author of the error.
     pub const fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// The same error with `data`.
+    /// Returns the error with `data`.
     pub fn with_data<T: Serialize + ?Sized>(&self, data: &T) -> Self {
         Self { raw: self.raw.with("data", &Raw::of(data)), ..*self }
     }
 
-    /// Names the HTTP request that an error of Switchyard answers; what a server answered stays as it is.
+    /// Adds the id of the HTTP request to an error of Switchyard. An error that a server sent stays as it is.
     #[must_use]
     pub fn of_request(self, id: Option<impl fmt::Display>) -> Self {
         let ours = if self.origin == Origin::Answer { None } else { id };
@@ -108,17 +108,17 @@ impl ErrorObject {
         }
     }
 
-    /// The same error, every other byte of it, with another code.
+    /// Returns the error with another code. Every other byte stays as it is.
     pub fn with_code(&self, code: i64) -> Self {
         Self { code: narrow(code), origin: self.origin, raw: self.raw.with("code", &Raw::of(&code)) }
     }
 
-    /// Reads an error object somebody sent. `None` when it has no integer `code`.
+    /// Reads an error object that a peer sent. `None` when it has no integer `code`.
     pub fn from_raw(raw: Raw) -> Option<Self> {
         raw.get_as("code").map(|code| Self { code: narrow(code), origin: Origin::Answer, raw })
     }
 
-    /// The JSON-RPC error code; of one beyond 32 bits the nearest, the object itself keeps what it says.
+    /// The JSON-RPC error code, or the nearest `i32` if it has more than 32 bits. The object keeps the exact code.
     pub fn code(&self) -> i64 {
         self.code.into()
     }
@@ -139,7 +139,7 @@ impl ErrorObject {
     }
 }
 
-/// The bytes say it all; whose it is stands in none of them.
+/// Compares the bytes. The origin does not count.
 impl PartialEq for ErrorObject {
     fn eq(&self, other: &Self) -> bool {
         self.raw == other.raw

@@ -226,7 +226,7 @@ mod tests {
             let is_of_mcp = matches!(row.surface, Surface::Both | Surface::Mcp);
             assert!(!is_of_mcp || row.numbers.is_some(), "{}", row.name);
             let Some([_, modern]) = row.numbers else { continue };
-            // 2026-07-28 keeps the range from -32000 to -32099 to itself.
+            // 2026-07-28 reserves the range from -32000 to -32099 for the protocol.
             let of_protocol =
                 [code::HEADER_MISMATCH, code::MISSING_CLIENT_CAPABILITY, code::UNSUPPORTED_PROTOCOL_VERSION];
             assert!(!(-32099..=-32000).contains(&modern) || of_protocol.contains(&modern), "{}", row.name);

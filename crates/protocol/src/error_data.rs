@@ -26,22 +26,22 @@ pub struct Members<'a> {
     pub hint: Cow<'a, str>,
     /// Whether the unchanged request can succeed later.
     pub retryable: bool,
-    /// When repeating is worth it, where that is known.
+    /// The pause before a retry, if it is known.
     #[serde(rename = "retry_after_ms", skip_serializing_if = "Option::is_none", serialize_with = "in_ms")]
     pub retry_after: Option<Duration>,
-    /// The HTTP request, as the log has it.
+    /// The id of the HTTP request, as in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The server it is about.
+    /// The server of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<&'a str>,
-    /// The tool it is about.
+    /// The tool of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<&'a str>,
 }
 
 impl<'a> Members<'a> {
-    /// The members of `code` that are true of each of its cases.
+    /// Returns the members that are the same for every error with `code`.
     pub fn new(code: ErrorCode, detail: impl Into<Cow<'a, str>>) -> Self {
         Self {
             code,
@@ -56,7 +56,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Milliseconds of a time to wait, rounded up, so that nobody comes too early.
+/// Milliseconds of a time to wait, rounded up, so that no client retries too early.
 pub fn whole_ms(pause: Duration) -> u64 {
     let sub_ms = u128::from(!pause.subsec_nanos().is_multiple_of(1_000_000));
     u64::try_from(pause.as_millis() + sub_ms).unwrap_or(u64::MAX)
@@ -67,7 +67,7 @@ pub fn in_ms<S: Serializer>(pause: &Option<Duration>, serializer: S) -> Result<S
     pause.map(whole_ms).serialize(serializer)
 }
 
-/// A parameter that cannot be used, as `invalid_params` tells it (specification of the built-in `rag`, "Error words").
+/// A parameter that was rejected, as in `invalid_params` (specification of the built-in `rag`, "Error words").
 #[derive(Debug, Clone, Serialize)]
 pub struct Rejected<'a> {
     /// Path of the parameter, such as `params.name`.
@@ -123,7 +123,7 @@ pub struct ErrorData<'a, F = ()> {
     pub members: Members<'a>,
     /// Kind of the error, `type`.
     pub kind: ErrorKind,
-    /// The parameter that cannot be used, if that is the cause.
+    /// The rejected parameter, if it is the cause.
     pub rejected: Option<Rejected<'a>>,
     /// All other members, an object; none where it is `()`.
     pub facts: F,
@@ -141,7 +141,7 @@ impl<'a> ErrorData<'a> {
         ErrorData { members, kind, rejected, facts }
     }
 
-    /// An argument that cannot be used, whose suggestion is the hint.
+    /// Adds a rejected argument, whose suggestion becomes the hint.
     #[must_use]
     pub fn rejecting(mut self, rejected: Rejected<'a>) -> Self {
         self.members.hint = Cow::Borrowed(rejected.suggestion);

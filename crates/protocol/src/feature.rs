@@ -1,14 +1,13 @@
-//! What servers offer, seen just far enough to route, with every definition untouched.
+//! The definitions that servers offer: only what routing needs is read, and every definition stays unchanged.
 //!
-//! Source: `server/tools`, `server/resources`, `server/prompts` of each revision.
-//! Not here: who offers it to whom under which name (`manager`), how long a list may be kept
-//! (`caching`).
+//! Source: `server/tools`, `server/resources`, `server/prompts` of each revision. Not here: which client sees a
+//! definition under which name (`manager`), how long a list may be cached (`caching`).
 
 use super::headers::{self, HeaderParam};
 use super::method;
 use json::raw::Raw;
 
-/// The lists a server has, as far as their changes are told apart. Templates change with resources.
+/// The lists of a server that have their own change notification. Templates change with resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum List {
     /// `tools/list`.
@@ -32,7 +31,7 @@ impl List {
         }
     }
 
-    /// The list whose change `notification` tells.
+    /// The list whose change `notification` announces.
     pub fn changed_by(notification: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|list| list.changed() == notification)
     }
@@ -46,7 +45,7 @@ impl List {
         }
     }
 
-    /// The member of a listen filter that asks for its changes (2026-07-28).
+    /// The member of a listen filter that requests its changes (2026-07-28).
     pub const fn filter(self) -> &'static str {
         match self {
             Self::Tools => "toolsListChanged",
@@ -66,13 +65,13 @@ impl Lists {
     /// All of them.
     pub const ALL: Self = Self(0b111);
 
-    /// The same with `list`.
+    /// Returns the set with `list` added.
     #[must_use]
     pub const fn with(self, list: List) -> Self {
         Self(self.0 | 1 << list as u8)
     }
 
-    /// What is in either.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -88,7 +87,7 @@ impl Lists {
         self.0 == 0
     }
 
-    /// Those in it, in the order of [`List::ALL`].
+    /// The lists in it, in the order of [`List::ALL`].
     pub fn iter(self) -> impl Iterator<Item = List> {
         List::ALL.into_iter().filter(move |list| self.has(*list))
     }
@@ -100,16 +99,16 @@ impl FromIterator<List> for Lists {
     }
 }
 
-/// What a server lists, each kind by a method of its own.
+/// The kinds of definitions. Each has its own list method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// What can be called.
+    /// Tools, which can be called.
     Tools,
-    /// What can be read, by its URI.
+    /// Resources, which are read by their URI.
     Resources,
-    /// What can be read, by a URI that is made from a template.
+    /// Resource templates. A resource is read by a URI made from the template.
     Templates,
-    /// What can be got, filled in.
+    /// Prompts, which are returned with their arguments filled in.
     Prompts,
 }
 
@@ -137,7 +136,7 @@ impl Kind {
         }
     }
 
-    /// The member of a definition that tells it from all others of its server.
+    /// The member of a definition that identifies it at its server.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
@@ -146,7 +145,7 @@ impl Kind {
         }
     }
 
-    /// One of them in an English sentence.
+    /// The name of one definition in an English sentence.
     pub const fn singular(self) -> &'static str {
         match self {
             Self::Tools => "tool",
@@ -156,7 +155,7 @@ impl Kind {
         }
     }
 
-    /// The list whose changes include its own.
+    /// The list whose changes include this kind.
     pub const fn list(self) -> List {
         match self {
             Self::Tools => List::Tools,
@@ -169,7 +168,7 @@ impl Kind {
 /// One prompt, resource or resource template of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// What tells it apart at its server: a name, a URI, a template of URIs.
+    /// The key that identifies it at its server: a name, a URI or a URI template.
     pub key: String,
     /// The definition as the server printed it.
     pub definition: Raw,
@@ -182,7 +181,7 @@ impl Item {
         (!key.is_empty()).then_some(Self { key, definition })
     }
 
-    /// The definition under another key, every other byte untouched.
+    /// The definition under another key. Every other byte stays as it is.
     pub fn definition_as(&self, kind: Kind, key: &str) -> Raw {
         if self.key == key {
             self.definition.clone()
@@ -192,15 +191,15 @@ impl Item {
     }
 }
 
-/// How often a call may be executed, as far as its tool declares it (tool annotations).
+/// Whether a call may be executed again, as its tool declares (tool annotations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// `readOnlyHint`: changes nothing.
     ReadOnly,
-    /// `readOnlyHint`, and `idempotentHint: false` in so many words: changes nothing, but each call
-    /// counts, because it costs something or comes out otherwise. Never run twice.
+    /// `readOnlyHint` with an explicit `idempotentHint: false`: changes nothing, but each call counts, because it has a
+    /// cost or another result. Never run twice.
     Metered,
-    /// `idempotentHint`: a second time changes nothing more.
+    /// `idempotentHint`: a second call changes nothing more.
     Idempotent,
     /// Anything else, which is the default: never run twice.
     Unsafe,
@@ -212,7 +211,7 @@ impl Effect {
         matches!(self, Self::ReadOnly | Self::Idempotent)
     }
 
-    /// Whether nothing is changed by it, so that its answer may stand for another call's.
+    /// Whether a call changes nothing, so that its result may be used for another call.
     pub const fn is_read_only(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Metered)
     }
@@ -221,14 +220,14 @@ impl Effect {
 /// One tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// The name it has at its server.
+    /// The name at its server.
     pub name: String,
     /// The definition as the server printed it.
     pub definition: Raw,
-    /// What its annotations promise.
+    /// The effect that its annotations declare.
     pub effect: Effect,
-    /// Parameters that modern HTTP mirrors into `Mcp-Param-*` headers; the error names why the
-    /// annotation is invalid, and then the tool is not offered over Streamable HTTP.
+    /// Parameters that modern HTTP mirrors into `Mcp-Param-*` headers. The error says why the annotation is invalid;
+    /// then the tool is not offered over Streamable HTTP.
     pub header_params: Result<Vec<HeaderParam>, String>,
     /// `execution.taskSupport: "required"` (2025-11-25): it runs only as a task.
     pub needs_task: bool,
@@ -244,7 +243,7 @@ impl Tool {
         (!name.is_empty()).then_some(Self { name, definition, effect, header_params, needs_task })
     }
 
-    /// The definition under another name, every other byte untouched.
+    /// The definition under another name. Every other byte stays as it is.
     pub fn definition_as(&self, name: &str) -> Raw {
         if self.name == name { self.definition.clone() } else { self.definition.with("name", &Raw::of(name)) }
     }
@@ -253,7 +252,7 @@ impl Tool {
 fn effect_of(definition: &Raw) -> Effect {
     let hint = |name| definition.get("annotations")?.get_as::<bool>(name);
     match (hint("readOnlyHint"), hint("idempotentHint")) {
-        // MCP gives the second hint no meaning beside the first; who writes it means something.
+        // MCP gives the second hint no meaning beside the first, but a server that sends both means something.
         (Some(true), Some(false)) => Effect::Metered,
         (Some(true), _) => Effect::ReadOnly,
         (_, Some(true)) => Effect::Idempotent,
@@ -261,7 +260,7 @@ fn effect_of(definition: &Raw) -> Effect {
     }
 }
 
-/// Anything but this very word leaves it to the client, or forbids it, and then it is called plainly.
+/// Any other value makes the task optional or forbids it. Then the tool is called without a task.
 fn needs_task(definition: &Raw) -> bool {
     let support = || definition.get("execution")?.get_as::<String>("taskSupport");
     support().as_deref() == Some("required")

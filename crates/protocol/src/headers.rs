@@ -1,4 +1,4 @@
-//! The headers of Streamable HTTP: their names, and how a value is written into one.
+//! The headers of Streamable HTTP: their names, and how values are encoded.
 //!
 //! Source: 2026-07-28 `basic/transports/streamable-http`, Request Metadata and Value Encoding.
 //! Used on both sides: built for servers, checked for clients.
@@ -18,11 +18,11 @@ pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 pub const SESSION_ID: &str = "mcp-session-id";
 /// The method of a modern request.
 pub const METHOD: &str = "mcp-method";
-/// The tool, prompt, resource or task a modern request is about.
+/// The tool, prompt, resource or task of a modern request.
 pub const NAME: &str = "mcp-name";
-/// Where to go on in a legacy event stream.
+/// The position at which a legacy event stream resumes.
 pub const LAST_EVENT_ID: &str = "last-event-id";
-/// What the names of mirrored parameters begin with.
+/// The prefix of the names of mirrored parameters.
 pub const PARAM_PREFIX: &str = "mcp-param-";
 
 /// The member of `params` that [`NAME`] mirrors for `method`, if there is one.
@@ -70,7 +70,7 @@ impl HeaderParam {
         }
     }
 
-    /// Whether a member on the way to the value stands twice, so that two readers may differ.
+    /// Whether a member on the path to the value occurs twice, so that two readers may differ.
     pub fn is_ambiguous_in(&self, arguments: Option<Part<'_>>) -> bool {
         let mut value = arguments;
         self.path.iter().any(|name| {
@@ -80,7 +80,7 @@ impl HeaderParam {
         })
     }
 
-    /// Whether `sent`, a decoded header value, says the same as `value`; integers compare as numbers.
+    /// Whether `sent`, a decoded header value, equals `value`. Integers are compared as numbers.
     pub fn agrees(sent: &str, value: &str) -> bool {
         sent == value || safe_integer(value).is_some_and(|number| safe_integer(sent) == Some(number))
     }
@@ -128,7 +128,7 @@ fn walk(schema: &Raw, path: &mut Vec<String>, found: &mut Vec<HeaderParam>) -> R
                     path.pop();
                 }
             }
-            // Instances, not schemas: whatever stands in them is data.
+            // These contain instances, not schemas, so everything in them is data.
             "default" | "const" | "enum" | "examples" => {}
             _ if annotates(&value) => {
                 return Err(format!("x-mcp-header stands below {key:?}, where it is not reachable"));
@@ -166,8 +166,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Writes `value` so that it can stand in a header: as it is where that is safe, else in Base64
-/// between `=?base64?` and `?=`.
+/// Encodes `value` for a header: unchanged if that is safe, otherwise in Base64 between `=?base64?` and `?=`.
 pub fn encode(value: &str) -> Cow<'_, str> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let ends = value.as_bytes().first().zip(value.as_bytes().last());

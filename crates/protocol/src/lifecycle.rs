@@ -1,4 +1,4 @@
-//! Handshake and discovery as data: what we say of ourselves, and what a server says of itself.
+//! Handshake and discovery as data: what Switchyard and a server declare about themselves.
 //!
 //! Source: `basic/lifecycle` of the legacy revisions; 2026-07-28 `server/discover`.
 
@@ -13,28 +13,28 @@ use json::raw::Raw;
 /// The tasks of the modern era, in the `extensions` of clients and servers.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Bytes of the instructions that are kept of a server.
+/// The most bytes of a server's instructions that are kept.
 pub const MAX_INSTRUCTIONS: usize = 64 * 1024;
-/// Bytes that the information of a server about itself, and its capabilities, may have each. Icons are among them.
+/// The most bytes of a server's information about itself, and of its capabilities. Icons count.
 const MAX_OBJECT: usize = 256 * 1024;
-/// The end of instructions that were cut.
+/// The end of instructions that were truncated.
 const CUT: &str = " [cut]";
 
-/// What a server told us when we connected.
+/// The declarations of a server during the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// The revision we speak with it.
+    /// The revision that is used with it.
     pub version: Version,
-    /// `{name, version, …}`, or `{}` when it did not say.
+    /// `{name, version, …}`, or `{}` if the server sent none.
     pub info: Raw,
     /// Its capabilities, as it printed them.
     pub capabilities: Raw,
-    /// Its advice to language models, if any.
+    /// Its instructions for language models, if any.
     pub instructions: Option<String>,
 }
 
 impl Peer {
-    /// The family of revisions it belongs to.
+    /// The protocol era of its revision.
     pub const fn era(&self) -> version::Era {
         self.version.era()
     }
@@ -49,13 +49,13 @@ impl Peer {
         self.capabilities.get(name).is_some_and(|value| value.is_object())
     }
 
-    /// Whether it says when `list` has changed.
+    /// Whether it sends a notification when `list` has changed.
     pub fn announces(&self, list: List) -> bool {
         let capability = self.capabilities.get(list.capability());
         capability.and_then(|capability| capability.get_as("listChanged")).unwrap_or(false)
     }
 
-    /// Whether it makes tasks of calls in the way of 2025-11-25.
+    /// Whether calls can run as tasks of 2025-11-25.
     pub fn makes_tasks(&self) -> bool {
         let call = || self.capabilities.get("tasks")?.get("requests")?.get("tools")?.get("call");
         call().is_some()
@@ -97,7 +97,7 @@ pub fn newest_modern(names: &[String]) -> Option<Version> {
     names.iter().filter_map(|name| Version::from_name(name)).filter(|v| v.is_modern()).max()
 }
 
-/// `value` in memory of its own, because it is kept as long as the connection and the rest of the result is not.
+/// Copies `value`, because it is kept as long as the connection and must not keep the rest of the result in memory.
 fn object(name: &str, value: Option<Raw>) -> Result<Raw, String> {
     let Some(value) = value.filter(Raw::is_object) else { return Ok(Raw::empty_object()) };
     let length = value.bytes().len();
@@ -107,7 +107,7 @@ fn object(name: &str, value: Option<Raw>) -> Result<Raw, String> {
     Ok(value.detached())
 }
 
-/// The beginning of `instructions` where they are too long; with [`CUT`] they are longer than the limit.
+/// Truncates `instructions` that are too long. With [`CUT`] they are longer than the limit.
 fn bounded(mut instructions: String) -> String {
     if instructions.len() > MAX_INSTRUCTIONS {
         instructions.truncate(instructions.floor_char_boundary(MAX_INSTRUCTIONS));
@@ -137,7 +137,7 @@ struct InitializeParams<'a> {
     client_info: &'a Raw,
 }
 
-/// The parameters of our `initialize`, asking for the newest legacy revision.
+/// The parameters of Switchyard's `initialize`, which requests the newest legacy revision.
 pub fn initialize_params(sender: &meta::Sender) -> Raw {
     Raw::of(&InitializeParams {
         protocol_version: Version::NEWEST_LEGACY.as_str(),

@@ -1,13 +1,13 @@
-//! [`LogLevel`]: how much a log line of a server matters.
+//! [`LogLevel`]: the severity of a server's log message.
 //!
-//! The eight severities of RFC 5424 section 6.2.1, by the names MCP gives them. Source:
-//! `server/utilities/logging` of each revision.
+//! The eight severities of RFC 5424 section 6.2.1, by their names in MCP. Source: `server/utilities/logging` of each
+//! revision.
 //!
-//! Not here: our own log (`telemetry`).
+//! Not here: the log of Switchyard (`telemetry`).
 
 use std::fmt;
 
-/// A severity. Later ones matter more: `Debug < Info < … < Emergency`.
+/// A severity. Later ones are more severe: `Debug < Info < … < Emergency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
     /// Entry and exit of functions.
@@ -16,20 +16,20 @@ pub enum LogLevel {
     Info,
     /// A change of configuration.
     Notice,
-    /// Something deprecated is used.
+    /// A deprecated feature is used.
     Warning,
     /// An operation failed.
     Error,
     /// A component failed.
     Critical,
-    /// Somebody must act now.
+    /// An operator must act now.
     Alert,
     /// The system cannot be used.
     Emergency,
 }
 
 impl LogLevel {
-    /// Every level, least first.
+    /// Every level, least severe first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -69,7 +69,7 @@ impl LogLevel {
         }
     }
 
-    /// The level called `name`; none for any other text, capitals included.
+    /// The level called `name`; `None` for any other text, capitals included.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == name)
     }

@@ -1,8 +1,8 @@
 //! The one strict message type: request, notification or response, from one flat envelope.
 //!
-//! Invariants: an id keeps its spelling and its type (string or integer); `params` is an object;
-//! `params`, `result` and `error` are slices of the received bytes. What the sender put into the
-//! envelope beside the members of JSON-RPC does not travel on: the envelope is written anew.
+//! Invariants: an id keeps its spelling and its type (string or integer). `params` is an object. `params`, `result` and
+//! `error` are slices of the received bytes. The envelope is written again for the next hop, so its members outside of
+//! JSON-RPC are not forwarded.
 //!
 //! Not here: what a method means; batches (refused: 2025-06-18 removed them).
 
@@ -33,7 +33,7 @@ const MAX_ID_BYTES: usize = 1024;
 pub struct RequestId(Raw);
 
 impl RequestId {
-    /// An id of our own making.
+    /// An id that Switchyard makes.
     pub fn from_u64(number: u64) -> Self {
         Self(Raw::unsurveyed(Bytes::copy_from_slice(Decimal::default().write(number))))
     }
@@ -49,7 +49,7 @@ impl RequestId {
         fits.then_some(Self(raw))
     }
 
-    /// The same in memory of its own: it no longer keeps all of the message it came in.
+    /// Returns a copy that does not keep the whole received message in memory.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self(self.0.detached())
@@ -60,7 +60,7 @@ impl RequestId {
         &self.0
     }
 
-    /// The number, when it is one that [`RequestId::from_u64`] can have made.
+    /// The number, if [`RequestId::from_u64`] can have made it.
     pub fn as_u64(&self) -> Option<u64> {
         self.0.as_str().parse().ok()
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// A call that wants an answer.
+/// A call that expects a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Chosen by the sender, unique among its open requests.
@@ -83,7 +83,7 @@ pub struct Request {
     pub params: Option<Raw>,
 }
 
-/// A message that wants no answer.
+/// A message that expects no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     /// The method name.
@@ -92,7 +92,7 @@ pub struct Notification {
     pub params: Option<Raw>,
 }
 
-/// An answer.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The id of the request; `None` where the request's id could not be read.
@@ -104,11 +104,11 @@ pub struct Response {
 /// One JSON-RPC message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// A call that wants an answer.
+    /// A call that expects a response.
     Request(Request),
-    /// A message that wants no answer.
+    /// A message that expects no response.
     Notification(Notification),
-    /// An answer.
+    /// The response to a request.
     Response(Response),
 }
 
@@ -127,7 +127,7 @@ pub enum ParseError {
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("the message is nested {0} levels deep, at most 64 are accepted")]
     TooDeep(usize),
-    /// The same key twice, in the envelope, `params` or `_meta`.
+    /// A key occurs twice, in the envelope, `params` or `_meta`.
     #[error("the key {key:?} stands twice in {place}")]
     Duplicate {
         /// `the message`, `params` or `_meta`.
@@ -174,7 +174,7 @@ impl From<&ParseError> for ErrorObject {
     }
 }
 
-/// Where the members of JSON-RPC stand in a message.
+/// The positions of the members of JSON-RPC in a message.
 #[derive(Default)]
 struct Envelope {
     jsonrpc: Option<Range<usize>>,
@@ -186,7 +186,7 @@ struct Envelope {
 }
 
 impl Envelope {
-    /// Of members with the same name the first counts.
+    /// Records a member. If members have the same name, the first counts.
     fn note(&mut self, name: &[u8], value: Range<usize>) {
         let slot = match name {
             b"jsonrpc" => &mut self.jsonrpc,
@@ -200,7 +200,7 @@ impl Envelope {
         slot.get_or_insert(value);
     }
 
-    /// The message in `text`; `surveyed` is where an object in it begins whose members are known.
+    /// The message in `text`. `surveyed` is the start of an object whose members are known.
     fn message(self, text: &Bytes, surveyed: Option<(usize, Places)>) -> Result<Message, ParseError> {
         let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
         let payload = |range: Range<usize>| match surveyed {
@@ -237,7 +237,7 @@ impl Envelope {
 }
 
 impl Message {
-    /// Reads a message from a peer we called. What it nests or repeats is its client's business.
+    /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
         Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))
     }
@@ -248,7 +248,7 @@ impl Message {
         Self::surveyed(bytes).unwrap_or_else(|| Self::judged(bytes))
     }
 
-    /// The usual message, read in one pass; `None` for what is broken or odd.
+    /// Reads a common message in one pass; `None` if it is invalid or unusual.
     fn surveyed(bytes: &Bytes) -> Option<Result<Self, ParseError>> {
         let mut survey = Survey::new();
         survey.read(bytes)?;
@@ -259,12 +259,12 @@ impl Message {
         Some(envelope.message(bytes, survey.payload()))
     }
 
-    /// Any message of a server.
+    /// Reads any message of a server.
     pub fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
         Self::from_raw(&parse_object(bytes)?)
     }
 
-    /// Any message of a client, with what is wrong with it: one look after the other.
+    /// Reads any message of a client and says what is wrong with it, with one check after the other.
     pub fn judged(bytes: &Bytes) -> Result<Self, ParseError> {
         let raw = parse_object(bytes)?;
         match raw.depth() {
@@ -287,8 +287,7 @@ impl Message {
         envelope.message(raw.bytes(), None)
     }
 
-    /// The id of a text that [`Message::from_client`] refused, where it can be read: the refusal
-    /// carries it.
+    /// The id of a text that [`Message::from_client`] refused, if it can be read. The refusal has this id.
     pub fn readable_id(bytes: &Bytes) -> Option<RequestId> {
         Raw::parse(bytes).ok()?.get("id").and_then(RequestId::from_raw)
     }

@@ -1,4 +1,4 @@
-//! What is a message, what is not, and that nothing is lost between reading and writing one.
+//! Which texts are messages, and that reading and writing a message loses nothing.
 
 use super::*;
 

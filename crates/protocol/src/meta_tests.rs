@@ -1,5 +1,4 @@
-//! What the `_meta` of a request becomes for a server of each era, and that both ways of writing it
-//! say the same.
+//! The `_meta` of a request for a server of each era, and that both functions that write it agree.
 
 use super::*;
 use crate::{Message, Version, message};
@@ -51,7 +50,7 @@ fn a_modern_request_loses_its_modern_members_for_a_legacy_server() {
     );
 }
 
-/// What [`write_dressed`] writes, less the comma and the name before it.
+/// The output of [`write_dressed`], without the comma and the name before it.
 fn written(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) -> Option<String> {
     let mut out = Vec::new();
     write_dressed(&mut out, params, era, sender, token);
@@ -59,7 +58,7 @@ fn written(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) 
     (!text.is_empty()).then(|| text.strip_prefix(",\"params\":").expect("a member").to_owned())
 }
 
-/// `params` as they come in a message, with the places of their members.
+/// `params` as they are in a message, with the positions of their members.
 fn received(params: &str) -> Raw {
     let text = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{params}}}"#);
     let Ok(Message::Notification(notification)) = Message::from_client(&Bytes::from(text)) else {

@@ -1,23 +1,22 @@
-//! The names of the methods and notifications of MCP that the gateway knows, and [`Method`]: the name
-//! of any.
+//! The names of the MCP methods and notifications that Switchyard knows, and [`Method`]: any such name.
 //!
-//! Not here: which revision has which (`version`), and what they mean (`gateway`).
+//! Not here: which revision has which method (`version`), and what the methods mean (`gateway`).
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-/// The name of a method or a notification. One that is known costs no allocation.
+/// The name of a method or a notification. A known name needs no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Method(Cow<'static, str>);
 
 impl Method {
-    /// One whose name is a constant.
+    /// A method whose name is a constant.
     pub const fn constant(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))
     }
 
-    /// The name, if it is one that needed no copy. All of those are visible ASCII.
+    /// The name, if it is a known one. All of those are visible ASCII.
     pub const fn known(&self) -> Option<&'static str> {
         match self.0 {
             Cow::Borrowed(name) => Some(name),
@@ -82,7 +81,7 @@ pub const INITIALIZE: &str = "initialize";
 pub const INITIALIZED: &str = "notifications/initialized";
 /// Legacy liveness check, in both directions.
 pub const PING: &str = "ping";
-/// Modern: revisions, capabilities and identity of a server in one request.
+/// Modern: the revisions, capabilities and identity of a server in one request.
 pub const DISCOVER: &str = "server/discover";
 /// One page of tools.
 pub const TOOLS_LIST: &str = "tools/list";
@@ -96,9 +95,9 @@ pub const RESOURCES_LIST: &str = "resources/list";
 pub const RESOURCE_TEMPLATES_LIST: &str = "resources/templates/list";
 /// The contents of a resource.
 pub const RESOURCES_READ: &str = "resources/read";
-/// Legacy: asks for notices about one resource.
+/// Legacy: subscribes to changes of one resource.
 pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
-/// Legacy: ends that.
+/// Legacy: ends such a subscription.
 pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
 /// The list of resources or of templates changed.
 pub const RESOURCES_LIST_CHANGED: &str = "notifications/resources/list_changed";
@@ -112,44 +111,44 @@ pub const PROMPTS_GET: &str = "prompts/get";
 pub const PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
 /// Suggestions for an argument of a prompt or a template.
 pub const COMPLETE: &str = "completion/complete";
-/// Legacy: the least level of log lines.
+/// Legacy: sets the lowest level of log messages.
 pub const SET_LEVEL: &str = "logging/setLevel";
 /// The client's roots changed.
 pub const ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
-/// Legacy: the page that a user was sent to was visited.
+/// Legacy: the user finished at the URL of an elicitation.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
-/// How a task is.
+/// The status of a task.
 pub const TASKS_GET: &str = "tasks/get";
-/// Legacy: the result of a task, when it has one.
+/// Legacy: the result of a task, once it has one.
 pub const TASKS_RESULT: &str = "tasks/result";
-/// Modern extension: the input that a task waits for.
+/// Modern extension: delivers the input that a task waits for.
 pub const TASKS_UPDATE: &str = "tasks/update";
-/// Ends a task.
+/// Cancels a task.
 pub const TASKS_CANCEL: &str = "tasks/cancel";
 /// Legacy: one page of tasks.
 pub const TASKS_LIST: &str = "tasks/list";
-/// Legacy: a task went on.
+/// Legacy: the status of a task changed.
 pub const TASK_STATUS: &str = "notifications/tasks/status";
-/// Modern extension: a task went on.
+/// Modern extension: the status of a task changed.
 pub const TASKS: &str = "notifications/tasks";
-/// Modern: opens a stream of change notices.
+/// Modern: opens a stream of change notifications.
 pub const SUBSCRIPTIONS_LISTEN: &str = "subscriptions/listen";
-/// Modern: first message on that stream, says what is honoured.
+/// Modern: the first message on that stream. It names the accepted subscriptions.
 pub const SUBSCRIPTIONS_ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 /// Progress of one request.
 pub const PROGRESS: &str = "notifications/progress";
-/// Stop working on one request.
+/// Cancels one request.
 pub const CANCELLED: &str = "notifications/cancelled";
-/// One log line of a server.
+/// One log message of a server.
 pub const LOG_MESSAGE: &str = "notifications/message";
-/// Asks a client for the folders it works in.
+/// Asks a client for its root folders.
 pub const ROOTS_LIST: &str = "roots/list";
-/// Asks a client's language model to go on with a conversation.
+/// Asks a client's language model to continue a conversation.
 pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
-/// Asks the person at a client: by a form, or by sending them to a URL.
+/// Asks the user of a client, with a form or at a URL.
 pub const ELICITATION_CREATE: &str = "elicitation/create";
 
-/// All of them, the most frequent first.
+/// All known names, the most frequent first.
 const KNOWN: [&str; 36] = [
     TOOLS_CALL,
     INITIALIZE,

@@ -1,18 +1,18 @@
-//! Structured results for clients that know only objects.
+//! Structured results for clients that accept only objects.
 //!
-//! Up to 2025-11-25 the root of a tool's `outputSchema` is an object schema, and `structuredContent`
-//! an object; since 2026-07-28 both may be anything. For an older client a schema with another root
-//! becomes `{"type":"object","properties":{"result":SCHEMA},"required":["result"]}`, and the call's
-//! `structuredContent` becomes `{"result":VALUE}`: the form the TypeScript SDK (v2) gives them, so a
-//! client sees the same whether a gateway stands between or not.
+//! Up to 2025-11-25 the root of a tool's `outputSchema` is an object schema, and `structuredContent` is an object.
+//! Since 2026-07-28 both may have any type. For an older client a schema with another root becomes
+//! `{"type":"object","properties":{"result":SCHEMA},"required":["result"]}`. The `structuredContent` of the call
+//! becomes `{"result":VALUE}`. The TypeScript SDK (v2) does the same, so a client sees no difference between a server
+//! and Switchyard.
 //!
-//! The schema moves, so pointers into its own document (`#`, `#/…` in `$ref` and `$dynamicRef`) are
-//! made to follow. Every other byte stays. Invariants: only keywords are touched, never property names
-//! or values that happen to look like one; nothing below an `$id` that sets a new base, because there
-//! `#` means that base; no work grows faster than size × depth.
+//! The schema moves, so pointers into its own document (`#`, `#/…` in `$ref` and `$dynamicRef`) are adapted. Every
+//! other byte stays. Invariants: only keywords are changed, never property names or values that look like keywords.
+//! Nothing below an `$id` that sets a new base is changed, because there `#` means that base. The work grows at most
+//! with size × depth.
 //!
-//! Knowingly not here: `$recursiveRef` (2019-09 only), which stays as it is and then means the root
-//! of the wrapped schema. Whether a client is old (`gateway`).
+//! Not here: `$recursiveRef` (2019-09 only), which stays as it is and then means the root of the wrapped schema;
+//! whether a client is old (`gateway`).
 
 use super::message::MAX_DEPTH;
 use json::raw::Raw;
@@ -20,23 +20,23 @@ use json::raw::Raw;
 const SCHEMA: &str = "outputSchema";
 const CONTENT: &str = "structuredContent";
 const RESULT: &str = "result";
-/// Where the schema stands afterwards.
+/// The new position of the schema.
 const POINTER: &str = "#/properties/result";
 
-/// Keywords whose value is no schema but data.
+/// Keywords whose value is data and not a schema.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
-/// Keywords whose value is a map from names, which are no keywords, to schemas.
+/// Keywords whose value maps names, which are not keywords, to schemas.
 const NAMES: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Whether a tool with this definition must be wrapped for a client that knows only objects: its
-/// output schema does not say `"type":"object"` at its root.
+/// Whether a tool with this definition must be wrapped for a client that accepts only objects: the root of its output
+/// schema does not have `"type":"object"`.
 pub fn needs_wrap(definition: &Raw) -> bool {
     definition.get(SCHEMA).is_some_and(|schema| has_other_root(&schema))
 }
 
-/// The definition of a tool as a client that knows only objects can read it; none when it already
-/// is. A schema nested deeper than any message may be is left out.
+/// Returns the definition of a tool for a client that accepts only objects; `None` if no change is needed. A schema
+/// nested deeper than any message may be is removed.
 pub fn wrap_definition(definition: &Raw) -> Option<Raw> {
     let schema = definition.get(SCHEMA).filter(has_other_root)?;
     if schema.depth() > MAX_DEPTH {
@@ -53,7 +53,7 @@ pub fn wrap_definition(definition: &Raw) -> Option<Raw> {
     Some(definition.with(SCHEMA, &wrapped))
 }
 
-/// The result of a call whose tool was wrapped: its `structuredContent`, if any, wrapped too.
+/// Returns the result of a call whose tool was wrapped. Its `structuredContent`, if any, is wrapped too.
 pub fn wrap_result(result: &Raw) -> Raw {
     match result.get(CONTENT) {
         Some(content) => result.with(CONTENT, &Raw::empty_object().with(RESULT, &content)),
@@ -61,8 +61,8 @@ pub fn wrap_result(result: &Raw) -> Raw {
     }
 }
 
-/// The result of a call whose tool was not wrapped. A `structuredContent` that is no object is
-/// wrapped all the same, because to an older client anything else is no valid result.
+/// Returns the result of a call whose tool was not wrapped. A `structuredContent` that is not an object is wrapped even
+/// so, because older clients do not accept anything else.
 pub fn wrap_unannounced(result: &Raw) -> Raw {
     match result.part(CONTENT) {
         Some(content) if !content.is_object() => wrap_result(result),
@@ -74,7 +74,7 @@ fn has_other_root(schema: &Raw) -> bool {
     schema.is_object() && schema.get_as::<String>("type").as_deref() != Some("object")
 }
 
-/// The schema with its pointers into itself made to fit its new place.
+/// Returns the schema with its pointers into itself adapted to its new position.
 fn moved(schema: &Raw) -> Raw {
     let mut pointers = Vec::new();
     find_pointers(schema, Place::Schema, &mut pointers);
@@ -95,7 +95,7 @@ fn moved(schema: &Raw) -> Raw {
     Raw::parse(&out.into()).unwrap_or_else(|_| schema.clone())
 }
 
-/// A string token in a schema, and what is to stand there instead.
+/// A string token in a schema, and its replacement.
 struct Pointer {
     token: Raw,
     target: String,
@@ -103,13 +103,13 @@ struct Pointer {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Where keys are keywords.
+    /// Keys are keywords.
     Schema,
-    /// Where keys are names.
+    /// Keys are names.
     Names,
 }
 
-/// Depth is bounded by the caller.
+/// The caller limits the depth.
 fn find_pointers(node: &Raw, place: Place, found: &mut Vec<Pointer>) {
     for element in node.elements() {
         find_pointers(&element, Place::Schema, found);
@@ -134,7 +134,7 @@ fn pointer(token: Raw) -> Option<Pointer> {
     Some(Pointer { target: format!("{POINTER}{path}"), token })
 }
 
-/// `$id` with a URI makes `#` mean that URI. With a fragment only, as up to draft 7, it is a name.
+/// A URI in `$id` makes `#` mean that URI. A fragment alone, as up to draft 7, is a name.
 fn sets_base(node: &Raw) -> bool {
     node.get("$id").is_some_and(|id| !id.read::<String>().is_ok_and(|id| id.starts_with('#')))
 }

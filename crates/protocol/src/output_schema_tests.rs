@@ -9,7 +9,7 @@ fn raw(text: &str) -> Raw {
     Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")
 }
 
-/// The schema that `schema` becomes, as it stands below `properties.result`.
+/// The wrapped form of `schema`, below `properties.result`.
 fn inner(schema: &str) -> String {
     let wrapped = wrap_definition(&Raw::empty_object().with(SCHEMA, &raw(schema))).expect("wrapped");
     let wrapped = wrapped.get(SCHEMA).expect("a schema");
@@ -72,7 +72,7 @@ fn pointers_into_the_schema_follow_it() {
             r##"{"anyOf":[{"$dynamicRef":"#/a"},[{"$ref":"#"}]]}"##,
             r##"{"anyOf":[{"$dynamicRef":"#/properties/result/a"},[{"$ref":"#/properties/result"}]]}"##,
         ),
-        // A property that is called like a keyword is a property.
+        // A property with the name of a keyword is a property.
         (
             r##"{"properties":{"default":{"$ref":"#"},"$ref":{"$ref":"#"},"$id":{"$ref":"#"}}}"##,
             r##"{"properties":{"default":{"$ref":"#/properties/result"},"$ref":{"$ref":"#/properties/result"},"$id":{"$ref":"#/properties/result"}}}"##,

@@ -1,15 +1,15 @@
-//! Responses as bytes: in one piece, or in parts of which the large one is not copied.
+//! Responses as bytes: in one piece, or in parts so that a large payload is not copied.
 
 use bytes::Bytes;
 
 use super::message::{RequestId, Response};
 use json::raw::Raw;
 
-/// What stands behind the payload of a response.
+/// The text behind the payload of a response.
 const TAIL: &[u8] = b"}";
 
 impl Response {
-    /// The response as JSON. An id that could not be read is left out (`id?` in the schema of MCP).
+    /// The response as JSON. An unknown id is left out (`id?` in the schema of MCP).
     pub fn encode(&self) -> Bytes {
         let payload = self.payload();
         let mut out = head(self.id.as_ref(), self.reply.is_ok(), payload.len() + TAIL.len());
@@ -18,7 +18,7 @@ impl Response {
         Bytes::from(out)
     }
 
-    /// The same in three parts, for who writes a large payload without copying it.
+    /// Returns the response in three parts, so that a large payload is written without a copy.
     pub fn parts(&self) -> [Bytes; 3] {
         let head = head(self.id.as_ref(), self.reply.is_ok(), 0);
         [Bytes::from(head), self.payload().clone(), Bytes::from_static(TAIL)]
@@ -32,13 +32,13 @@ impl Response {
     }
 }
 
-/// A result that many are given, kept with what ends their responses: so it goes out behind the head of
-/// each without a copy, and the end needs no write of its own.
+/// A result that many clients receive, stored with the end of a response. It is written behind the head of each
+/// response without a copy, and the end needs no separate write.
 #[derive(Debug, Clone)]
 pub struct Closed(Bytes);
 
 impl Closed {
-    /// `result`, copied once.
+    /// Copies `result` once.
     pub fn new(result: &Raw) -> Self {
         Self([result.bytes(), TAIL].concat().into())
     }
@@ -48,17 +48,17 @@ impl Closed {
         Raw::unsurveyed(self.0.slice(..self.0.len() - TAIL.len()))
     }
 
-    /// How long it is, in bytes.
+    /// The length in bytes.
     pub const fn size(&self) -> usize {
         self.0.len()
     }
 
-    /// The response to the request `id`: what is before the result, and the rest.
+    /// Returns the response to the request `id` in two parts: the text before the result, and the rest.
     pub fn parts(self, id: &RequestId) -> [Bytes; 2] {
         [Bytes::from(head(Some(id), true, 0)), self.0]
     }
 
-    /// The same in one piece, copied.
+    /// Returns the response in one piece, copied.
     pub fn encode(&self, id: &RequestId) -> Bytes {
         let mut out = head(Some(id), true, self.0.len());
         out.extend_from_slice(&self.0);

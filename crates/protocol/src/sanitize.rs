@@ -1,16 +1,16 @@
-//! What a server or a client says, made safe to show in an error or a log: escaped, and short.
+//! Makes text from servers and clients safe to show in an error or a log: escaped, and short.
 
 use json::raw::Raw;
 
-/// Longest text that is shown, in characters.
+/// The longest text that is shown, in characters.
 const LONGEST: usize = 200;
-/// Longest URI that is given back, in characters.
+/// The longest URI that is repeated, in characters.
 const LONGEST_URI: usize = 1_000;
-/// Most names of a list that are shown.
+/// The most names of a list that are shown.
 const NAMES: usize = 5;
-/// Longest of them, in characters.
+/// The longest such name, in characters.
 const LONGEST_NAME: usize = 32;
-/// Most bytes of a value that is shown as it is.
+/// The longest value that is shown unchanged, in bytes.
 const VALUE: usize = 200;
 
 /// `text` as one short line without control characters.
@@ -18,20 +18,19 @@ pub fn shown(text: &str) -> String {
     cut(text, LONGEST)
 }
 
-/// A name that somebody sent, as it was written, or its beginning: for whoever escapes it himself.
+/// A name that a peer sent, or its beginning, unchanged: the caller escapes it.
 pub fn name(text: &str) -> String {
     cut_raw(text, LONGEST)
 }
 
-/// The same of a URI, which is longer while it is still good for something.
+/// A URI that a peer sent, or its beginning, unchanged. The limit is higher, because a URI is useless when cut.
 pub fn uri(text: &str) -> String {
     cut_raw(text, LONGEST_URI)
 }
 
-/// A value that somebody sent, to be shown to whoever sent it: as it is while it is short, else the
-/// beginning of its text.
+/// A value for an answer to the peer that sent it: unchanged if it is short, otherwise the beginning of its text.
 pub fn value(value: &Raw) -> Raw {
-    // A number that is beyond all readers would make the whole answer unreadable.
+    // A number that no reader accepts would make the whole answer unreadable.
     if value.bytes().len() <= VALUE && value.read::<serde_json::Value>().is_ok() {
         return value.clone();
     }
@@ -41,7 +40,7 @@ pub fn value(value: &Raw) -> Raw {
     Raw::of(&format!("{}{end}", &text[..cut]))
 }
 
-/// The first few of `names`, each of them short, and how many there are besides.
+/// The first few of `names`, each of them short, and the number of the others.
 pub fn listed(names: &[String]) -> String {
     let first: Vec<String> =
         names.iter().take(NAMES).map(|name| format!("{:?}", cut_raw(name, LONGEST_NAME))).collect();
@@ -59,7 +58,7 @@ fn cut(text: &str, most: usize) -> String {
     shown
 }
 
-/// Cut, and still to be escaped.
+/// Cuts `text` without escaping it.
 fn cut_raw(text: &str, most: usize) -> String {
     let mut short: String = text.chars().take(most).collect();
     if text.chars().nth(most).is_some() {

@@ -1,4 +1,4 @@
-//! The quick way says what the thorough one says, of anything, and takes nobody's time.
+//! The scanner agrees with the slower checks on any input, in linear time.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use json::member_index::MOST;
 use json::scanner::*;
 use json::{Part, Raw};
 
-/// Every kind of token, and every level whose members are noted.
+/// Every kind of token, and every level whose members are recorded.
 const SAMPLE: &str = r#" { "jsonrpc":"2.0","id" : -7, "method":"a\u00e9","params":{"n":[1.5e+3 ,0,{},[]],"_meta":{"k":"é\\\"","t":true},"f":[false,null]} } "#;
 
-/// Whether the quick way accepts `text`.
+/// Whether the scanner accepts `text`.
 fn is_quick(text: &[u8]) -> bool {
     Survey::new().read(text).is_some()
 }
 
-/// `text`, judged thoroughly: `serde_json`, then a look at each thing that could be wrong.
+/// Whether `text` passes the slower checks: `serde_json`, then one check for each rule.
 fn usual(text: &Bytes) -> bool {
     let Ok(raw) = Raw::judged(text) else { return false };
     let payload = [raw.get("params"), raw.get("result")].map(|part| part.filter(Raw::is_object));
@@ -37,7 +37,7 @@ fn usual(text: &Bytes) -> bool {
         && objects.iter().flatten().all(is_usual)
 }
 
-/// That both ways agree on `text`, and that what was noted is what a scan finds.
+/// Checks that both agree on `text`, and that the recorded members are those that a scan finds.
 fn check(text: &[u8]) -> Result<(), TestCaseError> {
     let text = Bytes::copy_from_slice(text);
     prop_assert_eq!(is_quick(&text), usual(&text), "{:?}", text);
@@ -65,7 +65,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
     payload.map_or(Ok(()), |payload| same(&payload, 2))
 }
 
-/// That `object` and a copy of its bytes of which nothing is known have the same members.
+/// Checks that `object` and a copy of its bytes without recorded members have the same members.
 fn same(object: &Raw, levels: usize) -> Result<(), TestCaseError> {
     let bare = Raw::unsurveyed(object.bytes().clone());
     let members: Vec<_> = bare.members().collect();
@@ -100,7 +100,7 @@ fn space() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => Just(""), 1 => select(vec![" ", "\t", "\r\n", "  \n "])]
 }
 
-/// A string token; now and then one that is none.
+/// A string token, sometimes an invalid one.
 fn string() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         6 => "[a-d]{1,3}",
@@ -154,7 +154,7 @@ fn value() -> impl Strategy<Value = String> {
     scalar().prop_recursive(5, 24, 4, |inner| prop_oneof![object(inner.clone()), array(inner)])
 }
 
-/// Something like a message.
+/// A text that is similar to a message.
 fn message() -> impl Strategy<Value = String> {
     let kinds =
         [r#""method":"tools/call","params":"#, r#""result":"#, r#""method":"x","params":"#, r#""error":"#];
@@ -228,7 +228,7 @@ fn what_is_nested_is_accepted_as_deep_as_may_be() {
     }
 }
 
-/// Each of these is read in seconds by what is linear, and not in minutes.
+/// Linear code reads each of these in seconds, quadratic code in minutes.
 #[test]
 fn nobody_makes_it_slow() {
     const MEBI: usize = 1 << 20;

@@ -1,8 +1,8 @@
-//! URIs of resources, as text: whose they are, and which template makes them.
+//! URIs of resources as text: their owners, and the templates that match them.
 //!
-//! A URI passes as it was printed; nothing here normalises. Where several servers have the same one,
-//! the owner's name is put behind its scheme ([`with_owner`]), and taken out again before the server
-//! is asked ([`split_owner`]). Both work on URI templates too.
+//! A URI passes unchanged; nothing here normalizes. If several servers have the same URI, [`with_owner`] puts the name
+//! of the owner behind its scheme. [`split_owner`] removes it before the request goes to the server. Both work on URI
+//! templates too.
 //!
 //! Not here: which server has which URI (`manager`), and fetching anything.
 
@@ -16,15 +16,15 @@ pub const MAX_URI: usize = 8 * 1024;
 /// `uri` with the name of its server behind the scheme: `test://x` of `alpha` is `test://alpha/x`,
 /// `memo:x` is `memo:alpha/x`, and text without a scheme, `x`, is `alpha/x`.
 ///
-/// [`split_owner`] takes it out again, as long as `owner` is not empty and has no `/` and no `:`,
-/// which names of servers never do.
+/// [`split_owner`] removes it again if `owner` is not empty and has no `/` and no `:`. Names of servers always meet
+/// that.
 pub fn with_owner(uri: &str, owner: &str) -> String {
     let (head, rest) = uri.split_at(head_of(uri));
     format!("{head}{owner}/{rest}")
 }
 
-/// The owner that [`with_owner`] put into `uri`, and the URI without it. Of any other URI the first
-/// part of its path or its authority comes out: whether that is a server, only its reader knows.
+/// Returns the owner that [`with_owner`] put into `uri`, and the URI without it. For any other URI it returns the first
+/// part of the path or the authority, so the caller must check that a server has this name.
 pub fn split_owner(uri: &str) -> Option<(&str, String)> {
     let (head, rest) = uri.split_at(head_of(uri));
     let (owner, rest) = rest.split_once('/')?;
@@ -36,7 +36,7 @@ pub fn scheme(uri: &str) -> Option<&str> {
     uri[..head_of(uri)].split_once(':').map(|(scheme, _)| scheme)
 }
 
-/// How many bytes are scheme, colon and, if they follow, two slashes (RFC 3986 section 3.1).
+/// The length of scheme, colon and, if they follow, two slashes (RFC 3986 section 3.1).
 fn head_of(uri: &str) -> usize {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let scheme = uri.bytes().take_while(|byte| is_part(*byte)).count();
@@ -94,7 +94,7 @@ mod tests {
     fn without_a_slash_there_is_no_owner() {
         for uri in ["", "x", "memo:", "memo:x", "test://x", "test://", "test:///x", "/x", "://x"] {
             let split = split_owner(uri);
-            // `://x` has no scheme: what stands before its first slash is read as a name.
+            // `://x` has no scheme, so the text before its first slash is read as a name.
             assert!(split.is_none() || uri == "://x", "{uri}: {split:?}");
         }
     }

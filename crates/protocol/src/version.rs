@@ -1,4 +1,4 @@
-//! The revisions of MCP and what each one has. Only this file answers what an era has.
+//! The revisions of MCP and the features of each one. Only this file knows what an era has.
 //!
 //! Source: the change logs of each revision (`docs/specification/*/changelog`).
 
@@ -16,7 +16,7 @@ pub enum Era {
     Modern,
 }
 
-/// A published revision of the protocol.
+/// A published revision of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP+SSE.
@@ -25,7 +25,7 @@ pub enum Version {
     V2025_03_26,
     /// Version header, structured output, elicitation; no batches.
     V2025_06_18,
-    /// Icons, tasks, url elicitation, polling.
+    /// Icons, tasks, URL elicitation, polling.
     V2025_11_25,
     /// Stateless.
     V2026_07_28,
@@ -39,7 +39,7 @@ impl Version {
     pub const NEWEST_LEGACY: Self = Self::V2025_11_25;
     /// The newest revision without a handshake.
     pub const NEWEST_MODERN: Self = Self::V2026_07_28;
-    /// What a legacy HTTP client speaks that sends no version header (2025-06-18, transports).
+    /// The revision of a legacy HTTP client that sends no version header (2025-06-18, transports).
     pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
 
     /// The date that names the revision.
@@ -58,7 +58,7 @@ impl Version {
         Self::ALL.into_iter().find(|version| version.as_str() == name)
     }
 
-    /// The family it belongs to.
+    /// The protocol era of the revision.
     pub const fn era(self) -> Era {
         match self {
             Self::V2024_11_05 | Self::V2025_03_26 | Self::V2025_06_18 | Self::V2025_11_25 => Era::Legacy,
@@ -71,8 +71,8 @@ impl Version {
         self.era() == Era::Modern
     }
 
-    /// Whether a client of this revision may send `method` to a server, among the methods that one
-    /// of the two eras lacks. What both have, and what nobody knows, is not listed here.
+    /// Whether a client of this revision may send `method` to a server. Only methods that one of the two eras lacks are
+    /// checked. Shared and unknown methods are allowed.
     pub fn has_method(self, name: &str) -> bool {
         match name {
             method::INITIALIZE
@@ -90,8 +90,8 @@ impl Version {
         }
     }
 
-    /// What `initialize` is answered with: the revision asked for where it has a handshake, else
-    /// the newest one that has. A client that names 2026-07-28 here gets 2025-11-25.
+    /// Returns the revision for the response to `initialize`: the requested one if it has a handshake, otherwise the
+    /// newest one that has. A client that requests 2026-07-28 here gets 2025-11-25.
     pub fn negotiate(requested: &str) -> Self {
         Self::from_name(requested)
             .filter(|version| version.era() == Era::Legacy)
@@ -103,13 +103,13 @@ impl Version {
         self >= Self::V2025_06_18
     }
 
-    /// Whether a dropped HTTP connection means "stop working on it" (since 2026-07-28).
+    /// Whether a dropped HTTP connection cancels its request (since 2026-07-28).
     pub fn disconnect_cancels(self) -> bool {
         self.is_modern()
     }
 
-    /// Whether a server may send its client a request of its own with this method and parameters:
-    /// never since 2026-07-28; elicitation since 2025-06-18, by URL since 2025-11-25.
+    /// Whether a server may send this server request to a client: never since 2026-07-28, elicitation since 2025-06-18,
+    /// elicitation by URL since 2025-11-25.
     pub fn has_question(self, name: &str, params: Option<&Raw>) -> bool {
         let by_url =
             || params.and_then(|params| params.get_as::<String>("mode")).is_some_and(|mode| mode == "url");
@@ -121,24 +121,24 @@ impl Version {
         }
     }
 
-    /// Whether a client reads on by itself when we end the connection of a stream, and begins a
-    /// stream with an event that says from where (polling, since 2025-11-25; gone in 2026-07-28).
+    /// Whether a client reconnects by itself when Switchyard closes the connection of a stream. Then the stream begins
+    /// with an event that has an id (polling, since 2025-11-25; removed in 2026-07-28).
     pub fn has_polling(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// The request that only asks whether a server is alive: `ping`, which 2026-07-28 removed.
+    /// The request that checks whether a server is alive: `ping`, which 2026-07-28 removed.
     pub fn health_method(self) -> &'static str {
         if self.is_modern() { method::DISCOVER } else { method::PING }
     }
 
-    /// Whether the structured result of a tool, and its schema, can be of any type (since 2026-07-28);
-    /// before, both are objects.
+    /// Whether a tool's structured result and its schema can have any type (since 2026-07-28). Before, both are
+    /// objects.
     pub fn has_any_output(self) -> bool {
         self.is_modern()
     }
 
-    /// Whether `resultType` stands in every result (since 2026-07-28).
+    /// Whether every result has a `resultType` (since 2026-07-28).
     pub fn has_result_type(self) -> bool {
         self.is_modern()
     }

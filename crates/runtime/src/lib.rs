@@ -1,7 +1,7 @@
-//! The base of every part of the program: tasks that end with it, worker threads, telemetry, the memory
-//! budget, secrets, regular files and the cache.
+//! The base of every part of the program: tasks with a common shutdown, worker threads, telemetry, the memory budget,
+//! secrets, regular files and the cache.
 //!
-//! Knows nothing of MCP servers and clients.
+//! Does not depend on MCP servers and clients.
 
 pub mod hex;
 pub mod memory;

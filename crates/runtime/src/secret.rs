@@ -1,16 +1,16 @@
 //! Secrets: values that never reach a log, an error or an answer.
 //!
-//! A secret is held as [`SecretString`]: no `Debug` text, no `Serialize`, wiped when dropped. It is
-//! exposed in one place only, where it is written into a request or a child's environment.
-//! A URL may carry credentials too; [`redacted_url`] is the only form in which one is shown.
+//! A secret is a [`SecretString`]: it has no `Debug` text and no `Serialize`, and it is wiped when dropped. It is
+//! exposed in one place only, where it is written into a request or a child's environment. A URL may contain
+//! credentials too, so it is shown as [`redacted_url`] only.
 
 pub use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-/// `url` as it may be shown: no user, no password, no fragment; of the query, names only.
+/// Returns `url` without user, password, fragment and the values of its query.
 pub fn redacted_url(url: &Url) -> String {
     let mut shown = url.clone();
-    // Both refuse only URLs that can not have a user, such as `data:`.
+    // Both fail only for URLs that cannot have a user, such as `data:`.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.set_fragment(None);
@@ -32,8 +32,8 @@ fn redacted_pair(name: &str, value: &str) -> String {
     format!("{name}=…")
 }
 
-/// The same for the text of a URL that still holds references such as `${HOST}`: no user, no
-/// password, nothing from the query on.
+/// Redacts the text of a URL that still contains references such as `${HOST}`. User, password, query and fragment are
+/// removed.
 pub fn redacted_reference(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));

@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A handle to a group of tasks and the signal that ends them. Clones are the same group;
-/// [`Shutdown::child`] is a group that can end alone and ends with its parent.
+/// A handle to a group of tasks and the signal that ends them. Clones belong to the same group. [`Shutdown::child`] is
+/// a group that can end alone and ends with its parent.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     token: CancellationToken,
@@ -20,8 +20,8 @@ pub struct Shutdown {
     begun: Arc<Begun>,
 }
 
-/// Whether the end was requested, of a group or of one that it belongs to. Beside the token, which
-/// takes a lock for the same question, because connections ask at every turn.
+/// Whether the end of a group or of one of its parents was requested. Connections check this at every turn, and a check
+/// of the token would take a lock.
 #[derive(Debug, Default)]
 struct Begun {
     here: AtomicBool,
@@ -35,20 +35,20 @@ impl Begun {
 }
 
 impl Shutdown {
-    /// A group of its own.
+    /// Returns a new group without a parent.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A group that ends when this one ends, and can be ended and waited for alone.
+    /// Returns a group that ends when this one ends. It can also be ended and waited for alone.
     pub fn child(&self) -> Self {
         let begun = Begun { here: AtomicBool::new(false), above: Some(Arc::clone(&self.begun)) };
         Self { token: self.token.child_token(), tracker: TaskTracker::new(), begun: Arc::new(begun) }
     }
 
-    /// Runs `task` in the background until it returns. It is not stopped by [`Shutdown::begin`]:
-    /// it is expected to watch [`Shutdown::requested`] and finish what it began.
-    #[allow(clippy::disallowed_methods)] // this is the one place
+    /// Runs `task` in the background until it returns. [`Shutdown::begin`] does not stop it: the task must watch
+    /// [`Shutdown::requested`] and finish its work.
+    #[allow(clippy::disallowed_methods)] // the only place that spawns
     pub fn spawn<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -56,8 +56,9 @@ impl Shutdown {
         self.tracker.spawn(task);
     }
 
-    /// The same in another runtime. One that is gone drops `task` at once.
-    #[allow(clippy::disallowed_methods)] // so is this
+    /// Runs `task` on another runtime, as [`Shutdown::spawn`] does. If that runtime has ended, `task` is dropped at
+    /// once.
+    #[allow(clippy::disallowed_methods)] // as in `spawn`
     pub fn spawn_on<F>(&self, task: F, runtime: &Handle)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -65,7 +66,7 @@ impl Shutdown {
         self.tracker.spawn_on(task, runtime);
     }
 
-    /// Runs `task` in the background and drops it where it stands when the end is requested.
+    /// Runs `task` in the background and drops it when the end is requested.
     pub fn spawn_until_end<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -76,8 +77,8 @@ impl Shutdown {
         });
     }
 
-    /// Has whoever waits for this group wait for `below` too, at most `limit` from the end of that one on:
-    /// by itself a group does not wait for one below it.
+    /// Makes [`Shutdown::wait`] of this group wait for `below` too, at most `limit` after the end of `below` was
+    /// requested. By default a group does not wait for its children.
     pub fn include(&self, below: &Self, limit: Duration) {
         let below = below.clone();
         self.spawn(async move {
@@ -86,9 +87,9 @@ impl Shutdown {
         });
     }
 
-    /// Asks every task of the group to end.
+    /// Requests the end of every task of the group.
     pub fn begin(&self) {
-        // Before the token: whom that wakes looks at it.
+        // Set before the token, because tasks that the token wakes read it.
         self.begun.here.store(true, Ordering::Release);
         self.token.cancel();
     }
@@ -103,7 +104,7 @@ impl Shutdown {
         self.token.cancelled().await;
     }
 
-    /// Waits until every task has returned, at most `limit`; false when some had not.
+    /// Waits until every task has returned, at most `limit`. Returns false if some had not.
     pub async fn wait(&self, limit: Duration) -> bool {
         self.tracker.close();
         tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()

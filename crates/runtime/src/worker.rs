@@ -1,10 +1,10 @@
-//! The threads that serve clients: a few workers, each with a runtime of its own.
+//! The threads that serve clients: a few workers, each with its own runtime.
 //!
-//! A client connection is given to the worker that has the fewest and stays there, with everything that
-//! is done for it: a call begins and ends on one thread, wakes nobody elsewhere, and finds the idle
-//! upstream connections of its worker. There is no work stealing; what would hold up a worker (files,
-//! searches) goes to the threads for blocking work. What is kept per worker asks here for its number.
-//! In a program that embeds the crate, and in tests, everything is worker 0.
+//! A client connection goes to the worker with the fewest connections and stays there, with everything that is done for
+//! it. A call begins and ends on one thread, wakes no other thread, and uses the idle server connections of its worker.
+//! There is no work stealing. Work that would block a worker (files, searches) runs on the threads for blocking work.
+//! State that is kept per worker is indexed by the worker's number. In a program that embeds the crate, and in tests,
+//! everything is worker 0.
 //!
 //! Not here: which tasks there are and how they end (`shutdown`).
 
@@ -29,33 +29,33 @@ pub use scheduling::{as_usual, ours};
 pub use waker::{Bell, hushed};
 pub use work_budget::WorkBudget;
 
-/// Task polls after which a worker that always has a task ready looks for events: at 200 µs a poll
-/// (`work_budget`), what others wait for is seen within 2 ms. The default of the runtime is 61.
+/// Task polls after which a busy worker checks for events. At 200 µs a poll (`work_budget`), events are seen within 2
+/// ms. The default of the runtime is 61.
 const EVENT_INTERVAL: u32 = 8;
 
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of the worker whose thread this is, from 0.
+/// The number of this thread's worker, from 0.
 pub fn current() -> usize {
     NUMBER.get()
 }
 
-/// How many shares there are of what is kept per worker; workers beyond that share one.
+/// The number of shares of state that is kept per worker. Further workers use the same shares.
 pub const SHARES: usize = 16;
 
-/// The number of the share that is this worker's, below [`SHARES`].
+/// The share of this worker, below [`SHARES`].
 pub fn share() -> usize {
     current() % SHARES
 }
 
-/// The runtimes of the workers that were here, for who begins a task where another one is at work.
+/// The runtimes of the workers that were here, for tasks that must begin on another worker.
 #[derive(Debug, Default)]
 pub struct Runtimes([OnceLock<Handle>; SHARES]);
 
 impl Runtimes {
-    /// Notes the runtime of this worker, the first time for its share.
+    /// Records the runtime of this worker, the first time for its share.
     pub fn note_here(&self) {
         let share = &self.0[share()];
         if share.get().is_none()
@@ -65,18 +65,18 @@ impl Runtimes {
         }
     }
 
-    /// The runtime of a worker whose share is `share`, if one was here.
+    /// The runtime of a worker with this share, if one was recorded.
     pub fn of(&self, share: usize) -> Option<&Handle> {
         self.0.get(share)?.get()
     }
 }
 
-/// Makes this thread the worker `number`, for as long as it lives.
+/// Makes this thread the worker `number` until it ends.
 pub fn become_worker(number: usize) {
     NUMBER.set(number);
 }
 
-/// A runtime for a worker.
+/// Makes a runtime for a worker.
 pub fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
@@ -85,11 +85,11 @@ pub fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// Something to begin on a worker, in whose runtime it runs. It must not block.
+/// A function that begins a task on a worker, in its runtime. It must not block.
 type Beginning = Box<dyn FnOnce() + Send>;
 
-/// The workers of a program: the runtime that made it, which is worker 0, and the threads beside it.
-/// They end when it is dropped, with all that still runs on them.
+/// The workers of a program: the runtime that created it, which is worker 0, and further threads. When it is dropped,
+/// the threads end with all tasks that still run on them.
 #[derive(Debug)]
 pub struct Crew {
     own: Arc<AtomicUsize>,
@@ -100,12 +100,12 @@ pub struct Crew {
 #[derive(Debug)]
 struct Worker {
     busy: Arc<AtomicUsize>,
-    /// As many may wait as there are tasks, which whoever begins them limits.
+    /// Unbounded, because the callers limit the number of tasks.
     beginnings: Option<mpsc::UnboundedSender<Beginning>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Counts as one task of a worker until it is dropped, which is to happen on that worker.
+/// Counts as one task of a worker until it is dropped, which must happen on that worker.
 #[derive(Debug)]
 pub struct Busy(Arc<AtomicUsize>);
 
@@ -115,7 +115,7 @@ impl Busy {
         Self(Arc::clone(count))
     }
 
-    /// Has this worker, whose count it is, scheduled by it.
+    /// Schedules this worker as its number of tasks requires.
     fn begun(self) -> Self {
         scheduling::suit(self.0.load(Ordering::Relaxed));
         self
@@ -129,27 +129,27 @@ impl Drop for Busy {
 }
 
 impl Crew {
-    /// `workers` of them, at least the one that calls this. An error means that the system gave no
-    /// thread, or no event queue.
+    /// Starts `workers` workers, the calling thread included. An error means that the system refused a thread or an
+    /// event queue.
     pub fn start(workers: usize) -> io::Result<Self> {
         let others = (1..workers).map(Worker::start).collect::<io::Result<_>>()?;
         Ok(Self { own: Arc::default(), others, bulk: None })
     }
 
-    /// With threads for large requests: one for every two workers, so that they never fill all processors.
+    /// Adds threads for large requests: one for every two workers, so that they never occupy all processors.
     pub fn with_bulk_threads(mut self) -> Self {
         let workers = 1 + self.others.len();
         self.bulk = Some(BulkThreads::new((workers / 2).max(1), workers));
         self
     }
 
-    /// The threads for large requests, if it has them.
+    /// The threads for large requests, if there are any.
     pub const fn bulk(&self) -> Option<&BulkThreads> {
         self.bulk.as_ref()
     }
 
-    /// Has the worker with the fewest tasks begin another one, which keeps the [`Busy`] as long as it
-    /// runs. To be called on worker 0.
+    /// Begins a task on the worker with the fewest tasks. The task keeps the [`Busy`] as long as it runs. Must be
+    /// called on worker 0.
     pub fn begin(&self, task: impl FnOnce(Busy) + Send + 'static) {
         let tasks = |count: &Arc<AtomicUsize>| count.load(Ordering::Relaxed);
         let idlest = self.others.iter().min_by_key(|worker| tasks(&worker.busy));
@@ -196,7 +196,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.beginnings.take());
-        // It does not panic: what it runs is in tasks.
+        // The thread does not panic, because all its work runs in tasks.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let begin = |name: u32| {
             let tell = tell.clone();
             crew.begin(move |busy| {
-                // In a task: it needs the runtime of that worker.
+                // In a task, because it needs the runtime of that worker.
                 spawn(async move { tell.send((name, current(), busy)).expect("heard") });
             });
         };

@@ -1,15 +1,14 @@
-//! YAML text to a tree of located values. The only module that knows the YAML crate.
+//! Parses YAML text into a tree of located values. The only module that uses the YAML crate.
 //!
-//! The crate's event parser is used directly instead of its serde front end, because only events
-//! say where every key begins, where a scalar ends, and how it was quoted.
+//! It uses the crate's event parser instead of its serde front end, because only events have the position of every key,
+//! the end of a scalar, and its quotes.
 //!
-//! What is read: one document of YAML 1.2 with the core schema for plain scalars, aliases, and the
-//! merge key `<<`. What is refused: keys that stand twice, keys that are not text, tags other than
-//! `!!str`, a second document. A problem of structure is reported and reading goes on; a problem of
-//! syntax is the last one of its document.
+//! Accepted: one document of YAML 1.2 with the core schema for plain scalars, aliases, and the merge key `<<`.
+//! Rejected: duplicate keys, keys that are not strings, tags other than `!!str`, a second document. After a problem of
+//! structure, parsing continues. A problem of syntax is the last one of its document.
 //!
-//! Bounds: [`MAX_BYTES`] of text, [`MAX_DEPTH`] levels, [`MAX_COST`] after aliases are resolved
-//! (a few lines of nested aliases could else mean terabytes).
+//! Limits: [`MAX_BYTES`] of text, [`MAX_DEPTH`] levels, [`MAX_COST`] after aliases are resolved. A few lines of nested
+//! aliases could otherwise expand to terabytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,32 +19,32 @@ use serde_saphyr::granit_parser::{StrInput, options};
 use super::scalar;
 use crate::{Entry, Mark, Node, Problem, Problems, Shown, Text, Value, member_path};
 
-/// Largest file in bytes.
+/// The largest file in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// Deepest nesting.
+/// The deepest nesting.
 const MAX_DEPTH: usize = 32;
-/// Longest key in bytes.
+/// The longest key in bytes.
 const MAX_KEY: usize = 256;
-/// Bytes of text and [`NODE_COST`] for each value, copies made by aliases included.
+/// Bytes of text plus [`NODE_COST`] for each value, copies made by aliases included.
 const MAX_COST: usize = 8 << 20;
 const NODE_COST: usize = 16;
 
-/// What a text says, and which of its bytes are keys and values.
+/// The tree of a text, and the positions of its keys and values.
 pub struct Document {
-    /// The tree; texts are not expanded yet.
+    /// The tree. Its strings are not expanded yet.
     pub root: Node,
-    /// In the order of the text.
+    /// The tokens in the order of the text.
     pub tokens: Vec<Token>,
 }
 
 /// A piece of the text.
 pub struct Token {
     pub(super) bytes: Range<usize>,
-    /// A value may be a secret; a key or an alias is not.
+    /// Whether it is a value, which may be a secret. A key or an alias is not.
     pub(super) is_value: bool,
 }
 
-/// Reads `text`. Every problem is reported; the root is [`Value::Unusable`] after a broken syntax.
+/// Parses `text` and reports every problem. After a syntax error the root is [`Value::Unusable`].
 pub fn parse(text: &str, problems: &Problems) -> Document {
     let limits = options! {
         flow_nesting_limit: MAX_DEPTH,
@@ -161,7 +160,7 @@ impl<'t> Composer<'t> {
             let (event, span) = self.next()?;
             let mut node = self.node(event, span, &path, depth + 1)?;
             if span.start.index() == span.end.index() && matches!(node.value, Value::Null) {
-                node.mark = mark(at); // nothing is written: the key is the place to look at
+                node.mark = mark(at); // nothing is written, so the problem is shown at the key
             }
             let Some(key) = key else {
                 self.merge(node, &mut mapping, &path);
@@ -234,13 +233,13 @@ impl<'t> Composer<'t> {
     }
 }
 
-/// What the tag of a value says.
+/// The meaning of a value's tag.
 #[derive(PartialEq)]
 enum Tag {
     None,
-    /// It is a text, whatever it looks like.
+    /// The value is a string, whatever it looks like.
     Text,
-    /// Something that is not supported, which was reported.
+    /// The tag is not supported, which was reported.
     Refused,
 }
 
@@ -248,14 +247,14 @@ enum Tag {
 #[derive(Default)]
 struct Mapping {
     entries: Vec<Entry>,
-    /// Where each key stands.
+    /// The position of each key.
     places: HashMap<String, Mark>,
-    /// What `<<` adds, unless a key stands there itself.
+    /// The entries that `<<` adds for keys that are not written.
     merged: Vec<Entry>,
 }
 
 impl Mapping {
-    /// Adds `entry`, or says where its key already stands.
+    /// Adds `entry`, or returns the position of the first entry with its key.
     fn add(&mut self, entry: Entry) -> Option<Mark> {
         if let Some(first) = self.places.get(&entry.key) {
             return Some(*first);
@@ -296,7 +295,7 @@ fn fatal(at: Marker, path: &str, message: impl Into<String>) -> Problem {
     problem(mark(at), path, message)
 }
 
-/// The crate's texts quote nothing of the document but brackets and single odd characters.
+/// The crate's messages quote nothing of the document except brackets and single odd characters.
 fn broken(error: &ScanError) -> Problem {
     let message = match error.kind() {
         ErrorKind::RecursionLimitExceeded => format!("nested deeper than {MAX_DEPTH} levels"),

@@ -1,10 +1,10 @@
-//! Reading YAML: where everything stands, and what is refused.
+//! Reading YAML: the positions of values, and rejected documents.
 
 use std::fmt::Write as _;
 
 use super::*;
 
-/// One line per value: path, place, kind.
+/// Writes one line for each value: path, position, kind.
 fn outline(node: &Node, path: &str, out: &mut String) {
     let kind = match &node.value {
         Value::Null => "null".to_owned(),

@@ -1,8 +1,7 @@
-//! Why a configuration file was refused, shown the way a compiler shows it.
+//! The report of a rejected configuration file, in the style of a compiler.
 //!
-//! Invariant: nothing of the file is shown but keys, and the value that a problem is about if its
-//! reader says that it is no secret ([`Shown`]). Every other value and every comment may hold a
-//! secret, so it is left out of the source line.
+//! Invariant: only keys of the file are shown, and the value with the problem if its reader declares that it is not a
+//! secret ([`Shown`]). Every other value and every comment may contain a secret, so it is left out of the source line.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -12,14 +11,14 @@ use std::path::{Path, PathBuf};
 use super::document::Token;
 use crate::{Mark, Problem, Shown};
 
-/// Problems that are shown; more are counted only.
+/// The most problems that are shown. Further ones are only counted.
 const MAX_SHOWN: usize = 50;
-/// Characters of a source line that are shown.
+/// The most characters of a source line that are shown.
 const MAX_WIDTH: usize = 120;
-/// What stands for something that is not shown.
+/// Replaces text that is not shown.
 const HIDDEN: char = '…';
 
-/// Why there is no configuration.
+/// The reason why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read.
@@ -27,10 +26,10 @@ pub enum Error {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         reason: io::Error,
     },
-    /// The file was read, and something is wrong with it.
+    /// The file was read and has problems.
     #[error("{0}")]
     Invalid(Report),
 }
@@ -48,10 +47,10 @@ fn advice(file: &Path, reason: &io::Error) -> String {
     )
 }
 
-/// All problems of a file, ready to be shown on a terminal.
+/// All problems of a file, formatted for a terminal.
 #[derive(Debug)]
 pub struct Report {
-    /// In the order of the file.
+    /// The problems in the order of the file.
     pub problems: Vec<Problem>,
     rendered: String,
 }
@@ -62,9 +61,9 @@ impl fmt::Display for Report {
     }
 }
 
-/// What is needed to show a source line.
+/// The file and its tokens, to show source lines.
 pub struct Source<'t> {
-    /// Its name, as messages show it.
+    /// The name of the file in messages.
     pub file: &'t str,
     /// Its content.
     pub text: &'t str,
@@ -73,7 +72,7 @@ pub struct Source<'t> {
 }
 
 impl Report {
-    /// Makes the report of `problems` in `source`, with excerpts.
+    /// Formats `problems` of `source` with excerpts.
     pub fn new(problems: Vec<Problem>, source: &Source<'_>) -> Self {
         let mut rendered = String::new();
         for problem in problems.iter().take(MAX_SHOWN) {
@@ -89,7 +88,7 @@ impl Report {
     }
 }
 
-/// A source line as it may be shown.
+/// The part of a source line that may be shown.
 struct Excerpt {
     line: String,
     /// Characters before the marked piece.
@@ -122,7 +121,7 @@ impl Source<'_> {
         while at < line.end {
             let before = excerpt.line.chars().count();
             if before > MAX_WIDTH {
-                break; // what follows is not shown, and a line may be as long as a file
+                break; // the rest is not shown, and a line may be as long as a file
             }
             let piece = self.piece(at, &line, (problem.shown == Shown::Value).then_some(target));
             let next = match piece {
@@ -144,12 +143,12 @@ impl Source<'_> {
             at = next;
         }
         if at <= target {
-            excerpt.before = excerpt.line.trim_end().chars().count(); // behind what is shown
+            excerpt.before = excerpt.line.trim_end().chars().count(); // after the shown text
         }
         excerpt.clip()
     }
 
-    /// What begins at byte `at` of `line`; the value at `visible` is shown.
+    /// Returns the kind of the text that begins at byte `at` of `line`. The value at `visible` is shown.
     fn piece(&self, at: usize, line: &Range<usize>, visible: Option<usize>) -> Piece {
         let behind = self.tokens.partition_point(|token| token.bytes.end <= at);
         let next = self.tokens[behind..].iter().find(|token| !token.bytes.is_empty());
@@ -174,12 +173,12 @@ enum Piece {
     Shown(usize),
     /// Not shown up to this byte.
     Hidden(usize),
-    /// Nothing more of this line is of interest.
+    /// The rest of this line does not matter.
     End,
 }
 
 impl Excerpt {
-    /// Keeps the line within the width; a mark beyond it leaves nothing worth showing.
+    /// Cuts the line to the maximum width. Returns `None` if the mark is beyond it.
     fn clip(mut self) -> Option<Self> {
         self.line.truncate(self.line.trim_end().len());
         if self.line.chars().count() > MAX_WIDTH {
@@ -201,7 +200,7 @@ fn line_bytes(text: &str, line: u32) -> Option<Range<usize>> {
     Some(start..start + length)
 }
 
-/// The byte of `text` that `mark` means; the end of the line if that is shorter.
+/// The byte of `text` at `mark`, or the end of the line if the line is shorter.
 fn target_byte(text: &str, line: &Range<usize>, mark: Mark) -> usize {
     let column = mark.column.saturating_sub(1) as usize;
     text[line.clone()].char_indices().nth(column).map_or(line.end, |(at, _)| line.start + at)

@@ -1,4 +1,4 @@
-//! How problems look, and what they hide.
+//! The format of problems, and the text that they hide.
 
 use super::super::document;
 use super::*;
@@ -90,7 +90,7 @@ fn many_problems_are_counted() {
 }
 
 proptest::proptest! {
-    /// Whatever stands in a file, its problems can be shown.
+    /// The problems of any file can be shown.
     #[test]
     fn every_text_can_be_shown(text in "[-a:&*!{}\\[\\]|>'\"%#, \n\r\t<~?é$0-9]{0,120}", line in 1_u32..9, column in 1_u32..60) {
         for shown in [Shown::Keys, Shown::Value] {

@@ -1,9 +1,8 @@
-//! Environment references in the texts of a document.
+//! Environment references in the strings of a document.
 //!
-//! They are expanded in parsed values and never in the text of the file, so a value can not change
-//! the structure of the document. `shellexpand` does the expansion: `${NAME}`, `${NAME:-default}`,
-//! `$NAME`, `~` at the beginning, `$$` for a dollar sign. As in a shell, a variable that is set to
-//! nothing counts as unset where there is a default.
+//! References are expanded in parsed values and never in the text of the file, so a value cannot change the structure
+//! of the document. `shellexpand` does the expansion: `${NAME}`, `${NAME:-default}`, `$NAME`, `~` at the beginning,
+//! `$$` for a dollar sign. As in a shell, an empty variable counts as unset if there is a default.
 //!
 //! Invariant: a problem quotes the reference and never a value of the environment.
 
@@ -14,16 +13,16 @@ use secrecy::zeroize::Zeroizing;
 
 use crate::{Node, Problem, Problems, Shown, Text, Value, member_path};
 
-/// Bytes that all references of a document together may expand to.
+/// The most bytes that all references of a document may expand to.
 const MAX_EXPANDED: usize = 4 << 20;
 
-/// Bad references of one text that are reported.
+/// The most bad references of one string that are reported.
 const MAX_FAULTS: usize = 10;
 
-/// How a variable is looked up: `std::env::var`, or a test's own table.
+/// The lookup of a variable: `std::env::var`, or the table of a test.
 pub type Lookup<'e> = dyn Fn(&str) -> Result<String, VarError> + 'e;
 
-/// Expands every text below `root`; one with a bad reference becomes [`Value::Unusable`].
+/// Expands every string below `root`. A string with a bad reference becomes [`Value::Unusable`].
 pub fn expand(root: &mut Node, environment: &Lookup<'_>, problems: &Problems) {
     Expander { environment, problems, left: MAX_EXPANDED }.node(root, "");
 }
@@ -31,14 +30,14 @@ pub fn expand(root: &mut Node, environment: &Lookup<'_>, problems: &Problems) {
 struct Expander<'e> {
     environment: &'e Lookup<'e>,
     problems: &'e Problems,
-    /// Bytes that may still be inserted.
+    /// The bytes that may still be inserted.
     left: usize,
 }
 
-/// An expanded text, and the values that were inserted.
+/// An expanded string, and the inserted values.
 type Insertion = (String, Vec<SecretString>);
 
-/// A reference as it stands in a text.
+/// A reference as it is written.
 #[derive(Debug, PartialEq)]
 struct Reference<'t> {
     written: &'t str,
@@ -46,7 +45,7 @@ struct Reference<'t> {
     default: Option<&'t str>,
 }
 
-/// Why a lookup failed; only the fact is kept, the value is not.
+/// The reason of a failed lookup, without the value.
 #[derive(Debug)]
 enum Refused {
     Unset,
@@ -90,7 +89,7 @@ impl Expander<'_> {
         }
     }
 
-    /// What `text` expands to, with the values inserted; `None` when there is nothing to expand; or
+    /// Expands `text` and returns it with the inserted values; `None` if there is nothing to expand. The error has
     /// messages and hints.
     fn text(&mut self, text: &str) -> Result<Option<Insertion>, Vec<(String, String)>> {
         let home = text == "~" || text.starts_with("~/");
@@ -115,8 +114,8 @@ impl Expander<'_> {
         }
     }
 
-    /// Inserts the values of `found`, the references of `text`. The error is the name of the
-    /// variable that was too long.
+    /// Inserts the values of `found`, the references of `text`. The error is the name of the variable that was too
+    /// long.
     fn expanded(&mut self, text: &str, found: &[Reference<'_>]) -> Result<Insertion, String> {
         let mut inserted = Vec::new();
         let mut found = found.iter(); // shellexpand asks for them in the order of the text
@@ -136,7 +135,7 @@ impl Expander<'_> {
         Ok((expanded, inserted))
     }
 
-    /// `text` with a reference left as it is written, unless its default is in effect.
+    /// Returns `text` for operators: a default in effect is expanded, any other reference stays as it is written.
     fn shown(&self, text: &str) -> String {
         let references = references(text);
         let mut references = references.iter();
@@ -186,7 +185,7 @@ fn references(text: &str) -> Vec<Reference<'_>> {
     found
 }
 
-/// What the dollar sign at the beginning of `text` means, and how many bytes belong to it.
+/// Parses the dollar sign at the beginning of `text`. Returns the reference, if any, and its length in bytes.
 fn reference_at(text: &str) -> (Option<Reference<'_>>, usize) {
     if text.starts_with("$$") {
         return (None, 2);

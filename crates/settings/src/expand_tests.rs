@@ -1,4 +1,4 @@
-//! Expanding references: what they become, what is refused, and what never shows.
+//! Expanding references: their values, rejected ones, and the text that is never shown.
 
 use secrecy::ExposeSecret;
 
@@ -138,7 +138,7 @@ fn keys_are_left_alone_and_paths_are_named() {
 }
 
 proptest::proptest! {
-    /// `expanded` relies on it: our own scan and `shellexpand` see the same references.
+    /// `expanded` relies on this: Switchyard's scan and `shellexpand` find the same references.
     #[test]
     fn the_scan_sees_what_shellexpand_sees(text in "[${}A:_~é0-9 -]{0,40}") {
         let found: Vec<_> = references(&text).into_iter().filter(|reference| reference.written != "${").collect();

@@ -1,4 +1,4 @@
-//! The reader of one mapping whose keys are known: each is asked for by name, the rest is unknown.
+//! Reads one mapping with known keys: each key is taken by name, and the rest is unknown.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,11 +11,11 @@ use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::setting::Setting;
 
-/// Unknown keys of one mapping that are compared with the known ones.
+/// The most unknown keys of one mapping that are compared with the known ones.
 const MAX_HINTS: usize = 100;
 
-/// One mapping while it is read. The typed takes give `None` when the key is absent, or when its
-/// value is not what is wanted, which then was reported.
+/// One mapping while it is read. The typed methods return `None` if the key is absent, or if its value is invalid,
+/// which then was reported.
 #[derive(Debug)]
 #[must_use = "call `finish`, or unknown keys go unnoticed"]
 pub struct Fields<'a> {
@@ -29,31 +29,30 @@ impl<'a> Fields<'a> {
         Self { setting, left: entries, known: Vec::new() }
     }
 
-    /// The mapping itself, to report what is wrong with it as a whole.
+    /// The mapping itself, to report problems with it as a whole.
     pub fn setting(&self) -> &Setting<'a> {
         &self.setting
     }
 
-    /// The value of `name`, whatever its type.
+    /// Takes the value of `name`, whatever its type.
     pub fn take(&mut self, name: &'static str) -> Option<Setting<'a>> {
         self.known.push(name);
         let at = self.left.iter().position(|(key, _)| *key == name)?;
         Some(self.left.remove(at).1)
     }
 
-    /// Takes those of `names` that are null for not written, as the readers of existing files do.
+    /// Treats a null value of `names` as absent, as the readers of existing files do.
     pub fn without_nulls(&mut self, names: &[&str]) {
         self.left.retain(|(key, setting)| !(setting.is_null() && names.contains(key)));
     }
 
-    /// What tells another value of `name`, or its absence, from the one that it has now; those of its keys
-    /// that stand in `but` do not count.
+    /// The fingerprint of the value of `name`, or of its absence. The keys in `but` do not count.
     pub fn fingerprint(&self, name: &str, but: &[&str]) -> Fingerprint {
         let found = self.left.iter().find(|(key, _)| *key == name);
         found.map_or(Fingerprint::ABSENT, |(_, setting)| setting.fingerprint_without(but))
     }
 
-    /// The value of `name`; its absence is a problem. `hint` says what to write.
+    /// Takes the value of `name` and reports its absence. `hint` says what to write.
     pub fn require(&mut self, name: &'static str, hint: &str) -> Option<Setting<'a>> {
         let found = self.take(name);
         if found.is_none() {
@@ -115,12 +114,12 @@ impl<'a> Fields<'a> {
         self.take(name)?.map_of_text()
     }
 
-    /// A nested part with a reader of its own, such as `fields.part("auth", auth::Config::from_settings)`.
+    /// Reads a nested mapping with its own reader, such as `fields.part("auth", auth::Config::from_settings)`.
     pub fn part<T>(&mut self, name: &'static str, read: impl FnOnce(&Setting<'a>) -> Option<T>) -> Option<T> {
         read(&self.take(name)?)
     }
 
-    /// Reports the keys of other programs that stand here, each with what to write in place of it.
+    /// Reports keys that belong to other programs, each with the text to write instead.
     pub fn refuse_foreign(&mut self, names: &[(&str, &str)]) {
         for (name, hint) in names {
             let Some(at) = self.left.iter().position(|(key, _)| key == name) else { continue };
@@ -129,7 +128,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports every key that was not asked for, with the nearest one that was as a hint.
+    /// Reports every key that was not taken, with the nearest known key as a hint.
     pub fn finish(self) {
         for (at, (key, setting)) in self.left.iter().enumerate() {
             let near = if at < MAX_HINTS { nearest(key, self.known.iter().copied()) } else { None };

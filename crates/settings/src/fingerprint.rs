@@ -1,4 +1,4 @@
-//! What tells settings that changed from those that did not.
+//! Fingerprints, which show whether settings have changed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,23 +7,23 @@ use sha2::{Digest, Sha256};
 
 use super::node::{Node, Value};
 
-/// A hash (SHA-256) of settings as they are meant: two are equal when the same is said, wherever and in
-/// which order it stands. It may be made of secrets, so it has no text.
+/// A hash (SHA-256) of settings by their meaning. Two are equal if the settings have the same values, in any order and
+/// position. The settings may contain secrets, so it has no text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// That of what is not there.
+    /// The fingerprint of an absent setting.
     pub const ABSENT: Self = Self([0; 32]);
 
-    /// That of a document, or a part of one.
+    /// The fingerprint of a document, or a part of one.
     pub fn of(node: &Node) -> Self {
         let mut hash = Sha256::new();
         add(&mut hash, node);
         Self(hash.finalize().into())
     }
 
-    /// That of a mapping without some of its keys; that of what is not there when no other is left.
+    /// The fingerprint of a mapping without some of its keys; that of an absent setting if no other key is left.
     pub fn without(node: &Node, keys: &[&str]) -> Self {
         let Value::Map(entries) = &node.value else { return Self::of(node) };
         let left: Vec<_> =
@@ -34,20 +34,20 @@ impl Fingerprint {
         Self::of(&Node { mark: node.mark, value: Value::Map(left) })
     }
 
-    /// That of something which is also made of `more`.
+    /// Combines the fingerprint with `more`.
     #[must_use]
     pub fn and(self, more: &str) -> Self {
         Self(Sha256::new_with_prefix(self.0).chain_update(more).finalize().into())
     }
 
-    /// Its bytes, to be hashed together with something else.
+    /// The bytes, to be hashed together with other data.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
 impl Default for Fingerprint {
-    /// One that is equal to no other: for what no document says.
+    /// Returns a unique fingerprint, for settings that no document has.
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Every piece with its kind and its length, so that no two documents read the same.
+/// Adds every value with its kind and its length, so that no two documents have the same input.
 fn add(hash: &mut Sha256, node: &Node) {
     match &node.value {
         Value::Null => piece(hash, b'n', b""),

@@ -1,7 +1,7 @@
-//! A configuration document as located values, and how a part of the program reads its own share.
+//! A configuration document as located values, and the readers of its parts.
 //!
-//! Pure: no files, no environment. [`document`] makes a tree of [`Node`]s of the
-//! file; every part of the program turns its own sub-tree into its own `Config`.
+//! Pure: no files, no environment. [`document`] makes a tree of [`Node`]s of the file. Every part of the program turns
+//! its own sub-tree into its own `Config`.
 //!
 //! The convention for such a part:
 //!
@@ -9,7 +9,7 @@
 //! use std::time::Duration;
 //! use switchyard_mcp_settings::Setting;
 //!
-//! /// What the operator says of sessions.
+//! /// The settings of sessions.
 //! #[derive(Debug, PartialEq)]
 //! pub struct Config {
 //!     pub idle: Duration,
@@ -23,7 +23,7 @@
 //! }
 //!
 //! impl Config {
-//!     /// Reads `sessions:`. `None` when nothing sensible can be made of it; then the problem was reported.
+//!     /// Reads `sessions:`. Returns `None` for an invalid value, after reporting it.
 //!     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
 //!         let mut fields = setting.fields()?;
 //!         let default = Self::default();
@@ -31,7 +31,7 @@
 //!             idle: fields.seconds("idle", 1.0..=86_400.0).unwrap_or(default.idle),
 //!             limit: fields.integer("limit", 1..=100_000).unwrap_or(default.limit),
 //!         };
-//!         fields.finish(); // reports every key that nobody asked for
+//!         fields.finish(); // reports every key that was not taken
 //!         Some(config)
 //!     }
 //! }
@@ -48,13 +48,12 @@
 //! ```
 //!
 //! Invariants:
-//! - A reader never fails at the first problem: it reports and goes on, so an operator sees all
-//!   problems of a file at once. A value made next to a problem is never used, because a document
-//!   with one problem is refused as a whole; this is why `unwrap_or(default)` is right above.
-//! - Every read asks for *all* the names its mapping knows before [`Fields::finish`].
-//! - A text is quoted in a problem as it stands in the file. What an environment reference expands
-//!   to is in no problem and in no `Debug` text. A value that may be secret is read by
-//!   [`Setting::secret`] and is not quoted at all.
+//! - A reader never stops at the first problem: it reports the problem and continues, so an operator sees all problems
+//!   of a file at once. A value made next to a problem is never used, because a document with one problem is refused as
+//!   a whole. This is why `unwrap_or(default)` is correct above.
+//! - Every read takes *all* the names its mapping knows before [`Fields::finish`].
+//! - A problem quotes a string as it is written in the file. The value of an environment reference is in no problem and
+//!   in no `Debug` text. A value that may be secret is read with [`Setting::secret`] and is not quoted at all.
 
 pub mod document;
 pub mod error;

@@ -1,23 +1,23 @@
 //! The known names that an unknown one was probably meant to be.
 //!
 //! Names are compared word by word, because whole names of unrelated things are often alike letter by letter. A name
-//! with another word, which is no misspelling, is another name: no suggestion is better than a wrong one. The
-//! [`THRESHOLD`] was chosen with a labelled list of misspelled names (`nearest_tests`).
+//! with another word that is not a misspelling is another name: no suggestion is better than a wrong one. The
+//! [`THRESHOLD`] was chosen with a labeled list of misspelled names (`nearest_tests`).
 //!
 //! Invariant: the work is bounded in the number of names and in their lengths, so that an unknown name never costs
 //! more than a call. Not here: where suggestions are shown.
 
 use std::cmp::Ordering;
 
-/// Names less alike than this are not suggested; 1 is the same name.
+/// The least likeness of a suggested name; 1 is the same name.
 const THRESHOLD: f64 = 0.7;
-/// Names suggested at most.
+/// The most names that are suggested.
 const SUGGESTED: usize = 3;
-/// Names looked at, at most.
+/// The most names that are scanned.
 const MAX_SCANNED: usize = 2_000;
-/// Names compared word by word, at most.
+/// The most names that are compared word by word.
 const MAX_COMPARED: usize = 200;
-/// Longest name that is compared, in bytes.
+/// The longest name that is compared, in bytes.
 const MAX_BYTES: usize = 64;
 /// Words of a name that are compared.
 const MAX_WORDS: usize = 8;
@@ -108,7 +108,7 @@ impl Words {
         if differ || all == 0.0 { 0.0 } else { matched / all }
     }
 
-    /// Compares the names without the boundaries of their words, which one of them may have at other places.
+    /// Compares the names without the boundaries of their words, which may differ between the names.
     fn run_together(&self, other: &Self) -> f64 {
         let (one, other) = (self.0.concat(), other.0.concat());
         let longest = one.chars().count().max(other.chars().count());

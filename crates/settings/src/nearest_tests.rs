@@ -1,11 +1,11 @@
-//! Suggestions against a labelled list of a hundred misspelled names, which the threshold was chosen with.
+//! Suggestions for a labeled list of a hundred misspelled names, with which the threshold was chosen.
 
 use super::*;
 
-/// Also put through the whole program (`tests/it/suggestions.rs`).
+/// The whole program is tested with it too (`tests/it/suggestions.rs`).
 const TYPOS: &str = include_str!("../../../tests/it/typos.txt");
 
-/// The misspelled names with what was meant, and the names that there are.
+/// Returns the misspelled names with the correct ones, and all known names.
 fn labelled() -> (Vec<(&'static str, Option<&'static str>)>, Vec<&'static str>) {
     let (typos, names) = TYPOS.split_once("--\n").expect("two parts");
     let pair = |line: &'static str| {

@@ -1,13 +1,13 @@
-//! The tree of a configuration document: values and where they stand.
+//! The tree of a configuration document: values and their positions.
 //!
-//! Pure data. `Debug` shows the structure and no text, because any text may hold a secret.
+//! Pure data. `Debug` shows the structure and no strings, because any string may contain a secret.
 
 use std::fmt;
 
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 
-/// A place in the document; lines and columns (in characters) begin at 1.
+/// A position in the document. Lines and columns (in characters) begin at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark {
     /// Line, from 1.
@@ -27,16 +27,16 @@ impl fmt::Display for Mark {
     }
 }
 
-/// A value and where it begins.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Where it begins.
+    /// The position of its first character.
     pub mark: Mark,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
-/// What a value is. Numbers keep their spelling, so that a problem can quote it.
+/// The value of a node. Numbers keep their spelling, so that a problem can quote it.
 #[derive(Clone)]
 pub enum Value {
     /// `null`, `~` or nothing at all.
@@ -45,29 +45,29 @@ pub enum Value {
     Bool(bool),
     /// A whole number.
     Integer {
-        /// As in the document.
+        /// The text in the document.
         written: String,
         /// The number.
         value: i64,
     },
     /// Any other number.
     Float {
-        /// As in the document.
+        /// The text in the document.
         written: String,
-        /// The number, nearest to what is written.
+        /// The nearest floating-point number.
         value: f64,
     },
-    /// A text, with its environment references expanded.
+    /// A string, with its environment references expanded.
     Text(Text),
     /// A sequence.
     List(Vec<Node>),
-    /// A mapping, in the order of the document; no key stands twice.
+    /// A sequence.
     Map(Vec<Entry>),
-    /// Something whose problem is already reported: it is there, and nothing can be read from it.
+    /// A value whose problem was reported. It is present but cannot be read.
     Unusable,
 }
 
-/// A text as written and as meant. It is wiped when it is dropped, because any text may be a secret.
+/// A string as written and as expanded. It is wiped when it is dropped, because any string may be a secret.
 #[derive(Clone)]
 pub struct Text {
     written: Zeroizing<String>,
@@ -86,27 +86,27 @@ struct Expanded {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key begins.
+    /// The position of the key.
     pub key_mark: Mark,
-    /// Its value.
+    /// The value.
     pub node: Node,
 }
 
 impl Text {
-    /// A text without references.
+    /// A string without references.
     pub fn literal(written: impl Into<String>) -> Self {
         Self { written: Zeroizing::new(written.into()), expanded: None }
     }
 
-    /// A text with references, and what they expand to. `shown` may be seen by operators: it has the
-    /// defaults that are in effect, and a variable of the environment as its reference.
+    /// A string with references, and its expansion. `shown` is for operators: defaults in effect are expanded, and a
+    /// variable of the environment stays as its reference.
     pub fn expanded(written: impl Into<String>, value: impl Into<String>, shown: impl Into<String>) -> Self {
         let value = Zeroizing::new(value.into());
         let expanded = Expanded { value, shown: shown.into(), inserted: Vec::new() };
         Self { written: Zeroizing::new(written.into()), expanded: Some(expanded) }
     }
 
-    /// The same, with the values of variables that stand in it now.
+    /// Returns the string with the values of the variables in it.
     #[must_use]
     pub fn with_inserted(mut self, inserted: Vec<SecretString>) -> Self {
         if let Some(expanded) = &mut self.expanded {
@@ -115,35 +115,34 @@ impl Text {
         self
     }
 
-    /// The values of variables that stand in it; defaults and the home folder are none.
+    /// The values of the variables in it. Defaults and the home folder do not count.
     pub fn inserted(&self) -> &[SecretString] {
         self.expanded.as_ref().map_or(&[], |expanded| &expanded.inserted)
     }
 
-    /// As in the document.
+    /// The text in the document.
     pub fn written(&self) -> &str {
         &self.written
     }
 
-    /// What is meant.
+    /// The expanded text.
     pub fn value(&self) -> &str {
         self.expanded.as_ref().map_or(&self.written, |expanded| &expanded.value)
     }
 
-    /// What may be seen of it: no value of the environment is in it, defaults are.
+    /// The text for operators: defaults are expanded, variables of the environment are not.
     pub fn shown(&self) -> &str {
         self.expanded.as_ref().map_or(&self.written, |expanded| &expanded.shown)
     }
 
-    /// Whether it held a reference to the environment.
+    /// Whether it contained a reference to the environment.
     pub fn is_reference(&self) -> bool {
         self.expanded.is_some()
     }
 }
 
 impl Node {
-    /// What must not be shown of the texts in it: the values of variables, and each text that holds
-    /// one.
+    /// The values in it that must not be shown: the values of variables, and each string that contains one.
     pub fn secrets(&self) -> Vec<SecretString> {
         match &self.value {
             Value::Text(text) if !text.inserted().is_empty() => {
@@ -183,7 +182,7 @@ impl From<Value> for Node {
     }
 }
 
-/// For settings that are made by a program instead of read from a file; every mark is the start.
+/// Converts settings that a program makes. Every mark is the start of the document.
 impl From<serde_json::Value> for Node {
     fn from(json: serde_json::Value) -> Self {
         use serde_json::Value as Json;

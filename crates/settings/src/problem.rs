@@ -1,4 +1,4 @@
-//! What is wrong with a configuration document.
+//! Problems of a configuration document.
 //!
 //! Not here: how a problem is shown beside its line of the file (`config::error`).
 
@@ -7,24 +7,23 @@ use std::fmt;
 
 use super::node::Mark;
 
-/// One thing that is wrong. Its texts hold nothing that an environment reference expands to, and
-/// nothing of a value that may be secret.
+/// One problem. Its texts contain no value of an environment reference, and nothing of a value that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
+    /// The position of the problem.
     pub mark: Mark,
-    /// Which setting it is about, such as `mcp_servers.files.timeout`; empty for the document.
+    /// The setting, such as `mcp_servers.files.timeout`; empty for the document.
     pub path: String,
-    /// What was found, and what was expected.
+    /// The actual and the expected value.
     pub message: String,
-    /// What to do about it.
+    /// The action that fixes it.
     pub hint: Option<String>,
     /// How much of its source line may be shown.
     pub shown: Shown,
 }
 
-/// How much of the source line of a problem may be shown: any other value on that line may be a
-/// secret that stands literally in the file.
+/// How much of the source line of a problem may be shown. Any other value on that line may be a secret that is written
+/// in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// Keys only.
@@ -46,16 +45,15 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Problems that are kept; nobody corrects more of them in one go.
+/// The most problems that are kept; nobody corrects more of them at once.
 const MAX_PROBLEMS: usize = 1_000;
 
-/// The problems of one document, the first thousand. Shared by its readers, therefore filled
-/// through `&self`.
+/// The first thousand problems of one document. Its readers share it, so problems are added through `&self`.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    /// Reports one.
+    /// Reports a problem.
     pub fn add(&self, problem: Problem) {
         let mut found = self.0.borrow_mut();
         if found.len() < MAX_PROBLEMS {
@@ -63,12 +61,12 @@ impl Problems {
         }
     }
 
-    /// Whether the document is fine so far.
+    /// Whether there is no problem so far.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// All that are kept, in the order of the document.
+    /// All kept problems, in the order of the document.
     pub fn sorted(&self) -> Vec<Problem> {
         let mut all = self.0.borrow().clone();
         all.sort_by(|one, next| (one.mark, &one.path).cmp(&(next.mark, &next.path)));

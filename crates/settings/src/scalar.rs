@@ -1,6 +1,6 @@
-//! What a plain (unquoted) scalar means: the core schema of YAML 1.2, section 10.3.2.
+//! The value of a plain (unquoted) scalar in the core schema of YAML 1.2, section 10.3.2.
 //!
-//! Pure. So `yes`, `on` and `0777` are not what YAML 1.1 made of them: two texts and the number 777.
+//! Pure. Unlike in YAML 1.1, `yes` and `on` are strings, and `0777` is the number 777.
 
 use crate::{Text, Value};
 
@@ -23,7 +23,7 @@ fn number(text: &str) -> Option<Value> {
     Some(Value::Float { written: written(), value })
 }
 
-/// A whole number that fits; a larger one is read as a float.
+/// A whole number that fits. A larger one is parsed as a float.
 fn integer(text: &str) -> Option<i64> {
     if let Some(digits) = text.strip_prefix("0o") {
         return digits_of(digits, 8);

@@ -1,6 +1,6 @@
-//! One value of the document with its path, read as the type that is wanted.
+//! One value of the document with its path, read as the expected type.
 //!
-//! Every read gives `None` when the value is not what is wanted, and has reported that.
+//! Every read reports an invalid value and returns `None`.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -17,7 +17,7 @@ use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
 use super::problem::{Problem, Problems, Shown};
 
-/// One value: what it is, where it stands, what it is called, and where its problems go.
+/// One value with its position, its path, and the list for its problems.
 #[derive(Debug, Clone)]
 pub struct Setting<'a> {
     node: &'a Node,
@@ -36,44 +36,44 @@ impl<'a> Setting<'a> {
         Self { node, key_mark, path: member_path(&self.path, key), problems: self.problems }
     }
 
-    /// Which setting it is, such as `mcp_servers.files.timeout`.
+    /// The path of the setting, such as `mcp_servers.files.timeout`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Where the value begins.
+    /// The position of the value.
     pub fn mark(&self) -> Mark {
         self.node.mark
     }
 
-    /// What tells another value from this one.
+    /// The fingerprint of the value.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(self.node)
     }
 
-    /// The same without some of its keys.
+    /// The fingerprint of the value without some of its keys.
     pub(super) fn fingerprint_without(&self, keys: &[&str]) -> Fingerprint {
         Fingerprint::without(self.node, keys)
     }
 
-    /// Whether nothing is written: a section of which every line is commented out.
+    /// Whether nothing is written, such as in a section with only comments.
     pub fn is_null(&self) -> bool {
         matches!(self.node.value, Value::Null)
     }
 
-    /// Reports a problem with the value, and shows the value in its line. `message` must not hold
-    /// what [`Setting::text`] gave: use [`Setting::quoted`].
+    /// Reports a problem with the value, and shows the value in its line. `message` must not contain the result of
+    /// [`Setting::text`]: use [`Setting::quoted`].
     pub fn problem(&self, message: impl Into<String>, hint: Option<String>) {
         self.report(self.node.mark, message.into(), hint, Shown::Value);
     }
 
-    /// The same for a value that may be secret: it is not shown.
+    /// Reports a problem with a value that may be secret, without showing the value.
     pub fn hidden_problem(&self, message: impl Into<String>, hint: Option<String>) {
         self.report(self.node.mark, message.into(), hint, Shown::Keys);
     }
 
-    /// Reports a problem with the setting as a whole, at its key: something is missing, or does not
-    /// go together with something else.
+    /// Reports a problem with the setting as a whole, at its key: something is missing, or conflicts with another
+    /// setting.
     pub fn key_problem(&self, message: impl Into<String>, hint: Option<String>) {
         self.report(self.key_mark, message.into(), hint, Shown::Keys);
     }
@@ -82,7 +82,7 @@ impl<'a> Setting<'a> {
         self.problems.add(Problem { mark, path: self.path.clone(), message, hint, shown });
     }
 
-    /// The value as it stands in the document, for use in a problem.
+    /// The value as it is written in the document, for use in a problem.
     pub fn quoted(&self) -> String {
         match &self.node.value {
             Value::Null | Value::Unusable => "nothing".into(),
@@ -94,12 +94,12 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Whether it is a text without a reference to the environment.
+    /// Whether it is a string without a reference to the environment.
     pub fn is_literal(&self) -> bool {
         matches!(&self.node.value, Value::Text(text) if !text.is_reference())
     }
 
-    /// The text as operators may see it, see [`Text::shown`]; empty when it is none.
+    /// The string for operators, see [`Text::shown`]; empty if the value is not a string.
     pub fn shown(&self) -> &'a str {
         match &self.node.value {
             Value::Text(text) => text.shown(),
@@ -107,7 +107,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// A text.
+    /// Reads a string.
     pub fn text(&self) -> Option<&'a str> {
         match &self.node.value {
             Value::Text(text) => Some(text.value()),
@@ -115,7 +115,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// A text that may be secret: no problem ever quotes it.
+    /// Reads a string that may be secret. No problem ever quotes it.
     pub fn secret(&self) -> Option<SecretString> {
         match &self.node.value {
             Value::Text(text) => Some(SecretString::from(text.value())),
@@ -128,8 +128,8 @@ impl<'a> Setting<'a> {
         self.node.secrets()
     }
 
-    /// A text that `parse` makes something of; `expected` completes "is not …". `parse` gives no
-    /// reason, since a reason might quote what a reference expands to.
+    /// Reads a string with `parse`. `expected` completes "is not …". `parse` returns no reason, because a reason might
+    /// quote the value of a reference.
     pub fn parsed<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         self.judged(self.text()?, expected, parse)
     }
@@ -152,7 +152,7 @@ impl<'a> Setting<'a> {
         parsed
     }
 
-    /// A path, seen from `folder` unless it is absolute; `~/` at its beginning is the home folder.
+    /// Reads a path, relative to `folder` unless it is absolute. `~/` at its beginning is the home folder.
     pub fn file_path(&self, folder: &Path) -> Option<PathBuf> {
         let passable = |text: &str| (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned());
         let written = self.parsed("a path", passable)?;
@@ -164,13 +164,13 @@ impl<'a> Setting<'a> {
         Some(home?.join(below))
     }
 
-    /// The URL of an HTTP service.
+    /// Reads the URL of an HTTP service.
     pub fn url(&self) -> Option<Url> {
         let hint = "write it as `http://host:port/path`";
         self.url_that("an http or https URL", hint, |url| matches!(url.scheme(), "http" | "https"))
     }
 
-    /// A URL with a host that `is_one` of what is `expected`, which completes "is not …".
+    /// Reads a URL with a host for which `is_one` returns true. `expected` completes "is not …".
     pub fn url_that(&self, expected: &str, hint: &str, is_one: impl FnOnce(&Url) -> bool) -> Option<Url> {
         let parsed = Url::parse(self.text()?).ok();
         let found = parsed.filter(|url| url.has_host() && is_one(url));
@@ -185,7 +185,7 @@ impl<'a> Setting<'a> {
         found
     }
 
-    /// `true` or `false`, or a word that YAML 1.1 has for them.
+    /// Reads `true` or `false`, or a word that YAML 1.1 has for them.
     pub fn boolean(&self) -> Option<bool> {
         let found = match &self.node.value {
             Value::Bool(value) => Some(*value),
@@ -195,7 +195,7 @@ impl<'a> Setting<'a> {
         if found.is_some() { found } else { self.refuse("`true` or `false`", Shown::Value) }
     }
 
-    /// A whole number within `range`.
+    /// Reads a whole number within `range`.
     pub fn integer<T>(&self, range: RangeInclusive<T>) -> Option<T>
     where
         T: Copy + Display + PartialOrd + TryFrom<i64>,
@@ -215,7 +215,7 @@ impl<'a> Setting<'a> {
         found
     }
 
-    /// A time in seconds within `range`, whole or with a fraction.
+    /// Reads a time in seconds within `range`, whole or with a fraction.
     pub fn seconds(&self, range: RangeInclusive<f64>) -> Option<Duration> {
         let (least, most) = (range.start(), range.end());
         let found = match &self.node.value {
@@ -235,12 +235,12 @@ impl<'a> Setting<'a> {
         found.and_then(|value| Duration::try_from_secs_f64(value).ok())
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub fn choice<T: Copy>(&self, options: &[(&str, T)]) -> Option<T> {
         self.choice_or(options, &[])
     }
 
-    /// One of a few words; a word of `foreign` is refused with its hint.
+    /// Reads one of a few words. A word of `foreign` is refused with its hint.
     pub fn choice_or<T: Copy>(&self, options: &[(&str, T)], foreign: &[(&str, &str)]) -> Option<T> {
         let text = self.text()?;
         let found = options.iter().find(|(word, _)| *word == text);
@@ -255,7 +255,7 @@ impl<'a> Setting<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// The elements of a list.
+    /// Reads the elements of a list.
     pub fn list(&self) -> Option<Vec<Self>> {
         let Value::List(items) = &self.node.value else { return self.refuse("a list", Shown::Keys) };
         let element = |(at, node): (usize, &'a Node)| Self {
@@ -267,12 +267,12 @@ impl<'a> Setting<'a> {
         Some(items.iter().enumerate().map(element).collect())
     }
 
-    /// A list of texts; an element that is none is reported and left out.
+    /// Reads a list of strings. Any other element is reported and left out.
     pub fn list_of_text(&self) -> Option<Vec<String>> {
         Some(self.list()?.iter().filter_map(Self::text).map(str::to_owned).collect())
     }
 
-    /// Key and value of each entry of a mapping whose keys are free; nothing written is an empty one.
+    /// Reads key and value of each entry of a mapping with any keys. An empty value is an empty mapping.
     pub fn entries(&self) -> Option<Vec<(&'a str, Self)>> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
@@ -285,13 +285,13 @@ impl<'a> Setting<'a> {
         Some(entries.iter().map(member).collect())
     }
 
-    /// A mapping of texts; a value that is none is reported and left out.
+    /// Reads a mapping of strings. Any other value is reported and left out.
     pub fn map_of_text(&self) -> Option<BTreeMap<String, String>> {
         let entries = self.entries()?;
         Some(entries.iter().filter_map(|(key, value)| Some(((*key).into(), value.text()?.into()))).collect())
     }
 
-    /// A mapping whose keys are known; nothing written is an empty one.
+    /// Reads a mapping with known keys. An empty value is an empty mapping.
     pub fn fields(&self) -> Option<Fields<'a>> {
         Some(Fields::new(self.clone(), self.entries()?))
     }
@@ -303,7 +303,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Reports that the value is not `expected`; never gives a value.
+    /// Reports that the value is not `expected`. Always returns `None`.
     fn refuse<T>(&self, expected: &str, shown: Shown) -> Option<T> {
         let quotes = shown == Shown::Value;
         let found = match &self.node.value {
@@ -348,7 +348,7 @@ pub fn member_path(path: &str, key: &str) -> String {
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
-/// What a text with environment references expands to: only that may stand for a number.
+/// The expansion of a string with environment references. Only such a string may replace a number.
 fn reference(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) if text.is_reference() => Some(text.value().trim()),
@@ -356,7 +356,7 @@ fn reference(value: &Value) -> Option<&str> {
     }
 }
 
-/// The booleans of YAML 1.1 that are texts in YAML 1.2; where no boolean is wanted they stay texts.
+/// Parses the booleans of YAML 1.1. They are strings in YAML 1.2, and stay strings where no boolean is expected.
 fn yes_or_no(text: &str) -> Option<bool> {
     match text {
         "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
@@ -371,8 +371,8 @@ fn looks_like(expected: &str, text: &Text) -> bool {
         || expected.contains("`true`") && written.parse::<bool>().is_ok()
 }
 
-/// At most 80 characters, control characters escaped: a text of the file must not draw on the
-/// operator's terminal.
+/// Shortens `text` to 80 characters and escapes control characters, so that a file cannot control the operator's
+/// terminal.
 pub fn one_line(text: &str) -> String {
     let mut line: String = text.chars().take(80).flat_map(escaped).collect();
     if text.chars().nth(80).is_some() {

@@ -1,4 +1,4 @@
-//! Reading settings: every type, its problems, and what never shows.
+//! Reading settings: every type, its problems, and the text that is never shown.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Facts about a server that was not reached, or is away.
+//! Facts about a server that was never reached, or is down.
 //!
-//! Not here: its last offer and its state (`status`), when it is tried again (`supervise`).
+//! Not here: its last offer and its state (`status`), the time of the next attempt (`supervise`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use tokio::time::Instant;
 
 use super::{Offer, State, Upstream};
 
-/// Time after which a caller may try again while an attempt to connect is under way.
+/// The retry time for a caller while an attempt to connect is pending.
 const ATTEMPT_RETRY_IN: Duration = Duration::from_secs(1);
-/// Shortest time after which a caller may try again.
+/// The shortest retry time for a caller.
 const LEAST_RETRY_IN: Duration = Duration::from_millis(100);
 
 impl Upstream {
-    /// Its offer before it was reached: none, except for built-in servers.
+    /// Its offer before it was reached; `None`, except for built-in servers.
     pub fn declared(&self) -> Option<Arc<Offer>> {
         self.declared.clone()
     }
 
-    /// When it was started.
+    /// The time at which it was started.
     pub const fn started(&self) -> Instant {
         self.facts.begun()
     }
 
-    /// Returns when a call to a server that is away may succeed: after the next attempt to connect.
+    /// Returns when a call to a server that is down may succeed: after the next attempt to connect.
     pub fn retry_in(&self) -> Option<Duration> {
         let told = self.facts.told();
         if !matches!(told.state, State::Connecting | State::Failed) {
@@ -35,7 +35,7 @@ impl Upstream {
         Some(due.unwrap_or(ATTEMPT_RETRY_IN).max(LEAST_RETRY_IN))
     }
 
-    /// Problems of its offer, and of how it was reached.
+    /// The problems of its offer, and those of connecting.
     pub(super) fn problems(&self, offer: Option<&Offer>) -> Vec<String> {
         let of_offer = offer.into_iter().flat_map(|offer| offer.problems.iter().cloned());
         of_offer.chain(self.pool.connector.remark()).collect()

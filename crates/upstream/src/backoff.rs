@@ -1,8 +1,8 @@
-//! When a server that went away is tried again without anyone asking for it.
+//! The schedule for reconnecting to a lost server in the background.
 //!
-//! Invariants: each pause is full jitter below a doubling ceiling of at most 30 s; never more than
-//! ten tries in any minute, whatever the dice say, so that a server that crashes at once is not
-//! started over and over.
+//! Invariants: each pause is random (full jitter) below a ceiling that doubles up to 30 s. There are at most ten
+//! attempts in any minute, whatever the random pauses are. A server that crashes at once is therefore not restarted all
+//! the time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::retry::{ceiling, full_jitter};
 
-/// Ceiling of the first pause.
+/// The ceiling of the first pause.
 const FIRST: Duration = Duration::from_millis(500);
-/// Ceiling of any pause.
+/// The ceiling of any pause.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Tries in one [`WINDOW`].
+/// The most attempts in one [`WINDOW`].
 const MOST: usize = 10;
 /// See [`MOST`].
 const WINDOW: Duration = Duration::from_mins(1);
@@ -24,12 +24,12 @@ const WINDOW: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
-    /// The last tries, oldest first.
+    /// The times of the last attempts, oldest first.
     tries: VecDeque<Instant>,
 }
 
 impl Backoff {
-    /// A try is made now.
+    /// Records an attempt at the current time.
     pub(super) fn tried(&mut self) {
         if self.tries.len() == MOST {
             self.tries.pop_front();
@@ -37,7 +37,7 @@ impl Backoff {
         self.tries.push_back(Instant::now());
     }
 
-    /// When to try next after a failure or a loss.
+    /// The time of the next attempt after a failure or a loss.
     pub(super) fn next(&mut self) -> Instant {
         let pause = full_jitter(ceiling(FIRST, LONGEST, self.failures));
         self.failures = self.failures.saturating_add(1);
@@ -48,7 +48,7 @@ impl Backoff {
         }
     }
 
-    /// It has been well for long: the next failure is the first again.
+    /// Resets the pauses after the server was stable for long.
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
@@ -63,7 +63,7 @@ mod tests {
         let mut backoff = Backoff::default();
         let mut tries = Vec::new();
         for _ in 0..200 {
-            backoff.reset(); // the dice at their worst: always the shortest pauses
+            backoff.reset(); // simulates the shortest random pauses
             backoff.tried();
             tries.push(Instant::now());
             tokio::time::sleep_until(backoff.next()).await;

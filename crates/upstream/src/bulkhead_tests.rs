@@ -1,4 +1,4 @@
-//! Places: how many, for whom, and that they come back.
+//! Slots: how many there are, for whom, and that they are freed.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ async fn enter(bulkhead: &Bulkhead, lane: Lane, deadline: Instant) -> Result<Slo
     bulkhead.enter(lane, None, &mut Frame::until(deadline)).await
 }
 
-/// Lets `count` callers queue up; each holds its place for a second once it has one.
+/// Starts `count` callers that wait for a slot and keep it for a second.
 fn queue_up(bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown, count: usize) -> Vec<oneshot::Receiver<bool>> {
     (0..count).map(|_| queue_up_for(None, bulkhead, shutdown)).collect()
 }
 
-/// The same for one caller of `who`.
+/// Starts one caller of `who` that waits for a slot and keeps it for a second.
 fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown) -> oneshot::Receiver<bool> {
     let (bulkhead, (done, told)) = (Arc::clone(bulkhead), oneshot::channel());
     let who = who.map(Arc::<str>::from);
@@ -48,7 +48,7 @@ fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown
     told
 }
 
-/// After how many whole seconds it was said, and what.
+/// Returns the time of the result in whole seconds, and the result.
 async fn timed(told: oneshot::Receiver<bool>, since: Instant) -> (u64, bool) {
     let was_let_in = told.await.expect("told");
     (since.elapsed().as_secs(), was_let_in)
@@ -125,7 +125,7 @@ async fn one_principal_has_all_places_until_another_one_comes() {
     tokio::task::yield_now().await;
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 3), "one of bob instead of one of alice");
     let alice = join_all(of_alice.into_iter().map(|told| timed(told, begun))).await;
-    // The sixth found no room, and the fifth gave its own to the first of bob.
+    // The sixth call found no room, and the fifth was replaced by the first call of bob.
     assert_eq!(alice, [(1, true), (1, true), (2, true), (3, true), (0, false), (0, false)]);
     let bob = join_all(of_bob.into_iter().map(|told| timed(told, begun))).await;
     assert!(bob[0].1 && !bob[1].1, "two of alice to one of bob: none has to go for a second");
@@ -175,7 +175,7 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
             for round in 0..500 {
                 let mut frame = Frame::until(soon());
                 let slot = bulkhead.enter(Lane::Calls, Some(&who), &mut frame);
-                // Some leave while they wait.
+                // Some callers leave while they wait.
                 let slot =
                     if round % 5 == 0 { slot.now_or_never().and_then(Result::ok) } else { slot.await.ok() };
                 assert!(bulkhead.running() <= 3 && bulkhead.waiting() <= 4);
@@ -188,7 +188,7 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
     });
     let told: Vec<_> = told.collect();
     let let_in = join_all(told).await;
-    // One of four of the same principal may find its share taken every time; a principal does not.
+    // One of a principal's four callers may find its share taken every time. All four together may not.
     for principal in 0..3 {
         let let_in =
             let_in.iter().skip(principal).step_by(3).map(|let_in| let_in.as_ref().expect("no panic"));
@@ -202,7 +202,7 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
     assert!(all.iter().all(Result::is_ok), "every place came back");
 }
 
-/// As many places as `who` gets at once; they are kept.
+/// Takes as many slots for `who` as it gets at once.
 fn fill<'a>(bulkhead: &'a Bulkhead, lane: Lane, who: &str) -> Vec<Slot<'a>> {
     let (who, mut slots) = (Arc::<str>::from(who), Vec::new());
     loop {
@@ -226,7 +226,7 @@ async fn who_comes_finds_a_place_however_many_calls_of_another_run() {
     assert!(futures_util::poll!(&mut first).is_pending(), "who runs is not interrupted");
     drop(alice);
     drop(first.await.expect("a place"));
-    // From now on there is somebody else.
+    // From now on another principal is active.
     let alice = fill(&bulkhead, Lane::Calls, "alice");
     assert_eq!(alice.len(), 56);
     let others = ["bob", "carol", "dave", "eve"].map(|who| fill(&bulkhead, Lane::Calls, who));

@@ -1,12 +1,12 @@
-//! What a server says during a call, on its way to whoever made the call.
+//! Notifications and server requests during a call, on their way to the caller.
 //!
-//! An [`Outlet`] is the sending end of a bounded channel, an [`Inlet`] the one that is read.
-//! Invariants: a slow reader loses progress and log lines, counted, and nothing else; the answer to
-//! the call does not come this way and is never lost; a question ends when either end drops its
-//! half; while a question is open the deadline of its call stands still, because people are slow; each
-//! message of the server moves that deadline, whether it is read or not, as far as the deadline allows.
+//! An [`Outlet`] is the sending end of a bounded channel, an [`Inlet`] the receiving end. Invariants: a slow reader
+//! loses only progress and log messages, which are counted. The response does not use this channel and is never lost. A
+//! server request ends when either end drops its half. While a server request is open, the deadline of its call is
+//! paused, because users are slow. Each message of the server extends the deadline, whether it is read or not, within
+//! the limits of the deadline.
 //!
-//! Not here: which call a message belongs to (`transport`), how a client is asked (`downstream`).
+//! Not here: which call a message belongs to (`transport`), how a server request reaches the client (`downstream`).
 
 mod line;
 mod pauses;
@@ -34,23 +34,23 @@ use runtime::memory::{self, Account, Charge, Kind, SMALL};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::until;
 
-/// Bytes of notifications that may wait for one slow reader.
+/// The most bytes of notifications that wait for one slow reader.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
-/// Notifications of at least so many bytes are not copied out of the buffer that they came in.
+/// Notifications of this size or more are not copied out of the buffer in which they came.
 const LARGE: usize = 64 * 1024;
-/// How long one question may stay open. Longer than anybody should think about it, and the most a
-/// question adds to the time of its call.
+/// The longest time for which a server request may stay open, and the most that it adds to the time of its call. A user
+/// should need less.
 const QUESTION_LIMIT: Duration = Duration::from_mins(10);
 
-/// One thing a server says during a call.
+/// One message of a server during a call.
 #[derive(Debug)]
 pub enum CallEvent {
-    /// Progress, a log line, or something of a later revision.
+    /// Progress, a log message, or a notification of a later revision.
     Notice(Notification),
-    /// It asks its client something and waits for the reply.
+    /// A server request, which expects a reply.
     Question(Question),
-    /// It ended the connection of a stream that goes on: who polls may let go too, and come back
-    /// after this time (2025-11-25).
+    /// The server closed the connection of a stream that will resume. A client that polls may disconnect too and
+    /// reconnect after this time (2025-11-25).
     Pause(Duration),
 }
 
@@ -65,35 +65,36 @@ impl CallEvent {
     }
 }
 
-/// A request of a server to its client. Dropping it unanswered refuses it.
+/// A server request. Dropping it without an answer refuses it.
 pub struct Question {
     /// `sampling/createMessage`, `elicitation/create`, `roots/list`.
     pub method: Method,
-    /// Its parameters, untouched.
+    /// The parameters, unchanged.
     pub params: Option<Raw>,
-    /// The server that asks, as far as it is known: what it says later of an elicitation counts for its own only.
+    /// The server that sent it, if it is known. Later notifications about an elicitation must come from the same
+    /// server.
     pub server: Option<Arc<str>>,
     reply: oneshot::Sender<Reply>,
 }
 
 impl Question {
-    /// Gives the client's answer to the server.
+    /// Sends the client's reply to the server.
     pub fn answer(self, reply: Reply) {
-        // Whoever asked may have given up just now.
+        // The server may have cancelled the request just now.
         let _ = self.reply.send(reply);
     }
 
-    /// Resolves when nobody waits for the answer any more.
+    /// Resolves when the server no longer waits for the reply.
     pub async fn withdrawn(&mut self) {
         self.reply.closed().await;
     }
 
-    /// The same for somebody who holds several.
+    /// Polls [`Question::withdrawn`], for a caller that holds several server requests.
     pub fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.reply.poll_closed(cx)
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the server no longer waits for the reply.
     pub fn is_withdrawn(&self) -> bool {
         self.reply.is_closed()
     }
@@ -105,11 +106,10 @@ impl fmt::Debug for Question {
     }
 }
 
-/// Resolves with the client's reply to a question; none when nobody answers it. Dropping it
-/// withdraws the question.
+/// Resolves with the client's reply to a server request; `None` if there is none. Dropping it withdraws the request.
 pub type Answer = BoxFuture<'static, Option<Reply>>;
 
-/// Where what is said during a call goes.
+/// The sending end of the messages during a call.
 #[derive(Clone)]
 pub struct Outlet(Option<Arc<Open>>);
 
@@ -118,22 +118,22 @@ struct Open {
     dropped: AtomicU64,
     asked: AtomicBool,
     pauses: Pauses,
-    /// The payer for what waits.
+    /// The payer for waiting messages.
     account: Account,
 }
 
-/// The end of an [`Outlet`] that is read.
+/// The receiving end of an [`Outlet`].
 pub struct Inlet(Reader<CallEvent>);
 
 impl Inlet {
-    /// What is said next; none when every outlet is gone.
+    /// Returns the next message; `None` when every outlet is gone.
     pub async fn recv(&mut self) -> Option<CallEvent> {
         let said = self.0.next().await?;
         self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
         Some(said)
     }
 
-    /// What was said, if anything waits.
+    /// Returns the next message, if one waits.
     pub fn try_recv(&mut self) -> Result<CallEvent, TryRecvError> {
         let said = self.0.take().ok_or(TryRecvError::Empty)?;
         self.0.bytes().fetch_sub(size(&said), Ordering::Relaxed);
@@ -142,8 +142,8 @@ impl Inlet {
 }
 
 impl Open {
-    /// A notification in the form in which it waits. A small one is detached from the buffer that it came in. It
-    /// is charged if it is large, or finds others waiting. None when the memory budget has no room.
+    /// Prepares a notification for waiting. A small one is copied out of the buffer in which it came. It is charged if
+    /// it is large, or if others already wait. `None` if the memory budget has no room.
     fn kept(&self, notification: Notification, waiting: usize) -> Option<CallEvent> {
         let Notification { method, params } = notification;
         let is_charged = waiting >= SMALL;
@@ -156,7 +156,7 @@ impl Open {
     }
 }
 
-/// Bytes that a notification counts for while it waits.
+/// The bytes that a notification counts for while it waits.
 fn size_of(notice: &Notification) -> usize {
     notice.method.len() + notice.params.as_ref().map_or(0, |params| params.bytes().len())
 }
@@ -164,19 +164,19 @@ fn size_of(notice: &Notification) -> usize {
 fn size(said: &CallEvent) -> usize {
     match said {
         CallEvent::Notice(notice) => size_of(notice),
-        // Their number is small and their size is that of one message.
+        // There are few of them, and each is one message.
         CallEvent::Question(_) | CallEvent::Pause(_) => 0,
     }
 }
 
 impl Outlet {
-    /// An outlet that nobody in particular pays for; see [`Outlet::paid_by`].
+    /// Makes an outlet whose memory no principal pays for; see [`Outlet::paid_by`].
     pub fn new(capacity: usize) -> (Self, Inlet) {
         Self::paid_by(capacity, Account::Nobody)
     }
 
-    /// An outlet and the end to read it from; at most `capacity` things wait, and at most 512 KiB of
-    /// notifications, which `account` pays for.
+    /// Makes an outlet and its receiving end. At most `capacity` messages wait, and at most 512 KiB of notifications,
+    /// which `account` pays for.
     pub fn paid_by(capacity: usize, account: Account) -> (Self, Inlet) {
         let (line, reader) = line::line(capacity);
         let open = Open {
@@ -189,17 +189,17 @@ impl Outlet {
         (Self(Some(Arc::new(open))), Inlet(reader))
     }
 
-    /// An outlet nobody reads: for REST calls and requests of our own. Questions are refused.
+    /// An outlet without a reader, for REST calls and Switchyard's own requests. Server requests are refused.
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// An outlet nobody reads, which keeps only the time of the last message: for calls of programs.
+    /// An outlet without a reader that records only the time of the last message, for calls of programs.
     pub fn unread() -> Self {
         Self::new(0).0
     }
 
-    /// Hands a notification to the reader, or counts it as dropped.
+    /// Sends a notification to the reader, or counts it as dropped.
     pub fn offer(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
         open.pauses.hear();
@@ -208,7 +208,7 @@ impl Outlet {
         }
         let size = size_of(&notification);
         let waiting = open.line.bytes().fetch_add(size, Ordering::Relaxed) + size;
-        // One that is larger than the cap by itself passes when nothing else waits.
+        // A notification that exceeds the limit by itself passes if no other waits.
         let fits = waiting <= MAX_WAITING_BYTES || waiting == size;
         let said = if fits { open.kept(notification, waiting) } else { None };
         if said.is_none_or(|said| open.line.try_say(said).is_err()) {
@@ -217,36 +217,36 @@ impl Outlet {
         }
     }
 
-    /// Hands a notification to the reader as soon as there is room; for those who can wait and then
-    /// have news, not for what a server says.
+    /// Sends a notification to the reader as soon as there is room. For senders that can wait and then have current
+    /// data, not for messages of a server.
     pub async fn deliver(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
         let size = size_of(&notification);
         let said = CallEvent::Notice(notification);
-        // Before the reader can take it off again.
+        // Counted before the reader can subtract it.
         open.line.bytes().fetch_add(size, Ordering::Relaxed);
         if !open.line.say(said).await {
             open.line.bytes().fetch_sub(size, Ordering::Relaxed);
         }
     }
 
-    /// Tells the reader that the stream of the call goes on after `pause`, if there is room.
+    /// Tells the reader that the stream of the call will resume after `pause`, if there is room.
     pub fn pause(&self, pause: Duration) {
         if let Some(open) = &self.0 {
             let _ = open.line.try_say(CallEvent::Pause(pause));
         }
     }
 
-    /// Asks the reader something for a server that is not known.
+    /// Sends a server request to the reader for an unknown server.
     pub fn ask(&self, method: Method, params: Option<Raw>) -> Answer {
         self.ask_for(None, method, params)
     }
 
-    /// Asks the reader something for `server`, now if there is room; who waits for the answer owns the question.
-    /// If nobody reads or too much is asked already, the answer is none at once.
+    /// Sends a request of `server` to the reader, if there is room. The caller owns the request until it drops the
+    /// answer. If there is no reader, or too many requests are open, the answer is `None` at once.
     pub fn ask_for(&self, server: Option<Arc<str>>, method: Method, params: Option<Raw>) -> Answer {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
-        // Without room for it the question is refused.
+        // Without memory for it the request is refused.
         let keep = |bytes| memory::hold(bytes, || open.account.clone(), Kind::Notice);
         let Ok(params) = params.map(|params| params.kept(keep)).transpose() else {
             return Box::pin(std::future::ready(None));
@@ -270,14 +270,14 @@ impl Outlet {
         })
     }
 
-    /// Has the deadline of the call stand still as well while a question is open that may be its own
-    /// and was put on another call of the same client.
+    /// Pauses the deadline of the call while a server request is open that may belong to this call, but was sent on
+    /// another call of the same client.
     pub fn hold(&self) -> Option<Hold> {
         self.0.as_ref().and_then(Pause::begin).map(Hold::of)
     }
 
-    /// Resolves when a call that may take until `deadline` has used up its time. The time in which
-    /// a question was open does not count.
+    /// Resolves when a call with this `deadline` has used up its time. The time in which a server request was open does
+    /// not count.
     pub async fn expired(&self, deadline: impl Into<Deadline>) {
         let deadline = deadline.into();
         match &self.0 {
@@ -286,7 +286,7 @@ impl Outlet {
         }
     }
 
-    /// Where the messages that came so far have moved `deadline`, without the time of open questions.
+    /// The `deadline` extended by the messages so far, without the time of open server requests.
     pub(super) fn moved(&self, deadline: Deadline) -> Instant {
         deadline.after(self.0.as_ref().and_then(|open| open.pauses.heard()))
     }
@@ -296,13 +296,13 @@ impl Outlet {
         self.0.as_ref().is_some_and(|open| open.pauses.heard_since(begun))
     }
 
-    /// Whether the server asked anything during the call, or may have: then what it answers may come of
-    /// what it was told.
+    /// Whether the server sent a request during the call, or may have. Then its answer may depend on the client's
+    /// reply.
     pub fn was_asked(&self) -> bool {
         self.0.as_ref().is_some_and(|open| open.asked.load(Ordering::Acquire))
     }
 
-    /// How many notifications found no room.
+    /// The number of dropped notifications.
     pub fn dropped(&self) -> u64 {
         self.0.as_ref().map_or(0, |open| open.dropped.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! What is said during a call: lost only where it may be, and no deadline runs while people think.
+//! Messages during a call: only some may be lost, and the deadline is paused while a user answers.
 
 use serde_json::json;
 

@@ -1,11 +1,11 @@
-//! The end of a connection, or of what a built-in server needs to be one: it happens once, has a reason, and
-//! everybody may wait for it.
+//! The end of a connection, or of a resource that a built-in server needs. It happens once, has a reason, and any task
+//! can wait for it.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-/// Shared by all parts of one connection. The first reason given is the one that stays.
+/// The close state that all parts of one connection share. Only the first reason is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Closing(Arc<Inner>);
 
@@ -16,14 +16,14 @@ struct Inner {
 }
 
 impl Closing {
-    /// Marks the connection as of no more use.
+    /// Closes the connection with a reason.
     pub fn close(&self, reason: impl Into<String>) {
         // A second reason is a consequence of the first.
         let _ = self.0.reason.set(reason.into());
         self.0.token.cancel();
     }
 
-    /// Whether it has been closed.
+    /// Whether it is closed.
     pub fn is_closed(&self) -> bool {
         self.0.reason.get().is_some()
     }
@@ -33,7 +33,7 @@ impl Closing {
         self.0.reason.get().cloned().unwrap_or_default()
     }
 
-    /// Resolves with the reason when the connection is closed; at once if it is already.
+    /// Resolves with the reason when the connection is closed.
     pub async fn wait(&self) -> String {
         self.0.token.cancelled().await;
         self.reason()

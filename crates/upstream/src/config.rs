@@ -1,7 +1,7 @@
-//! What the operator says of one server, parsed and in range.
+//! The settings of one server, parsed and in range.
 //!
-//! Invariant: a value of these types is valid; where it came from, the configuration file, is
-//! checked while it is read, so nobody below asks again.
+//! Invariant: a value of these types is valid. The configuration file is checked while it is read, so no code below
+//! checks again.
 
 mod builtin;
 mod parse;
@@ -28,58 +28,58 @@ use super::token_file::TokenFile;
 use protocol::Era;
 use settings::Fingerprint;
 
-/// Bounds of the time one connect has, handshake included; between them it is the server's
-/// `timeout`, because the first start of a child process may install it.
+/// Limits of the time for one connect, handshake included. Between them it is the server's `timeout`, because the first
+/// start of a child process may install it.
 const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
 
-/// One server of the registry file.
+/// One server of the configuration file.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Its key in `mcp_servers`.
+    /// The key in `mcp_servers`.
     pub name: Arc<str>,
-    /// How it is reached.
+    /// The transport to it.
     pub transport: Transport,
-    /// What is reached, as operators may see it: a URL without credentials, a program without its
-    /// arguments, the kind of built-in. A variable stands there as its reference, `${NAME}`.
+    /// The target for operators: a URL without credentials, a program without its arguments, or the kind of built-in. A
+    /// variable stays as its reference, `${NAME}`.
     pub target: String,
     /// A disabled server is listed and never contacted.
     pub enabled: bool,
-    /// Shown to operators; a variable stands there as its reference, `${NAME}`.
+    /// Shown to operators. A variable stays as its reference, `${NAME}`.
     pub description: Option<String>,
-    /// Time without a message from the server after which a call is given up.
+    /// Time without a message from the server after which a call times out.
     pub timeout: Duration,
-    /// Longest time of one call, all attempts included, whatever the server sends.
+    /// The longest time of one call, all attempts included, whatever the server sends.
     pub max_timeout: Duration,
     /// Time between two health checks.
     pub health_check_interval: Duration,
-    /// When a failed call is tried again.
+    /// The retries of failed calls.
     pub retry: Retry,
-    /// When the server is left alone.
+    /// The settings of the circuit breaker.
     pub breaker: Breaker,
-    /// Caps on what one server may take of us.
+    /// The limits for one server.
     pub limits: Limits,
-    /// Who shares a connection to it.
+    /// Which clients share a connection to it.
     pub sharing: Sharing,
-    /// The protocol era that is spoken with it; none: Switchyard finds out.
+    /// The protocol era to use; `None` means that Switchyard detects it.
     pub era: Option<Era>,
-    /// Which of its tools are offered, and under which names.
+    /// The tools that are offered, and their names.
     pub tools: Tools,
-    /// What must not be shown of what it says: the values of variables in its settings, and the texts
-    /// that hold them.
+    /// Values that are redacted from the text of the server: the values of variables in its settings, and the strings
+    /// that contain them.
     pub secrets: Vec<SecretString>,
-    /// Of all that it was read from: a server with another one is another server, when a running
-    /// gateway is given a new configuration. The default is equal to no other.
+    /// The fingerprint of all its settings. After a reload, a server with another fingerprint is a new server. The
+    /// default is equal to no other.
     pub source: Fingerprint,
 }
 
 impl Config {
-    /// How long one connect may take, handshake included.
+    /// The time limit of one connect, handshake included.
     pub(super) fn connect_limit(&self) -> Duration {
         let (least, most) = CONNECT_LIMITS;
         self.timeout.clamp(least, most)
     }
 
-    /// What an operator should know of it although it is valid.
+    /// A warning for the operator about valid settings.
     pub fn warning(&self) -> Option<&'static str> {
         match &self.transport {
             Transport::Builtin(options) => options.warning(),
@@ -88,17 +88,17 @@ impl Config {
     }
 }
 
-/// Who shares a connection to a server.
+/// Which clients share a connection to a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Everybody, until the server shows that it keeps state for each client. Sessions that begin after that have
-    /// connections of their own.
+    /// All clients, until the server shows that it keeps state for each client. Later sessions have their own
+    /// connections.
     #[default]
     Auto,
-    /// Everybody, as far as what the server asks still reaches the right client.
+    /// All clients, as far as server requests still reach the right client.
     Shared,
-    /// Nobody: each client session has one of its own, which declares exactly what the client can do
-    /// and ends with the session. For servers that keep state, or ask outside of calls.
+    /// None: each client session has its own connection, which declares exactly what the client can do and ends with
+    /// the session. For servers that keep state, or send requests outside of calls.
     PerSession,
 }
 
@@ -116,7 +116,7 @@ impl Sharing {
         }
     }
 
-    /// The word in the registry file.
+    /// The word in the configuration file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -126,7 +126,7 @@ impl Sharing {
     }
 }
 
-/// The way to a server.
+/// The transport to a server.
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// Streamable HTTP, with detection of an old HTTP+SSE server.
@@ -135,33 +135,33 @@ pub enum Transport {
     Sse(Http),
     /// A child process.
     Stdio(Stdio),
-    /// A server inside the gateway.
+    /// A built-in server.
     Builtin(Arc<dyn BuiltinOptions>),
 }
 
-/// A server behind a URL. `Debug` shows no URL: any part of one may be a secret.
+/// A server behind a URL. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
 pub struct Http {
     /// The MCP endpoint.
     pub url: Url,
     /// Sent with every request: `headers`, and what `auth` adds.
     pub headers: Vec<(HeaderName, SecretString)>,
-    /// Holds the token that is sent beside them.
+    /// The file with the token that is sent beside them.
     pub token: Option<TokenFile>,
 }
 
-/// A server that is a child process. `Debug` shows no arguments: any of them may be a secret.
+/// A server that is a child process. `Debug` shows no arguments, because any of them may be a secret.
 #[derive(Clone)]
 pub struct Stdio {
     /// The program, looked up in `PATH`; no shell.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Added to a short allow-list of our own environment.
+    /// Variables to add to a short allow-list of Switchyard's own environment.
     pub env: BTreeMap<String, SecretString>,
-    /// Variables of ours that it gets too, where we have them.
+    /// Further variables of Switchyard that it inherits, if they are set.
     pub pass_env: Vec<String>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: Option<PathBuf>,
 }
 
@@ -177,10 +177,10 @@ impl fmt::Debug for Stdio {
     }
 }
 
-/// When a failed call is tried again.
+/// The retries of failed calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
-    /// Extra attempts.
+    /// The number of extra attempts.
     pub attempts: u32,
     /// Upper bound of the first pause.
     pub delay: Duration,
@@ -188,7 +188,7 @@ pub struct Retry {
     pub max_delay: Duration,
 }
 
-/// When the server is left alone.
+/// The settings of the circuit breaker.
 #[derive(Debug, Clone, Copy)]
 pub struct Breaker {
     /// Consecutive failures that open it.
@@ -199,19 +199,19 @@ pub struct Breaker {
     pub timeout: Duration,
 }
 
-/// Caps on what one server may take of us.
+/// The limits for one server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at most, which over HTTP are sessions with it; and idle sockets that are kept
+    /// The most connections, which over HTTP are sessions with it, and the most idle sockets that are kept
     /// (`connection_pool_size`).
     pub connections: usize,
-    /// Calls that run at a time.
+    /// The most calls that run at a time.
     pub concurrent_calls: usize,
-    /// Calls that wait for one of those to end; more are refused.
+    /// The most calls that wait for a slot. Further calls are refused.
     pub waiting_calls: usize,
-    /// Bytes of one message.
+    /// The largest message in bytes.
     pub message_bytes: usize,
-    /// Requests of clients that are sent to it in a minute; none: as many as come.
+    /// The most client requests that are sent to it in a minute; `None` means no limit.
     pub requests_per_minute: Option<usize>,
 }
 

@@ -1,39 +1,39 @@
-//! When the time of a call is over: at a fixed time, or some time after the last message of its server.
+//! The deadline of a call: a fixed time, or some time after the last message of its server.
 //!
-//! Invariants: a message only ever moves a deadline away, and never beyond the last moment that it has; a
-//! deadline that its caller chose does not move.
+//! Invariants: a message only extends a deadline, and never beyond its fixed end. A deadline that the caller chose is
+//! fixed.
 //!
-//! Not here: when messages arrived, and pauses while a person is asked (`call_events`).
+//! Not here: when messages arrived, and pauses while a server request is open (`call_events`).
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the time of a call is over.
+/// The deadline of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
-    /// When it is over unless the server sends a message before.
+    /// The end, unless the server sends a message before.
     pub at: Instant,
-    /// How messages move it; none: they do not.
+    /// How messages extend it; `None` if they do not.
     pub(super) moves: Option<Moves>,
 }
 
-/// How far messages move a deadline.
+/// How far messages extend a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moves {
-    /// Time that the server has from one message to the next.
+    /// The time from one message of the server to the next.
     pub idle: Duration,
-    /// The end, whatever arrives.
+    /// The latest end, whatever messages arrive.
     pub last: Instant,
 }
 
 impl Deadline {
-    /// `idle` after `begun`, or after the last message of the call, but `most` after `begun` at the latest.
+    /// A deadline `idle` after `begun` or after the last message of the call, but at most `most` after `begun`.
     pub fn moving(begun: Instant, idle: Duration, most: Duration) -> Self {
         Self { at: begun + idle, moves: Some(Moves { idle, last: begun + most }) }
     }
 
-    /// Where it is after a message at `heard`.
+    /// The end after a message at `heard`.
     pub(super) fn after(self, heard: Option<Instant>) -> Instant {
         match (self.moves, heard) {
             (Some(Moves { idle, last }), Some(heard)) => self.at.max(last.min(heard + idle)),
@@ -41,7 +41,7 @@ impl Deadline {
         }
     }
 
-    /// It with `margin` more.
+    /// Returns the deadline with `margin` added.
     #[must_use]
     pub fn plus(self, margin: Duration) -> Self {
         let moves = self.moves.map(|Moves { idle, last }| Moves { idle: idle + margin, last: last + margin });

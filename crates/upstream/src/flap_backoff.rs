@@ -1,12 +1,11 @@
-//! Whether a server that lets itself be connected to also stays: if its connections keep dying young,
-//! the next connect waits, whoever asks for it. Otherwise each call to a program that dies of calls
-//! would start it once more.
+//! Backoff for a flapping server: it accepts connections, but they close soon. If that repeats, the next connect waits,
+//! whichever caller needs it. Otherwise each call to a program that crashes on calls would start it again.
 //!
-//! Invariants: the first connect, and the one after a long life or a single early death, is
-//! immediate; in a row of early deaths the pauses are those of `backoff`, so there are at most ten
-//! connects in any minute.
+//! Invariants: the first connect is immediate. So is a connect after a long connection or after a single early loss.
+//! After several early losses in a row the pauses are those of `backoff`, so there are at most ten connects in any
+//! minute.
 //!
-//! Not here: connects that fail; they count in the breaker.
+//! Not here: connects that fail, which count for the breaker.
 
 use std::time::Duration;
 
@@ -15,28 +14,28 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::error::Error;
 
-/// Who lived for so long did not die of being connected to.
+/// Connections older than this are not counted as flapping.
 const GROWN_UP: Duration = Duration::from_secs(10);
-/// Early deaths further apart than this are no row.
+/// Early losses further apart than this are not counted as a row.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
 
 /// The recent connections of one server.
 #[derive(Debug, Default)]
 pub(super) struct Stamina {
     backoff: Backoff,
-    /// Early deaths in a row.
+    /// Early losses in a row.
     early_deaths: u32,
     last_death: Option<Instant>,
     hold: Option<Instant>,
 }
 
 impl Stamina {
-    /// A connect is made now.
+    /// Records a connect at the current time.
     pub(super) fn connecting(&mut self) {
         self.backoff.tried();
     }
 
-    /// The last connection closed by itself after `lived`.
+    /// Records that the last connection closed by itself after `lived`.
     pub(super) fn lost(&mut self, lived: Duration) {
         let is_row = self.last_death.is_some_and(|last| last.elapsed() < FORGOTTEN_AFTER);
         self.last_death = Some(Instant::now());
@@ -48,17 +47,17 @@ impl Stamina {
         self.hold = (self.early_deaths > 1).then(|| self.backoff.next());
     }
 
-    /// When the next connect may be made, if that is later than now.
+    /// The earliest time of the next connect, if that is later than now.
     pub(super) fn held_until(&self) -> Option<Instant> {
         self.hold.filter(|hold| *hold > Instant::now())
     }
 
-    /// Whether no early death is remembered that another one would make a row with.
+    /// Whether there is no early loss that another one would form a row with.
     pub(super) fn is_clean(&self) -> bool {
         self.held_until().is_none() && self.last_death.is_none_or(|last| last.elapsed() >= FORGOTTEN_AFTER)
     }
 
-    /// [`Error::Connect`] while the next connect has to wait.
+    /// Returns [`Error::Connect`] while the next connect must wait.
     pub(super) fn check(&self) -> Result<(), Error> {
         let Some(until) = self.held_until() else { return Ok(()) };
         let wait = until.saturating_duration_since(Instant::now()).as_secs_f64();

@@ -1,9 +1,9 @@
-//! The time that one piece of work at a server has, all attempts included.
+//! The time of one piece of work at a server, all attempts included.
 //!
-//! Invariants: nothing is begun after the deadline; work is polled before the clock, so what is done at the
-//! deadline counts.
+//! Invariants: nothing is begun after the deadline. Work is polled before the clock, so a result at the deadline
+//! counts.
 //!
-//! Not here: what moves the deadline (`deadline`, `call_events`).
+//! Not here: extensions of the deadline (`deadline`, `call_events`).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -16,35 +16,35 @@ use super::connection::Outlet;
 use super::deadline::Deadline;
 use runtime::worker::now;
 
-/// The time one piece of work has, all attempts included.
+/// The time of one piece of work, all attempts included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     begun: Instant,
     pub(super) deadline: Deadline,
-    /// As of the last wait: while nobody waits no time passes, and a clock is not read for nothing.
+    /// The time of the last wait. Without a wait the clock is not read again.
     pub(super) now: Instant,
 }
 
 impl Frame {
-    /// From now to `deadline`.
+    /// The time from now to `deadline`.
     pub(super) fn until(deadline: impl Into<Deadline>) -> Self {
         let now = now();
         Self { begun: now, deadline: deadline.into(), now }
     }
 
-    /// Time that is left.
+    /// The remaining time.
     pub(super) fn left(self) -> Duration {
         self.deadline.at.saturating_duration_since(self.now)
     }
 
-    /// All the time that it has, with what the messages in `outlet` added.
+    /// The whole time, including extensions by the messages in `outlet`.
     pub(super) fn whole(self, outlet: &Outlet) -> Duration {
         outlet.moved(self.deadline).saturating_duration_since(self.begun)
     }
 
-    /// The output of `work`, or `None` when the deadline comes first; then nothing of it was begun
-    /// after the deadline. The time in which questions of the call are open does not count. Work comes
-    /// pinned, because what is handed over would take its room twice.
+    /// Returns the output of `work`, or `None` if the deadline comes first; then no part of it was begun after the
+    /// deadline. The time in which server requests of the call are open does not count. Work is passed pinned, because
+    /// moving it would need its memory twice.
     pub(super) async fn limit<T>(
         &mut self,
         outlet: &Outlet,

@@ -1,4 +1,4 @@
-//! Where a server stands in its life, as the task that keeps it up sees it.
+//! The phase of a server, as its supervisor sees it.
 
 use tokio::time::Instant;
 
@@ -17,13 +17,13 @@ use tokio::time::Instant;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Tried again when `due`.
+    /// The supervisor connects when `due`.
     Down,
-    /// Its offer is known; asked for its health when `due`.
+    /// The offer is known. The health is checked when `due`.
     Up { since: Instant },
     /// Disconnected by an operator.
     Off,
-    /// It refuses our credentials, which trying again would not change: an operator has to.
+    /// The server refuses the credentials. A retry would not change that, so an operator must.
     Parked,
 }
 

@@ -1,4 +1,4 @@
-//! A server that refuses our credentials: how often it is asked, and what everybody is told.
+//! A server that refuses the credentials: how often it is contacted, and the errors of callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use runtime::shutdown::Shutdown;
 
 const REASON: &str = "no such account";
 
-/// Looks at credentials before it connects to the server behind it.
+/// Checks credentials before it connects to the wrapped server.
 struct Door {
     refuses: AtomicBool,
     tried: AtomicUsize,

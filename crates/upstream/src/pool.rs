@@ -1,14 +1,15 @@
-//! The connections to one server, a group for each dialect that is spoken with it.
+//! The connections to one server, in one group for each dialect.
 //!
-//! Invariants: at most `connections` of them in a dialect, and at most 16 dialects at a time, of
-//! which those that nobody uses for five minutes end; one connect at a time in a dialect, for
-//! everyone who waits for it, and a caller who leaves does not end it for the others; nobody waits
-//! for a connect while there is a live connection that is free for them; until it is known which eras
-//! the server speaks, only the base dialect connects; a connection that closed is in nobody's way any
-//! more; a server whose connections keep dying young is connected to on the schedule of `flap_backoff`,
-//! however many ask; no lock is held across an await. Whether the server is up, the base dialect says.
+//! Invariants: a dialect has at most `connections` connections. There are at most 16 dialects at a time, and a dialect
+//! that is not used for five minutes ends. A dialect has one connect at a time, which all its waiting callers share,
+//! and which continues if one of them leaves. A caller does not wait for a connect while a live connection is free for
+//! it.
 //!
-//! Not here: when to connect unasked (`supervise`) and whether it may be tried at all (`breaker`).
+//! Until the protocol eras of the server are known, only the base dialect connects. The base dialect also decides
+//! whether the server is up. A connection that closed is removed. A flapping server is connected to on the schedule of
+//! `flap_backoff`, however many callers wait. No lock is held across an await.
+//!
+//! Not here: connecting without a caller (`supervise`), and whether a connect is allowed at all (`breaker`).
 
 mod dialects;
 mod group;
@@ -38,20 +39,20 @@ use runtime::shutdown::Shutdown;
 
 pub(super) use self::group::PooledConnection;
 
-/// Time a connection has to end in the way of its era.
+/// The time limit for closing a connection as its era requires.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why nobody gets a connection at the end.
+/// The reason why no connection is available during shutdown.
 pub(super) const SHUTTING_DOWN: &str = "shutting down";
 
-/// What a pool may use.
+/// The limits of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections of one dialect at most.
+    /// The most connections of one dialect.
     pub connections: usize,
-    /// Time one connect has, handshake included.
+    /// The time limit of one connect, handshake included.
     pub connect: Duration,
-    /// Whether each client has connections of its own.
+    /// Whether each client has its own connections.
     pub is_private: bool,
     /// How long a private connection may be silent.
     pub patience: Patience,
@@ -62,7 +63,7 @@ pub(super) struct Pool {
     pub(super) connector: Arc<dyn Connector>,
     events: Events,
     limits: Limits,
-    /// What is blanked in why there is no connection.
+    /// The secrets to redact from connection errors.
     secrets: Secrets,
     shutdown: Shutdown,
     state: Mutex<State>,
@@ -73,46 +74,46 @@ pub(super) struct Pool {
     pub(super) signs: Signs,
 }
 
-/// Who is there, in the base dialect.
+/// The connections of the base dialect.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Occupancy {
     /// Live connections.
     pub live: usize,
-    /// How often there was a first connection again after there had been none.
+    /// How often a first connection came after there had been none.
     pub arrivals: u64,
-    /// Why the last one that closed by itself did.
+    /// The reason why the last connection closed by itself.
     pub lost: Option<Arc<str>>,
-    /// Why one that was to be replaced after a cancelled call has no successor.
+    /// Why a connection that was to be replaced after a cancelled call has no successor.
     pub unreplaced: Option<Arc<str>>,
 }
 
-/// Of each dialect:
+/// The state of each dialect:
 ///
 /// ```text
-///   nobody ── somebody asks ──► connecting ── handshake done ──► live ── closed by itself ──► gone
-///     ▲                              │                            │
-///     └── failed: all who wait learn why                          └── close, idle: told to end ► gone
+///   none ── a caller needs one ──► connecting ── handshake done ──► live ── closed by itself ──► gone
+///     ▲                                │                              │
+///     └── failed: all callers get why                                 └── close, idle: told to end ► gone
 /// ```
 struct State {
-    /// Why nobody gets a connection, if so.
+    /// The reason why no connection is available, if there is one.
     shut: Option<Error>,
     base: Key,
     groups: Vec<Group>,
-    /// The number of the next client that gets private connections.
+    /// The number of the next client with private connections.
     next_home: u64,
-    /// The tasks of the present connections; replaced when all are closed.
+    /// The tasks of the current connections. Replaced when all are closed.
     tasks: Shutdown,
 }
 
 enum Choice {
     Take(PooledConnection),
-    /// For the end of a connect, if one is under way; and where all connections are leased to others, for one
-    /// that comes free.
+    /// Wait for the end of a connect, if one is pending. If all connections are leased to others, wait for one that
+    /// becomes free.
     Wait(Key, Option<Connecting>, Option<Turn>),
 }
 
 impl Pool {
-    /// An empty pool whose connections end with `shutdown`.
+    /// Makes an empty pool whose connections end with `shutdown`.
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         events: Events,
@@ -127,8 +128,8 @@ impl Pool {
         Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
     }
 
-    /// A seat for `wish` on the connection of its dialect with the fewest requests; on the first one,
-    /// as soon as it is there. `leased` is set while others hold all connections.
+    /// Returns a share of the connection with the fewest requests in the dialect of `wish`, or of the first connection
+    /// as soon as it exists. `leased` is set while others hold all connections.
     pub(super) async fn seat(
         self: &Arc<Self>,
         wish: PoolRequest<'_>,
@@ -154,18 +155,18 @@ impl Pool {
             };
             match done {
                 Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
-                    // What the server was seen doing on another connection it may do on this one.
+                    // If the server sent requests on another connection, it may do so on this one.
                     let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
                     if let Some(seat) = PooledConnection::on(&live, sitter, exclusive) {
                         return Ok(seat);
                     }
                 }
-                // It turned out that the server does not speak this dialect.
+                // The server does not speak this dialect.
                 Some(Err(_)) if !self.key(&self.lock(), wish).0.is_spoken_like(key) => {}
-                // The others are there still, and no extra one is tried again at once.
+                // The other connections are still there, and no extra one is tried again at once.
                 Some(Err(_)) if is_extra => {}
                 Some(Err(error)) => return Err(error),
-                // Another dialect, or dropped half way because all connections are made anew.
+                // The connect gave another dialect, or was dropped because all connections are being closed.
                 Some(Ok(_)) | None => {}
             }
         }
@@ -197,7 +198,7 @@ impl Pool {
             return Ok(Choice::Wait(key, group.connecting.clone(), None));
         };
         let mut turn = group.queue.join(owner);
-        // One that was freed before we stood there would wake nobody.
+        // A connection that became free before the caller joined the queue would not wake it.
         if let Some(seat) = group.seat(sitter) {
             return Ok(Choice::Take(seat));
         }
@@ -205,7 +206,7 @@ impl Pool {
         if let Some(unanswered) = group.held_up_by(sitter) {
             if unanswered.is_over() {
                 self.begin_replacement(group, sitter, &state.tasks);
-                // Without a successor it keeps serving.
+                // Without a successor the connection stays in use.
                 if let Some(seat) = group.seat(sitter) {
                     return Ok(Choice::Take(seat));
                 }
@@ -228,19 +229,18 @@ impl Pool {
         });
     }
 
-    /// Tells that a connection that was to be replaced after a cancelled call keeps serving.
+    /// Reports that a connection that was to be replaced after a cancelled call stays in use.
     fn tell_unreplaced(&self, error: &Error) {
         let reason: Arc<str> = error.to_string().into();
         self.occupancy.send_modify(|occupancy| occupancy.unreplaced = Some(reason));
     }
 
-    /// Ends all connections and the connects under way, and waits until they have ended. The next
-    /// one who asks connects anew.
+    /// Closes all connections and pending connects, and waits for their end. The next caller connects again.
     pub(super) async fn close_all(&self) {
         let tasks = {
             let mut state = self.lock();
             let base = state.base;
-            // What is known of those that die young stays.
+            // The backoff of flapping connections is kept.
             state.groups.retain(|group| group.key == base || group.stamina.held_until().is_some());
             for group in &mut state.groups {
                 group.live.clear();
@@ -254,28 +254,28 @@ impl Pool {
             self.publish(&state, None);
             tasks
         };
-        // `keep` has its own limit; this one is only there to end in any case.
+        // `keep` has its own limit. This one only ensures that the wait ends.
         tasks.wait(CLOSE_LIMIT + Duration::from_secs(1)).await;
     }
 
-    /// Lets nobody in any more, because the server is in `state`: `disabled` or `disconnected`.
+    /// Refuses all callers, because the server is in `state`: `disabled` or `disconnected`.
     pub(super) fn shut(&self, state: &'static str) {
         self.lock().shut = Some(Error::Unavailable { state });
     }
 
-    /// Lets nobody in any more, because the server refuses our credentials.
+    /// Refuses all callers, because the server refuses the credentials.
     pub(super) fn refuse(&self, reason: &str) {
         self.lock().shut.get_or_insert_with(|| Error::AuthFailed { reason: reason.to_owned() });
     }
 
-    /// Lets callers in again, and connects at once if need be: an operator wants it.
+    /// Accepts callers again, without a pending backoff, because an operator requested it.
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = None;
         state.groups.iter_mut().for_each(|group| group.stamina = Stamina::default());
     }
 
-    /// [`Error::Connect`] while there is no connection for `wish` and none may be made yet.
+    /// Returns [`Error::Connect`] while there is no connection for `wish` and the backoff delays the next one.
     pub(super) fn check_stamina(&self, wish: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
         let group = state.find(self.key(&state, wish).0);
@@ -283,20 +283,21 @@ impl Pool {
         group.filter(waits).map_or(Ok(()), |group| group.stamina.check())
     }
 
-    /// Whether a connection for `wish` is one client's own, and those of everybody are there.
+    /// Whether `wish` uses a private connection while the shared connections are up.
     pub(super) fn is_private_matter(&self, wish: PoolRequest<'_>) -> bool {
         let state = self.lock();
         let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
         self.key(&state, wish).0.home.is_some() && is_up()
     }
 
-    /// When the next first connection may be made, if that is later than now.
+    /// The earliest time of the next first connection, if that is later than now.
     pub(super) fn held_until(&self) -> Option<Instant> {
         let state = self.lock();
         state.find(state.base)?.stamina.held_until()
     }
 
-    /// [`Error::Unavailable`] while it is shut, [`Error::AuthFailed`] when the server refused us.
+    /// Returns [`Error::Unavailable`] while the pool is shut, [`Error::AuthFailed`] if the server refused the
+    /// credentials.
     pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.shutdown.is_begun() {
             return Err(Error::Unavailable { state: SHUTTING_DOWN });
@@ -304,25 +305,25 @@ impl Pool {
         self.lock().shut.clone().map_or(Ok(()), Err)
     }
 
-    /// Who is there in the base dialect, now and from now on.
+    /// A receiver of the connections of the base dialect.
     pub(super) fn occupancy(&self) -> watch::Receiver<Occupancy> {
         self.occupancy.subscribe()
     }
 
-    /// The connection of the base dialect that has been there longest.
+    /// The oldest connection of the base dialect.
     pub(super) fn oldest(&self) -> Option<Arc<dyn Connection>> {
         let state = self.lock();
         let base = state.groups.iter().find(|group| group.key == state.base)?;
         base.live.first().map(|live| Arc::clone(&live.connection))
     }
 
-    /// Live connections of all dialects.
+    /// The number of live connections of all dialects.
     pub(super) fn live(&self) -> usize {
         self.lock().groups.iter().map(|group| group.live.len()).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

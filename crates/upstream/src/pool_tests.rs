@@ -1,4 +1,4 @@
-//! Connections: how many connects, for whom, on which one, and what becomes of closed ones.
+//! Connections: how many connects there are, which connection a caller gets, and the handling of closed ones.
 
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
@@ -25,7 +25,7 @@ fn server() -> Fake {
     Fake::new(Version::V2025_11_25)
 }
 
-/// Lets tasks run that are ready.
+/// Lets ready tasks run.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -170,7 +170,7 @@ async fn callers_do_not_start_a_server_over_and_over_that_dies_of_them() {
     server.die("young");
     settle().await;
     assert!(seat(&pool).await.is_ok(), "one early death is no row");
-    // The pauses are jittered from nothing on: one alone may be over before it is looked at.
+    // The pauses are random from zero on, so a single one may be over before it is checked.
     let mut deaths = 1;
     loop {
         server.die("young again");

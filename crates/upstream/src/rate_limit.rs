@@ -1,9 +1,9 @@
-//! At most so many requests in any minute: of clients to one server (`limits.requests_per_minute`), or of a built-in
-//! server to its service.
+//! Limits the requests in any minute: of clients to one server (`limits.requests_per_minute`), or of a built-in server
+//! to its service.
 //!
-//! Invariants: in no period of 60 s more than `most` requests are sent, retries included. While several principals
-//! ask, none of them gets more than three quarters, so one cannot shut the others out for longer than a minute. The
-//! record has at most `most` entries. A server without this limit has none and costs no lock.
+//! Invariants: in no period of 60 s more than `most` requests are sent, retries included. While several principals send
+//! requests, none of them gets more than three quarters, so that one cannot block the others for longer than a minute.
+//! The record has at most `most` entries. A server without this limit has no record and needs no lock.
 //!
 //! It does not count requests of Switchyard itself (lists, health checks), and it does not delay a request.
 
@@ -18,7 +18,7 @@ use super::error::Error;
 /// The period in which requests are counted.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// A principal; none: the requests that belong to nobody.
+/// A principal; `None` for requests without a principal.
 type Who = Option<Arc<str>>;
 
 /// The requests of the last minute.
@@ -33,7 +33,7 @@ struct Record {
     /// The oldest first.
     sent: VecDeque<(Instant, Who)>,
     counts: HashMap<Who, usize>,
-    /// The last principal that was refused without having sent anything, and when: it is there too.
+    /// The last principal that was refused without having sent a request, and the time. It counts as active.
     refused: Option<(Instant, Who)>,
 }
 
@@ -50,7 +50,7 @@ impl RateLimit {
 
     /// Counts a request of `who`; the error is the time until there is room for it.
     pub fn admit(&self, who: Option<&Arc<str>>, now: Instant) -> Result<(), Duration> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.forget(now);
         let who = who.cloned();
@@ -61,7 +61,7 @@ impl RateLimit {
             record.sent.push_back((now, who));
             return Ok(());
         }
-        // The place of the oldest request, or of the principal's own oldest one, is the next to be free.
+        // The slot of the oldest request, or of the principal's own oldest one, is the next to become free.
         let is_full = record.sent.len() >= self.most;
         let next =
             record.sent.iter().find(|(_, sender)| is_full || *sender == who).map_or(now, |(at, _)| *at);
@@ -73,7 +73,7 @@ impl RateLimit {
 }
 
 impl Record {
-    /// Drops what is older than a minute.
+    /// Removes entries older than a minute.
     fn forget(&mut self, now: Instant) {
         let is_old = |at: Instant| now.saturating_duration_since(at) >= PERIOD;
         while let Some((_, who)) = self.sent.pop_front_if(|(at, _)| is_old(*at)) {

@@ -1,10 +1,10 @@
-//! When an offer is read again although its server said nothing: because it does not announce changes
-//! of a list. A modern server says instead how long the list is good for. A legacy one says nothing, and
-//! where its connections are no sessions it can even be restarted with other tools, and nobody notices.
+//! When to read an offer again because its server does not announce changes of a list. A modern server declares how
+//! long the list is valid. A legacy server does not. Without sessions it can even be restarted with other tools, and no
+//! connection shows it.
 //!
-//! Source: 2026-07-28 `server/utilities/caching`. Who polls must slow down: as long as the offer
-//! stays the same each reading doubles the time to the next one, up to ten minutes or to what the
-//! server says, whichever is longer. A change starts over.
+//! Source: 2026-07-28 `server/utilities/caching`, which requires polling to slow down. While the offer stays the same,
+//! each reading doubles the time to the next one. The limit is ten minutes or the time that the server declares,
+//! whichever is longer. A change resets the time.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use super::discover::Offer;
 use protocol::feature::Kind;
 
-/// Least time between two readings. The supervisor looks no more often than it checks health.
+/// The shortest time between two readings. The supervisor checks no more often than it checks health.
 const LEAST: Duration = Duration::from_secs(30);
-/// Most that readings which find nothing new are put off.
+/// The longest time to which unchanged readings raise the interval.
 const MOST: Duration = Duration::from_mins(10);
 
-/// When to read an offer again.
+/// The time of the next reading of an offer.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
     due: Option<Instant>,
@@ -26,7 +26,7 @@ pub(super) struct Refresh {
 }
 
 impl Refresh {
-    /// `offer` was read just now; `before` is the one before it.
+    /// Records that `offer` was read just now; `before` is the previous one.
     pub(super) fn was_read(&mut self, offer: &Offer, before: Option<&Offer>) {
         self.unchanged = if before == Some(offer) { self.unchanged.saturating_add(1) } else { 0 };
         self.due = good_for(offer).map(|time| {
@@ -35,13 +35,13 @@ impl Refresh {
         });
     }
 
-    /// Whether it is time.
+    /// Whether the next reading is due.
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
     }
 }
 
-/// How long the lists are good for whose changes are not announced; none when all are.
+/// How long the lists without change notifications are valid; `None` if all have them.
 fn good_for(offer: &Offer) -> Option<Duration> {
     let peer = &offer.peer;
     let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(kind.list()));
@@ -49,7 +49,7 @@ fn good_for(offer: &Offer) -> Option<Duration> {
         let said = silent.filter_map(|kind| offer.caching(kind));
         said.map(|caching| Duration::from_millis(caching.ttl_ms)).min()
     } else {
-        // It did not say, so we choose.
+        // It did not declare a time, so Switchyard chooses one.
         silent.filter(|kind| peer.offers(kind.list().capability())).map(|_| Duration::ZERO).min()
     }
 }
@@ -74,7 +74,7 @@ mod tests {
         Offer::empty(peer).with_caching(Kind::Tools, Caching { ttl_ms, is_public: false })
     }
 
-    /// After how many seconds an offer that stays the same is read again, each time.
+    /// Returns the seconds between the readings of an offer that stays the same.
     async fn readings(offer: &Offer, times: usize) -> Vec<u64> {
         let (mut refresh, mut all, mut before) = (Refresh::default(), Vec::new(), None);
         for _ in 0..times {

@@ -19,7 +19,7 @@ fn in_an_hour() -> Instant {
     Instant::now() + Duration::from_hours(1)
 }
 
-/// One row: the error, then whether a read, a repeatable and an unsafe call are tried again.
+/// Checks one row: the error, then whether a read, a repeatable and an unsafe call are retried.
 fn row(error: &Error, expected: [bool; 3]) {
     let kinds = [Kind::Read, Kind::Repeatable, Kind::Unsafe];
     let decided = kinds.map(|kind| after(error, kind) != Next::Answer);

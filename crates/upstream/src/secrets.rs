@@ -1,10 +1,10 @@
-//! The secrets of one server, replaced by `***` wherever its words are shown. Servers quote what they refuse
-//! ("Incorrect API key provided: …").
+//! The secrets of one server, replaced by `***` wherever text of the server is shown. Servers quote the values that
+//! they refuse ("Incorrect API key provided: …").
 //!
-//! Invariant: no text from a server, or about one, reaches a log, a status or an error of Switchyard without
-//! passing through here. Such texts were escaped, encoded or cut before, so every usual form of a secret is found.
+//! Invariant: no text from a server, or about one, reaches a log, a status or an error of Switchyard without passing
+//! through here. Such texts were escaped, encoded or cut before, so every usual form of a secret is found.
 //!
-//! Not here: what a server answers to a call, which reaches its caller unchanged.
+//! Not here: the results of calls, which reach their caller unchanged.
 
 mod forms;
 mod search;
@@ -27,13 +27,13 @@ use search::Search;
 #[derive(Debug, Clone)]
 pub struct Secrets {
     known: Arc<Search>,
-    /// A file with one more secret, which changes from time to time.
+    /// A file with one more secret, which may change.
     token: Option<TokenFile>,
 }
 
 impl Secrets {
-    /// All that the server of `config` is given in confidence: what its settings have from variables,
-    /// header values, user and query of its URL, its environment.
+    /// Collects the secrets of the server of `config`: values of variables in its settings, header values, user and
+    /// query of its URL, its environment.
     pub(super) fn of(config: &Config) -> Self {
         let (mut given, mut token) = (config.secrets.clone(), None);
         match &config.transport {
@@ -51,13 +51,13 @@ impl Secrets {
         Self { token, ..Self::new(&given) }
     }
 
-    /// These secrets.
+    /// Makes a redactor for these secrets.
     pub fn new(secrets: &[SecretString]) -> Self {
         let known = Search::of(secrets.iter().map(ExposeSecret::expose_secret));
         Self { known: Arc::new(known), token: None }
     }
 
-    /// `text` without any of them.
+    /// Returns `text` with the secrets redacted.
     pub fn blank(&self, text: &str) -> String {
         let text = self.known.blank(text);
         match &self.token {
@@ -66,12 +66,12 @@ impl Secrets {
         }
     }
 
-    /// `error` without any of them.
+    /// Returns `error` with the secrets redacted.
     pub(super) fn cover(&self, error: Error) -> Error {
         error.reworded(|text| self.blank(&text)).with_facts(|text| self.blank(text))
     }
 
-    /// What came of reading an offer, as operators are told of it. Definitions are clients' and stay.
+    /// Redacts an offer, or the error of reading it, for operators. Definitions are for clients and stay unchanged.
     pub(super) fn cover_offer(&self, read: Result<Offer, Error>) -> Result<Offer, Error> {
         let mut offer = read.map_err(|error| self.cover(error))?;
         for problem in &mut offer.problems {
@@ -81,7 +81,7 @@ impl Secrets {
     }
 }
 
-/// What is sent to a URL with each request: headers, also without their scheme, and what the URL holds.
+/// The secrets in each request to a URL: header values with and without their scheme, and those of the URL.
 fn in_requests(http: &Http) -> Vec<SecretString> {
     let values = http.headers.iter().map(|(_, value)| value.clone());
     let bare = http.headers.iter().filter_map(|(_, value)| value.expose_secret().split_once(' '));
@@ -99,8 +99,8 @@ fn in_basic(credentials: &str) -> Vec<SecretString> {
     pair.map(|(user, password)| vec![user.into(), password.into()]).unwrap_or_default()
 }
 
-/// What is secret in a variable that a child is given as it is: all of it, as we cannot know what it means; of
-/// an address what one may hold in confidence; nothing of a path and of `NO_PROXY`, which errors need.
+/// The secrets in a variable that a child inherits. The meaning of a value is unknown, so the whole value is secret. A
+/// URL has secret parts only. Paths and `NO_PROXY` are not secret, because errors need them.
 fn in_variable(name: &str, value: &str) -> Vec<SecretString> {
     match Url::parse(value) {
         Ok(url) if url.has_host() => in_url(&url),
@@ -109,8 +109,8 @@ fn in_variable(name: &str, value: &str) -> Vec<SecretString> {
     }
 }
 
-/// User and password as written, as meant and as they are sent (RFC 7617); the values of the query, or what
-/// stands there without a name.
+/// The user and the password as written, as decoded and as sent (RFC 7617). Also the values of the query, and query
+/// parts without a name.
 fn in_url(url: &Url) -> Vec<SecretString> {
     let meant = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let (user, password) = (url.username(), url.password().unwrap_or_default());

@@ -1,8 +1,8 @@
-//! Servers that keep state for each client: how that is noticed and told, and what their lists are read with.
+//! Servers that keep state for each client: how Switchyard detects and reports that, and how it reads their lists.
 //!
 //! Invariant: each server is named in the log once, with the setting that helps.
 //!
-//! Not here: what follows for connections (`pool`, `signs`) and for cached results (`manager::response_cache`).
+//! Not here: the effect on connections (`pool`, `signs`) and on cached results (`manager::response_cache`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use super::error::Error;
 use super::signs::{self, Sign, Signs};
 use protocol::feature::Item;
 
-/// A change this soon after a call may come of it.
+/// A call that ended this recently may have caused a change.
 const JUST_AFTER: Duration = Duration::from_secs(1);
 
 impl Upstream {
-    /// The signs that it keeps state for each client.
+    /// The signs that the server keeps state for each client.
     pub(super) fn signs(&self) -> &Signs {
         &self.pool.signs
     }
 
-    /// Whether it showed a sign that it keeps state for each client.
+    /// Whether the server showed a sign that it keeps state for each client.
     pub fn keeps_state(&self) -> bool {
         self.signs().any()
     }
 
-    /// Notes how it is shared before anybody asks.
+    /// Records the configured sharing before the first call.
     pub(super) fn note_sharing(&self) {
         if self.config.sharing == Sharing::PerSession {
             signs::has_private();
         }
     }
 
-    /// Notes a sign that it keeps state for each client, and says so once.
+    /// Records a sign that the server keeps state for each client, and logs it once.
     pub(super) fn note_sign(&self, sign: Sign) {
         let sharing = self.config.sharing;
         let is_first = self.signs().note(sign, sharing == Sharing::Auto);
@@ -50,7 +50,7 @@ impl Upstream {
         }
     }
 
-    /// Whether one call of a client runs, or none and one ended just now; `calls` had ended before our last own
+    /// Whether exactly one client call runs, or none and one has just ended. `calls` had ended before Switchyard's last
     /// request.
     pub(super) fn was_called_by_one(&self, calls: u64) -> bool {
         let facts = &self.facts;
@@ -62,8 +62,8 @@ impl Upstream {
         }
     }
 
-    /// A change of its lists was announced with a call of one client. Where they read as before, other shared
-    /// connections may list something else.
+    /// Handles a change of the lists that was announced with a call of one client. If the lists are unchanged, other
+    /// shared connections may have different ones.
     pub(super) fn changed_by_call(&self, is_changed: bool) {
         if self.has_no_sessions() {
             return;
@@ -77,7 +77,7 @@ impl Upstream {
         }
     }
 
-    /// Whether nothing at the server belongs to a connection: over HTTP, each request of 2026-07-28 stands alone.
+    /// Whether nothing at the server belongs to a connection. Over HTTP, each request of 2026-07-28 is independent.
     fn has_no_sessions(&self) -> bool {
         let is_modern = self.offer().is_some_and(|offer| offer.peer.version.is_modern());
         is_modern && matches!(self.config.transport, Transport::Http(_))
@@ -104,7 +104,7 @@ impl Upstream {
         }
     }
 
-    /// The offer with what is wrong with it, and without our secrets.
+    /// Adds the misfits of the configuration to the offer, and redacts the secrets.
     pub(super) fn covered(&self, mut read: Result<Offer, Error>) -> Result<Arc<Offer>, Error> {
         if let Ok(offer) = &mut read {
             let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();

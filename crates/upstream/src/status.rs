@@ -1,7 +1,6 @@
-//! What is known of one server at a moment, for operators.
+//! The state of one server at a moment, for operators.
 //!
-//! `Facts` is written by calls and by the supervisor, and read into a [`Status`]. Nothing here is
-//! asked before a call: facts are told, they do not decide.
+//! Calls and the supervisor write `Facts`, which are read into a [`Status`]. No call reads it to make a decision.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,30 +18,30 @@ use json::Raw;
 use protocol::Version;
 use runtime::worker::now;
 
-/// Whether a server can be used, in one word.
+/// Whether a server can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Being connected or asked what it offers.
+    /// Switchyard connects to it or reads its offer.
     Connecting,
-    /// Connected, and its offer is known.
+    /// It is connected, and its offer is known.
     Ready,
-    /// The last connect, discovery or health check failed; it is tried again.
+    /// The last connect, discovery or health check failed. Switchyard tries again.
     Failed,
-    /// It refuses our credentials; it is left alone until an operator connects it again, or the file of its
-    /// token holds another one.
+    /// It refuses the credentials. It is not contacted until an operator connects it again, or its token file contains
+    /// another token.
     AuthFailed,
     /// Disconnected by an operator.
     Disconnected,
-    /// Disabled in the registry.
+    /// Disabled in the configuration.
     Disabled,
 }
 
 impl State {
-    /// Every one of them.
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Connecting, Self::Ready, Self::Failed, Self::AuthFailed, Self::Disconnected, Self::Disabled];
 
-    /// The word, in lower case.
+    /// The name in lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
@@ -55,68 +54,68 @@ impl State {
     }
 }
 
-/// One server at a moment.
+/// The status of one server at a moment.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// Its key in the registry.
+    /// The key in the configuration file.
     pub server: Arc<str>,
     /// Whether it can be used.
     pub state: State,
-    /// The last failure, in words; it stays after the server recovered.
+    /// The last failure as text. It stays after the server recovered.
     pub last_error: Option<String>,
-    /// How long ago that was.
+    /// The time since the last failure.
     pub last_error_ago: Option<Duration>,
-    /// Whether it answered with HTTP 500 or more, and has not answered a request normally since.
+    /// Whether it answered with HTTP 500 or more, and has answered no request normally since.
     pub answers_errors: bool,
-    /// How long ago it last answered anything.
+    /// The time since its last answer.
     pub seen_ago: Option<Duration>,
-    /// How long the last successful health check took.
+    /// The duration of the last successful health check.
     pub latency: Option<Duration>,
     /// The revision spoken with it, as of its last offer.
     pub version: Option<Version>,
-    /// What it said of itself, as of its last offer.
+    /// Its information about itself, as of its last offer.
     pub info: Option<Raw>,
-    /// Its breaker.
+    /// Its circuit breaker.
     pub breaker: breaker::Snapshot,
     /// Live connections: sessions with it, or processes.
     pub connections: usize,
-    /// The sockets that they use, where the transport is HTTP.
+    /// The sockets of these connections, if the transport is HTTP.
     pub sockets: Option<Sockets>,
-    /// Client calls that run.
+    /// Running client calls.
     pub running: usize,
-    /// Client calls that wait for one of those to end.
+    /// Client calls that wait for a slot.
     pub waiting: usize,
-    /// Tools in its last offer, before the operator's choice among them.
+    /// Tools in its last offer, before the operator's filter.
     pub tools: usize,
-    /// What is wrong with that offer.
+    /// The problems of that offer.
     pub problems: Vec<String>,
     /// Signs that it keeps state for each client.
     pub signs: Vec<Sign>,
-    /// Counted since start.
+    /// The counts since start.
     pub counters: Counters,
 }
 
 impl Status {
-    /// Ready, calls pass, and the last request was not answered with HTTP 500 or more.
+    /// Whether it is ready, calls pass, and the last request was not answered with HTTP 500 or more.
     pub fn is_healthy(&self) -> bool {
         self.state == State::Ready && self.breaker.state == breaker::State::Closed && !self.answers_errors
     }
 }
 
-/// Client calls since start; `calls` includes the other three but `retries`.
+/// Client calls since start. `calls` includes `failures` and `refusals`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// All of them.
+    /// All calls.
     pub calls: u64,
-    /// Failed between us and the server.
+    /// Calls that failed between Switchyard and the server.
     pub failures: u64,
-    /// Refused by ourselves: breaker, bulkhead, unavailable.
+    /// Calls that Switchyard refused: breaker, bulkhead, unavailable.
     pub refusals: u64,
-    /// Attempts beyond the first, those of health checks included.
+    /// Attempts after the first, those of health checks included.
     pub retries: u64,
 }
 
-/// Where the facts of one server are kept.
+/// The recorded facts of one server.
 #[derive(Debug)]
 pub(super) struct Facts {
     begun: Instant,
@@ -128,19 +127,19 @@ pub(super) struct Facts {
     retries: AtomicU64,
     /// See [`Status::answers_errors`].
     answers_errors: AtomicBool,
-    /// What is blanked in errors.
+    /// The secrets to redact from errors.
     secrets: Secrets,
     told: Mutex<Told>,
 }
 
-/// What changes rarely.
+/// The facts that change rarely.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
     pub state: State,
     pub error: Option<(String, Instant)>,
     pub latency: Option<Duration>,
     pub offer: Option<Arc<Offer>>,
-    /// When the next attempt to connect is made; none while it is made, and while the server is up.
+    /// The time of the next attempt to connect; `None` during it, and while the server is up.
     pub next_attempt: Option<Instant>,
 }
 
@@ -159,7 +158,7 @@ impl Facts {
         }
     }
 
-    /// One attempt of any kind ended; whether the server answered it.
+    /// Records the end of an attempt of any kind. Returns whether the server answered it.
     pub(super) fn attempted(&self, error: Option<&Error>) -> bool {
         self.note_server_error(error);
         match error {
@@ -177,14 +176,14 @@ impl Facts {
         }
     }
 
-    /// Keeps [`Status::answers_errors`] and `last_error` up to date with an attempt that ended.
+    /// Updates [`Status::answers_errors`] and `last_error` after an attempt.
     fn note_server_error(&self, error: Option<&Error>) {
         match error {
             Some(error) if error.is_server_error() => {
                 self.failed(&error.to_string());
                 self.answers_errors.store(true, Ordering::Relaxed);
             }
-            // It is read by every call, and nearly always false: a needless write would be shared between threads.
+            // Every call reads it, and it is nearly always false. A needless write would be shared between threads.
             None if self.answers_errors() => self.answers_errors.store(false, Ordering::Relaxed),
             _ => {}
         }
@@ -194,7 +193,7 @@ impl Facts {
         self.answers_errors.load(Ordering::Relaxed)
     }
 
-    /// One client call ended.
+    /// Records the end of one client call.
     pub(super) fn called<T>(&self, result: &Result<T, Error>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match result {
@@ -212,7 +211,7 @@ impl Facts {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the text of an error, from whom ever it is.
+    /// Records the text of an error of any origin.
     pub(super) fn failed(&self, text: &str) {
         let text = self.secrets.blank(text);
         self.lock().error = Some((text, Instant::now()));
@@ -234,7 +233,7 @@ impl Facts {
         self.lock().next_attempt = at;
     }
 
-    /// Sets the state; whether it is another one.
+    /// Sets the state. Returns whether it changed.
     pub(super) fn set_state(&self, state: State) -> bool {
         std::mem::replace(&mut self.lock().state, state) != state
     }
@@ -258,7 +257,7 @@ impl Facts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

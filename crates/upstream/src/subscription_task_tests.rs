@@ -1,4 +1,4 @@
-//! What a server is asked to tell, under paused time.
+//! The subscriptions of a server, under paused time.
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -36,12 +36,12 @@ impl Scene {
         Self::new(Version::V2026_07_28, &json!({"tools": {"listChanged": true}, "resources": {}})).await
     }
 
-    /// Lets everything that is under way end.
+    /// Waits for the end of all pending work.
     async fn settle(&mut self) {
         tokio::time::sleep(SECOND * 40).await;
     }
 
-    /// How often everything counted as changed since this was last asked.
+    /// Returns how often everything counted as changed since the last call.
     fn missed(&mut self) -> usize {
         let updates = std::iter::from_fn(|| self.updates.try_recv().ok());
         updates.filter(|update| matches!(update.change, Change::Missed)).count()
@@ -53,7 +53,7 @@ impl Scene {
             .await
     }
 
-    /// In which words the server refuses to tell of `uri`.
+    /// Returns the server's refusal of a subscription to `uri`.
     async fn refusal(&self, uri: &str) -> ErrorObject {
         match self.watch(uri).await.expect("no failure").expect_err("refused") {
             Refusal::CallEvent(words) => words,

@@ -1,11 +1,11 @@
-//! The task that keeps one server up: connects, reads its offer, watches its health, and starts over
-//! when it goes away.
+//! The supervisor of one server: a task that connects, reads the offer, checks the health, and starts again when the
+//! server is lost.
 //!
-//! Invariants: it is the only one who connects unasked, on the schedule of `backoff` and never while
-//! the breaker refuses; it does one thing at a time, and a command interrupts that; what it learns
-//! goes to the manager in the order it happened. One loop: choose what happened, then apply it.
+//! Invariants: only the supervisor connects without a caller, on the schedule of `backoff`, and never while the breaker
+//! refuses. It does one thing at a time, and a command interrupts that. The manager receives its updates in order. One
+//! loop: choose the next event, then apply it.
 //!
-//! Not here: calls, which connect by themselves when they come first.
+//! Not here: calls, which connect by themselves if they come first.
 
 mod commands;
 mod health;
@@ -30,18 +30,19 @@ use super::status::State;
 use crate::supervisor_messages::{Announced, Change, Command, OfferReply, Update};
 use runtime::telemetry::pace::Pace;
 
-/// Change notices that come this close together are one.
+/// Change notifications within this time count as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Least time between two discoveries for change notices.
+/// The shortest time between two discoveries after change notifications.
 const LEAST_GAP: Duration = Duration::from_millis(500);
-/// Bytes of lists a second that are read again for change notices: a larger list waits longer for its next reading.
+/// Bytes of lists per second that are read again after change notifications. A larger list waits longer for its next
+/// reading.
 const REREAD_RATE: f64 = 1024.0 * 1024.0;
-/// Who was up for so long and goes away is not in a crash loop.
+/// A server that was up for this long is not in a crash loop.
 const STABLE: Duration = Duration::from_mins(1);
-/// Operators who may wait for one connect.
+/// The most operators that wait for one connect.
 const MAX_WAITING: usize = 16;
 
-/// Everything that can happen to a supervisor.
+/// The events of a supervisor.
 enum Happened {
     End,
     Command(Command),
@@ -53,7 +54,7 @@ enum Happened {
     Due,
 }
 
-/// What the one thing it does at a time came to.
+/// The result of the current task.
 enum Done {
     Discovered(Result<Arc<Offer>, Error>),
     Checked(Result<Duration, Error>),
@@ -68,29 +69,29 @@ pub(super) struct Supervisor {
     occupancy: watch::Receiver<Occupancy>,
     phase: Phase,
     task: Option<BoxFuture<'static, Done>>,
-    /// When to act if nothing happens and no task runs.
+    /// The time of the next action if no event comes and no task runs.
     due: Instant,
     backoff: Backoff,
-    /// Operators who wait for the discovery under way.
+    /// Operators that wait for the pending discovery.
     waiting: Vec<OfferReply>,
     /// The offer may have changed since it was read.
     stale: bool,
     announced: Announced,
     /// Whether a change was announced during or just after a call of one client.
     changed_by_call: bool,
-    /// Client calls that had ended when our last own request did.
+    /// The number of client calls that had ended when Switchyard's last request to the server ended.
     calls: u64,
     refresh: Refresh,
-    /// The arrival ([`Occupancy::arrivals`]) that the present discovery or offer belongs to; while
-    /// down, the last one that was tried in vain.
+    /// The arrival ([`Occupancy::arrivals`]) of the current discovery or offer. While down, the last one that was tried
+    /// without success.
     arrival: u64,
     discovered_at: Option<Instant>,
-    /// Time from one discovery to the next for change notices.
+    /// The time between two discoveries after change notifications.
     gap: Duration,
     failed_checks: u32,
-    /// The failure to replace a connection that was told last.
+    /// The last reported failure to replace a connection.
     unreplaced: Option<Arc<str>>,
-    /// Paces the log lines about its offer.
+    /// Limits the log lines about the offer.
     pace: Pace,
 }
 
@@ -174,7 +175,7 @@ impl Supervisor {
         }
     }
 
-    /// The time has come for what the phase asks for.
+    /// Does the action that is due in the current phase.
     fn act(&mut self) {
         match self.phase {
             Phase::Down => {
@@ -228,7 +229,7 @@ impl Supervisor {
             self.phase = Phase::Up { since: now };
         }
         for problem in &offer.problems {
-            // The server decides how often its lists are read.
+            // The server decides how often its lists change, so the lines are limited.
             if let Some(suppressed) = self.pace.admit() {
                 let server = &self.upstream.config.name;
                 tracing::warn!(%server, problem, suppressed, "something is wrong with its offer");
@@ -266,7 +267,7 @@ impl Supervisor {
         self.tell_waiting(&Err(error));
     }
 
-    /// Leaves it alone: the pool lets nobody in any more.
+    /// Stops contacting the server. The pool refuses all callers.
     async fn park(&mut self, reason: &str) {
         tracing::error!(server = %self.upstream.config.name, reason, "server refuses our credentials and is left alone");
         (self.task, self.phase) = (None, Phase::Parked);
@@ -277,7 +278,7 @@ impl Supervisor {
         self.tell_waiting(&Err(Error::AuthFailed { reason: reason.to_owned() }));
     }
 
-    /// Connections came or went.
+    /// Handles a change of the connections.
     async fn look_who_is_there(&mut self) {
         let there = self.occupancy.borrow_and_update().clone();
         self.look_for_a_successor(there.unreplaced.as_ref());
@@ -296,9 +297,9 @@ impl Supervisor {
                 self.go_down(None);
                 self.publish(Change::State(State::Connecting)).await;
             }
-            // Somebody else is on the line than was asked: a call was faster than we.
+            // A call connected first, so this is not the expected connection.
             Phase::Up { .. } if there.arrivals != self.arrival => self.expect_change(),
-            // A call connected; what our own failed attempt left behind is no reason to hurry.
+            // A call connected. An arrival of the supervisor's own failed attempt is no reason to hurry.
             Phase::Down if there.live > 0 && there.arrivals > self.arrival && self.task.is_none() => {
                 self.due = Instant::now();
             }
@@ -306,7 +307,7 @@ impl Supervisor {
         }
     }
 
-    /// Says that a connection keeps serving for which there is no successor.
+    /// Logs that a connection without a successor stays in use.
     fn look_for_a_successor(&mut self, unreplaced: Option<&Arc<str>>) {
         let Some(reason) = unreplaced else { return };
         if self.unreplaced.as_ref().is_some_and(|told| Arc::ptr_eq(told, reason)) {
@@ -337,7 +338,7 @@ impl Supervisor {
         self.upstream.facts.will_try(Some(self.due));
     }
 
-    /// Reads the offer again soon, but not at once: notices come in swarms.
+    /// Schedules another reading of the offer, with a delay, because notifications come in groups.
     fn expect_change(&mut self) {
         self.stale = true;
         let soon = Instant::now() + DEBOUNCE;
@@ -347,13 +348,13 @@ impl Supervisor {
         }
     }
 
-    /// A tick up to a tenth early, so that servers are not all asked at the same moment.
+    /// The next health check, up to a tenth early, so that servers are not all checked at the same moment.
     fn next_tick(&self) -> Instant {
         let interval = self.upstream.config.health_check_interval;
         Instant::now() + interval - super::retry::full_jitter(interval / 10)
     }
 
-    /// Tells the manager, unless it is the state it knows already.
+    /// Sends the change to the manager, unless it is a state that the manager already has.
     async fn publish(&mut self, change: Change) {
         if let Change::State(state) = &change
             && !self.upstream.facts.set_state(*state)
@@ -363,14 +364,14 @@ impl Supervisor {
         }
         let update = Update { server: Arc::clone(&self.upstream.config.name), id: self.upstream.id, change };
         tokio::select! {
-            // A manager that has gone needs no news.
+            // A manager that has ended needs no updates.
             _ = self.updates.send(update) => {}
             () = self.upstream.group.requested() => {}
         }
     }
 }
 
-/// How long lists of `bytes` are not read again for change notices.
+/// How long lists of `bytes` are not read again after change notifications.
 fn gap_after(bytes: usize) -> Duration {
     let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
     LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))

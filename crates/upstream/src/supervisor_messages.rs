@@ -1,4 +1,4 @@
-//! What the task that keeps a server up tells the manager, and what operators tell it.
+//! Messages between the supervisor of a server, the manager and operators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use crate::session_affinity::Home;
 use protocol::Notification;
 use protocol::feature::{List, Lists};
 
-/// News of one server, for the manager.
+/// An update about one server, for the manager.
 #[derive(Debug, Clone)]
 pub struct Update {
-    /// Its key in the registry.
+    /// The key in the configuration file.
     pub server: Arc<str>,
-    /// [`super::Upstream::id`] of who sends it.
+    /// [`super::Upstream::id`] of the sender.
     pub id: u64,
-    /// What is new.
+    /// The change.
     pub change: Change,
 }
 
-/// What is new of a server.
+/// A change of a server.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// It was asked what it offers, and this is all of it; often the same as before. Beside it the
-    /// lists that it said had changed: whoever listens is told so even when they read the same.
+    /// The offer was read, often without a change. The lists are those whose change the server announced: listeners are
+    /// notified even if the lists read the same.
     Offered(Arc<Offer>, Lists),
-    /// It is in another state. An offer stays known while its server is away.
+    /// The state changed. The last offer is kept while the server is down.
     State(State),
-    /// It said something for whoever asked for it.
+    /// The server sent a notification to its subscribers.
     Told(Notification),
-    /// It may have said something that nobody heard.
+    /// Notifications may have been lost.
     Missed,
-    /// Its offer on the connection of one client, with the lists that it said had changed; `None` when that
-    /// connection is gone. The flag is set when it is published.
+    /// The offer on the private connection of one client, with the lists whose change was announced; `None` when that
+    /// connection is gone. The flag is set when the update was published.
     Private(Home, Option<(Arc<Offer>, Lists)>, Arc<watch::Sender<bool>>),
-    /// It said something on the connection of one client; `None`: it may have, and nobody heard it.
+    /// A notification on the private connection of one client; `None` if notifications may have been lost.
     ToldTo(Home, Option<Notification>),
 }
 
-/// The lists that a server said had changed, until they were read after that.
+/// The lists whose change was announced, until they were read again.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     unread: Lists,
@@ -51,33 +51,33 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// The server says that `list` changed.
+    /// Records that the server announced a change of `list`.
     pub(super) fn add(&mut self, list: List) {
         self.unread = self.unread.with(list);
     }
 
-    /// The lists are read from now on.
+    /// Records that reading the lists begins.
     pub(super) fn begin(&mut self) {
         self.reading = self.reading.and(std::mem::take(&mut self.unread));
     }
 
-    /// They were read; which of them are to be announced.
+    /// Records that the lists were read. Returns those whose change is to be announced.
     pub(super) fn read(&mut self) -> Lists {
         std::mem::take(&mut self.reading)
     }
 }
 
-/// Where an operator waits for the offer.
+/// The channel on which an operator waits for the offer.
 pub(super) type OfferReply = oneshot::Sender<Result<Arc<Offer>, Error>>;
 
-/// What operators want of a server.
+/// An operator's command for a server.
 pub(super) enum Command {
-    /// Be connected; the offer, read by `deadline`.
+    /// Connect, and return the offer, read by `deadline`.
     Connect { deadline: Instant, reply: OfferReply },
-    /// Drop the connections and make new ones.
+    /// Close the connections and make new ones.
     Reconnect { deadline: Instant, reply: OfferReply },
-    /// Drop the connections and make none.
+    /// Close the connections and make none.
     Disconnect { reply: oneshot::Sender<Result<(), Error>> },
-    /// Take note of a health check that was made on request.
+    /// Record a health check that was made on request.
     Checked { result: Result<Duration, Error>, reply: oneshot::Sender<Result<(), Error>> },
 }

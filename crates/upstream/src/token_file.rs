@@ -1,11 +1,11 @@
-//! A bearer token that a file holds, which somebody else writes anew before it ends: a projected token of
-//! Kubernetes, an agent of a vault, a job that logs in.
+//! A bearer token in a file that another program renews: a projected token of Kubernetes, an agent of a vault, a job
+//! that logs in.
 //!
-//! Invariants: a request carries what the file held at most 5 seconds ago; one that can not be read
-//! leaves the token of before, because whoever writes it anew may be in the middle of that, and where
-//! there was none nothing is sent. No token is shown anywhere.
+//! Invariants: a request has the token that was in the file at most 5 seconds ago. If the file cannot be read, the
+//! previous token stays, because the other program may be writing just now. Without a previous token nothing is sent.
+//! No token is shown anywhere.
 //!
-//! Not here: which requests carry it (`transport/http`), when a server that refused one is asked again
+//! Not here: which requests carry it (`transport/http`), when a server that refused one is contacted again
 //! (`supervise`).
 
 use std::fmt;
@@ -24,28 +24,28 @@ use tokio::time::{Instant, sleep, timeout};
 use super::error::Error;
 use runtime::regular_file;
 
-/// How old what is known of the file may be.
+/// The longest time between two readings of the file.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long reading it may take.
+/// The time limit of reading the file.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// The longest token, in bytes: more than any server takes in a header.
+/// The longest token in bytes, more than any server accepts in a header.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The file, and the token it held last. Clones are the same.
+/// The file and its last token. Clones share them.
 #[derive(Clone)]
 pub struct TokenFile(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
     held: ArcSwapOption<Held>,
-    /// The one before it, which requests under way may carry.
+    /// The previous token, which pending requests may carry.
     before: ArcSwapOption<Held>,
-    /// The last one that the server refused.
+    /// The last token that the server refused.
     refused: ArcSwapOption<Held>,
-    /// Held by whoever reads it: a file that blocks holds up one thread.
+    /// Locked while the file is read, so that a file that blocks holds up one thread only.
     looking: Arc<Mutex<()>>,
     made: Instant,
-    /// When it is to be looked at again: milliseconds after `made`.
+    /// When the file is read again, in milliseconds after `made`.
     due: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl TokenFile {
         Self(Arc::new(Inner { path, held, before, refused, looking, made, due }))
     }
 
-    /// The value of `Authorization` for a request that is sent now. [`Error::Connect`] where there is none.
+    /// Returns the value of `Authorization` for a request that is sent now; [`Error::Connect`] if there is none.
     pub(super) async fn header(&self) -> Result<HeaderValue, Error> {
         let fault = self.look_if_due().await.err();
         let held = self.0.held.load();
@@ -76,13 +76,13 @@ impl TokenFile {
         })
     }
 
-    /// The server refused `sent`. Whether there is another one by now.
+    /// Records that the server refused `sent`. Returns whether there is another token now.
     pub(super) async fn has_another_than(&self, sent: &HeaderValue) -> bool {
         let held = self.0.held.load_full().filter(|held| held.header == *sent);
         if let Some(held) = held {
             self.0.refused.store(Some(held));
         }
-        let _ = self.look().await; // what was held stays
+        let _ = self.look().await; // on failure the token stays
         self.0.held.load().as_ref().is_some_and(|held| held.header != *sent)
     }
 
@@ -90,7 +90,7 @@ impl TokenFile {
     pub(super) async fn renewed(&self) {
         loop {
             sleep(LOOK_EVERY).await;
-            let _ = self.look().await; // then it has not changed
+            let _ = self.look().await; // on failure the token has not changed
             let (held, refused) = (self.0.held.load(), self.0.refused.load());
             let header = |held: &Arc<Held>| held.header.clone();
             if held.is_some() && held.as_ref().map(header) != refused.as_ref().map(header) {
@@ -99,19 +99,19 @@ impl TokenFile {
         }
     }
 
-    /// What must not be shown: the present token, the one before it, and the one that was refused.
+    /// The secrets to redact: the current token, the previous one, and the refused one.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         let all = [&self.0.held, &self.0.before, &self.0.refused].map(ArcSwapOption::load_full);
         all.into_iter().flatten().map(|held| held.token.clone()).collect()
     }
 
-    /// One of those who ask at the same time looks.
+    /// Reads the file if that is due. One of several concurrent callers reads it.
     async fn look_if_due(&self) -> Result<(), String> {
         let (due, now) = (self.0.due.load(Ordering::Relaxed), millis(self.0.made.elapsed()));
         let next = now + millis(LOOK_EVERY);
         let take = || self.0.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
         let is_mine = now >= due && take().is_ok();
-        // Where there is none nothing can be sent, so everybody looks.
+        // Nothing can be sent without a token, so every caller reads the file.
         if is_mine || self.0.held.load().is_none() { self.look().await } else { Ok(()) }
     }
 

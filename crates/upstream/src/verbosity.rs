@@ -1,9 +1,8 @@
-//! How many log lines one legacy connection was asked to write.
+//! The log level of one legacy connection.
 //!
-//! The level of such a server belongs to the connection, and that is shared: it is only ever made to
-//! say more, and what is too much for one caller is kept from it (`gateway::era`). Source:
-//! `server/utilities/logging` of the revisions up to 2025-11-25. A modern server is told in each
-//! request.
+//! The log level of a legacy server belongs to the connection, which is shared. It is therefore only made more verbose,
+//! and messages that a caller did not request are filtered out (`gateway::era`). Source: `server/utilities/logging` of
+//! the revisions up to 2025-11-25. A modern server gets the level in each request.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -15,32 +14,32 @@ use super::connection::{Call, Connection, Outlet};
 use json::Raw;
 use protocol::{LogLevel, method};
 
-/// How long a call waits for the server to note its level.
+/// How long a call waits for the server to set its level.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The level that was asked for; nothing was, as long as nobody wanted any.
+/// The level that was set; zero if none was.
 #[derive(Debug, Default)]
 pub(super) struct Verbosity(AtomicU8);
 
 impl Verbosity {
-    /// Has the server write lines of `level` and above, if it was not asked for as many before.
+    /// Makes the server write messages of `level` and above, if it was not set to that before.
     pub(super) async fn raise(&self, connection: &dyn Connection, level: LogLevel) {
         let peer = connection.peer();
         if peer.version.is_modern() || !peer.offers("logging") {
             return;
         }
-        // Callers who never said a level get what the server writes by itself: no fewer than that.
+        // Callers without a level get the messages that the server writes by default, and no fewer.
         let level = level.min(LogLevel::Info);
         if !self.is_more(level) {
             return;
         }
         let params = Raw::of(&json!({"level": level.as_str()}));
         let call = Call::of_gateway(method::SET_LEVEL, Some(params));
-        // The call that follows says better what is wrong with the connection.
+        // If this fails, the call after it gives the better error.
         let _ = timeout(PATIENCE, connection.request(&call, &Outlet::none())).await;
     }
 
-    /// Notes `level`; whether it is more than was asked for.
+    /// Records `level`. Returns whether it is more verbose than before.
     fn is_more(&self, level: LogLevel) -> bool {
         let rank = level as u8 + 1;
         let raise = |asked: u8| (asked == 0 || rank < asked).then_some(rank);

@@ -1,13 +1,12 @@
-//! What clients want to be told of one server, counted: each resource or task once, however many
-//! want it.
+//! The subscriptions of all clients to one server, counted: each resource or task once, however many clients watch it.
 //!
-//! Invariants: the server is asked for a subject when the first one wants it, and the answer is
-//! everybody's who waits for it; it is asked to stop when the last [`Watching`] is dropped; a
-//! subject that was refused is forgotten, so the next one who wants it has it asked for again; at
-//! most [`MAX_SUBJECTS`] at a time. A principal can add a subject while it holds fewer than are free,
-//! so one principal holds at most half of them, and a principal that holds none always finds room.
+//! Invariants: Switchyard subscribes to a subject when the first client wants it, and all waiting clients share the
+//! answer. It unsubscribes when the last [`Watching`] is dropped. A refused subject is removed, so the next client
+//! causes another request. At most [`MAX_SUBJECTS`] are watched at a time. A principal can add a subject while it holds
+//! fewer than are free. One principal therefore holds at most half of them, and a principal that holds none always
+//! finds room.
 //!
-//! Not here: how a server is asked (`subscription_task`), who is told (`gateway`).
+//! Not here: how Switchyard subscribes (`subscription_task`), which clients are notified (`gateway`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,10 +19,10 @@ use json::Raw;
 use protocol::ErrorObject;
 use runtime::telemetry::limit::Limit;
 
-/// Subjects of one server that may be watched at a time.
+/// The most subjects of one server that are watched at a time.
 const MAX_SUBJECTS: usize = 4_096;
 
-/// Something of a server that a client can ask to be told about.
+/// A part of a server whose changes a client can watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A resource, by its URI at the server.
@@ -32,22 +31,22 @@ pub enum Subject {
     Task(Arc<str>),
 }
 
-/// Why a server does not tell of a subject.
+/// The reason why a server does not report changes of a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// It said so, in these words.
+    /// The server refused with this error.
     CallEvent(ErrorObject),
-    /// It acknowledged that it was asked, and left this out (2026-07-28).
+    /// The server acknowledged the subscription without this subject (2026-07-28).
     LeftOut,
 }
 
-/// The server's answer to the request to be told, or why there is none.
+/// The server's answer to the subscription, or the failure.
 pub(super) type Outcome = Result<Result<Raw, Refusal>, Error>;
 
-/// Waits for the outcome; it may be there already.
+/// Waits for the outcome, which may already be there.
 pub(super) type Awaited = watch::Receiver<Option<Outcome>>;
 
-/// All that is wanted of one server.
+/// All watched subjects of one server.
 pub(super) struct Watches {
     table: Mutex<HashMap<Subject, Wanted>>,
     changed: watch::Sender<()>,
@@ -56,11 +55,11 @@ pub(super) struct Watches {
 struct Wanted {
     /// The principal of each [`Watching`]. The subject counts for the first one.
     holders: Vec<Arc<str>>,
-    /// Also what tells an entry from a later one of the same subject.
+    /// Also distinguishes an entry from a later one for the same subject.
     outcome: Arc<watch::Sender<Option<Outcome>>>,
 }
 
-/// One client's wish to be told. Dropping it ends the wish.
+/// One client's subscription. Dropping it ends the subscription.
 pub struct Watching {
     watches: Arc<Watches>,
     subject: Subject,
@@ -94,13 +93,13 @@ impl Watches {
         Some((Watching { watches: Arc::clone(self), subject, principal, outcome }, awaited))
     }
 
-    /// What is wanted now, and whether the server has agreed to it before.
+    /// The desired subjects, and whether the server has already accepted each.
     pub(super) fn wanted(&self) -> HashMap<Subject, bool> {
         let table = self.lock();
         table.iter().map(|(subject, wanted)| (subject.clone(), wanted.outcome.borrow().is_some())).collect()
     }
 
-    /// Gives the outcome to those who wait for it. What was refused is not wanted any more.
+    /// Sends the outcome to all waiting clients. A refused subject is removed.
     pub(super) fn settle(&self, subject: &Subject, outcome: Outcome) {
         let mut table = self.lock();
         let waiting = match &outcome {
@@ -113,18 +112,18 @@ impl Watches {
         }
     }
 
-    /// Changes when something else is wanted than before.
+    /// Changes when the desired subjects change.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// How many subjects are wanted.
+    /// The number of desired subjects.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Wanted>> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -145,7 +144,7 @@ impl Drop for Watching {
     fn drop(&mut self) {
         let mut table = self.watches.lock();
         let Some(wanted) = table.get_mut(&self.subject) else { return };
-        // One that was refused is forgotten, and what stands there now is somebody else's.
+        // A refused entry is removed, and the current one belongs to other clients.
         if !Arc::ptr_eq(&wanted.outcome, &self.outcome) {
             return;
         }

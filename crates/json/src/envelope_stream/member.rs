@@ -1,10 +1,10 @@
-//! The few members whose names and values matter, and the short token that is kept to know them.
+//! The members whose names and values matter, and the short token that is buffered to recognize them.
 
-/// The longest token that can matter, in bytes: none of the words that do has more than 20 letters,
-/// each of which may be written as an escape of 6.
+/// The longest token that can matter, in bytes. No word that matters has more than 20 letters, and an escape of one
+/// letter takes 6 bytes.
 const LONGEST: usize = 128;
 
-/// A member by what it means to a response that passes.
+/// A member by its meaning for a streamed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Member {
     /// `jsonrpc`.
@@ -37,7 +37,7 @@ impl Member {
     }
 }
 
-/// A string, a number or a literal as it stands, as far as it is short enough to matter.
+/// A string, a number or a literal as it is written, if it is short enough to matter.
 #[derive(Debug, Default)]
 pub(super) struct Token {
     text: Vec<u8>,
@@ -58,12 +58,12 @@ impl Token {
         }
     }
 
-    /// It, unless it is too long.
+    /// The text of the token, unless it is too long.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         (!self.is_too_long).then_some(&self.text)
     }
 
-    /// Whether it is a string that says `word`, in whatever spelling.
+    /// Whether the token is a string that means `word`, with or without escapes.
     pub(super) fn is(&self, word: &str) -> bool {
         let Some(inner) = self.bytes().and_then(|text| text.strip_prefix(b"\"")?.strip_suffix(b"\"")) else {
             return false;
@@ -74,10 +74,10 @@ impl Token {
         inner == word.as_bytes()
     }
 
-    /// The number that it is, when it is one that we can have made.
+    /// The number, if Switchyard can have written it as a request id.
     pub(super) fn number(&self) -> Option<u64> {
         let text = std::str::from_utf8(self.bytes()?).ok()?;
-        // `parse` takes a sign and zeros before it, JSON does not. We number from 1.
+        // Unlike JSON, `parse` accepts a sign and leading zeros. Ids start at 1.
         text.parse().ok().filter(|_| text.starts_with(|first| matches!(first, '1'..='9')))
     }
 }

@@ -7,7 +7,7 @@ use crate::member_index::{MOST, Place, Places};
 use crate::part::{Part, key_is};
 use crate::string_scan::plain;
 
-/// Changes of one object that are kept track of without an allocation.
+/// The number of changes that are tracked without an allocation.
 const FEW: usize = 8;
 
 impl Raw {
@@ -32,8 +32,8 @@ impl Raw {
         Self::surveyed(Bytes::from(out), places)
     }
 
-    /// This object with the member `name` set to `value`: replaced where it stands, or appended.
-    /// Every other byte stays as it is. Anything but an object is returned unchanged.
+    /// This object with the member `name` set to `value`: replaced in its position, or appended. Every other byte stays
+    /// as it is. Anything but an object is returned unchanged.
     pub fn with(&self, name: &str, value: &Self) -> Self {
         let place = self.places.view().and_then(|view| view.find(&self.bytes, name));
         let Some(place) = place else { return self.edit(&[(name, Some(value))]) };
@@ -50,8 +50,8 @@ impl Raw {
         self.edit(&[(name, None)])
     }
 
-    /// This object cut around the value of the member `name`, or where a new member has its place, if
-    /// the members are known.
+    /// This object split around the value of the member `name`, or around the position for a new member, if the members
+    /// are known.
     pub fn around(&self, name: &str) -> Option<(&[u8], Option<Part<'_>>, &[u8])> {
         let view = self.places.view()?;
         let place = view.find(&self.bytes, name);
@@ -63,9 +63,9 @@ impl Raw {
         Some((&self.bytes[..value.start], part, &self.bytes[value.end..]))
     }
 
-    /// This value with parts of it replaced. Each part is a slice of this value that [`Raw::get`] or
-    /// [`Raw::elements`] found, at any depth, and none is inside another; what is no slice of this
-    /// value is left alone. Every other byte stays as it is.
+    /// Returns this value with parts of it replaced. Each part is a slice of this value that [`Raw::get`] or
+    /// [`Raw::elements`] found, at any depth, and no part is inside another. A part that is not a slice of this value
+    /// is ignored. Every other byte stays as it is.
     pub fn replacing(&self, changes: &[(Self, Self)]) -> Self {
         let base = self.bytes.as_ptr() as usize;
         let place = |part: &Self| {
@@ -128,7 +128,7 @@ pub fn write_edited<V: AsRef<[u8]>>(out: &mut Vec<u8>, object: Part<'_>, changes
             continue;
         };
         match &changes[index].1 {
-            // Of two members with one name only the first survives: what was read is what is sent.
+            // Only the first of two members with one name is kept, because only the first was read.
             Some(value) if !done[index] => {
                 edit.keep(&text[copied..member.value.start]);
                 edit.out.extend_from_slice(value.as_ref());
@@ -147,7 +147,7 @@ pub fn write_edited<V: AsRef<[u8]>>(out: &mut Vec<u8>, object: Part<'_>, changes
     edit.finish(&text[copied..]);
 }
 
-/// The output of [`write_edited`]: keeps the commas right while members come and go.
+/// The output of [`write_edited`]: writes correct commas when members are added or removed.
 struct Edit<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
@@ -159,7 +159,7 @@ impl<'a> Edit<'a> {
         Self { out, empty: true }
     }
 
-    /// Copies a member together with what stands before it, less a comma that lost its left side.
+    /// Copies a member and the text before it. A leading comma is dropped if no member precedes it.
     fn keep(&mut self, chunk: &[u8]) {
         let first = chunk.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0);
         let start = if self.empty && chunk.get(first) == Some(&b',') { first + 1 } else { 0 };
@@ -178,8 +178,8 @@ impl<'a> Edit<'a> {
     }
 
     fn finish(self, tail: &[u8]) {
-        // What is left is white space and the closing brace; a comma can only stand there when the
-        // member behind it was removed.
+        // The rest is white space and the closing brace. A comma can only occur here if the next member was
+        // removed.
         let tail_start = tail.iter().position(|&b| b != b',').unwrap_or(0);
         self.out.extend_from_slice(&tail[tail_start..]);
     }

@@ -1,4 +1,4 @@
-//! 64 bytes of JSON text as bits: where its quotes, backslashes and brackets stand.
+//! 64 bytes of JSON text as bits: the positions of its quotes, backslashes and brackets.
 //!
 //! The bit of the first byte is the lowest one. Sixteen bytes are compared at a time.
 
@@ -6,10 +6,10 @@ use wide::u8x16;
 
 /// Bytes in a block: as many as a `u64` has bits.
 pub(super) const WIDTH: usize = 64;
-/// The bits at even places.
+/// The bits at even positions.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The places of what matters in one block.
+/// The positions of the bytes that matter in one block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Block {
     pub quotes: u64,
@@ -38,17 +38,17 @@ impl Block {
         block
     }
 
-    /// The quotes that a backslash before them escapes, and whether the first byte of the next block is
-    /// escaped; `first` says whether the first one here is.
+    /// Returns the quotes that are escaped, and whether the first byte of the next block is escaped. `first` says
+    /// whether the first byte here is.
     pub(super) const fn escaped(&self, first: bool) -> (u64, bool) {
         if self.backslashes == 0 {
             return (self.quotes & first as u64, false);
         }
-        // One that is escaped escapes nothing.
+        // An escaped backslash escapes nothing.
         let runs = self.backslashes & !(first as u64);
         let starts = runs & !(runs << 1);
-        // Adding a start to its run sets the bit behind that. Behind an odd number of backslashes, that
-        // one is odd where the start is even, and even where it is odd.
+        // Adding a start to its run sets the bit behind the run. After an odd number of backslashes, that bit is odd if
+        // the start is even, and even if the start is odd.
         let (behind_even, _) = runs.overflowing_add(starts & EVEN);
         let (behind_odd, next) = runs.overflowing_add(starts & !EVEN);
         let escaped = (behind_even & !EVEN) | (behind_odd & EVEN);
@@ -56,8 +56,8 @@ impl Block {
     }
 }
 
-/// The bytes that stand in strings, opening quotes included; `quotes` are those that are not escaped,
-/// `begun` says whether the first byte stands in one.
+/// Returns the bytes that are inside of strings, opening quotes included. `quotes` are those that are not escaped;
+/// `begun` says whether the first byte is in a string.
 pub(super) const fn inside(quotes: u64, begun: bool) -> u64 {
     // Each bit becomes the parity of all quotes up to it.
     let mut inside = quotes;

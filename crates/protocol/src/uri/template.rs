@@ -11,12 +11,12 @@ use super::{MAX_URI, scheme};
 
 /// The longest template, in bytes.
 const MAX_TEMPLATE: usize = 2 * 1024;
-/// Literals and variables of one template at most.
+/// The most literals and variables of one template.
 const MAX_PARTS: usize = 32;
 /// Bytes of a literal that are compared in one step.
 const STEP: usize = 32;
 
-/// How many steps of matching are left.
+/// The matching steps that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work(usize);
 
@@ -31,39 +31,39 @@ impl Work {
         self.0 == 0
     }
 
-    /// Takes from it the steps that another budget spent between `before` and `after`.
+    /// Subtracts the steps that another budget spent between `before` and `after`.
     pub const fn spend_as(&mut self, before: Self, after: Self) {
         self.0 = self.0.saturating_sub(before.0.saturating_sub(after.0));
     }
 
-    /// Takes `steps` from it; `None` when there are not that many.
+    /// Subtracts `steps`; `None` if there are not enough.
     const fn spend(&mut self, steps: usize) -> Option<()> {
         self.0 = self.0.saturating_sub(steps);
         if self.0 == 0 { None } else { Some(()) }
     }
 }
 
-/// Positions in a URI: sorted, from the first to the second of each pair, no two of which touch.
+/// Positions in a URI as sorted intervals, which do not touch. Both ends are included.
 type Positions = Vec<(usize, usize)>;
 
-/// A URI template, read once and held against many URIs.
+/// A URI template, parsed once and matched against many URIs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    /// None when the text is not a template: then it is only itself.
+    /// `None` if the text is not a template. Then it matches only itself.
     parts: Option<Vec<Part>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(String),
-    /// Any number of bytes that the class has, of at most so many characters.
+    /// Any number of bytes of the class, with at most so many characters.
     Run(Class, Option<usize>),
     /// Nothing, or this byte and then a run.
     Led(u8, Class, Option<usize>),
 }
 
-/// Which bytes the value of a variable can have.
+/// The bytes that the value of a variable can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// One segment of a path.
@@ -72,7 +72,7 @@ enum Class {
     Path,
     /// Behind the question mark.
     Query,
-    /// Anything.
+    /// Any byte.
     Any,
 }
 
@@ -88,19 +88,19 @@ impl Class {
 }
 
 impl Template {
-    /// Reads `text`. What is not a template, or too long for one, matches only itself.
+    /// Parses `text`. A text that is not a template, or is too long, matches only itself.
     pub fn parse(text: &str) -> Self {
         let parts = if text.len() <= MAX_TEMPLATE { parts(text) } else { None };
         let parts = parts.filter(|parts| parts.len() <= MAX_PARTS);
         Self { text: text.to_owned(), parts }
     }
 
-    /// The text it was read from.
+    /// The text of the template.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Says why `text` is beyond the limits of a template that a server lists.
+    /// Returns the reason if `text` exceeds the limits for a template that a server lists.
     pub fn excess(text: &str) -> Option<String> {
         if text.len() > MAX_TEMPLATE {
             return Some(format!("has {} bytes, at most {MAX_TEMPLATE} are accepted", text.len()));
@@ -121,7 +121,7 @@ impl Template {
         is_possible && reaches_the_end(parts, uri.as_bytes(), work).unwrap_or(false)
     }
 
-    /// The text that every URI made from it begins with.
+    /// The beginning that all URIs of the template share.
     pub fn prefix(&self) -> &str {
         match self.parts.as_deref() {
             None => &self.text,
@@ -130,7 +130,7 @@ impl Template {
         }
     }
 
-    /// Whether every URI made from it has the same scheme.
+    /// Whether all URIs of the template have the same scheme.
     pub fn has_scheme(&self) -> bool {
         scheme(self.prefix()).is_some()
     }
@@ -165,7 +165,7 @@ impl Part {
     }
 }
 
-/// `positions` with those of `more`, which begin no earlier than the last of them.
+/// Adds `more` to `positions`. It begins no earlier than the last of them.
 fn add(mut positions: Positions, more: (usize, usize)) -> Positions {
     match positions.last_mut() {
         Some(last) if more.0 <= last.1 + 1 => last.1 = last.1.max(more.1),
@@ -196,7 +196,7 @@ fn after_run(
 ) -> Option<Positions> {
     let mut after = Positions::new();
     for (from, to) in reached {
-        // Without a limit an interval that lies in the last one reaches no further than that.
+        // Without a limit, an interval inside of the previous result reaches no further.
         let is_covered = limit.is_none() && after.last().is_some_and(|(_, end)| end >= to);
         if !is_covered {
             let end = run_end(uri, *to, (class, limit), work)?;
@@ -241,7 +241,7 @@ fn begins_char(uri: &[u8], at: usize) -> bool {
     !inside_escape && !continues
 }
 
-/// The parts of the template `text`; none when it is not one.
+/// The parts of the template `text`; `None` if it is not a template.
 fn parts(text: &str) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -260,7 +260,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// The parts of what stands between two braces.
+/// Adds the parts of the text between two braces.
 fn add_expression(text: &str, parts: &mut Vec<Part>) -> Option<()> {
     let operator = text.chars().next().filter(|first| "+#./;?&".contains(*first));
     let list = if operator.is_some() { &text[1..] } else { text };
@@ -276,7 +276,7 @@ fn add_expression(text: &str, parts: &mut Vec<Part>) -> Option<()> {
             let class = if variable.is_exploded { Class::Path } else { Class::Segment };
             Part::Led(b'/', class, variable.limit)
         })),
-        // Of `{?a}` and `{&a}` only the sign in front differs; a limit would count the name too.
+        // `{?a}` and `{&a}` differ only in the leading character. A limit would count the name too, so it is ignored.
         Some(lead) => parts.push(Part::Led(u8::try_from(lead).ok()?, Class::Query, None)),
     }
     Some(())
@@ -291,7 +291,7 @@ struct Variable {
 impl Variable {
     fn parse(text: &str) -> Option<Self> {
         let (name, modifier) = text.split_at(text.find(['*', ':']).unwrap_or(text.len()));
-        // More than the RFC allows (a hyphen), because servers print such names and understand them.
+        // The RFC does not allow a hyphen, but servers write such names and accept them.
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-%".contains(&byte);
         if name.is_empty() || !name.bytes().all(allowed) {
             return None;

@@ -1,4 +1,4 @@
-//! What templates match, what they do not, and that hostile ones cost no more than others.
+//! Which URIs templates match, and that hostile templates cost no more than others.
 
 use proptest::prelude::*;
 
@@ -149,7 +149,7 @@ proptest! {
         for text in [&template, &braces] {
             let template = Template::parse(text);
             let _ = (template.fits(&uri), template.fits(&braces), template.prefix());
-            // Outside of its braces a template is literal.
+            // Text outside of braces is literal.
             let has_braces = text.contains(['{', '}']);
             prop_assert!(has_braces || template.fits(text));
         }

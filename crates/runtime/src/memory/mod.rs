@@ -10,7 +10,7 @@
 //! Invariants: the charges together never exceed the limit; an account without a charge costs nothing. Messages
 //! below [`SMALL`] are not charged one by one. A connection holds one of them at a time. At the default of 16,384
 //! connections that is 64 MiB at most, less than what the sockets cost.
-//! Not here: what becomes of a refused message, which its caller decides.
+//! Not here: the handling of a refused message, which its caller decides.
 
 pub mod system;
 
@@ -39,18 +39,18 @@ pub enum Account {
 }
 
 impl Account {
-    /// The account of a principal; without one, of nobody.
+    /// The account of a principal, or [`Account::Nobody`] without one.
     pub fn of(principal: Option<&Arc<str>>) -> Self {
         principal.map_or(Self::Nobody, |id| Self::Principal(Arc::clone(id)))
     }
 }
 
-/// The payer for the bytes of one request: its principal, or the server itself where it has none.
+/// The payer for the bytes of one request: its principal, or the server if it has none.
 #[derive(Debug, Clone, Copy)]
 pub struct Payer<'a> {
-    /// On whose behalf the request is made.
+    /// The principal of the request.
     pub principal: Option<&'a Arc<str>>,
-    /// The server that it is made of.
+    /// The server that receives the request.
     pub server: &'a Arc<str>,
 }
 
@@ -75,7 +75,7 @@ pub enum Kind {
     Notice,
 }
 
-/// All kinds, with the word that each has in metrics.
+/// All kinds, with their label in metrics.
 const KINDS: [(Kind, &str); 3] =
     [(Kind::Request, "requests"), (Kind::Answer, "answers"), (Kind::Notice, "notices")];
 
@@ -83,7 +83,7 @@ const KINDS: [(Kind, &str); 3] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the memory budget has no room for {wanted} more bytes")]
 pub struct Exhausted {
-    /// How many more bytes were asked for.
+    /// The number of bytes that were requested in addition.
     pub wanted: usize,
 }
 
@@ -122,7 +122,7 @@ impl Budget {
         Self { state: Mutex::new(state), refused: Default::default() }
     }
 
-    /// A budget of its own for a test.
+    /// Returns a separate budget for a test.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_size(limit: usize) -> &'static Self {
         Box::leak(Box::new(Self::new(limit)))
@@ -144,7 +144,7 @@ impl Budget {
         KINDS.iter().zip(&self.refused).map(|((_, word), count)| (*word, count.load(Ordering::Relaxed)))
     }
 
-    /// A charge of nothing, to be grown.
+    /// Returns an empty charge.
     pub const fn open(&'static self, account: Account, kind: Kind) -> Charge {
         Charge { budget: self, account, kind, bytes: 0 }
     }
@@ -156,7 +156,7 @@ impl Budget {
 }
 
 impl State {
-    /// Three eighths are left for what allocations take beside their bytes, for buffers of sockets, and for pages
+    /// Three eighths of the limit are reserved for the overhead of allocations, for buffers of sockets, and for pages
     /// that were freed a moment ago.
     fn grow(&mut self, account: &Account, more: usize) -> bool {
         let held = self.accounts.get(account).copied().unwrap_or(0);
@@ -194,7 +194,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A charge against the budget of the process, of nothing yet.
+    /// Returns an empty charge against the budget of the process.
     pub fn open(account: Account, kind: Kind) -> Self {
         budget().open(account, kind)
     }
@@ -205,7 +205,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Makes it a charge of `bytes`. A refused charge stays what it was.
+    /// Changes the charge to `bytes`. A refused charge is not changed.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
         if bytes > self.bytes {
             let wanted = bytes - self.bytes;
@@ -220,7 +220,7 @@ impl Charge {
         Ok(())
     }
 
-    /// Makes it a charge of at least `bytes`, in steps that grow with it, so that a long message takes few of them.
+    /// Raises the charge to at least `bytes`, in steps that grow with it, so that a long message needs few of them.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Exhausted> {
         if bytes <= self.bytes || bytes < SMALL {
             return Ok(());
@@ -229,7 +229,7 @@ impl Charge {
         self.resize(generous).or_else(|_| self.resize(bytes))
     }
 
-    /// Releases all of it.
+    /// Releases the whole charge.
     pub fn clear(&mut self) {
         if self.bytes > 0 {
             self.budget.lock().shrink(&self.account, self.bytes);
@@ -237,7 +237,7 @@ impl Charge {
         }
     }
 
-    /// `bytes`, which keep the charge, now one of their length, until the last slice of them is dropped.
+    /// Returns `bytes` with this charge, resized to their length. It lasts until the last slice of them is dropped.
     pub fn hold(mut self, bytes: Bytes) -> Result<Bytes, Exhausted> {
         self.resize(bytes.len())?;
         Ok(Bytes::from_owner(Held { bytes, _charge: self }))
@@ -250,7 +250,7 @@ impl Drop for Charge {
     }
 }
 
-/// `bytes`, charged to `account` as long as any slice of them lives. Small ones come back as they are.
+/// Charges `bytes` to `account` as long as any slice of them lives. Small ones are returned unchanged.
 pub fn hold(bytes: Bytes, account: impl FnOnce() -> Account, kind: Kind) -> Result<Bytes, Exhausted> {
     if bytes.len() < SMALL { Ok(bytes) } else { Charge::open(account(), kind).hold(bytes) }
 }

@@ -1,7 +1,7 @@
-//! How much memory there is: the limits of the control groups, and the memory of the machine.
+//! The memory that is available: the limits of the control groups, and the memory of the machine.
 //!
-//! Invariant: what cannot be read limits nothing. It reads a few small files and is meant for the start.
-//! Not here: swap, which a gateway should not live in. Sources: the kernel's cgroup-v2 and cgroup-v1/memory pages.
+//! Invariant: a file that cannot be read sets no limit. The module reads a few small files and is meant for the start.
+//! Not here: swap, which Switchyard should not use. Sources: the kernel's cgroup-v2 and cgroup-v1/memory pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::LEAST;
 
 /// The part of the available memory that is the default budget.
 const PART: u64 = 4;
-/// The default where nothing can be found out.
+/// The default if nothing can be read.
 const FALLBACK: u64 = 1 << 30;
 
 /// A quarter of what the process may use, at least [`LEAST`].
@@ -19,7 +19,7 @@ pub fn default_limit() -> usize {
     usize::try_from(quarter).unwrap_or(usize::MAX).max(LEAST)
 }
 
-/// The memory that the process may use, in bytes: the least limit of its control groups, or the machine's memory.
+/// The memory that the process may use, in bytes: the lowest limit of its control groups, or the machine's memory.
 fn available(root: &Path) -> Option<u64> {
     cgroup_limits(root).chain(machine(root)).min()
 }

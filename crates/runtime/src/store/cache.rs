@@ -1,7 +1,7 @@
-//! What a place has to be that answers are kept in.
+//! The interface of a cache backend.
 //!
-//! Invariants: a value is given out only before its time is over and only when no `forget` of a group
-//! with its key came after its [`Stamp`] was taken; no fault reaches whoever asks.
+//! Invariants: a value is returned only before it expires, and only if no group of its key was forgotten after its
+//! [`Stamp`] was taken. A fault of the backend never fails a caller.
 
 use std::time::Duration;
 
@@ -11,48 +11,48 @@ use futures_util::future::BoxFuture;
 
 use super::{Group, Key};
 
-/// The largest value that is kept, in bytes: 1 MiB. A larger one is worked out each time.
+/// The largest value that is cached: 1 MiB. A larger one is computed each time.
 pub(super) const MAX_VALUE: usize = 1 << 20;
-/// The longest time that anything is kept: a day.
+/// The longest time for which a value is cached: a day.
 pub(super) const MAX_TTL: Duration = Duration::from_hours(24);
 
-/// The moment at which a value began to be made, in the words of the place it is for.
+/// The moment at which the computation of a value began, as its backend records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stamp {
-    /// So many groups had been forgotten.
+    /// The number of groups that had been forgotten.
     Count(u64),
-    /// The epochs of the groups that the key is in.
+    /// The epochs of the groups of the key.
     Epochs(Bytes),
 }
 
-/// What a look under a key brings.
+/// The result of a lookup.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) value: Option<Bytes>,
-    /// What a value is put with that is made from now on; none where it can not be kept.
+    /// The stamp for a value whose computation begins now; `None` if it cannot be cached.
     pub(super) stamp: Option<Stamp>,
-    /// Whether the place failed to answer.
+    /// Whether the backend failed.
     pub(super) is_fault: bool,
 }
 
-/// A place that answers are kept in.
+/// A backend that caches values.
 pub(super) trait Cache: Send + Sync {
-    /// What is kept under `key`. A place that can not answer has nothing.
+    /// Looks up `key`. A backend that is not reachable finds nothing.
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found>;
 
-    /// Keeps `value` for `ttl`, unless the key was forgotten since `stamp`; false when the place failed.
+    /// Caches `value` for `ttl`, unless the key was forgotten since `stamp`. Returns false if the backend failed.
     fn put<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Duration, stamp: Stamp) -> BoxFuture<'a, bool>;
 
-    /// Drops everything of `group`. From the moment the future is done or dropped, nothing of it is
-    /// given out here, whatever became of the place; false when the place failed.
+    /// Drops every value of `group`. When the future has ended or was dropped, none of them is returned again, even if
+    /// the backend failed. Returns false if it failed.
     fn forget<'a>(&'a self, group: &'a Group) -> BoxFuture<'a, bool>;
 
-    /// Whether it can be asked now.
+    /// Whether the backend is reachable.
     fn is_there(&self) -> bool {
         true
     }
 
-    /// What has to be done beside the calls, as long as the program runs.
+    /// Runs the maintenance of the backend until the program ends.
     fn tend(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
     }

@@ -1,4 +1,4 @@
-//! What the operator says of the cache: where it is, and how much of it.
+//! The settings of the cache: its backend and its size.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::memory;
 use super::redis::{Address, Options};
 use settings::{Fields, Setting};
 
-/// Bytes that may be kept in memory: 1 MiB to 64 GiB.
+/// The allowed size of the cache in memory: 1 MiB to 64 GiB.
 const BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 30;
 /// The limit of one command, in seconds.
 const TIMEOUT: std::ops::RangeInclusive<f64> = 0.01..=5.0;
 const MAX_PREFIX: usize = 64;
 
-/// Where answers are kept.
+/// The backend of the cache.
 #[derive(Debug, Clone)]
 pub enum Config {
     /// In memory.
     Memory {
-        /// Bytes of keys and answers, at most.
+        /// The most bytes of keys and values.
         max_bytes: u64,
     },
     /// In Redis or Valkey.
@@ -39,7 +39,7 @@ enum Type {
 }
 
 impl Config {
-    /// Reads `cache:`. `None` when nothing can be made of it, which then was reported.
+    /// Reads `cache:`. Returns `None` for an invalid setting, after reporting it.
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
         let mut fields = setting.fields()?;
         let words = [("memory", Type::Memory), ("redis", Type::Redis)];
@@ -50,7 +50,7 @@ impl Config {
         let config = match wanted {
             Some(Type::Memory) => Some(of_memory(&mut fields)),
             Some(Type::Redis) => of_redis(&mut fields),
-            // Whatever is meant, these are known.
+            // The type is invalid, but these fields are known, so they are not reported.
             None => {
                 for name in ["max_bytes", "url", "prefix", "command_timeout"] {
                     fields.take(name);
@@ -99,13 +99,13 @@ fn address(setting: &Setting<'_>) -> Option<Address> {
     address
 }
 
-/// Nothing in it turns off what the scheme promises.
+/// Whether no part of the URL weakens what the scheme promises.
 fn plain(url: &Url) -> bool {
     matches!(url.scheme(), "redis" | "rediss") && url.query().is_none() && url.fragment().is_none()
 }
 
 fn prefix(text: &str) -> Option<String> {
-    // None of them means anything in a pattern of SCAN.
+    // None of these characters has a meaning in a pattern of SCAN.
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
     let good = (1..=MAX_PREFIX).contains(&text.len()) && text.bytes().all(allowed);
     good.then(|| text.to_owned())

@@ -1,22 +1,22 @@
-//! How often something was there, and how often not, per area.
+//! Hits, misses and faults of the cache, per area.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::Key;
 
-/// Areas that are counted apart; whoever comes later is counted as [`OTHERS`].
+/// The most areas with their own counts. Later areas are counted as [`OTHERS`].
 const MAX_AREAS: usize = 64;
 const OTHERS: &str = "other";
 
-/// What was counted since the start.
+/// The counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Answers that were there.
+    /// Lookups that found a value.
     pub hits: u64,
-    /// Answers that had to be worked out, or for which somebody waited who worked them out.
+    /// Lookups without a value: the caller computed it, or waited for a caller that did.
     pub misses: u64,
-    /// Looks, writes and drops that the place failed to do.
+    /// Lookups, writes and invalidations that failed.
     pub faults: u64,
 }
 
@@ -28,7 +28,7 @@ impl Counters {
         self.of(key.area(), count);
     }
 
-    /// A look into `area`.
+    /// Counts a lookup in `area`.
     pub(super) fn looked(&self, area: &str, is_hit: bool) {
         self.of(area, |counts| if is_hit { counts.hits += 1 } else { counts.misses += 1 });
     }
@@ -42,7 +42,7 @@ impl Counters {
         count(areas.entry(area.to_owned()).or_default());
     }
 
-    /// All of them, by area as in a key.
+    /// All counts, by area as in a key.
     pub(super) fn all(&self) -> BTreeMap<String, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

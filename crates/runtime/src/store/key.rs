@@ -1,60 +1,60 @@
-//! Under which key an answer is kept: a group that is dropped together, and all that changes the answer.
+//! The key of a cached value: a group that is invalidated together, and a hash of all that changes the value.
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::hex::hex;
 
-/// Ends each step of a group's path; no step holds one.
+/// Ends each step of a group's path. No step contains it.
 const SEPARATOR: char = ':';
 
-/// Keys that are dropped together, such as those of one collection of one server for one identity.
+/// Keys that are invalidated together, such as those of one collection of one server for one identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Group(String);
 
 impl Group {
-    /// The group that `path` leads to, from the general to the particular: the kind of answers, the
-    /// server, whose they are. A group contains every group whose path begins with its own. The first
-    /// step is the area that hits and misses are counted for, so there are few of them.
+    /// The group with this path, from the general to the particular: the kind of values, the server, the owner. A group
+    /// contains every group whose path begins with its own. The first step is the area for which hits and misses are
+    /// counted, so there must be few of them.
     pub fn new(path: &[&str]) -> Self {
         let mut text = String::new();
         for step in path {
-            // A step holds no separator, so none reaches into another's group.
+            // Encoded, so that no step contains a separator and reaches into another group.
             text.extend(percent_encoding::utf8_percent_encode(step, percent_encoding::NON_ALPHANUMERIC));
             text.push(SEPARATOR);
         }
         Self(text)
     }
 
-    /// What the keys of the group begin with.
+    /// The prefix of the keys of the group.
     pub fn prefix(&self) -> &str {
         &self.0
     }
 
-    /// The first step of its path.
+    /// The first step of the path.
     pub(super) fn area(&self) -> &str {
         area(&self.0)
     }
 
-    /// How many steps its path has.
+    /// The number of steps of the path.
     pub(super) fn depth(&self) -> usize {
         self.0.matches(SEPARATOR).count()
     }
 
-    /// Whether `key` is one of the group.
+    /// Whether `key` is in the group.
     pub fn contains(&self, key: &Key) -> bool {
         key.text.starts_with(&self.0)
     }
 }
 
-/// The key of one answer.
+/// The key of one value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     text: String,
 }
 
 impl Key {
-    /// The key in `group` of the answer that depends on `inputs` and on nothing else.
+    /// The key in `group` of the value that depends on `inputs` and on nothing else.
     pub fn new<T: Serialize + ?Sized>(group: &Group, inputs: &T) -> Self {
         let inputs = serde_json::to_vec(inputs).unwrap_or_default();
         let mut text = group.0.clone();
@@ -62,19 +62,19 @@ impl Key {
         Self { text }
     }
 
-    /// It as text.
+    /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The prefixes of the groups that it is in, from the general to the particular. The first is empty:
-    /// the group of everything.
+    /// The prefixes of the groups of the key, from the general to the particular. The first is empty, which is the
+    /// group of all keys.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         let ends = self.text.match_indices(SEPARATOR).map(|(at, _)| at + 1);
         std::iter::once(0).chain(ends).map(|end| &self.text[..end])
     }
 
-    /// The first step of its group, as in a key.
+    /// The first step of the path of its group, as in a key.
     pub(super) fn area(&self) -> &str {
         area(&self.text)
     }

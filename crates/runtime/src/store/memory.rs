@@ -1,8 +1,8 @@
-//! Answers in memory, bounded in bytes, each with a time of its own.
+//! The cache in memory, limited in bytes. Each value has its own expiry.
 //!
-//! The library keeps the bound and frees what is over. What may be given out is judged here: by the clock
-//! that tests can pause, and by what was forgotten. The library's own `invalidate_entries_if` now and then
-//! gives out what it was told to drop.
+//! The library enforces the limit and frees memory. This module decides which values are valid, by a clock that tests
+//! can pause and by the forgotten groups. The library's own `invalidate_entries_if` sometimes returns values that it
+//! should have dropped.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use super::cache::{Cache, Found, MAX_VALUE, Stamp};
 use super::{Group, Key};
 
-/// Bytes of keys and answers when nothing is said: 64 MiB.
+/// The default limit of keys and values: 64 MiB.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// Groups that are known to have been forgotten. When there are more, everything is.
+/// The most forgotten groups that are remembered. If there are more, everything is forgotten.
 const REMEMBERED: usize = 10_000;
-/// What an entry costs beside its bytes, about.
+/// The approximate memory of an entry beside its bytes.
 const OVERHEAD: usize = 256;
 
 #[derive(Clone)]
@@ -30,7 +30,7 @@ struct Kept {
     value: Bytes,
     ttl: Duration,
     until: Instant,
-    /// How many groups had been forgotten when it began to be made.
+    /// The number of groups that had been forgotten when its computation began.
     since: u64,
 }
 
@@ -60,16 +60,16 @@ pub(super) struct Memory {
 
 #[derive(Default)]
 struct Forgotten {
-    /// How many groups in all.
+    /// The number of groups forgotten so far.
     count: u64,
-    /// Which of them each was, last.
+    /// For each group, the count at which it was last forgotten.
     groups: HashMap<Box<str>, u64>,
-    /// What began before this is not known to be good.
+    /// Values whose computation began before this count are invalid.
     floor: u64,
 }
 
 impl Forgotten {
-    /// True when there are too many, and everything is forgotten with it.
+    /// Returns true if there are too many groups. Then everything is forgotten.
     fn add(&mut self, group: &Group) -> bool {
         self.count += 1;
         self.groups.insert(group.prefix().into(), self.count);
@@ -81,7 +81,7 @@ impl Forgotten {
         too_many
     }
 
-    /// Whether `key` is in none of the groups that were forgotten after the first `since`.
+    /// Whether no group of `key` was forgotten after the count was `since`.
     fn spares(&self, key: &Key, since: u64) -> bool {
         let spared = |group| self.groups.get(group).is_none_or(|at| *at <= since);
         self.floor <= since && key.groups().all(spared)
@@ -109,11 +109,11 @@ impl Memory {
 
     fn keep(&self, key: &Key, value: Bytes, ttl: Duration, stamp: &Stamp) {
         let (&Stamp::Count(since), Some(until)) = (stamp, Instant::now().checked_add(ttl)) else { return };
-        // The library lets one in that is too large, and throws it out a little later.
+        // The library would accept a value that is too large and evict it a little later.
         if value.len() > MAX_VALUE || weight(key, &value) as u64 > self.max_bytes {
             return;
         }
-        // Another may have been put meanwhile that is newer.
+        // A group may have been forgotten since the computation began.
         if self.forgotten().spares(key, since) {
             self.kept.insert(key.clone(), Kept { value, ttl, until, since });
         }

@@ -1,11 +1,11 @@
-//! What was worked out once and may be given again: bytes under a key, for a time.
+//! The cache of computed values: bytes under a key, for a limited time.
 //!
-//! Invariants: a fault of the cache is logged and never fails whoever asks, who then works it out;
-//! callers who want the same at the same time wait for one who works it out; what was forgotten is not
-//! given out again, and what was being made meanwhile is not kept; nothing here grows without a bound.
+//! Invariants: a fault of the cache is logged and never fails a caller, which then computes the value. Concurrent
+//! callers with the same key share one computation. A forgotten value is not returned again, and a value whose
+//! computation was running is not cached. Every collection here has a limit.
 //!
-//! Not here: what may be cached, and for whom. The key says it all: whoever makes one puts into it
-//! everything that changes the answer.
+//! Not here: which values may be cached, and for whom. The caller that makes a key includes everything that changes the
+//! value.
 
 mod cache;
 mod config;
@@ -42,35 +42,35 @@ struct Parts {
     counters: Counters,
 }
 
-/// What was wanted, and where it came from.
+/// A value, and whether it was cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// The answer.
+    /// The value.
     pub value: Bytes,
-    /// Whether it was there already.
+    /// Whether it was cached.
     pub cached: bool,
 }
 
-/// An answer that was worked out, and what may be done with it.
+/// A computed value, and for whom it may be cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// The answer.
+    /// The value.
     pub value: Bytes,
-    /// For whom it is.
+    /// For whom it may be cached.
     pub keep: Keep,
 }
 
-/// An answer that was worked out, and whether it may be given again.
+/// A computed value, and whether it may be cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fresh {
-    /// The answer.
+    /// The value.
     pub value: Bytes,
-    /// Whether it may.
+    /// Whether it may be cached.
     pub keep: bool,
 }
 
 impl From<Bytes> for Fresh {
-    /// It may be given again.
+    /// Returns a value that may be cached.
     fn from(value: Bytes) -> Self {
         Self { value, keep: true }
     }
@@ -82,28 +82,28 @@ impl Made {
     }
 }
 
-/// For whom an answer is.
+/// The callers that may receive a cached value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// For whoever asks with the same own key, for so long.
+    /// Callers with the same own key, for this time.
     Own(Duration),
-    /// For whoever asks with the same common key, for so long.
+    /// Callers with the same common key, for this time.
     Common(Duration),
-    /// For whoever worked it out, and nobody else.
+    /// Only the caller that computed it.
     Not,
 }
 
-/// Where an answer is looked for: under its own key, then under one that it may share with others.
+/// The keys of a lookup: the caller's own key, then one that other callers may share.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
-    /// The one under which equal wishes at the same time are one.
+    /// The own key. Concurrent calls with the same own key share one computation.
     pub own: &'a Key,
-    /// The other.
+    /// The shared key.
     pub common: Option<&'a Key>,
 }
 
 impl Store {
-    /// The one that `config` says. Whoever opens it has [`Store::tend`] run.
+    /// Opens the cache that `config` describes. The caller must run [`Store::tend`].
     pub fn open(config: &Config) -> Self {
         match config {
             Config::Memory { max_bytes } => Self::with(Box::new(Memory::new(*max_bytes))),
@@ -111,8 +111,8 @@ impl Store {
         }
     }
 
-    /// Does what has to be done beside the calls, such as coming back to a Redis that was away; until
-    /// then, Redis is not used. Runs as long as the program, at most.
+    /// Runs the maintenance of the cache, such as the connection to Redis, which is not used before. Runs as long as
+    /// the program, at most.
     pub async fn tend(self) {
         self.0.cache.tend().await;
     }
@@ -121,12 +121,12 @@ impl Store {
         Self(Arc::new(Parts { cache, flights: Flights::default(), counters: Counters::default() }))
     }
 
-    /// What is kept under `key`, or what `make` makes of it, which is then kept for `ttl`, at most a day,
-    /// where that may be.
+    /// Returns the cached value of `key`, or runs `make` and caches its value for `ttl`, at most a day, if that is
+    /// allowed.
     ///
-    /// Of callers who want the same key at once one works it out and the others wait for it; when that
-    /// one is dropped, another takes over. An error goes to all who waited, and is not kept. With a `ttl`
-    /// of zero nothing is kept and nobody waits for another.
+    /// One of several concurrent callers with the same key computes the value, and the others wait for it. If that
+    /// caller is dropped, another one continues. An error is returned to all of them and is not cached. With a `ttl` of
+    /// zero nothing is cached and no caller waits.
     pub async fn fetch<E: Clone + Send + Sync + 'static>(
         &self,
         key: &Key,
@@ -140,8 +140,8 @@ impl Store {
         self.fetch_made(Places { own: key, common: None }, make).await
     }
 
-    /// The same where only the answer says for whom it is. One that is not kept is given to nobody who
-    /// waited for it: they work it out themselves, all at once.
+    /// Fetches a value whose audience is only known once it was computed. A value that may not be cached is not given
+    /// to waiting callers: each of them computes its own, all at once.
     pub async fn fetch_made<E: Clone + Send + Sync + 'static>(
         &self,
         places: Places<'_>,
@@ -169,7 +169,7 @@ impl Store {
             return Ok(Fetched { value, cached: true });
         }
         let result = make.await;
-        // Before it is put anywhere: nobody waits for that but us.
+        // Before the value is cached: only this caller waits for that.
         seat.land(landed(&result));
         if let Ok(made) = &result {
             self.0.put(places, made, own.stamp, common.stamp).await;
@@ -177,8 +177,8 @@ impl Store {
         made(result)
     }
 
-    /// Drops everything of `group`. What is being made of it meanwhile goes to those who asked for it
-    /// before, and is not kept. When this has returned or was dropped, nothing older is given out.
+    /// Invalidates every value of `group`. A value whose computation is running goes to the callers that already wait
+    /// for it, and is not cached. When this has returned or was dropped, no older value is returned.
     pub async fn forget(&self, group: &Group) {
         let detach = Detach { flights: &self.0.flights, group };
         if !self.0.cache.forget(group).await {
@@ -187,17 +187,17 @@ impl Store {
         drop(detach);
     }
 
-    /// Counts a look into a cache that somebody in `area` keeps for itself.
+    /// Counts a lookup in a cache that another part keeps in `area`.
     pub fn note(&self, area: &str, is_hit: bool) {
         self.0.counters.looked(area, is_hit);
     }
 
-    /// Whether answers can be kept now: false while a Redis is away.
+    /// Whether values can be cached now: false while Redis is not reachable.
     pub fn is_there(&self) -> bool {
         self.0.cache.is_there()
     }
 
-    /// What was counted since the start, per area: the first step of the groups.
+    /// The counts since the start, per area, which is the first step of the groups.
     pub fn counts(&self) -> BTreeMap<String, Counts> {
         self.0.counters.all()
     }
@@ -245,7 +245,7 @@ fn landed<E: Clone + Send + Sync + 'static>(result: &Result<Made, E>) -> Landed 
     }
 }
 
-/// Also when whoever forgets is dropped.
+/// Detaches also if the future of [`Store::forget`] is dropped.
 struct Detach<'a> {
     flights: &'a Flights,
     group: &'a Group,

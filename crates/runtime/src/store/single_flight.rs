@@ -1,13 +1,13 @@
-//! Equal wishes at the same time: one is worked out, the others wait for it.
+//! Concurrent calls with the same key: one computes the value, the others wait for it.
 //!
 //! ```text
-//! board ──▶ your turn ──▶ land ──▶ everybody who is aboard has it
+//! board ──▶ your turn ──▶ land ──▶ all callers get the result
 //!               │ dropped
 //!               └──▶ the turn of the next
 //! ```
 //!
-//! Invariants: one flight for a key at a time, and one aboard whose turn it is; who leaves, leaves
-//! nothing behind; whoever boards after a `detach` is not given what was begun before it.
+//! Invariants: a key has one flight at a time, and one of its callers has the turn. A caller that is dropped leaves no
+//! entry behind. A caller that boards after a `detach` never receives a value whose computation began before it.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -18,24 +18,24 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Fetched, Group, Key};
 
-/// Flights at a time. Beyond that everybody works it out alone.
+/// The most flights at a time. Beyond that each caller computes its own value.
 const MAX_FLIGHTS: usize = 10_000;
 
-/// What came of it.
+/// The result of a flight.
 #[derive(Debug, Clone)]
 pub(super) enum Landed {
-    /// For everybody.
+    /// A value for all callers.
     Value(Bytes),
-    /// It was in the cache.
+    /// A value that was in the cache.
     Cached(Bytes),
-    /// An error, for everybody who knows its type.
+    /// An error, for all callers that know its type.
     Failed(Arc<dyn Any + Send + Sync>),
-    /// For nobody else: each works it out alone.
+    /// A value for nobody else: each caller computes its own.
     Alone,
 }
 
 impl Landed {
-    /// It for somebody who waited; none: has to work it out alone.
+    /// Returns the result for a caller that waited; `None` if the caller must compute its own.
     pub(super) fn shared<E: Clone + 'static>(&self) -> Option<Result<Fetched, E>> {
         match self {
             Self::Value(value) => Some(Ok(Fetched { value: value.clone(), cached: false })),
@@ -47,7 +47,7 @@ impl Landed {
 }
 
 struct Flight {
-    /// Whose turn it is has the one permit; closed when it has landed.
+    /// The caller whose turn it is holds the one permit. Closed when the flight has landed.
     turn: Semaphore,
     landed: OnceLock<Landed>,
 }
@@ -60,7 +60,7 @@ impl Flights {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place in the flight for `key`; none when there are too many flights.
+    /// Joins the flight for `key`; `None` if there are too many flights.
     pub(super) fn board<'a>(&'a self, key: &'a Key) -> Option<Seat<'a>> {
         let mut flights = self.lock();
         if let Some((flight, aboard)) = flights.get_mut(key) {
@@ -75,40 +75,40 @@ impl Flights {
         Some(Seat { flights: self, key, flight })
     }
 
-    /// Nobody else boards the flights for keys of `group` that are under way.
+    /// Prevents further callers from joining the running flights for keys of `group`.
     pub(super) fn detach(&self, group: &Group) {
         self.lock().retain(|key, _| !group.contains(key));
     }
 }
 
-/// A place in a flight.
+/// One caller's place in a flight.
 pub(super) struct Seat<'a> {
     flights: &'a Flights,
     key: &'a Key,
     flight: Arc<Flight>,
 }
 
-/// Whose move it is.
+/// The result of waiting for a turn.
 pub(super) enum Turn<'a> {
-    /// Ours, until it is dropped.
+    /// This caller computes the value, until the permit is dropped.
     Ours { _permit: SemaphorePermit<'a> },
-    /// It has landed.
+    /// The flight has landed.
     Over(&'a Landed),
 }
 
 impl Seat<'_> {
-    /// Waits until it is our turn or has landed.
+    /// Waits until this caller has the turn or the flight has landed.
     pub(super) async fn turn(&self) -> Turn<'_> {
         match self.flight.turn.acquire().await {
             Ok(permit) => Turn::Ours { _permit: permit },
-            // It is closed by `land` only.
+            // Only `land` closes it.
             Err(_) => Turn::Over(self.flight.landed.get().unwrap_or(&Landed::Alone)),
         }
     }
 
-    /// Tells everybody aboard. Only for whose turn it is.
+    /// Gives the result to all callers. Only the caller with the turn may call this.
     pub(super) fn land(&self, landed: Landed) {
-        let _ = self.flight.landed.set(landed); // only one has the turn
+        let _ = self.flight.landed.set(landed); // only one caller has the turn
         self.flight.turn.close();
     }
 }
@@ -118,7 +118,7 @@ impl Drop for Seat<'_> {
         let mut flights = self.flights.lock();
         let Some((flight, aboard)) = flights.get_mut(self.key) else { return };
         if !Arc::ptr_eq(flight, &self.flight) {
-            return; // it was detached, and another began
+            return; // it was detached, and another flight began
         }
         *aboard -= 1;
         if *aboard == 0 || self.flight.landed.get().is_some() {

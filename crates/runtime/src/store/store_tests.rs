@@ -1,4 +1,4 @@
-//! Properties of the cache that hold for any kind of it.
+//! Properties that every backend of the cache has.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn group() -> Group {
     Group::new(&["tests", "a"])
 }
 
-#[allow(clippy::unnecessary_wraps)] // it stands for what may fail
+#[allow(clippy::unnecessary_wraps)] // the callers expect a `Result`
 fn value(text: &'static str) -> Result<Bytes, Broken> {
     Ok(Bytes::from_static(text.as_bytes()))
 }

@@ -1,10 +1,10 @@
 //! Audit lines: who did what, and the outcome.
 //!
-//! They have a target of their own, [`TARGET`], so that a filter can choose them. Operations and refusals by role are
-//! at `info`, tools that their server changed at `warn`. Calls are at `debug`, which is off by default and then
-//! costs one comparison. Invariants: one line for each action, at its end and with its duration, also if the client left before;
-//! never arguments, results, or texts of errors. A line is never dropped: without room for it ([`Full`]) the action is
-//! refused before it runs.
+//! They have their own target, [`TARGET`], so that a filter can select them. Operations and refusals by role are at
+//! `info`, tools that their server changed at `warn`. Calls are at `debug`, which is off by default and then costs one
+//! comparison. Invariants: there is one line for each action, at its end and with its duration, even if the client left
+//! before. A line never contains arguments, results, or texts of errors. A line is never dropped: without room for it
+//! ([`Full`]) the action is refused before it runs.
 //!
 //! It does not log bad credentials, which belong to no principal (`downstream::http_service`).
 
@@ -19,41 +19,41 @@ use protocol::{ErrorObject, Origin, Reply};
 
 /// The target of these lines.
 pub const TARGET: &str = "switchyard::audit";
-/// What came of a deed that did not come to its end: whoever did it left, took it back, or it panicked.
+/// The outcome of an action that did not end: its client left or cancelled it, or it panicked.
 const UNFINISHED: &str = "unfinished";
 /// The action whose line is written at `debug`.
 const CALL: &str = "call";
-/// What came of one that did, and went well.
+/// The outcome of an action that succeeded.
 pub const DONE: &str = "done";
 
-/// When it is worth trying again after [`Full`].
+/// The pause before a retry after [`Full`].
 pub const RETRY_IN: Duration = Duration::from_secs(1);
 
-/// An action was refused, because its audit line would have no room.
+/// An action was refused, because there is no room for its audit line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// The lines that wait are not written fast enough.
+    /// The waiting lines are not written fast enough.
     #[error(
         "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
     )]
     Lines,
-    /// The principal, or all of them, run too many actions.
+    /// The principal, or all principals together, run too many actions.
     #[error("too many audited actions are running, so this was not done; wait until some of them have ended")]
     Actions,
 }
 
-/// Who does something, and in which request.
+/// The principal of an action, and its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Who<'a> {
-    /// What the principal is known by.
+    /// The name of the principal.
     pub principal: &'a str,
     /// Its role.
     pub role: &'static str,
-    /// The request in which it is done, where there is one.
+    /// The request of the action, if there is one.
     pub request: Option<RequestId>,
 }
 
-/// What is done to what, with the outcome that is known so far. Its line is written when it is dropped.
+/// An action with its outcome so far. Its line is written when it is dropped.
 #[derive(Debug)]
 #[must_use = "its line is written when it is dropped"]
 pub struct Deed {
@@ -67,7 +67,7 @@ pub struct Deed {
     slot: Slot,
 }
 
-/// Begins an operation: `who` does `action`, to `server` if it is about one. None if the filter drops its line.
+/// Begins an operation: `who` does `action`, to `server` if it is about one. `None` if the filter drops its line.
 pub fn operation(
     who: Who<'_>,
     action: &'static str,
@@ -79,7 +79,7 @@ pub fn operation(
     Ok(Some(Deed::new(who, action, server, None, QUEUE.reserve(Share::All, who.principal)?)))
 }
 
-/// Begins the call of a tool. None, without asking for its name, if the filter drops its line.
+/// Begins the call of a tool. If the filter drops its line, returns `None` without calling `tool`.
 pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Result<Option<Box<Deed>>, Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
         return Ok(None);
@@ -101,8 +101,8 @@ pub fn refused(who: Who<'_>, action: &str) -> Result<(), Full> {
     Ok(())
 }
 
-/// Logs that a server shows `tool` with a definition that is not the trusted one: what of it changed, and its hash. At
-/// `warn`, because no operator did it and one should look.
+/// Logs that a server lists `tool` with a definition that is not the trusted one: the changed parts, and the hash.
+/// Logged at `warn`, because no operator caused it and one should look.
 pub fn tool_changed(
     server: &str,
     tool: &str,
@@ -119,8 +119,8 @@ pub fn tool_changed(
     Ok(())
 }
 
-/// `server` is the only one that lists `name` now, and another server had that name before: the tool or prompt is
-/// offered as `offered_as`. Logged at `warn`, because an operator should look.
+/// Logs that only `server` still lists `name`, which belonged to another server before. The tool or prompt is offered
+/// as `offered_as`. Logged at `warn`, because an operator should look.
 pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) -> Result<(), Full> {
     QUEUE.check(Share::All)?;
     let (name, offered_as) = (untrusted(name), untrusted(offered_as));
@@ -152,13 +152,13 @@ impl Deed {
         })
     }
 
-    /// Which server it turned out to be about.
+    /// Sets the server, once it is known.
     pub fn at(&mut self, server: &str) {
         self.server = Some(server.to_owned());
     }
 
-    /// A call came to its end with an answer: [`DONE`], `tool_error`, the code of the gateway's error, or the number of
-    /// the server's error, whose `data` the server chooses.
+    /// Ends a call that was answered. The outcome is [`DONE`], `tool_error`, the code of Switchyard's error, or the
+    /// number of the server's error, because the server chooses the `data` of its errors.
     pub fn answered(self, reply: &Reply) {
         match reply {
             Ok(result) if result.get_as("isError") == Some(true) => self.ended("tool_error"),
@@ -167,19 +167,19 @@ impl Deed {
         }
     }
 
-    /// It came to its end: [`DONE`], or the stable code of what failed.
+    /// Ends the action with [`DONE`] or the stable code of the failure.
     pub fn ended(mut self, outcome: impl Into<Cow<'static, str>>) {
         self.outcome = outcome.into();
     }
 }
 
-/// The stable code of an error that the gateway made.
+/// The stable code of an error that Switchyard made.
 fn code_of(error: &ErrorObject) -> Option<String> {
     let data = (error.origin() != Origin::Answer).then(|| error.data())??;
     data.get_as("code")
 }
 
-/// Milliseconds, as precise as microseconds are.
+/// Milliseconds, rounded to microseconds.
 fn millis(elapsed: Duration) -> f64 {
     (elapsed.as_secs_f64() * 1e6).round() / 1e3
 }

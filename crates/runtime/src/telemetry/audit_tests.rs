@@ -1,4 +1,4 @@
-//! What stands in the lines, at which level, and that nothing of a call is written unless it is asked for.
+//! The content and the level of audit lines, and that calls are logged only on request.
 
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
@@ -7,7 +7,7 @@ use super::super::sink::Sink;
 use super::*;
 use json::Raw;
 
-/// The lines that `work` writes where the log has `filter`.
+/// The lines that `work` writes if the log has `filter`.
 fn lines(filter: &str, work: impl FnOnce()) -> Vec<Value> {
     let sink = Sink::default();
     let writer = sink.clone();
@@ -22,7 +22,7 @@ fn told(sink: &Sink) -> Vec<Value> {
     written.lines().map(|line| serde_json::from_str(line).expect("one object")).collect()
 }
 
-/// The lines without the time that each deed took, which only a refusal has not.
+/// The lines without their duration, which only a refusal lacks.
 fn timeless(mut lines: Vec<Value>) -> Vec<Value> {
     for line in &mut lines {
         let took = line.as_object_mut().expect("an object").remove("duration_ms");

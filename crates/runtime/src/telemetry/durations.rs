@@ -1,37 +1,37 @@
-//! How long the calls of one server took, by how they ended.
+//! The durations of the calls of one server, by outcome.
 //!
-//! Invariants: telling of a call costs two additions, without a lock and without a look at the clock; what is told
-//! is never forgotten while there is a server of that name. Counts are read one after the other, so a call that
-//! ends meanwhile may be in one of them and not yet in the other.
+//! Invariants: recording a call costs two additions, without a lock and without reading the clock. Recorded calls are
+//! kept as long as there is a server of that name. Counts are read one after the other, so a call that ends meanwhile
+//! may be in only one of them.
 //!
-//! Not here: how that is printed (`metrics`), what a call is (`manager`).
+//! Not here: how they are printed (`metrics`), what a call is (`manager`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper ends of the buckets, in milliseconds: those that Prometheus' clients have by default, and up to the
-/// longest time that a call may have. Above the last one is one more.
+/// Upper bounds of the buckets, in milliseconds: the defaults of Prometheus clients, and more up to the longest time
+/// limit of a call. One more bucket is above the last bound.
 pub const BOUNDS_MS: [u64; 15] =
     [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000];
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// With a result, of which the rest may still be arriving.
+    /// With a result, whose rest may still be arriving.
     Result,
     /// With a JSON-RPC error of the server.
     RpcError,
-    /// It failed between us and the server.
+    /// The connection between Switchyard and the server failed.
     Failed,
-    /// We refused it ourselves: breaker, limits, not available.
+    /// Switchyard refused it: breaker, limits, not available.
     Refused,
 }
 
 impl Outcome {
-    /// Every one of them.
+    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Result, Self::RpcError, Self::Failed, Self::Refused];
 
-    /// Its label.
+    /// The label in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Result => "result",
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// Calls in each bucket, the one above the last bound among them, and how long all took together.
+/// The calls in each bucket, the one above the last bound included, and their total duration.
 #[derive(Debug, Default)]
 struct Histogram {
     buckets: [AtomicU64; BOUNDS_MS.len() + 1],
@@ -53,19 +53,19 @@ struct Histogram {
 #[derive(Debug, Default)]
 pub struct Durations([Histogram; Outcome::ALL.len()]);
 
-/// What was counted of one outcome.
+/// The counts of one outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
     /// How the calls ended.
     pub outcome: Outcome,
-    /// How many there are in each bucket alone, above the last bound in the last.
+    /// The number of calls in each single bucket. The last one is above the last bound.
     pub buckets: [u64; BOUNDS_MS.len() + 1],
-    /// How long they took all together.
+    /// The total duration of the calls.
     pub sum: Duration,
 }
 
 impl Durations {
-    /// A call that took `elapsed` came to `outcome`.
+    /// Records a call that took `elapsed` and ended with `outcome`.
     pub fn ended(&self, outcome: Outcome, elapsed: Duration) {
         let histogram = &self.0[outcome as usize];
         let above = BOUNDS_MS.iter().position(|bound| elapsed <= Duration::from_millis(*bound));
@@ -74,7 +74,7 @@ impl Durations {
         histogram.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// What was counted, for each outcome.
+    /// The counts of each outcome.
     pub fn counted(&self) -> [Counted; Outcome::ALL.len()] {
         Outcome::ALL.map(|outcome| {
             let histogram = &self.0[outcome as usize];

@@ -1,78 +1,78 @@
-//! How often the limits of the gateway were met, and the other facts about it that belong to no server: one set
-//! for the program, whichever listener and client they are about.
+//! How often the limits of Switchyard were reached, and other counts that belong to no server. There is one set for the
+//! program.
 //!
-//! Invariant: each is one number, and none is touched on the way of a call: only what comes beyond a limit,
-//! a connection that opens or closes, and a panic are counted.
+//! Invariant: each count is one number, and a normal call touches none of them. Only a request beyond a limit, a
+//! connection that opens or closes, and a panic are counted.
 //!
-//! Not here: the limits themselves, which stand with what they limit; those of one server, whose refusals
-//! are counted with its calls (`upstream::status`).
+//! Not here: the limits themselves, which are next to what they limit; refusals by a server's own limits, which are
+//! counted with its calls (`upstream::status`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Something that there is only so much of.
+/// A resource with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// Open sockets of clients.
     Sockets,
-    /// Clients: sessions, and requests that belong to none.
+    /// Clients: sessions, and requests without a session.
     Connections,
     /// Sessions.
     Sessions,
-    /// Requests that run in one session.
+    /// Concurrent requests of one session.
     SessionRequests,
     /// Bytes of the body of a request.
     Body,
-    /// Time for which a client leaves an answer unread.
+    /// Time for which a client leaves a response unread.
     UnreadAnswers,
-    /// Places at a server that one principal may have while others are there.
+    /// Slots of a server that one principal may have while others are active.
     ServerShare,
-    /// Keys that are checked the slow way.
+    /// Concurrent checks of keys with a slow hash.
     KeyChecks,
-    /// Calls that wait for their client's answers.
+    /// Calls that are suspended until their client answers.
     ParkedCalls,
     /// Resources that one session subscribes to.
     Subscriptions,
-    /// Resources and tasks that one server is asked to tell about.
+    /// Resources and tasks of one server that are watched for changes.
     Watches,
-    /// Questions that are open in one call.
+    /// Unanswered server requests of one call.
     CallQuestions,
-    /// Questions that are open in one session.
+    /// Unanswered server requests of one session.
     SessionQuestions,
-    /// Questions of one server that are open on one connection.
+    /// Unanswered server requests of one connection.
     ServerQuestions,
     /// Connections of one server that were replaced after cancelled calls and have not ended.
     ReplacedConnections,
-    /// Notices of one call that wait for a slow reader.
+    /// Notifications of one call that wait for a slow reader.
     CallNotices,
-    /// Notices that belong to no call and wait for one client.
+    /// Notifications that belong to no call and wait for one client.
     SessionNotices,
-    /// Cancellations on their way to a server.
+    /// Cancellations that wait to be sent to a server.
     Cancellations,
     /// Messages of a server that belong to no call.
     UnaskedMessages,
-    /// Connections that were ended because their server flooded them.
+    /// Connections that were closed because their server flooded them.
     ServerFloods,
     /// Bytes of a URI in a request.
     UriBytes,
-    /// Names, URIs and templates that a server lists: their length and number.
+    /// The length and number of names, URIs and templates that a server lists.
     ListedItems,
-    /// Work for the links of one answer.
+    /// Work to rewrite the links of one answer.
     LinkWork,
     /// Log lines that wait to be written.
     LogLines,
-    /// Log lines of one cause in a time.
+    /// Log lines of one cause within a time.
     LogPace,
     /// Audit lines that wait to be written.
     AuditLines,
-    /// Audited actions that run.
+    /// Concurrent audited actions.
     AuditActions,
-    /// Bytes of the heads of requests.
+    /// Bytes of the heads of all requests.
     HeadsInSum,
     /// Requests to R2R within a minute.
     R2rRequests,
 }
 
-/// All of them, with the word that each has in metrics.
+/// All limits, with their label in metrics.
 const ALL: [(Limit, &str); 29] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
@@ -110,30 +110,30 @@ static SOCKETS: AtomicUsize = AtomicUsize::new(0);
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 impl Limit {
-    /// One more came and there was no more room. Gives back what it is told.
+    /// Counts that the limit was reached. Returns `answer`.
     pub fn met<T>(self, answer: T) -> T {
         MET[self as usize].fetch_add(1, Ordering::Relaxed);
         answer
     }
 
-    /// Each in one word, and how often it was met.
+    /// The label of each limit, and how often it was reached.
     pub fn all() -> impl Iterator<Item = (&'static str, u64)> {
         ALL.iter().map(|(limit, word)| (*word, MET[*limit as usize].load(Ordering::Relaxed)))
     }
 }
 
-/// An open socket of a client, as long as this is kept.
+/// Counts an open socket of a client until it is dropped.
 #[derive(Debug)]
 pub struct Socket(());
 
 impl Socket {
-    /// One more.
+    /// Counts one more open socket.
     pub fn opened() -> Self {
         SOCKETS.fetch_add(1, Ordering::Relaxed);
         Self(())
     }
 
-    /// How many there are.
+    /// The number of open sockets.
     pub fn count() -> usize {
         SOCKETS.load(Ordering::Relaxed)
     }
@@ -145,12 +145,12 @@ impl Drop for Socket {
     }
 }
 
-/// Something panicked.
+/// Counts a panic.
 pub(super) fn panicked() {
     PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often something did.
+/// The number of panics.
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }

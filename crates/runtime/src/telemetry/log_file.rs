@@ -1,4 +1,4 @@
-//! The file that the log is appended to (`server.log_file`).
+//! The log file (`server.log_file`).
 //!
 //! Invariants: only a regular file is opened, and a new one has the mode 0640. Lines are appended. If the file is moved
 //! or removed, a new one is made at its path within a second, so a program such as logrotate needs no signal.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-/// How often the path is looked at.
+/// How often the path is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The mode of a new file: its owner and its group may read it.
 const MODE: u32 = 0o640;
@@ -44,7 +44,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), file, identity, checked: Instant::now() })
     }
 
-    /// Opens the file that is at the path now, if it is another one. Without one, the log stays where it is.
+    /// Opens the file that is at the path now, if it is another one. If there is none, the log stays in the old file.
     fn follow(&mut self) {
         self.checked = Instant::now();
         let is_same =

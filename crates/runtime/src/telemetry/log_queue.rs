@@ -19,9 +19,9 @@ use super::limit::Limit;
 use super::pace;
 use super::running::{RUNNING, Running};
 
-/// How much may wait: log lines.
+/// The limit of waiting log lines.
 const LOG: Usage = Usage { lines: 8_192, bytes: 4 << 20 };
-/// How much may wait: audit lines.
+/// The limit of waiting audit lines.
 const AUDIT: Usage = Usage { lines: 4_096, bytes: 4 << 20 };
 /// Pause after a failed write before the next attempt.
 const RETRY: Duration = Duration::from_millis(20);
@@ -96,9 +96,9 @@ impl Share {
 #[derive(Debug)]
 pub(super) struct LogQueue {
     state: Mutex<State>,
-    /// There is a line to write.
+    /// Notified when there is a line to write.
     filled: Condvar,
-    /// No line is left.
+    /// Notified when no line is left.
     emptied: Condvar,
 }
 
@@ -205,7 +205,7 @@ impl LogQueue {
     pub(super) fn flush(&self, limit: Duration) {
         let state = self.lock();
         let is_filled = |state: &mut State| state.has_writer && state.log.lines + state.audit.lines > 0;
-        // Beyond the limit nobody reads, and the program ends without them.
+        // After the limit the program ends without writing the rest.
         let _ = self.emptied.wait_timeout_while(state, limit, is_filled);
     }
 
@@ -223,7 +223,7 @@ impl LogQueue {
         }
     }
 
-    /// The oldest line, once there is one; none at `until`.
+    /// The oldest line, once there is one; `None` at `until`.
     fn next(&self, until: Option<Instant>) -> Option<Line> {
         let mut state = self.lock();
         loop {
@@ -276,9 +276,9 @@ impl State {
     }
 }
 
-/// Writes a line to its end. A log line that cannot be begun is given up, which false says; any other is tried again
-/// until it succeeds.
-#[allow(clippy::disallowed_methods)] // it sleeps on the thread of the log, where nothing else runs
+/// Writes a line completely. Returns false for a log line of which nothing could be written. Any other line is tried
+/// again until it succeeds.
+#[allow(clippy::disallowed_methods)] // it sleeps on the thread of the log, which runs nothing else
 fn write_whole(out: &mut impl Write, line: &Line) -> bool {
     let mut rest = &*line.bytes;
     while !rest.is_empty() {

@@ -3,14 +3,14 @@
 use super::super::sink::Sink;
 use super::*;
 
-/// Fails as long as it is told to.
+/// A writer that fails while an error is set.
 struct Broken(Sink, std::sync::Arc<Mutex<Option<io::ErrorKind>>>);
 
 impl Write for Broken {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match *self.1.lock().expect("not poisoned") {
             Some(kind) => Err(kind.into()),
-            // A piece at a time.
+            // Writes a few bytes at a time.
             None => self.0.write(&bytes[..bytes.len().min(3)]),
         }
     }

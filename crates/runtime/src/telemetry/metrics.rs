@@ -1,10 +1,10 @@
-//! The metrics of the gateway, as Prometheus reads them: their names, their labels and what they mean.
+//! The metrics of Switchyard in the format of Prometheus: their names, labels and meaning.
 //!
-//! Invariant: they cost nothing on the way of a call but what counting costs there (`durations`). Whoever is asked
-//! for them hands in what is counted already, and the text is made of that. Label values are names out of the registry file, words of ours,
-//! and areas of the cache, of which there are few; nothing that a client sends becomes one.
+//! Invariant: a call pays only for the counting (`durations`). Each request for metrics collects the current counts and
+//! formats them. Label values are names from the configuration file, words of Switchyard, and areas of the cache, of
+//! which there are few. Text from a client never becomes a label value.
 //!
-//! Not here: what is counted (`upstream::status`, `store`), who may read it (`admin`).
+//! Not here: the counts (`upstream::status`, `store`), who may read them (`admin`).
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -28,81 +28,81 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 type Labels = Vec<(&'static str, String)>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// One server at a moment.
+/// The state of one server at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Server<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its state.
     pub state: OneOf<'a>,
-    /// That of its breaker.
+    /// The state of its circuit breaker.
     pub breaker: OneOf<'a>,
-    /// Whether it is ready and calls pass.
+    /// Whether it is ready and its breaker lets calls pass.
     pub is_healthy: bool,
     /// Client calls since the start.
     pub calls: Calls,
-    /// How long they took.
+    /// The durations of calls.
     pub durations: &'a Durations,
-    /// Attempts beyond the first.
+    /// Attempts after the first one.
     pub retries: u64,
-    /// Calls now.
+    /// Current calls.
     pub load: Load,
-    /// Connections that are open: sessions, or processes.
+    /// Open connections: sessions, or processes.
     pub connections: usize,
-    /// Sockets to it that are open; none where there are no sockets.
+    /// Open sockets to it; `None` for a transport without sockets.
     pub sockets: Option<Sockets>,
     /// Tools that are offered.
     pub tools: usize,
-    /// Tools whose definition is not the trusted one.
+    /// Tools with a definition that is not the trusted one.
     pub changed: Changed,
-    /// How long the last health check took.
+    /// The duration of the last health check.
     pub latency: Option<Duration>,
 }
 
-/// A state, and those there are.
+/// A state, and all possible states.
 #[derive(Debug, Clone, Copy)]
 pub struct OneOf<'a> {
-    /// The one that it is in, a word among the others.
+    /// The current state, which is one of `all`.
     pub now: &'static str,
-    /// All of them.
+    /// All possible states.
     pub all: &'a [&'static str],
 }
 
 /// Calls of clients since the start.
 #[derive(Debug, Clone, Copy)]
 pub struct Calls {
-    /// All of them.
+    /// All calls.
     pub all: u64,
-    /// Those that failed between us and the server.
+    /// Calls that failed between Switchyard and the server.
     pub failed: u64,
-    /// Those that we refused ourselves.
+    /// Calls that Switchyard refused.
     pub refused: u64,
 }
 
-/// Calls of clients at a moment.
+/// Current calls of clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Those that run.
+    /// Running calls.
     pub running: usize,
-    /// Those that wait for their place.
+    /// Calls that wait for a slot.
     pub waiting: usize,
 }
 
 /// Open sockets to one server.
 #[derive(Debug, Clone, Copy)]
 pub struct Sockets {
-    /// Those of a call or an event stream.
+    /// Sockets that serve a call or an event stream.
     pub in_use: usize,
-    /// Those that are kept for the next one.
+    /// Sockets that wait for the next call.
     pub idle: usize,
 }
 
-/// Tools whose definition is not the trusted one.
+/// Tools with a definition that is not the trusted one.
 #[derive(Debug, Clone, Copy)]
 pub struct Changed {
-    /// All of them.
+    /// All such tools.
     pub all: usize,
-    /// Those that are not called for that.
+    /// Those that are blocked for this reason.
     pub held_back: usize,
 }
 
@@ -111,37 +111,37 @@ pub struct Changed {
 pub struct Cache<'a> {
     /// Its name.
     pub area: &'a str,
-    /// Answers that were there.
+    /// Lookups that found a value.
     pub hits: u64,
-    /// Answers that were not.
+    /// Lookups that found none.
     pub misses: u64,
-    /// What the cache failed to do.
+    /// Failed operations of the cache.
     pub faults: u64,
 }
 
-/// Who is there at a moment.
+/// The clients at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Clients {
-    /// Sessions, and requests that belong to none.
+    /// Sessions, and requests without a session.
     pub clients: usize,
     /// Sessions.
     pub sessions: usize,
-    /// Bytes that ended streams of sessions keep.
+    /// Bytes that ended streams of sessions hold.
     pub kept_bytes: usize,
 }
 
 /// The memory budget at a moment.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    /// Bytes that may be in use.
+    /// The limit in bytes.
     pub limit: usize,
     /// Bytes in use.
     pub used: usize,
-    /// How often there was no room, by what for.
+    /// How often memory was refused, by purpose.
     pub refusals: Vec<(&'static str, u64)>,
 }
 
-/// Everything at a moment, in text.
+/// Formats all metrics as text.
 pub fn text(
     servers: &[Server<'_>],
     (clients, memory): (Option<Clients>, &Memory),
@@ -268,7 +268,7 @@ fn of_caches(registry: &mut Registry, caches: &[Cache<'_>], is_there: bool) {
     alone(registry, "cache_available", help, u64::from(is_there));
 }
 
-/// One line for each state that there is.
+/// One line for each possible state.
 fn in_states<'a>(server: &'a Server<'_>, state: OneOf<'a>) -> impl Iterator<Item = (Labels, u64)> + 'a {
     state.all.iter().map(move |word| {
         let labels = vec![("server", server.name.to_owned()), ("state", (*word).to_owned())];
@@ -276,7 +276,7 @@ fn in_states<'a>(server: &'a Server<'_>, state: OneOf<'a>) -> impl Iterator<Item
     })
 }
 
-/// What was counted of the durations of calls. The library's own histograms count themselves, behind a lock.
+/// The recorded durations of calls. The histograms of the library would count by themselves, behind a lock.
 #[derive(Debug)]
 struct CallDurations(Vec<(Labels, Counted)>);
 
@@ -310,7 +310,7 @@ impl Collector for CallDurations {
     }
 }
 
-/// A counter; its name gets `_total` where it is printed.
+/// Registers a counter. Its name gets the suffix `_total` in the text.
 fn counter(registry: &mut Registry, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
     let family = Family::<Labels, Counter>::default();
     for (labels, value) in values {
@@ -327,7 +327,7 @@ fn gauge(registry: &mut Registry, name: &str, help: &str, values: impl IntoItera
     registry.register(name, help, family);
 }
 
-/// One that has no labels.
+/// Registers a gauge without labels.
 fn alone(registry: &mut Registry, name: &str, help: &str, value: u64) {
     let alone: Gauge = Gauge::default();
     alone.set(i64::try_from(value).unwrap_or(i64::MAX));

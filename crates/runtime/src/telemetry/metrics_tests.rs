@@ -1,4 +1,4 @@
-//! What Prometheus is told, line by line, and that the docs name every metric and every limit.
+//! The exact text for Prometheus, and that the docs name every metric and every limit.
 
 use super::super::durations::Outcome;
 use super::*;

@@ -1,10 +1,11 @@
-//! Logs on standard error or in a file, the types that every log line about a client needs, and the metrics.
+//! Logs on standard error or in a file, types for log lines with foreign text, and the metrics.
 //!
 //! Invariants: nothing is written to standard output, which belongs to MCP over stdio. In JSON every line is exactly
-//! one object, panics included; in the pretty format a value that holds spaces is quoted (`pretty`). Text of clients and servers is logged as [`untrusted`] only. Logging never waits for
-//! the reader of standard error or for the file (`log_queue`).
+//! one object, panics included. In the pretty format a value with spaces is quoted (`pretty`). Text of clients and
+//! servers is logged as [`untrusted`] only. Logging never waits for the reader of standard error or for the file
+//! (`log_queue`).
 //!
-//! It does not decide what is worth a line; the parts do.
+//! It does not decide which events are logged; each part does.
 
 use std::fmt;
 use std::fs::File;
@@ -37,16 +38,16 @@ pub use request_id::RequestId;
 
 /// The target of the lines that name exceptions from authentication. The configuration file cannot turn it off.
 pub const EXPOSURE: &str = "switchyard::exposure";
-/// Where a filter is looked for, in this order. The syntax is that of `tracing_subscriber::EnvFilter`.
+/// The variables with a filter, in order of precedence. The syntax is that of `tracing_subscriber::EnvFilter`.
 const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 /// The longest piece of foreign text in one field, in characters.
 const MAX_UNTRUSTED_CHARS: usize = 256;
 /// The longest reason of a failure that is shown to an operator, in characters.
 const MAX_REASON_CHARS: usize = 2_000;
-/// Time at exit for the lines that are not written yet.
+/// The time limit at exit for writing the remaining lines.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
-/// How a line looks.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// Pretty on a terminal, JSON anywhere else.
@@ -58,10 +59,10 @@ pub enum Format {
     Pretty,
 }
 
-/// The least level of lines that the program itself writes. Lines of libraries below `warn` are never written.
+/// The lowest level of the program's own lines. Lines of libraries below `warn` are never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
-    /// Failures that an operator has to do something about.
+    /// Failures that an operator must handle.
     Error,
     /// Faults that may become failures.
     Warn,
@@ -75,7 +76,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level called `word`, in any case, and as Python calls it.
+    /// Parses a level in any case. The names of Python's levels are accepted too.
     pub fn from_word(word: &str) -> Option<Self> {
         Some(match word.to_ascii_lowercase().as_str() {
             "error" | "critical" | "fatal" => Self::Error,
@@ -118,15 +119,15 @@ pub enum Error {
     Filter {
         /// Which variable.
         variable: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The file of the log cannot be used.
     #[error("`log_file` under `server:` cannot be written: {}: {reason}", path.display())]
     File {
-        /// Which file.
+        /// The path.
         path: PathBuf,
-        /// The answer of the system.
+        /// The error of the system.
         reason: io::Error,
     },
     /// It was set up before.
@@ -198,23 +199,23 @@ fn filter(level: Level) -> Result<EnvFilter, Error> {
     EnvFilter::try_new(text).map_err(|error| Error::Filter { variable, reason: error.to_string() })
 }
 
-/// Foreign text as it may stand in a log: at most 256 characters, and nothing that moves a cursor,
-/// ends a line or changes the direction of writing.
+/// Escapes and shortens foreign text for a log line: at most 256 characters, and no character that moves a cursor, ends
+/// a line or changes the direction of writing.
 pub const fn untrusted(text: &str) -> Untrusted<'_> {
     Untrusted { text, most: MAX_UNTRUSTED_CHARS }
 }
 
-/// Untrusted text that explains a failure to an operator: longer than in a log.
+/// Escapes and shortens foreign text that explains a failure to an operator. It may be longer than in a log line.
 pub const fn untrusted_reason(text: &str) -> Untrusted<'_> {
     Untrusted { text, most: MAX_REASON_CHARS }
 }
 
-/// The same as the value of a field that stands in a line only if there is a text.
+/// Returns foreign text as the value of an optional field of a log line.
 pub fn untrusted_if_any(text: Option<&str>) -> Option<DisplayValue<Untrusted<'_>>> {
     text.map(|text| display(untrusted(text)))
 }
 
-/// See [`untrusted`].
+/// Foreign text that prints escaped and shortened. See [`untrusted`].
 #[derive(Clone, Copy)]
 pub struct Untrusted<'a> {
     text: &'a str,
@@ -245,8 +246,8 @@ impl fmt::Debug for Untrusted<'_> {
     }
 }
 
-/// Control characters, line and paragraph separators, and the invisible characters that reorder or
-/// hide text are not.
+/// Whether `c` may be shown. Control characters, line and paragraph separators, and invisible characters that reorder
+/// or hide text may not.
 const fn is_harmless(c: char) -> bool {
     !matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'

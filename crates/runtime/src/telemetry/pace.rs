@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::limit::Limit;
 
-/// Lines that may come at once.
+/// Lines that may be written at once.
 const BURST: u32 = 50;
-/// One more line is let through each time this has passed.
+/// The time after which one more line is allowed.
 const REFILL: Duration = Duration::from_millis(100);
-/// Codes of refusals that are told apart; there are fewer.
+/// The most refusal codes with their own pace. There are fewer codes.
 const MAX_CODES: usize = 32;
 
 /// A token bucket for the log lines of one cause.
@@ -27,7 +27,7 @@ pub struct Pace(Mutex<Bucket>);
 #[derive(Debug)]
 struct Bucket {
     tokens: u32,
-    /// When the last token came back; none while all are there.
+    /// The time of the last refill; `None` while the bucket is full.
     since: Option<Instant>,
     suppressed: u64,
 }
@@ -39,7 +39,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A full one.
+    /// A full bucket.
     pub const fn new() -> Self {
         Self(Mutex::new(Bucket { tokens: BURST, since: None, suppressed: 0 }))
     }
@@ -50,7 +50,7 @@ impl Pace {
     }
 
     fn lock(&self) -> MutexGuard<'_, Bucket> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,7 +83,7 @@ impl Bucket {
 /// The pace of the log lines about failed requests, of all clients together.
 pub static FAILURES: Pace = Pace::new();
 
-/// The paces of requests that are refused before they are authenticated, one for each code.
+/// The paces of requests that are refused before authentication, one for each code.
 static REFUSALS: Mutex<Vec<(&'static str, Bucket)>> = Mutex::new(Vec::new());
 
 /// Admits one more line about a request refused with `code`, as [`Pace::admit`] does.

@@ -1,11 +1,11 @@
-//! Faults of the gateway itself, as the log has them: where it was, and which request it ended.
+//! Panics of Switchyard as log lines: the source location, and the request that the panic ended.
 //!
 //! ```text
 //! panic ─▶ hook: counted, the line "panicked" ─▶ unwinds ─▶ caught: the line "a request panicked", with its id
 //! ```
 //!
-//! The hook does not know whose work the thread does: telling it before each piece of work would cost every call
-//! something. So it leaves what it saw on the thread, and whoever catches the panic there takes it up.
+//! The hook does not know the request, because recording it before each piece of work would slow down every call. The
+//! hook therefore leaves the panic on the thread, and the code that catches the panic there logs it with the request.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -13,7 +13,7 @@ use std::panic::PanicHookInfo;
 use super::limit;
 use super::{RequestId, untrusted, untrusted_if_any};
 
-/// What is known of a panic.
+/// The reason and the location of a panic.
 #[derive(Debug, Default)]
 struct Fault {
     reason: String,
@@ -21,17 +21,17 @@ struct Fault {
 }
 
 thread_local! {
-    /// The last one of this thread that nobody took up.
+    /// The last panic of this thread that no request has logged.
     static LAST: RefCell<Option<Fault>> = const { RefCell::new(None) };
 }
 
-/// A panic is counted, and is a log line like any other: the default hook would print several that are not JSON.
+/// Counts and logs a panic. The default hook would print several lines that are not JSON.
 pub(super) fn hook(panic: &PanicHookInfo<'_>) {
     limit::panicked();
     let reason = panic.payload_as_str().unwrap_or("not a text");
     let at = panic.location().map(ToString::to_string).unwrap_or_default();
     tracing::error!(reason = %untrusted(reason), at, "panicked");
-    // A thread that ends has no such place any more, and nobody takes it up there.
+    // A thread that is ending no longer has the variable, and nothing would read it.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = Some(Fault { reason: untrusted(reason).to_string(), at });
@@ -39,8 +39,8 @@ pub(super) fn hook(panic: &PanicHookInfo<'_>) {
     });
 }
 
-/// The request `id` ended in a panic that was caught on this thread just now: its line. `method` is that of its
-/// message, as far as one was read.
+/// Logs that the request `id` ended in a panic, which was caught on this thread just now. `method` is that of its
+/// message, if one was read.
 pub fn caught(id: RequestId, method: Option<&str>) {
     let fault = LAST.with(|last| last.try_borrow_mut().ok().and_then(|mut last| last.take()));
     let Fault { reason, at } = fault.unwrap_or_default();
@@ -65,7 +65,7 @@ mod tests {
             let ended = std::panic::catch_unwind(|| panic!("on\npurpose"));
             assert!(ended.is_err());
             caught(id, Some("tools/call"));
-            // What was taken up once is not told of another request.
+            // The fault of one request is not logged for another one.
             caught(id, None);
         });
         std::panic::set_hook(usual);

@@ -71,7 +71,7 @@ impl Visit for Visitor<'_> {
     }
 }
 
-/// Whether `text` is one word that stays apart from what follows.
+/// Whether `text` is one word that cannot merge with the text around it.
 fn is_word(text: &str) -> bool {
     let is_special = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '=');
     !text.is_empty() && !text.contains(is_special)

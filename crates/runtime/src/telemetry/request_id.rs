@@ -1,7 +1,7 @@
-//! The name of one request in answers and logs.
+//! The id of one request in answers and logs.
 //!
-//! Always ours: one that a client sends is not taken over, or a client could write into our logs
-//! and make two requests look like one.
+//! Switchyard always makes the id itself. An id from a client could write into the logs, or make two requests look like
+//! one.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use http::{HeaderName, HeaderValue};
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// A random (version 4) UUID, made at the door for every request.
+/// A random (version 4) UUID, made for every request when it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(Uuid);
 
 impl RequestId {
-    /// The header that carries it in every answer.
+    /// The header that carries the id in every answer.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-    /// A new one. The generator is the thread's own, seeded by the system: no system call each.
+    /// Makes a new id. The thread has its own generator, seeded by the system, so no system call is needed.
     #[allow(clippy::new_without_default)] // two of them are never equal, so none is a default
     pub fn new() -> Self {
         Self(uuid::Builder::from_random_bytes(rand::random()).into_uuid())

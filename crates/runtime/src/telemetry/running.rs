@@ -1,8 +1,8 @@
 //! Running actions that will write an audit line at their end, counted by principal.
 //!
-//! Invariants: the sum is bounded, so the lines that are still to come are. A principal may run at most [`ALPHA`] times
-//! what is free (the rule of `memory`), so none takes the room of another one. A part is kept for operations. A principal
-//! without a running action costs nothing.
+//! Invariants: the sum is bounded, and with it the number of lines to come. A principal may run at most [`ALPHA`] times
+//! what is free (the rule of `memory`), so none takes the room of another one. A part is reserved for operations. A
+//! principal without a running action costs nothing.
 //!
 //! It does not count lines that wait to be written (`log_queue`).
 

@@ -1,17 +1,17 @@
-//! Where the log of a test goes.
+//! A log output for tests.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-/// Keeps what is written. Clones are the same one.
+/// Collects the written text. Clones share it.
 #[derive(Clone, Default)]
 pub struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
-    /// All that was written so far.
+    /// All text that was written so far.
     ///
     /// # Panics
-    /// If a writer panicked, or wrote what is no text.
+    /// If a writer panicked, or wrote text that is not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("UTF-8")
     }

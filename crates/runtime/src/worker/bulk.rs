@@ -66,9 +66,9 @@ pub struct BulkThreads(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Threads that there are at most.
+    /// The most threads.
     most: usize,
-    /// The number that the first of them has as a worker.
+    /// The number of the first thread as a worker.
     first: usize,
     state: Mutex<State>,
 }
@@ -133,7 +133,7 @@ impl BulkThreads {
         drop(state);
         for Thread { end, running, .. } in threads {
             drop(end);
-            // It does not panic: what it runs is in tasks.
+            // The thread does not panic, because all its work runs in tasks.
             let _ = running.join();
         }
     }

@@ -1,12 +1,11 @@
-//! One turn of a client's connection: what time it is in it, and when the next one is due.
+//! The time within one turn of a client's connection, and the time of its next turn.
 //!
-//! A call is polled in the task of its connection, so that task can keep the time for all that waits in
-//! it: it has one alarm for its own limits, which is moved when something is due earlier. A wait with a
-//! deadline ([`until`]) then costs a comparison and not a timer of the runtime, which hardly any call
-//! lives to hear. And while a turn lasts no time passes ([`now`]): the clock is read once.
+//! A call is polled in the task of its connection, so that task can keep the time for every wait inside it. The task
+//! has one timer for its own limits, and moves it if a wait ends earlier. A wait with a deadline ([`until`]) then costs
+//! a comparison instead of a timer of the runtime. The clock is read once in a turn ([`now`]).
 //!
-//! Invariants: nobody waits longer than to the deadline, wherever it is polled; what is polled by
-//! another task, or through a waker of its own, has a timer of its own.
+//! Invariants: no wait exceeds its deadline, wherever it is polled. A wait that is polled by another task, or with
+//! another waker, has its own timer.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -22,18 +21,18 @@ thread_local! {
 
 /// The turn on this thread, if there is one.
 struct Turn {
-    /// Of the task whose turn it is; null outside of turns.
+    /// The data pointer of the task's waker; null outside of turns.
     waker: Cell<*const ()>,
     now: Cell<Option<Instant>>,
     due: Cell<Option<Instant>>,
 }
 
-/// Does `work`, a turn of the task that `waker` wakes. Whoever does it asks [`due`] at the end, and sees
-/// to it that the next turn is then.
+/// Runs `work` as a turn of the task that `waker` wakes. The caller must read [`due`] at the end and schedule the next
+/// turn for that time.
 ///
-/// Not within another turn on the same thread, whose task would be forgotten and its time with it.
+/// A turn must not begin within another turn on the same thread, because the state of the outer turn would be lost.
 pub fn turn<T>(waker: &Waker, work: impl FnOnce() -> T) -> T {
-    /// Ends it, whatever `work` does.
+    /// Ends the turn, even if `work` panics.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -51,12 +50,12 @@ pub fn turn<T>(waker: &Waker, work: impl FnOnce() -> T) -> T {
     output
 }
 
-/// When the task of this turn is to have its next one at the latest, by those who wait in it.
+/// The time at which the task needs its next turn: the earliest deadline that was polled in this turn.
 pub fn due() -> Option<Instant> {
     TURN.with(|turn| turn.due.get())
 }
 
-/// The time; in a turn it is that of the first look.
+/// The time. Within a turn it is the time of the first call.
 pub fn now() -> Instant {
     TURN.with(|turn| {
         if turn.waker.get().is_null() {
@@ -68,7 +67,7 @@ pub fn now() -> Instant {
     })
 }
 
-/// Resolves at `when`, if ever.
+/// Resolves at `when`; never if it is `None`.
 pub async fn at(when: Option<Instant>) {
     match when {
         Some(when) => sleep_until(when).await,
@@ -81,11 +80,11 @@ pub const fn until(deadline: Instant) -> Until {
     Until { deadline, own: None }
 }
 
-/// Waits for a moment, see [`until`].
+/// A wait for a deadline, see [`until`].
 #[derive(Debug)]
 pub struct Until {
     deadline: Instant,
-    /// Its own timer, once it was polled outside of the turns of a connection.
+    /// The wait's own timer, once it was polled outside of the turns of a connection.
     own: Option<Pin<Box<Sleep>>>,
 }
 
@@ -132,7 +131,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Polls `wait` in a turn of its own; what came of it, and when the next turn is due.
+    /// Polls `wait` in a new turn. Returns whether it ended, and when the next turn is due.
     fn in_a_turn(bell: &Bell, wait: &mut Until) -> (bool, Option<Instant>) {
         let mut context = Context::from_waker(bell.waker());
         turn(bell.waker(), || (Pin::new(wait).poll(&mut context).is_ready(), due()))
@@ -174,7 +173,7 @@ mod tests {
         let (first, second) = turn(bell.waker(), || {
             let first = now();
             std::thread::scope(|scope| {
-                // Another thread has no turn; its clock goes on.
+                // Another thread has no turn, so its clock continues.
                 scope.spawn(|| while now() <= first {});
             });
             (first, now())
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(debug_assertions)] // elsewhere nobody looks
+    #[cfg(debug_assertions)] // other builds do not check
     #[should_panic = "a turn begins within another one"]
     fn a_turn_is_never_within_another_one() {
         let bell = Bell::new();

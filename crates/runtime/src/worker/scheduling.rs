@@ -1,36 +1,37 @@
-//! How the system schedules a worker: at once, or after whoever is at work.
+//! The scheduling policy of a worker: run at once, or let running threads finish first.
 //!
-//! When data comes for a thread that sleeps, Linux lets that thread interrupt what runs on its processor,
-//! which mostly is who has just written the data. For one client this is the shortest way to its answer.
-//! Where several clients share a worker, and few processors with it, each loses by it: the one that was
-//! about to bring the second request is interrupted for the answer to the first, after which the worker
-//! sleeps again. From [`MANY`] connections on a worker is therefore a batch thread (`SCHED_BATCH` in
-//! sched(7)), whose turn comes when the others have come to their end. What that brings, and what it costs
-//! where all processors have other work too, is in `benches/NOTES.md`.
+//! When data arrives for a sleeping thread, Linux lets that thread interrupt the one that runs on its processor. That
+//! is mostly the thread that has just written the data. With one client this gives the shortest latency.
 //!
-//! Invariants: only threads that were declared [`ours`] are changed, and none when the program was started
-//! under another policy than the usual one; threads and processes that a worker starts are scheduled as
-//! usual. A system that does not allow the change is asked once for each worker.
+//! If several clients share a worker and there are few processors, each interruption costs time. A thread that is about
+//! to send the second request is interrupted for the answer to the first, after which the worker sleeps again. A worker
+//! with [`MANY`] or more connections is therefore a batch thread (`SCHED_BATCH` in sched(7)), which does not interrupt
+//! others. `benches/NOTES.md` has the gain, and the cost if all processors have other work too.
+//!
+//! Invariants: only threads declared [`ours`] are changed, and none if the program was started under an unusual policy.
+//! Threads and processes that a worker starts have the usual policy. If a system does not allow the change, each worker
+//! tries it once.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use system::Policy;
 
-/// Connections of a worker from which on it lets others come to their end.
+/// The number of connections from which on a worker does not interrupt others.
 const MANY: usize = 4;
-/// Connections below which it does so no more. Less than [`MANY`], so that who comes and goes changes nothing.
+/// The number of connections below which a worker has the usual policy again. Less than [`MANY`], so that a single
+/// connection that closes and opens changes nothing.
 const FEW: usize = 2;
 
 thread_local! {
-    /// What this thread was made; none where it is not ours to change.
+    /// The current policy of this thread; `None` if Switchyard must not change it.
     static MADE: Cell<Option<Policy>> = const { Cell::new(None) };
 }
 
-/// Whether some thread of this program is changed at times, and new ones may begin as it is.
+/// Whether some thread of this program may have a changed policy, which new threads inherit.
 static IS_CHANGED: AtomicBool = AtomicBool::new(false);
 
-/// Declares this thread a worker of the program, to be scheduled as suits its work.
+/// Declares this thread a worker of the program, whose policy may change.
 pub fn ours() {
     if system::policy() == Some(Policy::Usual) {
         IS_CHANGED.store(true, Ordering::Relaxed);
@@ -38,14 +39,14 @@ pub fn ours() {
     }
 }
 
-/// Has this thread, which is no worker, scheduled as usual, whoever started it.
+/// Gives this thread the usual policy. It is not a worker, and may have inherited the policy of one.
 pub fn as_usual() {
     if IS_CHANGED.load(Ordering::Relaxed) {
         change(Policy::Usual);
     }
 }
 
-/// Schedules this worker as suits so many connections.
+/// Sets the policy of this worker for this number of connections.
 pub(super) fn suit(connections: usize) {
     let better = match MADE.get() {
         Some(Policy::Usual) if connections >= MANY => Policy::Batch,
@@ -61,7 +62,7 @@ fn change(policy: Policy) -> bool {
         .is_ok()
 }
 
-/// Young: pinned, and used here only.
+/// The library is young: its version is pinned, and it is used only here.
 #[cfg(target_os = "linux")]
 mod system {
     use preempt_rt::sched::{Pid, Scheduler, SchedulerParams, get_scheduler, set_scheduler};
@@ -72,7 +73,7 @@ mod system {
         Batch,
     }
 
-    /// That of this thread, if it is one of these.
+    /// The policy of this thread, if it is one of these.
     pub(super) fn policy() -> Option<Policy> {
         match get_scheduler(Pid::current_thread()) {
             Ok(Scheduler::SCHED_NORMAL) => Some(Policy::Usual),
@@ -91,7 +92,7 @@ mod system {
     }
 }
 
-/// Other systems have no such policy: nothing is ours to change.
+/// Other systems have no such policy, so nothing is changed.
 #[cfg(not(target_os = "linux"))]
 mod system {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ mod tests {
     use super::system::{change, policy};
     use super::*;
 
-    /// What `work` says, in a thread of its own: the policy outlives a test on the same thread.
+    /// Returns the result of `work`, run in a new thread, because a policy would outlive the test on its thread.
     fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
     }

@@ -1,13 +1,12 @@
-//! What wakes the task of a connection, and can be told that a ring would bring nothing new.
+//! The waker of a connection's task, which can suppress wake-ups that bring nothing new.
 //!
-//! Whoever takes a piece out of the body of a request or an answer wakes the task that puts the next one
-//! in. Here that is the very task that takes, so each body cost a further turn of its task in which
-//! nothing was left to do. A connection is polled with a [`Bell`] instead of its task's own waker, and
-//! what rings it while its body is looked at ([`hushed`]) is told to who looks: it alone knows whether
-//! there is more.
+//! Reading a piece of a request or response body wakes the task that writes the next piece. In Switchyard one task does
+//! both, so each body would cost one more turn of its task without any work. A connection is therefore polled with a
+//! [`Bell`] instead of the waker of its task. While its body is read ([`hushed`]), wake-ups are reported to the reader,
+//! which knows whether there is more to read.
 //!
-//! Invariants: only rings of the one bell, on the thread that looks and while it looks, are held back;
-//! all others reach the task.
+//! Invariants: only wake-ups of this one bell, on this thread and during the read, are suppressed. All others reach the
+//! task.
 
 use std::cell::Cell;
 use std::ptr;
@@ -16,7 +15,7 @@ use std::task::{Context, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Wakes the task that polled last with it.
+/// A waker for the task that polled last with it.
 #[derive(Debug)]
 pub struct Bell {
     task: Arc<Task>,
@@ -27,19 +26,19 @@ pub struct Bell {
 struct Task(AtomicWaker);
 
 impl Bell {
-    /// One that wakes nobody yet.
+    /// Returns a bell without a task.
     pub fn new() -> Self {
         let task = Arc::new(Task::default());
         Self { waker: Waker::from(Arc::clone(&task)), task }
     }
 
-    /// From now on it wakes the task of `context`; the context to poll with.
+    /// Makes the bell wake the task of `context`. Returns the context to poll with.
     pub fn answered_by(&self, context: &Context<'_>) -> Context<'_> {
         self.task.0.register(context.waker());
         Context::from_waker(&self.waker)
     }
 
-    /// Its side of [`hushed`].
+    /// The waker to pass to [`hushed`].
     pub const fn waker(&self) -> &Waker {
         &self.waker
     }
@@ -75,16 +74,16 @@ thread_local! {
     static HUSH: Hush = const { Hush { bell: Cell::new(ptr::null()), rang: Cell::new(false) } };
 }
 
-/// The bell that is held back on this thread, if any, and whether it rang.
+/// The bell that is suppressed on this thread, if any, and whether it rang.
 struct Hush {
     bell: Cell<*const ()>,
     rang: Cell<bool>,
 }
 
-/// Does `work` while rings of the bell whose waker is `waker` are held back here, and says whether there
-/// was one. Any other waker works as ever.
+/// Runs `work` while wake-ups of the bell with `waker` are suppressed on this thread. Also returns whether there was
+/// one. Other wakers are not affected.
 pub fn hushed<T>(waker: &Waker, work: impl FnOnce() -> T) -> (T, bool) {
-    /// Ends it, whatever `work` does.
+    /// Ends the suppression, even if `work` panics.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -117,7 +116,7 @@ mod tests {
         }
     }
 
-    /// A bell, the waker that it gives out, and how often its task was woken.
+    /// Returns a bell, its waker, and the number of times that its task was woken.
     fn rung() -> (Bell, Waker, impl Fn() -> usize) {
         let (bell, count) = (Bell::new(), Arc::new(Count::default()));
         let task = Waker::from(Arc::clone(&count));

@@ -1,11 +1,11 @@
-//! Yields for loops that read what others send, so that no peer keeps a worker to itself.
+//! Yields for loops that read from peers, so that no peer occupies a worker.
 //!
-//! A worker runs one task at a time, and a task that always finds something to read never ends its turn. The
-//! budget of the runtime counts reads, and one read may bring hundreds of kilobytes. A loop therefore charges each
-//! item that it handled, and yields when it has worked for [`TURN`] since it began or last yielded.
+//! A worker runs one task at a time, and a task that always finds data never ends its turn. The budget of the runtime
+//! counts reads, and one read may bring hundreds of kilobytes. A loop therefore charges each item that it handled, and
+//! yields when it has worked for [`TURN`] since it began or last yielded.
 //!
-//! Invariants: a loop that handles little never reads the clock; one that waited in between yields at most once
-//! more than it had to. Not here: how much a peer may send at all.
+//! Invariants: a loop that handles little never reads the clock. A loop that waited in between yields at most once too
+//! often. Not here: limits for the amount that a peer may send.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use tokio::task::yield_now;
 const TURN: Duration = Duration::from_micros(200);
 /// Bytes after which the clock is read again.
 const CHECK_EVERY: usize = 4 * 1024;
-/// Bytes that an item counts for beside its own.
+/// Bytes that each item counts for in addition to its own.
 const ITEM: usize = 128;
 
 /// The work of one loop since it last yielded.
@@ -36,12 +36,12 @@ impl WorkBudget {
         Self { unchecked: 0, since: None }
     }
 
-    /// Notes that an item of `bytes` was handled.
+    /// Records that an item of `bytes` was handled.
     pub const fn charge(&mut self, bytes: usize) {
         self.unchecked = self.unchecked.saturating_add(bytes).saturating_add(ITEM);
     }
 
-    /// Whether the turn may be over, which [`WorkBudget::yield_if_spent`] finds out.
+    /// Whether the turn may be over. [`WorkBudget::yield_if_spent`] checks it.
     pub const fn may_be_spent(&self) -> bool {
         self.unchecked >= CHECK_EVERY
     }
@@ -58,7 +58,7 @@ impl WorkBudget {
         if !self.may_be_spent() || !self.ends_at(Instant::now()) {
             return Poll::Ready(());
         }
-        // The runtime wakes it after it has looked for events. The waker itself may be silenced here (`waker`).
+        // The runtime wakes it after it has checked for events. The waker itself may be suppressed here (`waker`).
         pin!(yield_now()).poll(context)
     }
 

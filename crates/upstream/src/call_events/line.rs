@@ -1,9 +1,9 @@
-//! The bounded channel under an outlet: made for every call, and used by few.
+//! The bounded channel under an outlet: made for every call, but used by few.
 //!
-//! One who speaks, one who reads. It takes one allocation until something is said; a channel of the
-//! runtime makes room for 32 things at once, which a call paid more for than for finding its server.
-//! Invariants: at most `capacity` things wait; what was said before the speaker went is read; what
-//! waits when the reader goes is dropped at once, which refuses questions.
+//! It has one sender and one reader. It takes one allocation until a message is sent. A channel of the runtime reserves
+//! room for 32 messages at once, which cost a call more than finding its server did. Invariants: at most `capacity`
+//! messages wait. Messages that were sent before the sender was dropped are read. When the reader is dropped, waiting
+//! messages are dropped at once, which refuses server requests.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-/// A line and both its ends.
+/// Makes a channel and returns both ends.
 pub(super) fn line<T>(capacity: usize) -> (EventSender<T>, Reader<T>) {
     let state = State { waiting: VecDeque::new(), reader: None, is_spoken: true, is_read: true };
     let line = Line { capacity, state: Mutex::new(state), room: Notify::new(), bytes: AtomicUsize::new(0) };
@@ -21,18 +21,18 @@ pub(super) fn line<T>(capacity: usize) -> (EventSender<T>, Reader<T>) {
     (EventSender(Arc::clone(&line)), Reader(line))
 }
 
-/// The end that is spoken into.
+/// The sending end.
 pub(super) struct EventSender<T>(Arc<Line<T>>);
 
-/// The end that is read.
+/// The receiving end.
 pub(super) struct Reader<T>(Arc<Line<T>>);
 
 struct Line<T> {
     capacity: usize,
     state: Mutex<State<T>>,
-    /// Told of each thing that is taken, and when nobody reads any more.
+    /// Notified for each message that is read, and when the reader is dropped.
     room: Notify,
-    /// For whoever uses it to count what waits.
+    /// A counter for the bytes of waiting messages, which the user of the channel maintains.
     bytes: AtomicUsize,
 }
 
@@ -43,23 +43,23 @@ struct State<T> {
     is_read: bool,
 }
 
-/// Why something could not be said; with it.
+/// The reason why a message could not be sent.
 pub(super) enum Unsaid<T> {
-    /// Too much waits.
+    /// Too many messages wait. Contains the message.
     Full(T),
-    /// Nobody reads.
+    /// The reader is gone.
     Unread,
 }
 
 impl<T> Line<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> EventSender<T> {
-    /// Says it now, if there is room.
+    /// Sends now, if there is room.
     pub(super) fn try_say(&self, said: T) -> Result<(), Unsaid<T>> {
         let mut state = self.0.lock();
         if !state.is_read {
@@ -75,10 +75,10 @@ impl<T> EventSender<T> {
         Ok(())
     }
 
-    /// Says it as soon as there is room; whether it was said, because somebody reads.
+    /// Sends as soon as there is room. Returns false if the reader is gone.
     pub(super) async fn say(&self, mut said: T) -> bool {
         loop {
-            // Before the look, so that room which comes meanwhile is not missed.
+            // Registered before the check, so that room that becomes free meanwhile is noticed.
             let room = self.0.room.notified();
             match self.try_say(said) {
                 Ok(()) => return true,
@@ -89,12 +89,12 @@ impl<T> EventSender<T> {
         }
     }
 
-    /// Whether anybody reads.
+    /// Whether there is a reader.
     pub(super) fn is_read(&self) -> bool {
         self.0.lock().is_read
     }
 
-    /// Bytes that wait.
+    /// The counter of waiting bytes.
     pub(super) fn bytes(&self) -> &AtomicUsize {
         &self.0.bytes
     }
@@ -111,7 +111,7 @@ impl<T> Drop for EventSender<T> {
 }
 
 impl<T> Reader<T> {
-    /// What is said next; none when nobody speaks any more.
+    /// Returns the next message; `None` when the sender is gone.
     pub(super) async fn next(&mut self) -> Option<T> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -132,14 +132,14 @@ impl<T> Reader<T> {
         Poll::Pending
     }
 
-    /// What waits, if anything does.
+    /// Returns the next message, if one waits.
     pub(super) fn take(&mut self) -> Option<T> {
         let said = self.0.lock().waiting.pop_front()?;
         self.0.room.notify_one();
         Some(said)
     }
 
-    /// Bytes that wait.
+    /// The counter of waiting bytes.
     pub(super) fn bytes(&self) -> &AtomicUsize {
         &self.0.bytes
     }
@@ -150,7 +150,7 @@ impl<T> Drop for Reader<T> {
         let mut state = self.0.lock();
         state.is_read = false;
         let (waiting, reader) = (std::mem::take(&mut state.waiting), state.reader.take());
-        drop(state); // what it dropped may look at the line
+        drop(state); // dropped messages may use the channel
         drop((waiting, reader));
         self.0.room.notify_waiters();
     }

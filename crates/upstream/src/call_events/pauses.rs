@@ -1,9 +1,9 @@
-//! The clock of one call: it stands still while its server waits for a person, and each message moves the deadline.
+//! The clock of one call. It is paused while a server request is open, and each message extends the deadline.
 //!
-//! Invariants: a call without messages and questions never takes the lock but to look at it once. The time
-//! of open questions is not counted, so the last message is kept as a time without it.
+//! Invariants: a call without messages and server requests takes the lock only to check it once. The time of open
+//! server requests is not counted, so the time of the last message is stored without it.
 //!
-//! Not here: how far a message moves a deadline (`deadline`).
+//! Not here: how far a message extends a deadline (`deadline`).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use crate::deadline::Deadline;
 use runtime::telemetry::limit::Limit;
 use runtime::worker::{now, until};
 
-/// Questions of one call that may be open at a time.
+/// The most open server requests of one call.
 pub(super) const MAX_QUESTIONS: usize = 16;
 
-/// Lets the deadline go on when it is dropped.
+/// Keeps the deadline paused until it is dropped.
 pub struct Hold(#[allow(dead_code)] Pause); // held for its drop
 
 impl Hold {
@@ -29,7 +29,7 @@ impl Hold {
     }
 }
 
-/// The times in which at least one question of a call was open, and when its server last sent a message.
+/// The times in which at least one server request of a call was open, and when its server last sent a message.
 #[derive(Default)]
 pub(super) struct Pauses {
     state: Mutex<Paused>,
@@ -41,12 +41,12 @@ struct Paused {
     questions: usize,
     since: Option<Instant>,
     total: Duration,
-    /// When the last message came, as if no question had ever been open.
+    /// When the last message came, without the time of open server requests.
     heard: Option<Instant>,
 }
 
 impl Paused {
-    /// When `deadline` is over, as of now.
+    /// The current end of `deadline`.
     fn end_of(&self, deadline: Deadline) -> Instant {
         deadline.after(self.heard) + self.total
     }
@@ -57,7 +57,7 @@ impl Paused {
 }
 
 impl Pauses {
-    /// Pauses and messages only move the deadline away, so it is enough to ask for them when it has come.
+    /// Resolves at the end of `deadline`. Pauses and messages only extend it, so it is enough to check them at its end.
     pub(super) async fn expired(&self, deadline: Deadline) {
         loop {
             let paused = *self.lock();
@@ -72,12 +72,12 @@ impl Pauses {
         }
     }
 
-    /// The server sent a message.
+    /// Records a message of the server.
     pub(super) fn hear(&self) {
         self.lock().hear();
     }
 
-    /// When the last one came, as if no question had ever been open.
+    /// When the last message came, without the time of open server requests.
     pub(super) fn heard(&self) -> Option<Instant> {
         self.lock().heard
     }
@@ -88,12 +88,12 @@ impl Pauses {
     }
 
     fn lock(&self) -> MutexGuard<'_, Paused> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One open question; the deadline stands still until it is dropped.
+/// One open server request. The deadline is paused until it is dropped.
 pub(super) struct Pause(Arc<Open>);
 
 impl Pause {

@@ -20,18 +20,18 @@ pub type Kinds = &'static [Kind];
 pub struct Kind {
     /// The value of `builtin` that selects it.
     pub name: &'static str,
-    /// The fields of a server that it takes beside `builtin`.
+    /// The fields of a server that it accepts in addition to `builtin`.
     pub fields: &'static [&'static str],
-    /// Reads these fields. Returns `None` after it reported a problem that leaves nothing to use.
+    /// Reads these fields. Returns `None` if they are not usable, after reporting a problem.
     pub read: fn(&Given<'_>, &Setting<'_>, &Defaults) -> Option<Arc<dyn BuiltinOptions>>,
 }
 
 /// The options of one built-in server, as its kind has read them. `Debug` must show no secret.
 pub trait BuiltinOptions: Debug + Send + Sync {
-    /// Returns the way to the server called `name`. Its tasks run in the group of `means.shutdown`.
+    /// Returns the connector of the server called `name`. Its tasks run in the group of `means.shutdown`.
     fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector>;
 
-    /// Returns what an operator should know of these options although they are valid.
+    /// Returns a warning for the operator about valid options.
     fn warning(&self) -> Option<&'static str> {
         None
     }
@@ -42,12 +42,12 @@ pub trait BuiltinOptions: Debug + Send + Sync {
     }
 }
 
-/// The fields of all kinds. A field that several kinds take is in it several times.
+/// The fields of all kinds. A field of several kinds occurs several times.
 pub(super) fn fields(kinds: Kinds) -> impl Iterator<Item = &'static str> {
     kinds.iter().flat_map(|kind| kind.fields.iter().copied())
 }
 
-/// Whether a kind takes `field`.
+/// Whether a kind accepts `field`.
 pub(super) fn takes(kinds: Kinds, field: &str) -> bool {
     field == "builtin" || fields(kinds).any(|known| known == field)
 }

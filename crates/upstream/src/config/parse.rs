@@ -1,4 +1,4 @@
-//! One server of the registry file, read: everything but the way to it (`transport`).
+//! Reads one server of the configuration file: everything except its transport (`transport`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.
 pub const MAX_SERVER_NAME: usize = 64;
-/// The fields of files that are older than this program, where null is as if it was not written. Elsewhere it is
-/// an error: whoever comments out all lines below `allow:` does not mean to allow everything.
+/// The fields of older file formats, in which null means absent. In all other fields null is an error: an operator who
+/// comments out all lines below `allow:` does not mean to allow everything.
 const FIXED: [&str; 10] = [
     "url",
     "transport",
@@ -26,7 +26,7 @@ const FIXED: [&str; 10] = [
     "enabled",
     "description",
 ];
-/// Keys of a server in the files of MCP clients, and what to write in place of each.
+/// Keys of a server in the files of MCP clients, and the text to write instead of each.
 const FOREIGN: [(&str, &str); 15] = [
     ("type", "write `transport: http`, `sse` or `stdio`, or leave it out: a `url` means `http`"),
     ("disabled", "write `enabled: false` to disable the server, or remove the line"),
@@ -48,21 +48,21 @@ const FOREIGN: [(&str, &str); 15] = [
     ),
 ];
 const PER_MINUTE: &str = "write `limits: {requests_per_minute: 60}`";
-/// The fields for all servers where null is as if it was not written.
+/// The fields for all servers in which null means absent.
 const FIXED_GLOBALS: [&str; 4] =
     ["default_timeout", "default_retry_attempts", "connection_pool_size", "health_check_interval"];
-/// Longest name of a tool that `rename` may give.
+/// The longest name of a tool that `rename` may set.
 const MAX_TOOL_NAME: usize = 128;
-/// Any time but the deadline of a call, in seconds: a tenth to a day.
+/// The range of any time except the deadline of a call, in seconds: a tenth to a day.
 const PAUSE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
-/// The longest time of a call in seconds, whatever its server sends.
+/// The range of the longest time of a call in seconds, whatever its server sends.
 const MAX_TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
-/// The time without a message from the server after which a call is given up, in seconds.
+/// The range of the time without a message from the server after which a call times out, in seconds.
 const TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=600.0;
 const RETRY_DELAY: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 const MAX_RETRIES: u32 = 10;
 
-/// What holds for every server that does not say otherwise, and for all servers alike.
+/// The values for all servers: defaults, and settings that apply to every server.
 #[derive(Debug, Clone)]
 pub struct Defaults {
     timeout: Duration,
@@ -77,8 +77,8 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Reads the global fields, which stand at the root of the file among others. `folder` is what
-    /// relative paths of servers are relative to, and `kinds` are the built-in servers of the program.
+    /// Reads the global fields from the root of the file. Relative paths of servers are relative to `folder`, and
+    /// `kinds` are the built-in servers of the program.
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path, kinds: Kinds) -> Self {
         let seconds = Duration::from_secs;
         fields.without_nulls(&FIXED_GLOBALS);
@@ -95,8 +95,8 @@ impl Defaults {
         }
     }
 
-    /// That of a server's settings and of these, which stand for what it does not say. Where the file is
-    /// does not count: gateways on several machines with the same file have the same servers.
+    /// Combines the fingerprint of a server's settings with these defaults. The location of the file does not count, so
+    /// the same file on several machines gives the same servers.
     fn complete(&self, settings: Fingerprint) -> Fingerprint {
         let Self {
             timeout,
@@ -114,24 +114,24 @@ impl Defaults {
         settings.and(&format!("{all:?}"))
     }
 
-    /// Variables of ours that a child process gets which names none.
+    /// Variables of Switchyard that a child process inherits if its settings name none.
     pub(super) fn pass_env(&self) -> &[String] {
         &self.pass_env
     }
 
-    /// What relative paths are relative to.
+    /// The base of relative paths.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The built-in servers that the program has.
+    /// The built-in servers of the program.
     pub(super) const fn kinds(&self) -> Kinds {
         self.kinds
     }
 }
 
 impl Config {
-    /// Reads the server `name`. `None` when it has no usable transport; then that was reported.
+    /// Reads the server `name`. `None` if it has no usable transport, which was reported.
     pub fn from_settings(setting: &Setting<'_>, name: &str, defaults: &Defaults) -> Option<Self> {
         check_name(name, setting);
         let mut fields = setting.fields()?;
@@ -165,7 +165,7 @@ impl Config {
         let usual = || Tools { on_change: usual.unwrap_or(OnChange::Allow), ..Tools::default() };
         fields.refuse_foreign(&FOREIGN);
         fields.finish();
-        let (transport, target) = transport?; // all else is read before: its problems count too
+        let (transport, target) = transport?; // last, so that the problems of the other fields are reported too
         Some(Self {
             name: name.into(),
             transport,
@@ -187,7 +187,7 @@ impl Config {
     }
 }
 
-/// `wanted`, or what is nearest to it among the names that a server can have.
+/// Returns `wanted`, or a similar name that a server can have.
 pub fn server_name(wanted: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let plain: String =
@@ -203,7 +203,7 @@ fn check_name(name: &str, setting: &Setting<'_>) {
     }
 }
 
-/// Reads `era`; none is `auto`.
+/// Reads `era`; `None` means `auto`.
 fn era(setting: &Setting<'_>, transport: Option<&Transport>) -> Option<Era> {
     let words = [("auto", None), ("legacy", Some(Era::Legacy)), ("modern", Some(Era::Modern))];
     let era = setting.choice(&words).flatten();
@@ -221,7 +221,7 @@ fn era(setting: &Setting<'_>, transport: Option<&Transport>) -> Option<Era> {
     era
 }
 
-/// The default for all servers is no less than what one of them has as `timeout`.
+/// Reads `max_timeout`. The default for all servers is raised to the `timeout` of a server.
 fn max_timeout(fields: &mut Fields<'_>, timeout: Duration, defaults: &Defaults) -> Duration {
     let own = fields.take("max_timeout").and_then(|own| {
         let time = own.seconds(MAX_TIMEOUT)?;
@@ -237,7 +237,7 @@ fn max_timeout(fields: &mut Fields<'_>, timeout: Duration, defaults: &Defaults) 
 fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {
     let attempts = fields.integer("retry_attempts", 0..=MAX_RETRIES).unwrap_or(defaults.retry_attempts);
     let delay = fields.seconds("retry_delay", RETRY_DELAY).unwrap_or(Duration::from_secs(1));
-    // A first pause above the usual largest one raises that with it; one that is written holds for the first too.
+    // A first pause above the default maximum raises the maximum too. A maximum that is written limits the first pause.
     let max_delay = fields.seconds("retry_max_delay", PAUSE).unwrap_or(Duration::from_secs(30).max(delay));
     Retry { attempts, delay: delay.min(max_delay), max_delay }
 }
@@ -250,7 +250,7 @@ fn breaker(fields: &mut Fields<'_>) -> Breaker {
     }
 }
 
-/// `circuit_breaker_success_threshold`; files of other gateways call it `success_threshold`.
+/// Reads `circuit_breaker_success_threshold`. Files of other gateways call it `success_threshold`.
 fn successes(fields: &mut Fields<'_>) -> u32 {
     let own = fields.integer("circuit_breaker_success_threshold", 1..=100);
     let short = fields.take("success_threshold");
@@ -287,7 +287,7 @@ fn limits(setting: &Setting<'_>, defaults: &Defaults) -> Option<Limits> {
     Some(limits)
 }
 
-/// `usual` is what becomes of a tool that changed where nothing is said of it; none: they are ours.
+/// Reads `tools`. `usual` is the default of `on_change`; `None` for a built-in server.
 fn tools(setting: &Setting<'_>, sharing: Sharing, usual: Option<OnChange>) -> Option<Tools> {
     let mut fields = setting.fields()?;
     let allow = fields.list_of_text("allow");
@@ -323,7 +323,7 @@ fn on_change_words() -> [(&'static str, OnChange); 3] {
     OnChange::ALL.map(|choice| (choice.as_str(), choice))
 }
 
-/// The definitions in `trusted`.
+/// Reads the definitions in `trusted`.
 fn trusted(setting: &Setting<'_>, on_change: OnChange) -> Option<BTreeMap<String, [u8; 32]>> {
     if on_change == OnChange::Allow {
         let hint = "with `on_change: allow` nothing is compared with it; remove one of the two";
@@ -347,7 +347,7 @@ fn cache_ttl(setting: &Setting<'_>, sharing: Sharing) -> Option<Duration> {
     ttl?.seconds(PAUSE)
 }
 
-/// The names in `deny`; one that is also allowed can not be meant.
+/// Reads the names in `deny`. A name that is also allowed is an error.
 fn denied(setting: &Setting<'_>, allow: Option<&[String]>) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for item in setting.list()? {

@@ -1,4 +1,4 @@
-//! Reading servers: what holds by default, which transport is meant, and what does not go together.
+//! Reading servers: defaults, the implied transport, and conflicting settings.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,52 +1,51 @@
-//! Which of a server's tools clients get, and under which names: what an operator wrote, held against what the
-//! server has.
+//! The tools of a server that clients get, and their names, as the operator configured them.
 //!
-//! A name may have stars, which stand for any characters: no tool has one in its name. Not here: what becomes of
-//! a tool that changed (`manager::trust`).
+//! A name may contain stars, which match any characters: no name of a tool contains a star. Not here: the handling of a
+//! tool whose definition changed (`manager::trust`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use settings::one_line;
 
-/// Names of a server that are compared for a hint, at most, and how long each may be.
+/// The most names of a server that are compared for a hint. The next constant limits their length.
 const MAX_COMPARED: usize = 1_000;
 const MAX_COMPARED_BYTES: usize = 128;
 
 /// Which tools are offered, and under which names.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
-    /// If present, only these (names as the server has them, with stars).
+    /// If present, only these tools are offered (names at the server, with stars).
     pub allow: Option<Vec<String>>,
-    /// Never these, with stars.
+    /// Tools that are never offered, with stars.
     pub deny: Vec<String>,
-    /// Name at the server → name to expose.
+    /// Name at the server → name for clients.
     pub rename: BTreeMap<String, String>,
-    /// How long answers of those that only read may be given again; none: not at all.
+    /// How long results of read-only tools may be cached; `None` disables the cache.
     pub cache_ttl: Option<Duration>,
-    /// What becomes of one whose definition is not the one that was approved.
+    /// The handling of a tool whose definition is not the approved one.
     pub on_change: OnChange,
     /// Name at the server → SHA-256 of the definition that is trusted from the start.
     pub trusted: BTreeMap<String, [u8; 32]>,
 }
 
-/// What becomes of a tool whose definition is another one than its server showed first.
+/// The handling of a tool whose definition is not the one that its server sent first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnChange {
-    /// Nothing: definitions are not remembered.
+    /// Definitions are not remembered or compared.
     Allow,
-    /// It is offered, and operators are told.
+    /// The tool is offered, and operators are notified.
     #[default]
     Warn,
-    /// It is neither listed nor called until an operator approves it.
+    /// The tool is neither listed nor called until an operator approves it.
     Block,
 }
 
 impl OnChange {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Warn, Self::Block];
 
-    /// The word in the registry file.
+    /// The word in the configuration file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -57,14 +56,14 @@ impl OnChange {
 }
 
 impl Tools {
-    /// Whether the tool that the server calls `name` may be seen and called. The only place that knows.
+    /// Whether the tool that the server calls `name` may be listed and called. Only this method decides.
     pub fn let_through(&self, name: &str) -> bool {
         let is = |listed: &String| means(listed, name);
         self.allow.as_ref().is_none_or(|allow| allow.iter().any(is)) && !self.deny.iter().any(is)
     }
 
-    /// What the operator wrote that fits nothing in `offered`, the names that the server has: who mistypes what is
-    /// to be denied has to hear of it.
+    /// Describes the entries that match none of the `offered` names of the server. An operator must notice a misspelled
+    /// name in `deny`.
     pub(crate) fn misfits(&self, offered: &[&str]) -> Vec<String> {
         let lists = [
             ("allow", self.allow.iter().flatten().collect::<Vec<_>>()),
@@ -96,7 +95,7 @@ impl Tools {
     }
 }
 
-/// Whether `written`, which may have stars, means the tool `name`.
+/// Whether `written`, which may contain stars, matches the tool `name`.
 fn means(written: &str, name: &str) -> bool {
     let Some((first, rest)) = written.split_once('*') else { return written == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };
@@ -109,7 +108,7 @@ fn means(written: &str, name: &str) -> bool {
     name.ends_with(last)
 }
 
-/// The one of `offered` that may have been meant.
+/// Returns a hint with the nearest name of `offered`.
 fn nearest(name: &str, offered: &[&str]) -> String {
     let few = offered.iter().copied().filter(|tool| tool.len() <= MAX_COMPARED_BYTES).take(MAX_COMPARED);
     let nearest = settings::nearest(name, few);

@@ -1,7 +1,7 @@
-//! The way to one server, read: which transport, and the fields that belong to it.
+//! Reads the transport of one server, and the fields that belong to it.
 //!
-//! Every field of every transport is known here, so that one which belongs to another transport is
-//! refused with that reason instead of being called unknown.
+//! Every field of every transport is known here. A field of another transport is therefore refused with that reason,
+//! instead of as an unknown field.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use runtime::secret::{redacted_reference, redacted_url};
 use settings::{Fields, Setting};
 
 const NO_VARIABLE: &str = "this is not the name of an environment variable";
-/// Headers that belong to the protocol or to the connection; a server's own ones are set beside them.
+/// Headers that belong to the protocol or to the connection. The configured headers are set beside them.
 const RESERVED: [&str; 8] = [
     "accept",
     "connection",
@@ -39,7 +39,7 @@ enum Kind {
 const KINDS: [(&str, Kind); 4] =
     [("http", Kind::Http), ("sse", Kind::Sse), ("stdio", Kind::Stdio), ("builtin", Kind::Builtin)];
 
-/// The words of other programs for a transport, and what to write in place of them.
+/// The words of other programs for a transport, and the text to write instead of them.
 const FOREIGN_KINDS: [(&str, &str); 4] = [
     ("streamable-http", "write `http`, which is Streamable HTTP here"),
     ("streamable_http", "write `http`, which is Streamable HTTP here"),
@@ -66,10 +66,10 @@ impl Kind {
     }
 }
 
-/// The fields of all transports but the options of built-in servers, which these know themselves.
+/// The fields of all transports. The built-in servers know their own options.
 const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
 
-/// The fields of one server that concern its transport, as far as they are present.
+/// The fields of one server that concern its transport, if they are present.
 pub struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
 
 impl<'a> Given<'a> {
@@ -83,7 +83,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Reads the transport and what it leads to; `None` when nothing can be made of what stands there.
+/// Reads the transport and its target; `None` if the settings are not usable.
 pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<(Transport, String)> {
     let written = fields.take("transport");
     let builtins = defaults.kinds();
@@ -94,7 +94,7 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
         Some(setting) => setting.choice_or(&KINDS, &FOREIGN_KINDS)?,
         None => implied(&given, server)?,
     };
-    // A URL counts before a command, unless `transport` says otherwise; then nothing of that is used.
+    // A URL has precedence over a command, unless `transport` is set. The fields of the command are then unused.
     let is_unused =
         |field| written.is_none() && given.get("command").is_some() && Kind::Stdio.takes(field, builtins);
     let of_another = |field| !kind.takes(field, builtins) && !is_unused(field);
@@ -113,7 +113,7 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
     Some((transport, target))
 }
 
-/// What operators may see of where `transport` leads.
+/// Returns the target of `transport` in the form that operators may see.
 fn target(transport: &Transport, given: &Given<'_>) -> String {
     let shown = |field| given.get(field).map_or("", Setting::shown);
     match transport {
@@ -126,7 +126,7 @@ fn target(transport: &Transport, given: &Given<'_>) -> String {
     }
 }
 
-/// `http`, or `stdio` if there is a command and no URL.
+/// Returns `http`, or `stdio` if there is a command and no URL.
 fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
     match (given.get("url"), given.get("command"), given.get("builtin")) {
         (Some(_), _, None) => Some(Kind::Http),
@@ -148,7 +148,7 @@ fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
     }
 }
 
-/// Returns the field `name`; reports it as missing, with `hint`, if it is not there.
+/// Returns the field `name`. If it is missing, reports that with `hint`.
 pub fn require<'g, 'a>(
     given: &'g Given<'a>,
     name: &str,
@@ -180,7 +180,7 @@ fn http(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<
     Some(Http { url, headers, token })
 }
 
-/// Whether no server can be given the header `name` (in any case), because the protocol sets it.
+/// Whether the header `name` (in any case) is set by the protocol, so that it cannot be configured.
 pub fn is_reserved_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     RESERVED.contains(&name.as_str()) || name.starts_with("mcp-")
@@ -207,7 +207,7 @@ fn headers(setting: &Setting<'_>) -> Option<Vec<(HeaderName, SecretString)>> {
     Some(headers)
 }
 
-/// Reads a secret that can be the value of an HTTP header.
+/// Reads a secret that is valid as the value of an HTTP header.
 pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
     let value = setting.secret()?;
     if HeaderValue::from_str(value.expose_secret()).is_err() {
@@ -218,7 +218,7 @@ pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
     Some(value)
 }
 
-/// Who we are to a server.
+/// The credential for a server.
 enum Credential {
     /// The value of `Authorization`.
     Bearer(SecretString),
@@ -264,7 +264,7 @@ fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option
     Some(Stdio { command, args, env, pass_env, cwd })
 }
 
-/// A text that can be handed to the system.
+/// Returns `text` if the system accepts it.
 fn passable(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
 }
@@ -272,7 +272,7 @@ fn passable(text: &str) -> Option<String> {
 fn args(setting: &Setting<'_>) -> Option<Vec<String>> {
     let mut args = Vec::new();
     for item in setting.list()? {
-        // Programs take secrets in arguments too.
+        // Arguments may be secrets too.
         args.extend(environment_value(&item).map(|value| value.expose_secret().to_owned()));
     }
     Some(args)
@@ -289,7 +289,7 @@ fn env(setting: &Setting<'_>) -> Option<BTreeMap<String, SecretString>> {
     Some(env)
 }
 
-/// Names of variables.
+/// Reads names of variables.
 pub(super) fn variables(setting: &Setting<'_>) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for item in setting.list()? {

@@ -1,8 +1,8 @@
-//! Definitions without the pages that they came in.
+//! Releases the pages from which definitions were read.
 //!
 //! A definition is a slice of its page, and one of 40 bytes keeps a page of 16 MiB in memory.
 //!
-//! Invariant: what a list keeps is at most twice the size of its definitions, or less than [`LARGE`]; all of it is
+//! Invariant: the memory of a list is at most twice the size of its definitions, or less than [`LARGE`]. All of it is
 //! charged to the server. Pages that are kept are charged since they were read.
 
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use bytes::{Bytes, BytesMut};
 use json::Raw;
 use runtime::memory::{self, Account, Exhausted};
 
-/// Bytes of pages from which on it matters what they hold beside definitions.
+/// The size of pages from which on their other content matters.
 const LARGE: usize = 64 * 1024;
 
-/// Copies `definitions` out of their pages, which have `page_bytes`, unless they are most of them. After an error
-/// the definitions are as they were.
+/// Copies `definitions` out of their pages, which have `page_bytes`, unless they are most of the pages. After an error
+/// the definitions are unchanged.
 pub(super) fn compact(
     definitions: Vec<&mut Raw>,
     page_bytes: usize,

@@ -1,12 +1,12 @@
-//! Reads everything a server offers.
+//! Reads the offer of a server: its tools, resources, templates and prompts.
 //!
-//! Invariants: bounded; one connection from the first page to the last, because a cursor may belong
-//! to a session; definitions keep their bytes. What is wrong with an offer is told in it and costs
-//! only the part that is wrong. A list that is refused, broken or late stays what it was when it was read
-//! last, so that another server cannot take over its names and URIs. Without an earlier reading it is
-//! missing. Only who has nothing but tools and refuses to list those has no offer.
+//! Invariants: everything is bounded. All pages are read on one connection, because a cursor may belong to a session.
+//! Definitions keep their bytes. Problems are recorded in the offer, and only the part with the problem is left out. A
+//! list that is refused, broken or late keeps its previous content, so that another server cannot claim its names and
+//! URIs. Without a previous reading it is missing. There is no offer only if a server has nothing but tools and refuses
+//! to list them.
 //!
-//! Not here: when to read it (`supervise`, `refresh`), the names clients see (`manager`).
+//! Not here: when to read it (`supervise`, `refresh`), the names that clients see (`manager`).
 
 mod compact;
 mod pages;
@@ -34,40 +34,39 @@ use protocol::message::MAX_DEPTH;
 use protocol::uri::{MAX_URI, Template};
 use runtime::telemetry::limit::Limit;
 
-/// How long a list beside the tools may take. A server whose prompts never come has tools all the
-/// same.
+/// The time limit of every list except the tools. A server whose prompts never arrive still has tools.
 const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
-/// The longest name of a tool or prompt, in bytes. MCP advises 128 characters at most.
+/// The longest name of a tool or prompt, in bytes. MCP recommends at most 128 characters.
 const MAX_NAME: usize = 1_024;
-/// Resource templates of one server: a URI is compared with each that begins like it.
+/// The most resource templates of one server. A URI is compared with each template that has the same prefix.
 const MAX_TEMPLATES: usize = 1_000;
 
-/// Lists from this size on, in bytes, are not read on a worker.
+/// Lists of this size or more, in bytes, are not parsed on a worker.
 const LARGE: usize = 256 * 1024;
 
-/// What one server has.
+/// Everything that one server offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// What it said of itself.
+    /// The declarations of the server during the handshake.
     pub peer: Peer,
-    /// Its tools in its order, each name once.
+    /// The tools in the server's order, each name once.
     pub tools: Vec<Tool>,
-    /// Its resources in its order, each URI once.
+    /// The resources in the server's order, each URI once.
     pub resources: Vec<Item>,
-    /// Its resource templates in its order, each template once.
+    /// The resource templates in the server's order, each template once.
     pub templates: Vec<Item>,
-    /// Its prompts in its order, each name once.
+    /// The prompts in the server's order, each name once.
     pub prompts: Vec<Item>,
-    /// What its lists allow caches to keep, in the order of [`Kind::ALL`].
+    /// The caching of each list, in the order of [`Kind::ALL`].
     caching: [Option<Caching>; Kind::ALL.len()],
-    /// What is wrong with it, for operators: dropped tools, lists that did not end.
+    /// Problems for operators: dropped tools, lists that did not end.
     pub problems: Vec<String>,
-    /// Bytes of all its lists as they came.
+    /// The size of all lists as they were received.
     pub bytes: usize,
 }
 
 impl Offer {
-    /// An offer of nothing.
+    /// Returns an empty offer.
     pub const fn empty(peer: Peer) -> Self {
         Self {
             peer,
@@ -81,7 +80,7 @@ impl Offer {
         }
     }
 
-    /// An offer of our own, with these definitions of tools and resources.
+    /// Returns an offer of Switchyard, with these definitions of tools and resources.
     pub fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
         let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
         offer.tools = usable_tools(tools, false, &mut problems);
@@ -90,7 +89,7 @@ impl Offer {
         offer
     }
 
-    /// What its list of `kind` allows caches to keep; none when it has no such list.
+    /// The caching of the list of `kind`; `None` if there is no such list.
     pub const fn caching(&self, kind: Kind) -> Option<Caching> {
         self.caching[kind as usize]
     }
@@ -102,14 +101,14 @@ impl Offer {
     }
 }
 
-/// Reads the offer; the inner error is the server's refusal to list.
+/// Reads the offer. The inner error is the server's refusal to list.
 pub(super) struct Discovery {
-    /// Whether parameters are mirrored into headers (modern Streamable HTTP), so that tools whose
-    /// annotation of them is invalid cannot be called.
+    /// Whether parameters are mirrored into headers (modern Streamable HTTP). Tools with an invalid annotation of such
+    /// parameters then cannot be called.
     pub mirrors_parameters: bool,
-    /// The name of the server, whose account pays for what is kept of its lists.
+    /// The name of the server, which pays for the memory of its lists.
     pub server: Arc<str>,
-    /// The last offer of the same server under the same configuration.
+    /// The previous offer of the same server under the same configuration.
     pub before: Option<Arc<Offer>>,
 }
 
@@ -158,8 +157,8 @@ impl Discovery {
     }
 }
 
-/// Does `work` on lists of `bytes`: large ones on a thread for blocking work, because a worker would serve
-/// nobody else meanwhile.
+/// Runs `work` on lists of `bytes`. Large lists are processed on a thread for blocking work, because they would block a
+/// worker.
 pub(super) async fn off_worker<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -171,13 +170,13 @@ pub(super) async fn off_worker<T: Send + 'static>(
         Ok(done) => done,
         Err(failed) => match failed.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this task with it.
+            // The runtime is ending, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// A list whose failure costs only itself; `None` when it failed.
+/// Reads a list whose failure affects no other list; `None` if it failed.
 async fn one_of_several(
     connection: &dyn Connection,
     kind: Kind,
@@ -207,7 +206,7 @@ fn failed_list(kind: Kind, was_read_before: bool, why: &str) -> String {
     format!("its list of {} {outcome}: {why}", kind.member())
 }
 
-/// An offer that is being made of the lists.
+/// An offer while it is made from the lists.
 struct Building {
     offer: Offer,
     server: Arc<str>,
@@ -228,7 +227,7 @@ impl Building {
         self.offer
     }
 
-    /// Takes what is usable of a list, if the memory budget has room for it.
+    /// Adds the usable items of a list, if the memory budget has room for it.
     fn take(&mut self, kind: Kind, mut listed: Listed, mirrored: bool) {
         let items = std::mem::take(&mut listed.items);
         let kept = if kind == Kind::Tools {
@@ -248,7 +247,7 @@ impl Building {
         self.offer.bytes += listed.bytes;
     }
 
-    /// Takes the list of `kind` from the last offer.
+    /// Copies the list of `kind` from the previous offer.
     fn keep_before(&mut self, kind: Kind) {
         let Some(before) = &self.before else { return };
         let offer = &mut self.offer;
@@ -263,7 +262,7 @@ impl Building {
 }
 
 impl Offer {
-    /// Puts the items of `kind`, which is not [`Kind::Tools`].
+    /// Sets the items of `kind`, which is not [`Kind::Tools`].
     fn put(&mut self, kind: Kind, items: Vec<Item>) {
         match kind {
             Kind::Tools => {}
@@ -274,8 +273,8 @@ impl Offer {
     }
 }
 
-/// The refusal of a server to list, as a failure of ours to report. The breaker is not told: to
-/// refuse is to answer.
+/// Converts a server's refusal to list into an error for operators. The breaker does not count it, because a refusal is
+/// an answer.
 pub(super) fn refused(refusal: &ErrorObject) -> Error {
     let said = quoted(&refusal.message());
     Error::Malformed { reason: format!("it refused to list its tools: {} {said}", refusal.code()) }
@@ -311,7 +310,7 @@ fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Ite
     items
 }
 
-/// Holds back what cannot be offered, and says so.
+/// Leaves out items that cannot be offered, and records a problem for each.
 struct Sieve<'a> {
     kind: Kind,
     seen: HashSet<String>,
@@ -323,7 +322,8 @@ impl<'a> Sieve<'a> {
         Self { kind, seen: HashSet::new(), problems }
     }
 
-    /// Clients and we walk definitions recursively; nesting without end would end somebody's stack.
+    /// Whether the nesting is within the limit. Switchyard and clients walk definitions recursively, and unlimited
+    /// nesting would overflow a stack.
     fn is_shallow(&mut self, definition: &Raw) -> bool {
         let (depth, one) = (definition.depth(), self.kind.singular());
         if depth > MAX_DEPTH {
@@ -352,7 +352,7 @@ impl<'a> Sieve<'a> {
         excess.is_none()
     }
 
-    /// Whether there is a key, and it is the first of its spelling.
+    /// Whether there is a key that did not occur before.
     fn is_new(&mut self, key: Option<&str>) -> bool {
         let one = self.kind.singular();
         let Some(key) = key else {

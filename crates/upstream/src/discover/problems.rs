@@ -1,11 +1,11 @@
-//! What is wrong with an offer, told to operators: a bounded list of bounded texts.
+//! Problems of an offer for operators: a bounded list of bounded texts.
 
-/// Problems that are told one by one.
+/// The most problems that are listed one by one.
 const MAX_PROBLEMS: usize = 16;
-/// Characters of a server's own text in a problem or an error.
+/// Characters of a server's text in a problem or an error.
 const MAX_QUOTED: usize = 200;
 
-/// A bounded list of what is wrong.
+/// A bounded list of problems.
 #[derive(Default)]
 pub(super) struct Problems {
     texts: Vec<String>,
@@ -29,7 +29,7 @@ impl Problems {
     }
 }
 
-/// A server's own text, escaped and shortened.
+/// A server's text, escaped and shortened.
 pub(super) fn quoted(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_QUOTED).collect();
     if short.len() < text.len() {

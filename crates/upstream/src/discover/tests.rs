@@ -23,7 +23,7 @@ async fn offer_of(server: &Fake) -> Offer {
     read_from(server, false).await.expect("reached").expect("listed")
 }
 
-/// A server whose pages come from `page`, which is handed the number of the page and the cursor.
+/// A server with pages from `page`, which receives the number of the page and the cursor.
 fn paged(
     page: impl Fn(usize, Option<String>) -> serde_json::Value + Send + Sync + 'static,
 ) -> (Fake, Arc<AtomicUsize>) {
@@ -150,7 +150,7 @@ async fn refusals_and_broken_pages_are_told_apart() {
 
 #[tokio::test]
 async fn a_definition_that_is_nested_without_end_is_left_out() {
-    // Deep enough to end the stack of whoever follows it recursively.
+    // Deep enough to overflow the stack of a recursive reader.
     let deep = format!("{}\"x-mcp-header\"{}", "[".repeat(200_000), "]".repeat(200_000));
     let bomb = format!(r#"{{"name":"bomb","inputSchema":{{"a":{deep}}}}}"#);
     let list = format!(r#"{{"tools":[{bomb},{{"name":"good","inputSchema":{{}}}}]}}"#);
@@ -162,7 +162,7 @@ async fn a_definition_that_is_nested_without_end_is_left_out() {
     assert!(offer.problems[0].contains("nested 200002 levels deep"), "{:?}", offer.problems);
 }
 
-/// A server with all capabilities whose lists come from `page`, by kind; none leaves it to refuse.
+/// A server with all capabilities and with lists from `page`, by kind. It refuses a list that is `None`.
 fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static) -> Fake {
     let server = Fake::new(version);
     server.capabilities(&json!({"tools": {}, "resources": {}, "prompts": {}}));
@@ -276,7 +276,7 @@ async fn a_list_that_fails_stays_as_it_was_read_last() {
             let server = whole(Version::V2025_11_25, |kind| Some(full(kind)));
             let first = Arc::new(offer_of(&server).await);
             if broken == Kind::Tools && matches!(failure(), Some(Answer::Silence)) {
-                continue; // then the whole discovery fails
+                continue; // a failed list of tools fails the whole discovery
             }
             server.answer(move |call| {
                 let kind = Kind::ALL.into_iter().find(|kind| kind.method() == call.method)?;

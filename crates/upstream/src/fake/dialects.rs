@@ -1,4 +1,4 @@
-//! How the server that exists only in memory is connected to, and in which dialects.
+//! Connecting to the fake server in memory, and its dialects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,28 +75,28 @@ impl Fake {
         }))
     }
 
-    /// It speaks this revision too.
+    /// Makes it speak this revision too.
     pub fn also(&self, version: Version) {
         self.lock().also = Some(version);
     }
 
-    /// Legacy connections declare exactly what their callers can do.
+    /// Makes legacy connections declare exactly what their callers can do.
     pub fn declares_exactly(&self) {
         self.lock().is_exact = true;
     }
 
-    /// Its legacy connections do not tell whose a question is.
+    /// Makes its legacy connections send server requests that do not name a call.
     pub fn shares_its_channel(&self) {
         self.lock().is_shared = true;
     }
 
-    /// The dialects it was connected to in, in their order.
+    /// Returns the dialects in which it was connected to, in their order.
     pub fn dialects(&self) -> Vec<(Era, String)> {
         let shown = |dialect: &Dialect| (dialect.era, dialect.capabilities.as_str().to_owned());
         self.lock().dialects.iter().map(shown).collect()
     }
 
-    /// Ends its connections of one era from its side.
+    /// Closes its connections of one era from its side.
     pub fn die_in(&self, era: Era, reason: &str) {
         let mut state = self.lock();
         let eras: Vec<Era> = state.dialects.iter().map(|dialect| dialect.era).collect();

@@ -1,4 +1,4 @@
-//! What a server in memory was asked to tell by itself: its subscriptions and its streams.
+//! The notifications that clients requested from a server in memory: its subscriptions and its streams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::connection::{Call, Outlet};
 use json::Raw;
 use protocol::{Notification, method};
 
-/// What clients asked for.
+/// The subscriptions and streams that clients requested.
 pub(super) struct Told {
     subscribed: BTreeSet<String>,
     listening: Vec<String>,
@@ -26,7 +26,7 @@ impl Default for Told {
 }
 
 impl Told {
-    /// Does what `resources/subscribe` or `unsubscribe` asks for.
+    /// Handles `resources/subscribe` or `resources/unsubscribe`.
     pub(super) fn subscribe(&mut self, call: &Call) {
         let uri = call.params.as_ref().and_then(|params| params.get_as("uri")).expect("a uri");
         if call.method == method::RESOURCES_SUBSCRIBE {
@@ -36,7 +36,7 @@ impl Told {
         }
     }
 
-    /// Forgets the subscriptions, as the end of a session does.
+    /// Drops the subscriptions, as the end of a session does.
     pub(super) fn forget(&mut self) {
         self.subscribed.clear();
     }
@@ -48,22 +48,22 @@ impl Fake {
         self.lock().told.subscribed.iter().cloned().collect()
     }
 
-    /// The filters of the streams of notices that are open, oldest first.
+    /// The filters of the open notification streams, oldest first.
     pub fn listening(&self) -> Vec<String> {
         self.lock().told.listening.clone()
     }
 
-    /// From now on it acknowledges no resource.
+    /// Makes the server acknowledge no resource from now on.
     pub fn honours_lists_only(&self) {
         self.lock().told.honours_resources = false;
     }
 
-    /// Ends the streams of notices that are open.
+    /// Ends the open notification streams.
     pub fn end_streams(&self) {
         self.lock().told.end_streams.notify_waiters();
     }
 
-    /// Acknowledges a stream of notices and keeps it open.
+    /// Acknowledges a notification stream and keeps it open.
     pub(super) async fn keep_open(&self, call: &Call, outlet: &Outlet) {
         let params = call.params.clone().expect("a filter");
         let _open = OpenStream::new(self, &params);
@@ -81,7 +81,7 @@ impl Fake {
     }
 }
 
-/// A stream of notices, as long as it is open.
+/// A notification stream while it is open.
 struct OpenStream {
     server: Fake,
     filter: String,

@@ -21,10 +21,10 @@ use crate::verbosity::Verbosity;
 use json::Raw;
 use protocol::LogLevel;
 
-/// How long a dialect that nobody uses keeps its connections, unless it is the base one.
+/// How long an unused dialect keeps its connections, unless it is the base dialect.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_mins(5);
 
-/// A connect under way; `None` until it is done.
+/// A pending connect; `None` until it is done.
 pub(super) type Connecting = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
 
 /// Result of the pending connect; `None` if it was dropped midway. Never resolves if no connect is pending.
@@ -43,15 +43,15 @@ pub(super) struct Group {
     pub no_extra_before: Option<Instant>,
     pub stamina: Stamina,
     pub queue: Queue,
-    /// Whose it is, if it is private.
+    /// The client of a private group.
     pub private: Option<Private>,
-    /// On whose behalf it was made.
+    /// The principal for which it was made.
     pub principal: Option<Arc<str>>,
-    /// Ends the task that waits for the time to end it: there is one, and only while it is there.
+    /// Ends the task that waits for the idle limit. There is one such task, while the group exists.
     pub tended: Option<DropGuard>,
-    /// Whether the server was seen asking without saying whom.
+    /// Whether the server was seen sending requests that do not name a call.
     asks: bool,
-    /// Whether the last failure on any of its connections was held against the server: only where it is private.
+    /// Whether the last failure counted against the server. Used only if the group is private.
     is_blamed: Arc<AtomicBool>,
     pub replacement: Replacement,
     used: Instant,
@@ -60,45 +60,45 @@ pub(super) struct Group {
 /// One connection.
 pub(super) struct Live {
     pub connection: Arc<dyn Connection>,
-    /// The dialect it turned out to speak.
+    /// The dialect that the server actually speaks.
     pub key: Key,
     pub since: Instant,
     pub requests: AtomicUsize,
     pub verbosity: Verbosity,
-    /// Only where the connection does not tell whose a question is.
+    /// Only if the connection does not show which call a server request belongs to.
     pub lease: Option<Lease>,
-    /// Only where it is private: health checks tell of the others.
+    /// Only if the connection is private. Health checks cover all others.
     pub silence: Option<Silence>,
-    /// That of its group.
+    /// The flag of its group.
     pub is_blamed: Arc<AtomicBool>,
-    /// Asks for its end.
+    /// Requests its end.
     pub retired: CancellationToken,
-    /// It takes no new calls, and ends when those on it are over.
+    /// The connection takes no new calls, and ends after its running calls.
     pub replaced: CancellationToken,
 }
 
-/// Who wants a seat.
+/// A caller that needs a share of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Sitter<'a> {
-    /// Whose calls stand on the connection; none for our own, which always pass.
+    /// The owner of the calls on the connection; `None` for Switchyard's own requests, which always pass.
     pub owner: Option<Owner>,
-    /// Capabilities that its client declared; none for our own.
+    /// The capabilities that its client declared; `None` for Switchyard's own requests.
     pub capabilities: Option<&'a Raw>,
-    /// Whether it waited, and its turn has come.
+    /// Whether it waited in the queue and was woken.
     pub is_woken: bool,
 }
 
-/// One request's share of a connection; given back when dropped.
+/// One request's share of a connection, given back when dropped.
 pub(crate) struct PooledConnection {
     live: Arc<Live>,
-    /// Who holds the lease.
+    /// The owner that holds the lease.
     holder: Option<Owner>,
-    /// Only where the connection is private.
+    /// Only if the connection is private.
     stay: Option<Stay>,
 }
 
 impl PooledConnection {
-    /// A seat for `sitter`, if it may sit down.
+    /// Returns a share of `live` for `sitter`, if the lease allows it.
     pub(super) fn on(live: &Arc<Live>, sitter: Sitter<'_>, exclusive: bool) -> Option<Self> {
         let holder = sitter.owner.filter(|_| live.lease.is_some());
         if let (Some(lease), Some(owner)) = (&live.lease, holder)
@@ -111,15 +111,15 @@ impl PooledConnection {
         Some(Self { live: Arc::clone(live), holder, stay })
     }
 
-    /// Notes that the request came to an end that its caller did not make.
+    /// Records that the request ended, and that its caller did not cancel it.
     pub(crate) fn answered(&mut self) {
         if let (Some(stay), Some(silence)) = (&mut self.stay, &self.live.silence) {
             stay.answered(silence);
         }
     }
 
-    /// Whether how the request ended is to be held against the server. A private connection is one
-    /// client's program: it counts once that it fails, or is started anew and fails, until it answers.
+    /// Whether the end of the request counts against the server. A private connection is one client's program. Its
+    /// failure counts once, until it answers again.
     pub(crate) fn is_news(&self, is_failed: bool) -> bool {
         self.stay.is_none() || !self.live.is_blamed.swap(is_failed, Ordering::Relaxed) || !is_failed
     }
@@ -129,7 +129,7 @@ impl PooledConnection {
         self.live.connection.as_ref()
     }
 
-    /// Has its server write log lines of `level` and above.
+    /// Makes the server send log messages of `level` and above.
     pub(crate) async fn want_log(&self, level: LogLevel) {
         self.live.verbosity.raise(self.connection(), level).await;
     }
@@ -176,12 +176,12 @@ impl Group {
         }
     }
 
-    /// How it is connected.
+    /// The dialect for connecting.
     pub(super) fn dialect(&self) -> Dialect {
         self.key.dialect(self.private.as_ref())
     }
 
-    /// A connection of this dialect.
+    /// Adds a connection to the group.
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
         let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
         let (retired, replaced) = (CancellationToken::new(), CancellationToken::new());
@@ -204,7 +204,7 @@ impl Group {
         live
     }
 
-    /// A seat on the connection with the fewest requests among those that are free for `owner`.
+    /// Returns a share of the connection with the fewest requests that is free for the owner.
     pub(super) fn seat(&mut self, sitter: Sitter<'_>) -> Option<PooledConnection> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
         match sitter.owner {
@@ -225,12 +225,12 @@ impl Group {
         let mut free: Vec<&Arc<Live>> =
             self.live.iter().filter(|live| !self.holds_up(live, sitter)).collect();
         let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
-        // Calls of one owner stay together, so that the others find room.
+        // Calls of one owner share a connection, so that others find a free one.
         free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
         free.into_iter().find_map(|live| PooledConnection::on(live, sitter, exclusive))
     }
 
-    /// Until when `owner` stays behind others on a connection that nobody holds; the soonest, if so.
+    /// The end of the shortest head start of others over `owner`, on a connection that no owner holds.
     pub(super) fn head_start_of(&self, owner: Owner) -> Option<Instant> {
         self.live.iter().filter_map(|live| live.lease.as_ref()?.head_start_of(owner)).min()
     }
@@ -241,12 +241,12 @@ impl Group {
         self.asks
     }
 
-    /// Whether its server was seen asking when that was looked at last.
+    /// Whether the server was seen sending requests, as of the last check.
     pub(super) const fn is_known_to_ask(&self) -> bool {
         self.asks
     }
 
-    /// Whether there may be another connection; a client has one private one.
+    /// Whether another connection is allowed. A client has one private connection.
     pub(super) fn has_room(&self, most: usize) -> bool {
         let most = if self.private.is_some() { 1 } else { most };
         self.live.len() < most
@@ -254,7 +254,7 @@ impl Group {
             && self.no_extra_before.is_none_or(|before| Instant::now() >= before)
     }
 
-    /// Notes that somebody uses it.
+    /// Records a use of the group.
     pub(super) fn touch(&mut self) {
         self.used = Instant::now();
     }
@@ -269,7 +269,7 @@ impl Group {
         home.is_some_and(|home| !home.ends_when_idle() && !home.is_over()) && !self.is_empty()
     }
 
-    /// Whether it has no connection, nor a past that the next one is held back for.
+    /// Whether it has no connection, and no early losses that delay the next one.
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty() && self.connecting.is_none() && self.stamina.is_clean()
     }

@@ -1,14 +1,12 @@
-//! Whose calls stand on a connection that does not tell whose a server's question is.
+//! Exclusive lease of a connection whose server requests cannot be tied to one call.
 //!
-//! Invariants: once the server was seen asking, calls of two owners never stand on one connection at
-//! a time (before that they may, and what is asked then is refused by the transport); while a
-//! connection is free and somebody waits for one, somebody who was woken is on the way to it, or who
-//! waits looks again as soon as it may have it.
+//! Invariants: after the server was seen sending requests, calls of two owners never share a connection at the same
+//! time. Before that they may, and the transport refuses server requests. A free connection is never left unused
+//! while an owner waits: a woken owner is about to take it, or the waiting owner checks again soon.
 //!
-//! Calls of the owner who is there always pass, because a client may have to call on to answer a
-//! question. An owner who leaves cannot come back before those who were woken then had a chance. So
-//! owners take turns, but one who never leaves keeps its connection; the deadlines of the others end
-//! their waiting.
+//! Calls of the current owner always pass, because a client may need another call to answer a server request. An owner
+//! that leaves cannot return before the owners woken at that moment had a chance. Owners therefore take turns, but an
+//! owner that never leaves keeps its connection, and the deadlines of the others end their wait.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -21,33 +19,33 @@ use tokio::time::Instant;
 use crate::connection::{Owner, Unanswered};
 use runtime::worker::at;
 
-/// How long an owner who left stays behind those who were woken then.
+/// How long an owner that left stays behind the owners woken at that moment.
 const HEAD_START: Duration = Duration::from_millis(50);
 
-/// Calls that wait for a connection of one dialect, in their order. The bulkhead bounds them.
+/// Calls that wait for a connection of one dialect, in their order. The bulkhead limits their number.
 #[derive(Clone, Default)]
 pub(super) struct Queue(Arc<Mutex<VecDeque<Waiter>>>);
 
-/// Who waits, and how to wake them.
+/// A waiting owner, and the channel that wakes it.
 type Waiter = (Owner, oneshot::Sender<()>);
 
 impl Queue {
-    /// Waits for a turn of `owner`, from now on.
+    /// Adds a waiting call of `owner` to the queue.
     pub(super) fn join(&self, owner: Owner) -> Turn {
         let (wake, woken) = oneshot::channel();
         self.lock().push_back((owner, wake));
         Turn { woken, head_start: None, unanswered: None, queue: self.clone(), is_taken: false }
     }
 
-    /// Wakes everybody: connections came or went.
+    /// Wakes all waiting calls, because the set of connections changed.
     pub(super) fn wake_all(&self) {
         let waiting = std::mem::take(&mut *self.lock());
         for (_, wake) in waiting {
-            let _ = wake.send(()); // whoever left does not need it
+            let _ = wake.send(()); // a call that left does not need it
         }
     }
 
-    /// Wakes the owner who has waited for longest, with all its calls; whether there is one.
+    /// Wakes all calls of the owner that has waited longest. Returns whether there is one.
     fn wake_next(&self) -> bool {
         loop {
             let Some((owner, wake)) = self.lock().pop_front() else { return false };
@@ -66,7 +64,7 @@ impl Queue {
         drop(waiting);
         let its: VecDeque<_> = its;
         for (_, wake) in its {
-            let _ = wake.send(()); // whoever left does not need it
+            let _ = wake.send(()); // a call that left does not need it
         }
     }
 
@@ -76,30 +74,30 @@ impl Queue {
     }
 }
 
-/// A place in the queue. One that was woken and leaves all the same wakes the next; of one that
-/// leaves before, nothing stays behind.
+/// A place in the queue. If it was woken and is dropped unused, it wakes the next one. If it is dropped before, it
+/// leaves no entry.
 pub(super) struct Turn {
     woken: oneshot::Receiver<()>,
     head_start: Option<Instant>,
-    /// Cancelled calls of others that keep it off a connection, while their answers may come.
+    /// Cancelled calls of others that keep the call off a connection while their answers may still arrive.
     unanswered: Option<Unanswered>,
     queue: Queue,
     is_taken: bool,
 }
 
 impl Turn {
-    /// It comes at the end of this head start too: whom that is for may have found another connection,
-    /// and nobody is woken by time.
+    /// Also resolves at the end of this head start. The favored owner may have found another connection, and the end of
+    /// the time alone wakes no call.
     pub(super) const fn ends_with(&mut self, head_start: Option<Instant>) {
         self.head_start = head_start;
     }
 
-    /// It comes too when such cancelled calls were answered, or are waited for no longer.
+    /// Also resolves when such cancelled calls were answered, or their time is over.
     pub(super) fn waits_for(&mut self, unanswered: Unanswered) {
         self.unanswered = Some(unanswered).filter(|unanswered| !unanswered.is_over());
     }
 
-    /// Resolves when it is worth looking again.
+    /// Resolves when the caller should check again.
     pub(super) async fn comes(mut self) {
         let over = at(self.head_start);
         let unanswered = self.unanswered.take();
@@ -118,7 +116,7 @@ impl Turn {
         }
     }
 
-    /// The same of a turn that may not be there: then it never comes.
+    /// Waits for a turn, or forever if it is `None`.
     pub(super) async fn of(turn: Option<Self>) {
         match turn {
             Some(turn) => turn.comes().await,
@@ -132,7 +130,7 @@ impl Drop for Turn {
         if self.is_taken {
             return;
         }
-        // Whoever wakes from now on finds that nobody is there.
+        // After this, no sender finds the receiver open.
         self.woken.close();
         if self.woken.try_recv().is_ok() {
             self.queue.wake_next();
@@ -142,7 +140,7 @@ impl Drop for Turn {
     }
 }
 
-/// The owners on one connection, with how many calls each.
+/// The owners on one connection, with the number of calls of each.
 pub(super) struct Lease {
     state: Mutex<State>,
     queue: Queue,
@@ -151,7 +149,7 @@ pub(super) struct Lease {
 #[derive(Default)]
 struct State {
     holders: Vec<(Owner, usize)>,
-    /// Who left last, when somebody else was woken then.
+    /// The owner that left last, if another one was woken at that moment.
     left: Option<(Owner, Instant)>,
 }
 
@@ -160,8 +158,8 @@ impl Lease {
         Self { state: Mutex::default(), queue: queue.clone() }
     }
 
-    /// Takes a place for `owner`; false when it is `exclusive` and somebody else is there, or was
-    /// woken for it and `owner` was not.
+    /// Adds a call of `owner`. Returns false if the lease is `exclusive` and another owner holds it, or if another one
+    /// was woken for it and `owner` was not.
     pub(super) fn take(&self, owner: Owner, exclusive: bool, is_woken: bool) -> bool {
         let mut state = self.lock();
         if exclusive {
@@ -178,7 +176,7 @@ impl Lease {
         true
     }
 
-    /// Until when `owner` stays behind others, though nobody holds it.
+    /// The end of the head start of others over `owner`, while no owner holds the lease.
     pub(super) fn head_start_of(&self, owner: Owner) -> Option<Instant> {
         let state = self.lock();
         let (_, at) = state.left.filter(|(who, _)| *who == owner && state.holders.is_empty())?;
@@ -190,7 +188,7 @@ impl Lease {
         self.lock().holders.iter().any(|(other, _)| *other == owner)
     }
 
-    /// Gives a place back.
+    /// Removes a call of `owner`.
     pub(super) fn release(&self, owner: Owner) {
         let mut state = self.lock();
         let Some(at) = state.holders.iter().position(|(other, _)| *other == owner) else { return };
@@ -201,14 +199,14 @@ impl Lease {
         state.holders.swap_remove(at);
         match state.holders.as_slice() {
             [] => state.left = self.queue.wake_next().then(|| (owner, Instant::now())),
-            // From before the server asked: now it is alone.
+            // A second owner remained from before the first server request. Now it is alone.
             [(last, _)] => self.queue.wake(*last),
             _ => {}
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

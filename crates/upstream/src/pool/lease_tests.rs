@@ -1,4 +1,4 @@
-//! Who waits for a connection, and who is woken.
+//! Calls that wait for a connection, and the order in which they are woken.
 
 use futures_util::FutureExt;
 
@@ -9,7 +9,7 @@ async fn nothing_stays_of_who_waits_no_more() {
     let queue = Queue::default();
     let lease = Lease::new(&queue);
     let (busy, hasty, patient) = (Owner::new(), Owner::new(), Owner::new());
-    // Its calls overlap: there is always one.
+    // The calls overlap, so there is always one.
     assert!(lease.take(busy, true, false) && lease.take(busy, true, false));
     let waits = queue.join(patient);
     for _ in 0..1000 {

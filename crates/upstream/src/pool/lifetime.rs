@@ -1,9 +1,9 @@
-//! How a connection comes, stays and goes.
+//! The life of a connection: connect, use and close.
 //!
-//! Invariants: a connect belongs to nobody who waits for it; a connection is listed before anybody can find it
-//! closed, and is listed no more once it is; who waits for one hears of each that comes or goes.
+//! Invariants: a connect does not depend on any waiting caller. A connection is listed before its end can be noticed,
+//! and removed when it closed. Waiting callers are woken when a connection is added or removed.
 //!
-//! Not here: who gets which (`pool`), and when one that nobody uses ends (`dialects`).
+//! Not here: the selection of a connection (`pool`), and the end of unused ones (`dialects`).
 
 use std::future::pending;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::error::Error;
 use crate::session_affinity::Home;
 use runtime::shutdown::Shutdown;
 
-/// After a failed connect: time in which no second connection is tried beside a live one.
+/// After a failed connect: the time in which no second connection is tried beside a live one.
 const NO_EXTRA: Duration = Duration::from_secs(30);
 
-/// What the server is to a client that is gone while it is connected to for it: no fault of the server.
+/// The state for a client that left while its private connection was being made. It is not a fault of the server.
 const SESSION_OVER: &str = "not connected to for a session that has ended";
 
 type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
 impl Pool {
-    /// Connects in a task of its own, so that it belongs to nobody who waits for it.
+    /// Connects in a separate task, so that the connect does not depend on any waiting caller.
     pub(super) fn begin_connect(self: &Arc<Self>, group: &mut Group, tasks: &Shutdown) {
         let (done, connecting) = watch::channel(None);
         group.connecting = Some(connecting);
@@ -68,10 +68,10 @@ impl Pool {
     ) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        // All are made anew, or the client that it was for is gone, with all it had.
+        // All connections are being closed, or the client of the private connection is gone.
         let is_over = tasks.is_begun() || (key.home.is_some() && state.find(key).is_none());
         let opened = opened.map(|connection| {
-            // Closed meanwhile: it is put where nobody finds it, and `keep` ends it.
+            // It is no longer needed: it is put into a group that no caller finds, and `keep` closes it.
             let mut nowhere = Group::new(key);
             let group = if is_over { &mut nowhere } else { state.settled(key, connection.peer().era()) };
             group.admit(connection)
@@ -80,11 +80,11 @@ impl Pool {
             if is_over {
                 live.retired.cancel();
             }
-            // Spawned under the lock: it must not find the connection closed before it is listed.
+            // Spawned under the lock, because it must not find the connection closed before it is listed.
             tasks.spawn(Arc::clone(self).keep(Arc::clone(live), tasks.clone()));
         }
         if is_over {
-            return; // who waits learns it from the dropped sender
+            return; // waiting callers learn it from the dropped sender
         }
         let mut unreplaced = false;
         if let Some(group) = state.find_mut(key) {
@@ -101,14 +101,14 @@ impl Pool {
                 self.arrived(state, key, live);
             }
             Err(error) if unreplaced => self.tell_unreplaced(error),
-            // Before anybody else asks: whoever is refused must not be tried again and again.
+            // Set before another caller can connect, because refused credentials must not be tried again and again.
             Err(refused @ Error::AuthFailed { .. }) => {
                 state.shut.get_or_insert(refused.clone());
                 self.publish(state, None);
             }
-            // That says nothing of the server.
+            // This does not concern the server.
             Err(Error::Unavailable { .. }) => {}
-            // It may be another server by the time it is there again.
+            // The server may be another one when it is reachable again.
             Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => self.connector.forget(),
             Err(_) => {}
         }
@@ -117,7 +117,7 @@ impl Pool {
         done.send_replace(Some(opened));
     }
 
-    /// Tells of a connection that is there now.
+    /// Publishes a new connection.
     fn arrived(self: &Arc<Self>, state: &mut State, wanted: Key, live: &Live) {
         let has_replaced = state.find_mut(wanted).is_some_and(Group::replace);
         self.publish(state, None);
@@ -137,7 +137,7 @@ impl Pool {
         group.queue.wake_all();
     }
 
-    /// Stays with a connection until it closes or is to be closed, and clears up behind it.
+    /// Waits until a connection closes or is to be closed, and removes it.
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
             reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
@@ -162,7 +162,7 @@ impl Pool {
             if group.live.is_empty() {
                 group.stamina.lost(live.since.elapsed());
             } else {
-                // Whoever is full of requests would otherwise be given its like for each of them.
+                // Otherwise an overloaded server would get another connection for each request.
                 group.no_extra_before = Some(Instant::now() + NO_EXTRA);
             }
             group.queue.wake_all();
@@ -175,7 +175,7 @@ impl Pool {
     }
 }
 
-/// Resolves when the session that a connection is for is over; never where it is for no session.
+/// Resolves when the session of a connection has ended; never without a session.
 async fn over(home: Option<Home>) {
     match home {
         Some(home) => home.ended().await,

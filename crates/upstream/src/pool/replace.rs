@@ -1,12 +1,12 @@
-//! Replaces a connection on which a cancelled call was left unanswered, for stdio and HTTP+SSE. There requests of the
-//! server do not say which call they belong to, so one of the cancelled call could be taken for another client's.
+//! Replaces a connection with an unanswered cancelled call, for stdio and HTTP+SSE. There a server request does not say
+//! which call it belongs to. A request of the cancelled call could therefore reach another client.
 //!
 //! Invariants: a connection is replaced when a client that can be asked wants it and the cancelled call of another
 //! client had no answer in time. Until its successor is there, it takes the calls of all others. A replaced
 //! connection takes no new calls and ends with those on it. It waits at most 30 s for answers of cancelled calls.
 //! At most four replaced connections of a dialect are there at a time. Without a successor it is kept for 30 s.
 //!
-//! Not here: requests that come meanwhile (`transport/questions`), and connecting (`lifetime`).
+//! Not here: server requests on a replaced connection (`transport/questions`), and connecting (`lifetime`).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -25,28 +25,28 @@ use runtime::telemetry::limit::Limit;
 const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
 /// Replaced connections of one dialect that may still be there.
 const MAX_OUTGOING: usize = 4;
-/// How often it is looked whether the calls on a replaced connection are over.
+/// How often a replaced connection is checked for the end of its calls.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long connections are kept when too many were replaced.
+/// How long connections stay in use when too many were replaced.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Which connections of a dialect are being replaced, and which were.
+/// The connections of a dialect that are being replaced, and those that were.
 #[derive(Default)]
 pub(super) struct Replacement {
-    /// To be replaced by the connection that is being made.
+    /// Connections that the pending connect will replace.
     due: Vec<Arc<Live>>,
     outgoing: Vec<Weak<Live>>,
-    /// Until when connections are kept, because there is no successor.
+    /// Until when connections stay in use, because there is no successor.
     kept_until: Option<Instant>,
 }
 
 impl Replacement {
-    /// Those that were replaced and are still there.
+    /// Replaced connections that still exist.
     pub(super) fn outgoing(&mut self) -> Vec<Arc<Live>> {
         std::mem::take(&mut self.outgoing).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Keeps the connections for a while.
+    /// Keeps the connections in use for `pause`.
     pub(super) fn keep_for(&mut self, pause: Duration) {
         self.due.clear();
         self.kept_until = Some(Instant::now() + pause);
@@ -68,14 +68,14 @@ impl Replacement {
 }
 
 impl Sitter<'_> {
-    /// Whether its client can be asked something that a connection with `abilities` declares.
+    /// Whether its client can answer a server request that a connection with `abilities` declares.
     fn can_be_asked(self, abilities: Abilities) -> bool {
         self.capabilities.is_some_and(|capabilities| Abilities::of(capabilities).meets(abilities))
     }
 }
 
 impl Group {
-    /// Whether `sitter` must not have a call on `live`, because of a cancelled call of somebody else.
+    /// Whether `sitter` must not have a call on `live`, because of another client's cancelled call.
     pub(super) fn holds_up(&self, live: &Live, sitter: Sitter<'_>) -> bool {
         self.unanswered(live, sitter).is_some()
     }
@@ -87,13 +87,13 @@ impl Group {
         counts.then_some(unanswered)
     }
 
-    /// The cancelled calls that keep `sitter` off a connection, those that are waited for no longer first.
+    /// The cancelled calls that keep `sitter` off a connection, those with the earliest end first.
     pub(super) fn held_up_by(&self, sitter: Sitter<'_>) -> Option<Unanswered> {
         let all = self.live.iter().filter_map(|live| self.unanswered(live, sitter));
         all.min_by_key(|unanswered| unanswered.until)
     }
 
-    /// Moves the connections that have a successor now out of the way; whether there were any.
+    /// Removes the connections that now have a successor. Returns whether there were any.
     pub(super) fn replace(&mut self) -> bool {
         let due = std::mem::take(&mut self.replacement.due);
         for old in &due {
@@ -106,8 +106,8 @@ impl Group {
 }
 
 impl Pool {
-    /// Connects anew for `sitter`, which cancelled calls keep off the connections; without room for another
-    /// one they are kept.
+    /// Connects for `sitter`, which cancelled calls keep off all connections. Without room for another connection, the
+    /// present ones stay in use.
     pub(super) fn begin_replacement(
         self: &Arc<Self>,
         group: &mut Group,
@@ -115,7 +115,7 @@ impl Pool {
         tasks: &Shutdown,
     ) {
         if group.connecting.is_some() {
-            return; // whoever waits for it looks again then
+            return; // the callers that wait for it check again then
         }
         if !group.replacement.has_room() {
             group.replacement.keep_for(PAUSE);
@@ -130,7 +130,7 @@ impl Pool {
     }
 }
 
-/// Resolves when the calls on a connection that was replaced are over, or waited for no longer.
+/// Resolves when the calls on a replaced connection have ended, or their time is over.
 pub(super) async fn runs_out(live: &Live) {
     let until = Instant::now() + UNANSWERED_LIMIT;
     loop {

@@ -1,10 +1,10 @@
 //! The forms in which a secret may appear in a text of a server.
 //!
-//! Covered: as it is, escaped for a log, escaped in JSON, percent-encoded, Base64 and hexadecimal. Base64 is found
-//! at every alignment, so a password is found inside the credentials of `Basic user:password` too.
+//! Covered: unchanged, escaped for a log, escaped in JSON, percent-encoded, Base64 and hexadecimal. Base64 is found at
+//! every alignment, so a password is found inside the credentials of `Basic user:password` too.
 //!
-//! Invariant: the number of forms of one secret is a constant, for each of its lines and for the whole.
-//! Not here: two encodings one upon the other, apart from escaping, and deliberate disguise.
+//! Invariant: the number of forms of one secret is a constant, for each of its lines and for the whole. Not here: two
+//! nested encodings, apart from escaping, and deliberate disguise.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use url::form_urlencoded;
 
 use runtime::hex::hex;
 
-/// All but the unreserved characters (RFC 3986, 2.3).
+/// All except the unreserved characters (RFC 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// As Python's `quote` does it.
 const IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
@@ -27,14 +27,14 @@ const IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').ad
 /// The characters of Base64 that have a meaning in URLs.
 const IN_BASE64: &AsciiSet = &CONTROLS.add(b'+').add(b'/');
 
-/// All forms of `secret`: of the whole, and of each line what is not encoded.
+/// All forms of `secret`: all forms of the whole, and the forms without an encoding of each line.
 pub(super) fn of(secret: &str) -> BTreeSet<String> {
     let whole = secret.trim();
     let lines = whole.lines().map(str::trim).chain([whole]).flat_map(quoted);
     lines.chain(percent(whole)).chain(base64(whole.as_bytes())).chain(digits(whole)).collect()
 }
 
-/// As it is and in JSON strings, each also escaped for a log as `char` and `str` do it.
+/// The text itself and its JSON string, each also escaped for a log as `char` and `str` do it.
 fn quoted(text: &str) -> Vec<String> {
     let json = inside(serde_json::Value::from(text).to_string());
     let texts = [text.to_owned(), json.replace('/', "\\/"), ascii(&json), json];
@@ -50,7 +50,7 @@ fn inside(quoted: String) -> String {
     quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map(str::to_owned).unwrap_or(quoted)
 }
 
-/// JSON of ASCII characters alone, as many encoders write it.
+/// JSON with ASCII characters only, as many encoders write it.
 fn ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for char in json.chars() {
@@ -73,7 +73,7 @@ fn percent(text: &str) -> Vec<String> {
     encoded.chain([form, all]).flat_map(|text| [lower(&text), text]).collect()
 }
 
-/// Writes the digits of `%2F` in lower case.
+/// Converts the digits of `%2F` to lower case.
 fn lower(text: &str) -> String {
     let mut digits = 0;
     let lowered = text.chars().map(|char| match char {
@@ -90,7 +90,7 @@ fn lower(text: &str) -> String {
     lowered.collect()
 }
 
-/// Both alphabets, and what is the same wherever the secret begins in what is encoded.
+/// Both alphabets, and for each alignment the characters that depend on the secret alone.
 fn base64(bytes: &[u8]) -> Vec<String> {
     let parts = |encode: &dyn Fn(&[u8]) -> String| -> Vec<String> {
         (0..3).map(|offset| aligned(bytes, offset, encode)).chain([encode(bytes)]).collect()
@@ -103,12 +103,12 @@ fn base64(bytes: &[u8]) -> Vec<String> {
     [standard, parts(&|bytes| URL_SAFE_NO_PAD.encode(bytes)), in_urls, lowered, in_json].concat()
 }
 
-/// The characters that depend on `bytes` alone, if they follow `offset` other ones and are followed by more.
+/// The characters that depend on `bytes` alone, if `offset` other bytes precede them and more follow.
 fn aligned(bytes: &[u8], offset: usize, encode: &dyn Fn(&[u8]) -> String) -> String {
     let mut shifted = vec![0; offset];
     shifted.extend(bytes);
     let text = encode(&shifted);
-    // A character that also holds bits of a neighbor is not known.
+    // A character that also contains bits of a neighbor is unknown.
     let end = text.len() - usize::from(!shifted.len().is_multiple_of(3));
     let begin = [0, 2, 3][offset];
     text.get(begin..end).unwrap_or_default().to_owned()

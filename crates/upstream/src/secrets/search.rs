@@ -1,7 +1,7 @@
 //! Finds secrets in a text, in one pass over the text, whatever the number of secrets.
 //!
-//! Invariants: the search itself holds only the first bytes of each form; the forms are wiped when they are dropped.
-//! A beginning of a secret is found too where a text was cut after it.
+//! Invariants: the search itself contains only the first bytes of each form. The forms are wiped when they are dropped.
+//! If a text was cut inside of a secret, the beginning of the secret is found.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use secrecy::{ExposeSecret, SecretString};
@@ -15,16 +15,16 @@ pub(super) const BLANK: &str = "***";
 /// The end of a text that was cut.
 const CUT: char = '…';
 
-/// All forms of some secrets, ready to be searched for.
+/// All forms of some secrets, ready for a search.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// The first [`SHORTEST`] bytes of each form; none if they could not be compiled.
+    /// The first [`SHORTEST`] bytes of each form; `None` if they could not be compiled.
     beginnings: Option<AhoCorasick>,
     forms: Vec<SecretString>,
 }
 
 impl Search {
-    /// For `secrets`; one that is too short is left out.
+    /// Makes a search for `secrets`. A secret that is too short is left out.
     pub(super) fn of<'s>(secrets: impl Iterator<Item = &'s str>) -> Self {
         let long = secrets.filter(|secret| secret.trim().len() >= SHORTEST);
         let mut forms: Vec<String> = long.flat_map(forms::of).filter(|form| form.len() >= SHORTEST).collect();
@@ -35,7 +35,7 @@ impl Search {
         Self { beginnings: built.ok(), forms: forms.into_iter().map(SecretString::from).collect() }
     }
 
-    /// `text` with [`BLANK`] for each secret in it.
+    /// Returns `text` with [`BLANK`] in place of each secret.
     pub(super) fn blank(&self, text: &str) -> String {
         let Some(beginnings) = &self.beginnings else { return BLANK.to_owned() };
         let (mut blanked, mut end) = (String::with_capacity(text.len()), 0);
@@ -53,7 +53,7 @@ impl Search {
         blanked
     }
 
-    /// How much of the beginning of `text` is this form, or what was left of it by a cut.
+    /// The length of this form at the beginning of `text`, or of the part of it before a cut.
     fn length(&self, form: usize, text: &str) -> Option<usize> {
         let form = self.forms.get(form)?.expose_secret();
         let common = form.bytes().zip(text.bytes()).take_while(|(one, other)| one == other).count();

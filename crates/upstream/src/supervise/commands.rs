@@ -1,6 +1,6 @@
-//! Commands of operators for one server: connect, reconnect, disconnect, or take note of a health check.
+//! Commands of operators for one server: connect, reconnect, disconnect, or record a health check.
 //!
-//! Invariants: each command is answered, at the latest when the discovery that it began has ended; at most
+//! Invariants: each command gets a reply, at the latest when the discovery that it began has ended. At most
 //! [`MAX_WAITING`] wait for one discovery.
 //!
 //! Not here: how a command reaches the supervisor (`Upstream`).
@@ -17,7 +17,7 @@ impl Supervisor {
         match command {
             Command::Connect { reply, .. } if matches!(self.phase, Phase::Up { .. }) => {
                 let offer = self.upstream.offer().ok_or(Error::Unavailable { state: "connecting" });
-                let _ = reply.send(offer); // who asked may have left
+                let _ = reply.send(offer); // the operator may have left
             }
             Command::Connect { deadline, reply } => self.start_over(deadline, reply).await,
             Command::Reconnect { deadline, reply } => {
@@ -27,14 +27,14 @@ impl Supervisor {
             }
             Command::Disconnect { reply } => {
                 self.switch_off().await;
-                let _ = reply.send(Ok(())); // who asked may have left
+                let _ = reply.send(Ok(())); // the operator may have left
             }
             Command::Checked { result, reply } => {
-                // A server that is down is judged by its next connect, and a task under way by its own end.
+                // The next connect decides about a server that is down, and a running task about its own result.
                 if matches!(self.phase, Phase::Up { .. }) && self.task.is_none() {
                     self.conclude(Done::Checked(result)).await;
                 }
-                let _ = reply.send(Ok(())); // who asked may have left
+                let _ = reply.send(Ok(())); // the operator may have left
             }
         }
     }
@@ -48,7 +48,7 @@ impl Supervisor {
         self.begin_again(Some(deadline)).await;
     }
 
-    /// Accepts calls again and forgets earlier failures.
+    /// Accepts calls again and drops the record of earlier failures.
     pub(super) async fn begin_again(&mut self, deadline: Option<Instant>) {
         self.phase = Phase::Down;
         self.upstream.pool.open();
@@ -70,7 +70,7 @@ impl Supervisor {
 
     pub(super) fn tell_waiting(&mut self, result: &Result<Arc<Offer>, Error>) {
         for reply in self.waiting.drain(..) {
-            let _ = reply.send(result.clone()); // who asked may have left
+            let _ = reply.send(result.clone()); // the operator may have left
         }
     }
 }

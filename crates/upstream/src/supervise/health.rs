@@ -13,20 +13,20 @@ use super::{Change, DEBOUNCE, Delivery, Done, Error, Phase, State, Supervisor};
 use crate::liveness::{Patience, UNWELL};
 
 impl Supervisor {
-    /// Asks the server whether it is alive.
+    /// Begins a health check.
     pub(super) fn check(&mut self) {
         let upstream = Arc::clone(&self.upstream);
         self.task = Some(Box::pin(async move { Done::Checked(upstream.health_check().await) }));
     }
 
-    /// Somebody gave up waiting, and nothing else was heard of the server either.
+    /// Checks the health after a caller gave up, if no other message came from the server either.
     pub(super) fn look_into_doubt(&mut self) {
         if self.occupancy.borrow().live > 0 && self.upstream.is_in_doubt() {
             self.check();
         }
     }
 
-    /// Whether it was asked and may be at work on something that it was told to do before.
+    /// Whether a health check is unanswered because the server may still work on an earlier call.
     pub(super) fn is_left_to_work(&self) -> bool {
         let silence = &self.upstream.silence;
         silence.open_for().is_some() && silence.is_excused()
@@ -73,7 +73,7 @@ impl Supervisor {
         }
     }
 
-    /// After a list that never came: a connection on which nothing runs is worth nothing more.
+    /// Handles a list that never came: without a running call the connections are closed.
     pub(super) async fn give_up_if_silent(&mut self, error: &Error) {
         let timeout = self.upstream.config.timeout;
         if matches!(error, Error::TimedOut { after } if *after >= timeout)
@@ -83,10 +83,10 @@ impl Supervisor {
         }
     }
 
-    /// While it is not well there is no need to wait for the usual time; nor when we refused to ask.
+    /// Schedules the next check early if the server is unwell, or if the breaker refused the check.
     fn look_again_soon(&mut self, is_refused: bool) {
         if !matches!(self.phase, Phase::Up { .. }) {
-            return; // it is on the schedule of those that are down
+            return; // it is on the schedule of a server that is down
         }
         let (now, silence) = (Instant::now(), &self.upstream.silence);
         let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
@@ -96,18 +96,18 @@ impl Supervisor {
         self.due = [admitted, asked_twice].into_iter().flatten().fold(self.next_tick(), Instant::min);
     }
 
-    /// Whether it owed an answer for so long that none of the calls that run can come to anything.
+    /// Whether it owed an answer for so long that no running call can still succeed.
     fn is_past_hope(&self) -> bool {
         let is_idle = self.upstream.bulkhead.running() == 0;
         self.upstream.silence.is_past_hope(Patience::of(&self.upstream.config), is_idle)
     }
 
-    /// Ends its connections, its process with them, and begins anew when the breaker lets it.
+    /// Closes its connections and its process, and connects again when the breaker allows it.
     async fn start_anew(&mut self, error: &Error) {
         self.publish(Change::State(State::Failed)).await;
         self.failed_checks = 0;
         self.upstream.pool.close_all().await;
-        // Who owed us an answer is gone.
+        // The connections that owed an answer are closed.
         self.upstream.silence.broken();
         self.go_down(Some(error));
     }

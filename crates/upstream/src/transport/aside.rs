@@ -1,5 +1,5 @@
-//! Messages beside the calls of a connection: cancellations, which nobody waits for, and answers to
-//! what a server asks, which are never dropped.
+//! Messages beside the calls of a connection: cancellations, which no caller waits for, and responses to server
+//! requests, which are never dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
 
-/// How many may be on their way at a time; more are dropped. A server that takes none of them is
-/// not helped by more.
+/// The most messages that are sent at a time. Further ones are dropped, because they would not help a server that
+/// accepts none.
 const AT_A_TIME: usize = 32;
-/// How long one may take.
+/// The time limit of one message.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long an answer may take, and how often it is sent while nothing of it was.
+/// The time limit of a response, and the most attempts while nothing of it was sent.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const ANSWER_ATTEMPTS: u32 = 3;
-/// Pause before an answer is sent again.
+/// The pause before a response is sent again.
 const ANSWER_PAUSE: Duration = Duration::from_millis(500);
 
-/// Posts messages beside the calls of one connection.
+/// Sends messages beside the calls of one connection.
 #[derive(Clone)]
 pub(super) struct Aside {
     client: Arc<Client>,
@@ -38,7 +38,7 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// `head` is the one of the messages.
+    /// Makes a sender. `head` is the head of its messages.
     pub(super) fn new(client: &Arc<Client>, head: &Head, shutdown: &Shutdown) -> Self {
         Self {
             client: Arc::clone(client),
@@ -49,7 +49,7 @@ impl Aside {
         }
     }
 
-    /// Posts `message` in the background.
+    /// Sends `message` in the background.
     pub(super) fn post(&self, message: Bytes) {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             Limit::Cancellations.met(());
@@ -66,7 +66,7 @@ impl Aside {
         });
     }
 
-    /// Delivers answers for as long as the connection is open.
+    /// Returns a function that sends responses while the connection is open.
     pub(super) fn answers(
         &self,
         closing: &Closing,
@@ -83,8 +83,8 @@ impl Aside {
         }
     }
 
-    /// Posts the answer to a question, and waits until the server has it or cannot be reached. Who
-    /// asked bounds how many are on their way.
+    /// Sends the response to a server request, and waits until the server has it or cannot be reached. The caller
+    /// limits the number of responses.
     async fn deliver(&self, answer: Bytes) {
         let sent = async {
             for attempt in 1.. {
@@ -108,7 +108,7 @@ impl Aside {
         }
     }
 
-    /// The server decides how often this happens.
+    /// Logs an undelivered response. The server decides how often this happens, so the lines are limited.
     fn complain(&self, error: &Error) {
         if let Some(suppressed) = self.pace.admit() {
             tracing::warn!(%error, suppressed, "the answer to a server's question was not delivered");

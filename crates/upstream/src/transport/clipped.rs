@@ -1,11 +1,11 @@
-//! What can still be told of a message that was too long to be kept.
+//! Reads the id of a message that was too long to be kept.
 
 use net::Clip;
 
-/// The id in the envelope of a message of which only the ends are left: before the first nested
-/// value, or right before the closing brace.
+/// The id in the envelope of a message of which only the ends are left: before the first nested value, or right before
+/// the closing brace.
 ///
-/// `"id"` followed by a colon can not stand inside a JSON string, where the quotes are escaped.
+/// `"id"` followed by a colon cannot occur inside a JSON string, where the quotes are escaped.
 pub(super) fn id_in(clip: &Clip) -> Option<u64> {
     let head = String::from_utf8_lossy(clip.head());
     let flat = head

@@ -1,11 +1,11 @@
-//! Limits what a server sends that belongs to no call, and ends the connection of one that floods.
+//! Limits messages of a server that belong to no call, and closes the connection of a server that floods.
 //!
 //! ```text
 //! within the burst ──► read on      at the rate ──► pauses between reads      junk for too long ──► closed
 //! ```
 //!
-//! Invariants: what belongs to a call is never counted. A notice for the whole server (a changed list, an updated
-//! resource, a ping) is slowed down and never ends a connection. While a reader pauses, the server waits for room in
+//! Invariants: messages of a call are never counted. A notification for the whole server (a changed list, an updated
+//! resource, a ping) is slowed down and never closes a connection. While a reader pauses, the server waits for room in
 //! its pipe or socket and costs nothing. All streams of a connection share one guard.
 //!
 //! Not here: sharing a worker among readers (`worker::WorkBudget`); when the next connection is made (`flap_backoff`).
@@ -19,35 +19,35 @@ use crate::close_reason::Closing;
 use crate::error::Error;
 use runtime::telemetry::limit::Limit;
 
-/// Bytes a second that may be sent in the long run.
+/// The long-term limit in bytes per second.
 const RATE: f64 = 512.0 * 1024.0;
 /// Bytes that may be sent at once.
 const BURST: f64 = 2.0 * 1024.0 * 1024.0;
-/// Bytes of junk beyond the burst that end the connection: five seconds at the rate, so that a connection
-/// which floods from its beginning counts as one that died young.
+/// Bytes of junk beyond the burst that close the connection: five seconds at the rate. A connection that floods from
+/// its beginning therefore counts as an early loss.
 const MOST_JUNK: f64 = 5.0 * RATE;
-/// Bytes that a message counts for beside its own, for the work that it makes.
+/// Bytes that each message counts for in addition to its own, for the work that it causes.
 const MESSAGE: usize = 512;
-/// Bytes that one message counts for at most: a late answer may be large.
+/// The most bytes that one message counts for, because a late response may be large.
 const LARGEST: usize = 64 * 1024;
-/// How long a reader pauses at a time.
+/// The length of one pause of a reader.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a connection was ended.
+/// The reason for closing the connection.
 pub(super) const FLOODED: &str = "the server sent too many messages that belong to no call";
 
-/// How a message of a server counts.
+/// How a message of a server is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// It belongs to a call, or to one of several that cannot be told apart.
+    /// It belongs to a call, or to one of several calls that cannot be distinguished.
     Wanted,
     /// It concerns the whole server.
     Notice,
-    /// It belongs to nothing that is open, or cannot be read.
+    /// It belongs to no open call, or cannot be parsed.
     Junk,
 }
 
-/// Counts what the server of one connection sends unasked.
+/// Counts the messages of one connection that belong to no call.
 pub(super) struct FloodGuard {
     server: Arc<str>,
     closing: Closing,
@@ -61,23 +61,23 @@ struct Buckets {
 
 /// A token bucket, in bytes.
 struct Bucket {
-    /// Bytes that may be sent at once; below zero the reader pauses.
+    /// Bytes that may be sent at once. Below zero the reader pauses.
     left: f64,
     since: Instant,
-    /// Taken since it was full.
+    /// Bytes taken since it was full.
     taken: f64,
 }
 
 impl FloodGuard {
-    /// A guard that ends a connection of `server` by `closing`.
+    /// Makes a guard that closes a connection of `server` with `closing`.
     pub(super) fn new(server: &Arc<str>, closing: &Closing) -> Self {
         let now = Instant::now();
         let buckets = Buckets { notices: Bucket::full(now), junk: Bucket::full(now) };
         Self { server: Arc::clone(server), closing: closing.clone(), buckets: Mutex::new(buckets) }
     }
 
-    /// Counts a message of `bytes`, and waits while there were too many. The error says that the connection was
-    /// ended.
+    /// Counts a message of `bytes`, and waits while there were too many. The error means that the connection was
+    /// closed.
     pub(super) async fn admit(&self, worth: Worth, bytes: usize) -> Result<(), Error> {
         if worth == Worth::Wanted {
             return Ok(());
@@ -131,7 +131,7 @@ impl Bucket {
         Self { left: BURST, since: now, taken: 0.0 }
     }
 
-    /// Takes `bytes`; whether that is more than there is.
+    /// Takes `bytes`. Returns whether there were fewer.
     fn take(&mut self, bytes: usize, now: Instant) -> bool {
         let refill = RATE * now.saturating_duration_since(self.since).as_secs_f64();
         self.since = now;
@@ -139,7 +139,7 @@ impl Bucket {
         if self.left >= BURST {
             self.taken = 0.0;
         }
-        // At most `LARGEST` and some, which is exact.
+        // `LARGEST` and a little more at most, which `f64` represents exactly.
         let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
         self.left -= bytes;
         self.taken += bytes;
@@ -157,7 +157,7 @@ mod tests {
         FloodGuard::new(&"s".into(), closing)
     }
 
-    /// Sends messages for `time` or until the connection is ended; how many were taken.
+    /// Sends messages for `time` or until the connection is closed. Returns how many were accepted.
     async fn send(guard: &FloodGuard, worth: Worth, time: Duration) -> (u32, Result<(), Error>) {
         let (begun, mut count) = (Instant::now(), 0);
         while begun.elapsed() < time {

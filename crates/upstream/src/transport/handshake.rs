@@ -1,10 +1,10 @@
-//! Finding out which era a server belongs to, and the handshake of the old one.
+//! Detects the protocol era of a server, and makes the legacy handshake.
 //!
-//! Source: 2026-07-28 `basic/versioning` and the Backward Compatibility part of each transport.
-//! A modern request goes first. Only one answer to it keeps us from trying `initialize`: that the
-//! server speaks nothing we know. No decision hangs on one error code of a legacy server.
+//! Source: 2026-07-28 `basic/versioning` and the Backward Compatibility part of each transport. A modern request goes
+//! first. Switchyard then tries `initialize`, unless the answer says that the server supports no known revision. No
+//! decision depends on one error code of a legacy server.
 //!
-//! Not here: what a transport reads out of HTTP statuses, exits and timeouts.
+//! Not here: how a transport interprets HTTP statuses, exits and timeouts.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use protocol::meta::Sender;
 use protocol::sanitize::{listed, shown};
 use protocol::{Era, ErrorObject, Reply, Version};
 
-/// How long a server may think about `server/discover` before it counts as legacy.
+/// The time limit of `server/discover`, after which a server counts as legacy.
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the answer to `server/discover` says.
+/// The meaning of the answer to `server/discover`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// A modern server that speaks a revision we know.
+    /// A modern server that speaks a known revision.
     Modern(Box<Peer>),
     /// Try `initialize`.
     Legacy,
-    /// There is no revision that both speak.
+    /// There is no common revision.
     Foreign(Vec<String>),
 }
 
-/// Reads the answer to `server/discover`.
+/// Interprets the answer to `server/discover`.
 pub(super) fn find(reply: &Reply) -> Finding {
     match reply {
         Ok(result) => match (Peer::from_discover(result), result.get_as("supportedVersions")) {
@@ -50,12 +50,12 @@ fn legacy_or_foreign(supported: Vec<String>) -> Finding {
     if supported.iter().any(known) { Finding::Legacy } else { Finding::Foreign(supported) }
 }
 
-/// The revisions named by the error that only a modern server sends.
+/// The revisions in the error that only a modern server sends.
 fn supported_by(error: &ErrorObject) -> Option<Vec<String>> {
     (error.code() == code::UNSUPPORTED_PROTOCOL_VERSION).then(|| error.data()?.get_as("supported")).flatten()
 }
 
-/// Reads the answer to `server/discover` of a server with which only the modern era may be spoken.
+/// Interprets the answer to `server/discover` if only the modern era is allowed.
 pub(super) fn only_modern(reply: &Reply) -> Result<Peer, Error> {
     match find(reply) {
         Finding::Modern(peer) => Ok(*peer),
@@ -64,14 +64,14 @@ pub(super) fn only_modern(reply: &Reply) -> Result<Peer, Error> {
     }
 }
 
-/// The error for a server that does not speak the modern era, although that is set.
+/// The error for a server that does not speak the modern era, although the settings require it.
 pub(super) fn no_modern() -> Error {
     refused(
         "the server does not speak 2026-07-28, but `era: modern` is set; remove that or write `era: auto`",
     )
 }
 
-/// Adds to a failed `initialize` that no other handshake was tried, if the operator chose the era.
+/// Adds to the error of `initialize` that no other handshake was tried, if the operator chose the era.
 pub(super) fn of_pinned(error: Error, pin: Option<Era>) -> Error {
     match pin {
         Some(_) => {
@@ -81,12 +81,12 @@ pub(super) fn of_pinned(error: Error, pin: Option<Era>) -> Error {
     }
 }
 
-/// The parameters of our `initialize`, declaring `capabilities`.
+/// The parameters of Switchyard's `initialize`, with these `capabilities`.
 pub(super) fn initialize_params(capabilities: Raw) -> Raw {
     lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() })
 }
 
-/// Reads the answer to `initialize`.
+/// Interprets the answer to `initialize`.
 pub(super) fn initialized(reply: Reply) -> Result<Peer, Error> {
     match reply {
         Ok(result) => Peer::from_initialize(&result)
@@ -95,18 +95,18 @@ pub(super) fn initialized(reply: Reply) -> Result<Peer, Error> {
     }
 }
 
-/// The error for a server with which there is no revision in common.
+/// The error for a server without a common revision.
 pub(super) fn foreign(supported: &[String]) -> Error {
     refused(&format!("the server speaks {}, none of which is spoken here", listed(supported)))
 }
 
-/// A handshake that failed.
+/// The error of a failed handshake.
 pub(super) fn refused(reason: &str) -> Error {
     Error::Connect { reason: reason.to_owned() }
 }
 
-/// The failure of a request that was part of connecting: no call was sent with it. A status stays
-/// what it is, because it tells whether and when to come again, unless it refuses our credentials.
+/// The error of a request that was part of connecting, so that no call was sent. A status is kept, because it says
+/// whether and when to retry, unless it refuses the credentials.
 pub(super) fn while_connecting(error: Error) -> Error {
     match error {
         Error::Lost { reason } | Error::NotSent { reason } | Error::Cut { reason } => {
@@ -116,7 +116,7 @@ pub(super) fn while_connecting(error: Error) -> Error {
     }
 }
 
-/// What a server said, safe to show: escaped and not longer than a line.
+/// The text of a server's error, safe to show: escaped and not longer than a line.
 pub(super) fn said(error: &ErrorObject) -> String {
     format!("{} ({})", shown(&error.message()), error.code())
 }

@@ -1,7 +1,6 @@
-//! What a server says by itself, and what becomes of it. The same for every transport.
+//! Handles the notifications of a server, in the same way for every transport.
 //!
-//! Not here: finding the call a notification belongs to, which depends on the channel; what a server
-//! asks (`questions`).
+//! Not here: finding the call of a notification, which depends on the channel; server requests (`questions`).
 
 use super::flood_guard::Worth;
 use crate::connection::{Event, Events};
@@ -10,14 +9,13 @@ use protocol::feature::List;
 use protocol::{Notification, Request, method};
 use runtime::memory::SMALL;
 
-/// A notification that waits with many others has fewer bytes than this, whatever its server wrote.
+/// The size limit of a notification that waits together with others.
 const MAX_NOTICE_BYTES: usize = 16 * 1024;
-/// Members of a notification that say what it is about, and in short how that is. A listener that needs more of a
-/// task asks for it.
+/// The members of a notification that name its subject. A listener that needs more of a task requests it.
 const KEPT: [&str; 3] = ["uri", "taskId", "elicitationId"];
 
-/// `notification` in the form in which it waits for its listeners: in memory of its own, and if it is large no
-/// more than what it is about. None if even that is too large to be a subject of anybody.
+/// Reduces `notification` for waiting. It gets its own memory, and a large one keeps only its subject. `None` if even
+/// that is too large to match a subject.
 fn lean(notification: Notification) -> Option<Notification> {
     let Notification { method, params } = notification;
     let params = match params {
@@ -33,14 +31,14 @@ fn lean(notification: Notification) -> Option<Notification> {
     params.map(|params| Notification { method, params: Some(params) })
 }
 
-/// Notes what a request of the server says of it: one that asks for roots keeps state for each client.
+/// Reports what a server request shows about the server: a request for roots means that it keeps state for each client.
 pub(super) fn note(request: &Request, events: &Events) {
     if request.method == method::ROOTS_LIST {
         events.report(Event::AsksRoots);
     }
 }
 
-/// Passes on what concerns the whole server; `offer` gets what belongs to a call, and says what it was worth.
+/// Passes on notifications for the whole server. `offer` gets those of a call, and returns how they are counted.
 pub(super) fn sort(
     notification: Notification,
     events: &Events,
@@ -58,7 +56,7 @@ pub(super) fn sort(
             }
             Worth::Notice
         }
-        // It withdraws nothing that is open.
+        // No server request is open under this id.
         method::CANCELLED => Worth::Junk,
         _ => offer(notification),
     }

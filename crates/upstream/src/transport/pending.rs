@@ -1,14 +1,13 @@
-//! Requests that wait for an answer on a channel they share with others: stdio and HTTP+SSE.
-//! A session of Streamable HTTP uses it for what the server says outside the streams of its calls.
+//! The open requests of a shared channel: stdio and HTTP+SSE. A session of Streamable HTTP uses it for messages outside
+//! the streams of its calls.
 //!
-//! Invariants: an entry lives exactly as long as the [`Ticket`] of its request, so nothing of a
-//! request that was given up stays behind; a request whose ticket is gone before it was written is
-//! never written; when the channel ends, each request ends with what is true of it: `Lost` when it
-//! was written, `NotSent` when it was not. The table grows with the callers, whose number the
-//! bulkhead bounds. The lock is never held while anybody is woken or told.
+//! Invariants: an entry lives exactly as long as the [`Ticket`] of its request, so a cancelled request leaves nothing
+//! behind. A request whose ticket is dropped before it was written is never written. When the channel ends, a request
+//! fails with `Lost` if it was written, else with `NotSent`. The bulkhead limits the number of callers, and with it the
+//! table. No task is woken or notified under the lock.
 //!
-//! Our request id is also the progress token of the request. Not here: to which call a message belongs that
-//! does not say so (`attribution`).
+//! The request id of Switchyard is also the progress token of the request. Not here: finding the call of a message that
+//! does not name it (`attribution`).
 
 mod attribution;
 mod cancelled;
@@ -36,33 +35,33 @@ use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};
 use runtime::worker;
 
-/// Tells the server that nobody waits for the request any more.
+/// Notifies the server that a request was cancelled.
 type Cancel = Box<dyn Fn(u64) + Send + Sync>;
 
-/// The requests that are open on one channel.
+/// The open requests of one channel.
 pub(super) struct Pending {
     table: Mutex<Table>,
     cancel: Cancel,
-    /// The one client whose calls all of these are, if so. It can be asked outside of calls too.
+    /// The client of a private connection, to which all calls belong. It can be asked outside of calls too.
     client: OnceLock<Home>,
-    /// Counts calls that were written, for questions that wait for one.
+    /// Counts written calls, for server requests that wait for one.
     begun: watch::Sender<u64>,
-    /// Whether the server ever sent a request that did not say whose it is.
+    /// Whether the server ever sent a request that does not name its call.
     asks: AtomicBool,
-    /// Whether cancelled calls are without an answer. Read on every call, so it takes no lock.
+    /// Whether there are cancelled calls without a response. Every call reads it, so it takes no lock.
     has_cancelled: AtomicBool,
-    /// Changes with each late answer of a cancelled call.
+    /// Changes with each late response to a cancelled call.
     late_answers: watch::Sender<()>,
 }
 
 struct Table {
     last_id: u64,
     open: HashMap<u64, Open>,
-    /// Cancelled calls that have no answer.
+    /// Cancelled calls without a response.
     cancelled: Cancelled,
-    /// Calls that were answered.
+    /// The number of calls with a response.
     answered: usize,
-    /// Why the channel ended.
+    /// The reason why the channel ended.
     ended: Option<String>,
 }
 
@@ -76,7 +75,7 @@ struct Open {
     over: Over,
 }
 
-/// An answer with whom it is for, taken out of the table.
+/// A response and its receiver, taken out of the table.
 pub(super) struct Answered {
     waiting: oneshot::Sender<Result<Reply, Error>>,
     answer: Result<Reply, Error>,
@@ -85,13 +84,13 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Hands it over; false when nobody waits for it any more.
+    /// Sends it to the caller. Returns false if the caller is gone.
     pub(super) fn deliver(self) -> bool {
         self.waiting.send(self.answer).is_ok()
     }
 }
 
-/// Tells questions of a call that it is over; made when there are any.
+/// Notifies server requests that their call has ended. Created when there are any.
 #[derive(Default)]
 struct Over(Option<CancellationToken>);
 
@@ -101,28 +100,28 @@ impl Drop for Over {
     }
 }
 
-/// What a request is for, as far as it matters here.
+/// The purpose of a request, as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Part of connecting: never cancelled, because a server need not know that yet.
+    /// Part of connecting. Never cancelled, because a server need not support that yet.
     Handshake,
-    /// A call of somebody.
+    /// A call of a client.
     Call {
-        /// Whether progress notices were asked for.
+        /// Whether progress notifications were requested.
         progress: bool,
-        /// Whose it is.
+        /// The owner of the call.
         owner: Owner,
-        /// What its client can be asked, as that declared it.
+        /// The capabilities that its client declared.
         capabilities: Raw,
     },
-    /// A list or a sign of life: nothing a server has log lines about.
+    /// A list or a health check, during which a server has no log messages.
     Upkeep,
-    /// Open for as long as the connection, for change notices.
+    /// Open as long as the connection, for change notifications.
     Listen,
 }
 
 impl Purpose {
-    /// What `call` is for.
+    /// Returns the purpose of `call`.
     pub(super) fn of(call: &Call) -> Self {
         if call.method == method::SUBSCRIPTIONS_LISTEN {
             return Self::Listen;
@@ -140,8 +139,8 @@ impl Purpose {
 }
 
 impl Pending {
-    /// An empty table whose first id follows `last_id`. `cancel` is called for each request that was
-    /// written and then given up; it must not block.
+    /// Makes an empty table whose first id follows `last_id`. `cancel` is called for each request that was written and
+    /// then cancelled. It must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
         let (open, cancelled) = (HashMap::new(), Cancelled::default());
         let table = Table { last_id, open, cancelled, answered: 0, ended: None };
@@ -156,14 +155,14 @@ impl Pending {
         })
     }
 
-    /// An empty table like [`Pending::new`], of calls that have streams of their own.
+    /// Makes an empty table like [`Pending::new`], for calls that have their own streams.
     pub(super) fn of_streams(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
         let pending = Self::new(last_id, cancel);
         pending.lock().cancelled = Cancelled::of_streams();
         pending
     }
 
-    /// Opens a request; fails when the channel has ended.
+    /// Opens a request. Fails if the channel has ended.
     pub(super) fn open(self: &Arc<Self>, outlet: &Outlet, purpose: Purpose) -> Result<Ticket, Error> {
         let (sender, answer) = oneshot::channel();
         let mut table = self.lock();
@@ -180,8 +179,8 @@ impl Pending {
         Ok(Ticket::new(id, answer, is_alone, self))
     }
 
-    /// Marks the request as written, just before that happens; false when nobody waits for it any
-    /// more, and then it must not be written.
+    /// Marks the request as written, just before that happens. Returns false if its caller is gone; then it must not be
+    /// written.
     pub(super) fn begin_writing(&self, id: u64) -> bool {
         let found = self.lock().open.get_mut(&id).map(|open| open.written = true).is_some();
         if let Some(client) = self.client.get() {
@@ -190,43 +189,43 @@ impl Pending {
         found
     }
 
-    /// Takes the mark back: nothing of the request was written after all.
+    /// Removes the mark, because nothing of the request was written.
     pub(super) fn not_written(&self, id: u64) {
         if let Some(open) = self.lock().open.get_mut(&id) {
             open.written = false;
         }
     }
 
-    /// Hands an answer to whom it belongs; false when nobody waits for it.
+    /// Sends a response to its caller. Returns false if no caller waits for it.
     pub(super) fn answer(&self, response: Response) -> bool {
         self.answered(response).is_some_and(Answered::deliver)
     }
 
-    /// The same for who hands it over in a moment; none when nobody asked.
+    /// Takes the response with its receiver, to be sent later; `None` if there is no such request.
     pub(super) fn answered(&self, response: Response) -> Option<Answered> {
         let id = match response.id {
             Some(id) => id.as_u64(),
-            // The server could not read the id of what it answers. With one request open it is clear.
+            // The server could not read the id of the request. If only one is open, it must be that one.
             None => self.only_one(),
         };
         self.settle(id?, Ok(response.reply))
     }
 
-    /// Ends the request whose answer was too long to be kept, if its ends still tell which.
+    /// Fails the request whose response was too long, if its ends still contain the id.
     pub(super) fn answer_too_long(&self, clip: &Clip, limit: usize) -> bool {
         self.answer_lost(clip, Error::TooLarge { limit })
     }
 
-    /// Ends the request whose answer was thrown away for `reason`, if its ends still tell which.
+    /// Fails the request whose response was discarded for `reason`, if its ends still contain the id.
     pub(super) fn answer_lost(&self, clip: &Clip, reason: Error) -> bool {
         let found = id_in(clip).and_then(|id| self.settle(id, Err(reason)));
         found.is_some_and(Answered::deliver)
     }
 
-    /// Puts a notification that belongs to a call into its outlet, and says what it was worth.
+    /// Sends a notification to the outlet of its call. Returns how it is counted.
     ///
-    /// Progress names its call. Log lines do not on a shared channel: they go to the owner whose calls are
-    /// alone in flight, and to nobody beside calls of others.
+    /// Progress names its call. Log messages on a shared channel do not: they go to the owner of all running calls, and
+    /// to nobody if there are several owners.
     pub(super) fn notify(&self, notification: Notification) -> Worth {
         let outlet = match notification.method.as_str() {
             method::PROGRESS => self.outlet_of_token(&notification).ok_or(Worth::Junk),
@@ -242,7 +241,7 @@ impl Pending {
         }
     }
 
-    /// Ends the channel: every open request fails, and no other is opened.
+    /// Ends the channel. Every open request fails, and no other is accepted.
     pub(super) fn end(&self, reason: &str) {
         let open = {
             let mut table = self.lock();
@@ -252,7 +251,7 @@ impl Pending {
         for (_, open) in open {
             let reason = reason.to_owned();
             let error = if open.written { Error::Lost { reason } } else { Error::NotSent { reason } };
-            // Whoever left just now does not need it.
+            // A caller that has just left does not need it.
             let _ = open.answer.send(Err(error));
         }
     }
@@ -281,7 +280,7 @@ impl Pending {
         matches!(open.purpose, Purpose::Call { progress: true, .. }).then(|| open.outlet.clone())
     }
 
-    /// The stream of notices that an acknowledgement belongs to.
+    /// The notification stream of an acknowledgement.
     fn outlet_of_stream(&self, acknowledged: &Notification) -> Option<Outlet> {
         let id: u64 = meta::of(acknowledged.params.as_ref())?.get_as(meta::SUBSCRIPTION_ID)?;
         let table = self.lock();
@@ -294,7 +293,7 @@ impl Pending {
         table.open.keys().next().copied().filter(|_| table.open.len() == 1)
     }
 
-    /// Nothing that holds this lock can panic half way, so a poisoned one is still whole.
+    /// Nothing panics while the lock is held, so a poisoned table is still valid.
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,12 +8,12 @@ use super::*;
 use net::lines::{Line, Lines};
 use protocol::{ErrorObject, RequestId};
 
-/// A call of somebody new.
+/// A call of a new owner.
 fn call(progress: bool) -> Purpose {
     Purpose::Call { progress, owner: Owner::new(), capabilities: Raw::empty_object() }
 }
 
-/// A table, and the ids it had cancelled.
+/// Returns a table, and the ids that it cancelled.
 fn table() -> (Arc<Pending>, Arc<StdMutex<Vec<u64>>>) {
     let cancelled = Arc::new(StdMutex::new(Vec::new()));
     let seen = Arc::clone(&cancelled);

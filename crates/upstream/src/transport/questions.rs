@@ -1,13 +1,14 @@
-//! What a server asks its client during a call, on its way there and back. The same for every
-//! transport; whose a question is, the table of open requests knows.
+//! Server requests during a call, on their way to the client and back. Every transport uses it; the table of open
+//! requests finds the call.
 //!
-//! Invariants: every question gets exactly one answer under the server's own id, unless the server
-//! withdrew it or the connection is gone; the reader of the channel never waits for one; a question
-//! ends with the call it belongs to; `ping` is answered here; a client that did not declare the
-//! ability is not asked. At most 256 are open on one connection, and unless it is a single one at most 16 MiB
-//! of them, of the text that each came in nothing else; more are dropped, and so many as `pace` allows are logged.
+//! Invariants: every server request gets exactly one response under the server's own id, unless the server withdrew it
+//! or the connection is gone. The reader of the channel never waits for it. A server request ends with its call. `ping`
+//! is answered here. A client that did not declare the ability does not receive the request.
 //!
-//! Not here: how a client is asked (`downstream`, `gateway::bridge::suspended_calls`).
+//! At most 256 are open on one connection. Together they have at most 16 MiB, unless there is only one, and each keeps
+//! its own text only. Further ones are dropped, and `pace` limits the log lines about them.
+//!
+//! Not here: how the client receives a request (`downstream`, `gateway::bridge::suspended_calls`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,18 +34,18 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
 
-/// Questions that may be open on one connection.
+/// The most open server requests of one connection.
 const MAX_OPEN: usize = 256;
-/// Bytes of questions that may be open on one connection, if they are several.
+/// The most bytes of open server requests of one connection, if there are several.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a question on a private connection waits for a call: as long as servers mostly wait for an answer.
+/// How long a server request on a private connection waits for a call: as long as most servers wait for an answer.
 const NEXT_CALL_LIMIT: Duration = Duration::from_mins(1);
 
-/// Carries an answer to the server; it may wait, within bounds of its own.
+/// Sends a response to the server. It may wait, within its own limits.
 type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// The questions that are open on one connection. Clones are the same.
+/// The open server requests of one connection. Clones share them.
 #[derive(Clone)]
 pub(super) struct Questions(Arc<Inner>);
 
@@ -58,14 +59,14 @@ struct Inner {
 
 #[derive(Default)]
 struct Table {
-    /// Each with what withdraws it.
+    /// Each request with the token that withdraws it.
     open: HashMap<RequestId, CancellationToken>,
-    /// All that their tasks keep of them, of those that were withdrawn a moment ago too.
+    /// The bytes of all requests, including those that were withdrawn a moment ago.
     bytes: usize,
 }
 
 impl Questions {
-    /// None yet of `server`; answers go through `post`, in tasks of `tasks`.
+    /// Makes an empty set for `server`. Responses are sent with `post`, in tasks of `tasks`.
     pub(super) fn new(
         server: &Arc<str>,
         tasks: &Shutdown,
@@ -80,21 +81,21 @@ impl Questions {
         }))
     }
 
-    /// Takes a request of the server, and says what it was worth. `whose` says which call it belongs to, now
-    /// and, when that call ends first, among the others of the same owner.
+    /// Handles a server request. Returns how it is counted. `whose` finds its call, and another call of the same owner
+    /// if that call ends first.
     pub(super) fn take(
         &self,
         request: Request,
         whose: impl Fn(Option<Owner>) -> Whose + Send + Sync + 'static,
     ) -> Worth {
         let Some(open) = self.open(&request) else { return Worth::Junk };
-        // What it came in may be much more.
+        // The buffer in which it arrived may be much larger.
         let request = Request {
             id: open.id.clone(),
             params: request.params.as_ref().map(Raw::detached),
             method: request.method,
         };
-        // Now, so that it stands in order with the notices before it.
+        // Sent now, so that it keeps its order among the notifications.
         let first = if request.method == method::PING {
             Put::Answered(Ok(Raw::empty_object()))
         } else {
@@ -103,7 +104,7 @@ impl Questions {
         let worth = if matches!(first, Put::Answered(_)) { Worth::Notice } else { Worth::Wanted };
         let inner = Arc::clone(&self.0);
         self.0.tasks.spawn_until_end(async move {
-            // Until the server has its answer, a request outside of calls counts as open.
+            // A request outside of calls counts as open until the server has its response.
             let (id, mut counted) = (request.id.clone(), None);
             let followed = follow(&inner.server, first, (&request, &mut counted), &whose);
             if let Some(reply) = open.withdrawn.run_until_cancelled(followed).await {
@@ -113,7 +114,7 @@ impl Questions {
         worth
     }
 
-    /// Whether `said` withdraws a question; then its client is told.
+    /// Whether `said` withdraws a server request. If so, the client is notified.
     pub(super) fn is_withdrawn_by(&self, said: &Notification) -> bool {
         let named = || RequestId::from_raw(said.params.as_ref()?.get("requestId")?);
         let Some(id) = (said.method == method::CANCELLED).then(named).flatten() else { return false };
@@ -121,7 +122,8 @@ impl Questions {
         open.inspect(CancellationToken::cancel).is_some()
     }
 
-    /// None when one with this id is open, which a stream that was resumed repeats, or too many are.
+    /// Adds a request. `None` if one with this id is open, because a resumed stream repeats it, or if too many are
+    /// open.
     fn open(&self, request: &Request) -> Option<Open> {
         let mut table = self.0.lock();
         if table.open.contains_key(&request.id) {
@@ -151,7 +153,7 @@ impl Questions {
 }
 
 impl Inner {
-    /// The answer as it is sent, charged to the server until then. Without room for it the server gets an error.
+    /// Encodes the response, charged to the server until it is sent. Without memory for it the server gets an error.
     fn printed(&self, id: &RequestId, reply: Reply) -> Bytes {
         let print = |reply| Message::Response(Response { id: Some(id.clone()), reply }).encode();
         let account = || Account::Server(Arc::clone(&self.server));
@@ -160,12 +162,12 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One open question; dropping it forgets it.
+/// One open server request, removed when dropped.
 struct Open {
     questions: Arc<Inner>,
     id: RequestId,
@@ -173,7 +175,7 @@ struct Open {
     bytes: usize,
 }
 
-/// What is kept of it while it is open, about.
+/// The approximate memory of an open request.
 fn size(request: &Request) -> usize {
     let params = request.params.as_ref().map_or(0, |params| params.bytes().len());
     request.id.raw().bytes().len() + request.method.len() + params
@@ -183,28 +185,28 @@ impl Drop for Open {
     fn drop(&mut self) {
         let mut table = self.questions.lock();
         table.bytes -= self.bytes;
-        // One that was withdrawn is forgotten already, and its id may be in use again.
+        // A withdrawn request is already removed, and its id may be in use again.
         if !self.withdrawn.is_cancelled() {
             table.open.remove(&self.id);
         }
     }
 }
 
-/// What became of a question when it was put.
+/// The state of a server request.
 enum Put {
     Answered(Reply),
     Asked {
         answer: Answer,
         owner: Owner,
         over: CancellationToken,
-        /// Stop the clocks of the calls that may be meant instead.
+        /// Pauses the deadlines of the other calls that may be meant.
         holds: Vec<Hold>,
-        /// Counts it as open, if it is asked outside of calls.
+        /// Counts it as open, if it was sent outside of calls.
         open: Option<OpenRequest>,
     },
-    /// Somebody is asked when a call begins. Counted as open until then.
+    /// It is sent to a client when a call begins, and counts as open until then.
     Waits(watch::Receiver<u64>, Option<OpenRequest>),
-    /// Somebody is asked when a cancelled call that may be meant was answered.
+    /// It is sent to a client when a cancelled call that may be meant was answered.
     Queued(Unanswered),
 }
 
@@ -238,7 +240,7 @@ fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
     }
 }
 
-/// The reply to a question, from whichever call of its owner is open while it is.
+/// Returns the reply to a server request, from any call of its owner that is open meanwhile.
 async fn follow(
     server: &Arc<str>,
     mut put: Put,

@@ -1,4 +1,4 @@
-//! Tests of what becomes of a request of the server that may belong to a cancelled call.
+//! Tests of server requests that may belong to a cancelled call.
 
 use super::*;
 
@@ -8,7 +8,7 @@ async fn however_many_calls_were_given_up_none_of_them_asks_somebody_else() {
         let mut channel = Channel::new();
         let (owner, hasty) = (Owner::new(), Owner::new());
         let (_call, mut inlet) = channel.call(owner);
-        // Those that are remembered one by one end with their answers, or are the client's own.
+        // The calls that are kept one by one end with their responses, or belong to the client itself.
         let known: Vec<u64> = (0..256).map(|_| channel.call(hasty).0.id()).collect();
         drop(channel.call(if is_anothers { hasty } else { owner }));
         for id in known {
@@ -18,7 +18,7 @@ async fn however_many_calls_were_given_up_none_of_them_asks_somebody_else() {
         channel.ask(1, method::ELICITATION_CREATE);
         if is_anothers {
             assert_eq!(channel.answer().await, (1, Err(code::CONNECTION_CLOSED)));
-            // One of the client's own does not hide that of the other.
+            // A call of the client itself does not hide that of the other client.
             (0..257).for_each(|_| drop(channel.call(owner)));
             channel.ask(2, method::ELICITATION_CREATE);
             assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)));
@@ -64,7 +64,7 @@ async fn a_request_waits_for_the_late_answer_of_a_cancelled_call() {
     accept(asked);
     assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
     assert!(channel.pending.unanswered(Owner::new()).is_none());
-    // Its own cancelled call is in nobody else's way, but in theirs.
+    // Its own cancelled call delays only other owners.
     drop(two);
     assert!(channel.pending.unanswered(Owner::new()).is_some_and(|calls| !calls.is_quiet));
     let late = Response { id: Some(RequestId::from_u64(id)), reply: Ok(Raw::empty_object()) };

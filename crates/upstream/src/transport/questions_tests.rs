@@ -1,4 +1,4 @@
-//! Tests of what becomes of a server's questions: to whom they go, and how they end.
+//! Tests of server requests: which client gets them, and how they end.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::connection::{Call, CallEvent, Inlet, Outlet, Question};
 use crate::session_affinity::Home;
 use runtime::memory::budget;
 
-/// A channel whose server asks, and what is posted to it.
+/// A channel with server requests, and the messages that are sent to it.
 struct Channel {
     pending: Arc<Pending>,
     questions: Questions,
@@ -30,7 +30,7 @@ impl Channel {
         Self { pending: Pending::new(0, |_| {}), questions, posted, tasks }
     }
 
-    /// A call of `owner`, whose client can be asked by form, that the server has.
+    /// Opens a call of `owner`, whose client supports forms.
     fn call(&self, owner: Owner) -> (Ticket, Inlet) {
         self.call_with(owner, &json!({"elicitation": {}}))
     }
@@ -44,19 +44,19 @@ impl Channel {
         (ticket, inlet)
     }
 
-    /// The server asks something without saying whose it is.
+    /// Sends a server request that does not name its call.
     fn ask(&self, id: u64, method: &str) {
         let pending = Arc::clone(&self.pending);
         self.questions.take(request(id, method), move |owner| pending.whose(owner));
     }
 
-    /// The server asks on the stream of a call.
+    /// Sends a server request on the stream of a call.
     fn ask_on(&self, ticket: &Ticket, id: u64) {
         let (pending, call) = (Arc::clone(&self.pending), ticket.id());
         self.questions.take(request(id, method::ELICITATION_CREATE), move |_| pending.whose_on(call));
     }
 
-    /// What is posted next: the id, and the result or the code of the error.
+    /// Returns the next message to the server: the id, and the result or the code of the error.
     async fn answer(&mut self) -> (u64, Result<String, i64>) {
         let posted = self.posted.recv().await.expect("an answer");
         let Ok(Message::Response(response)) = Message::from_server(&posted) else { panic!("{posted:?}") };
@@ -126,12 +126,12 @@ async fn nobody_is_asked_what_may_be_somebody_elses() {
     let (two, mut second) = channel.call(Owner::new());
     channel.ask(2, method::ELICITATION_CREATE);
     assert_eq!(channel.answer().await, (2, Err(code::CONNECTION_CLOSED)));
-    // On its own stream it says whose it is.
+    // A request on the stream of a call belongs to that call.
     channel.ask_on(&one, 3);
     accept(question(&mut first).await);
     assert_eq!(channel.answer().await, (3, Ok(ACCEPTED.into())));
     assert!(second.try_recv().is_err());
-    // Cancelled, but the server may still be at it: a late answer is waited for.
+    // Cancelled, but the server may still work on it, so a late response is waited for.
     drop(one);
     let begun = tokio::time::Instant::now();
     channel.ask(4, method::ELICITATION_CREATE);
@@ -201,7 +201,7 @@ async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
     accept(question(&mut inlet).await);
     assert_eq!(channel.answer().await, (1, Ok(ACCEPTED.into())));
     assert!(inlet.try_recv().is_err());
-    // Nobody lets tasks run here, so all stay open.
+    // No task runs here, so all stay open.
     for id in 0..300 {
         channel.ask(id, method::PING);
     }
@@ -213,7 +213,7 @@ async fn a_question_that_is_repeated_is_asked_once_and_too_many_are_dropped() {
     assert!(channel.posted.try_recv().is_err());
 }
 
-/// A question with a text of so many bytes, in a message that is longer by as many.
+/// A server request with a text of `bytes` bytes, in a message that is longer by as many.
 fn long_message(id: u64, bytes: usize) -> Bytes {
     let text = "x".repeat(bytes);
     let message =
@@ -242,7 +242,7 @@ async fn so_many_bytes_of_questions_are_open_and_a_single_one_is_always_taken() 
         }
         assert_eq!(channel.questions.count(), expected);
         for id in 1..=u64::try_from(expected).expect("few") {
-            // The last one that had room is the fourth.
+            // The last request with room is the fourth.
             let id = if id == 3 { 4 } else { id };
             assert_eq!(channel.answer().await, (id, Ok("{}".into())));
         }

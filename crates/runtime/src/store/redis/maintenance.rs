@@ -1,8 +1,8 @@
-//! What is done for Redis beside the calls: coming back to it, and clearing up.
+//! Background work for Redis: reconnecting, and removing forgotten values.
 //!
-//! Invariants: one attempt at a time, with growing pauses; Redis is used again only when it answered and
-//! was told of everything that was forgotten while it was away. Clearing up only frees space, since what
-//! was forgotten is not good any more: it goes in steps, spares what is good, and gives up on a fault.
+//! Invariants: there is one attempt to connect at a time, with growing pauses. Redis is used again only after it
+//! answered and received every pending invalidation. Removing only frees memory, because forgotten values are already
+//! invalid. It runs in steps, spares valid values, and stops at a fault.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::wire::{Fault, Link};
 use super::{EPOCH, Redis};
 use crate::store::Group;
 
-/// Between two attempts to come back, at first and at most.
+/// The pause between two attempts to connect, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Names looked at in one step.
+/// Names that are scanned in one step.
 const STEP: usize = 500;
 /// Steps for one group.
 const STEPS: usize = 10_000;
@@ -51,7 +51,7 @@ impl Redis {
         self.state().sweeps.pop_front()
     }
 
-    /// Connects, tells what is owed, and lets everybody use the link.
+    /// Connects, sends the pending invalidations, and makes the link available to callers.
     async fn come_back(&self) -> Result<(), Fault> {
         let link = Link::open(&self.options.address, self.options.command_timeout).await?;
         while let Some(group) = self.owed_or_open(&link) {
@@ -62,7 +62,7 @@ impl Redis {
         Ok(())
     }
 
-    /// One group that is owed; where none is, everybody may use `link` from now on.
+    /// Returns one pending group. If there is none, makes `link` available to callers.
     fn owed_or_open(&self, link: &Link) -> Option<Group> {
         let mut state = self.state();
         if let Some(group) = state.pending.first() {
@@ -79,7 +79,7 @@ impl Redis {
         self.sweep_later(group);
     }
 
-    /// Removes the values of `group` that are no good any more.
+    /// Removes the invalid values of `group`.
     async fn sweep(&self, link: &Link, group: &Group) -> Result<(), Fault> {
         let epoch = link.get(&[self.epoch_name(group.prefix())]).await?.pop().flatten();
         let Some(epoch) = epoch else { return Ok(()) };

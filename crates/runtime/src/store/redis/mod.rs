@@ -1,22 +1,22 @@
-//! Answers in Redis or Valkey, shared by every gateway that uses the same one.
+//! The cache in Redis or Valkey, shared by all instances of Switchyard that use the same server.
 //!
 //! ```text
-//!            connected, asked, and told what was forgotten meanwhile
+//!              connected, pinged, pending invalidations sent
 //!   away ────────────────────────────────────────────────────────────▶ there
 //!     ▲                                                                  │
-//!     └── three faults in a row, the connection gone, a `forget` it did not take
+//!     └── three faults in a row, a lost connection, a failed `forget`
 //! ```
 //!
 //! Invariants:
-//! - Redis is a help: a command has a limit, nobody waits for a connection, and while it is away nothing
-//!   is asked of it and nothing is kept, so answers are worked out.
-//! - A group has an epoch in Redis, a random word; a value carries the epochs of all the groups that its
-//!   key is in, as they were when it began to be made, and is good only while they are the same. So what
-//!   was forgotten is not given out by anybody, even where a write comes late or a delete did not happen.
-//! - A `forget` that Redis did not take keeps it away from this process until it did.
-//! - An epoch word is never used twice, and an epoch that Redis lost is replaced by a new word.
+//! - Redis is optional: each command has a time limit, and no caller waits for a connection. While Redis is away, no
+//!   command is sent and nothing is cached, so callers compute their values.
+//! - A group has an epoch in Redis, which is a random word. A value stores the epochs of all groups of its key from the
+//!   time when its computation began. It is valid only while they are unchanged. A forgotten value is therefore never
+//!   returned, even after a late write or a missing delete.
+//! - After a failed `forget` this process does not use Redis until the invalidation succeeded.
+//! - An epoch is never used twice, and an epoch that Redis lost is replaced by a new one.
 //!
-//! Not here: the library (`wire`), coming back and clearing up (`maintenance`).
+//! Not here: the client library (`wire`), reconnecting and removing values (`maintenance`).
 
 mod maintenance;
 mod wire;
@@ -37,47 +37,47 @@ use super::cache::{Cache, Found, MAX_TTL, MAX_VALUE, Stamp};
 use super::{Group, Key};
 use wire::{Fault, Link};
 
-/// Faults in a row after which Redis is left alone.
+/// Faults in a row after which Redis is not used.
 const FAULTS: u32 = 3;
-/// Groups that wait to be forgotten there. When there are more, everything is.
+/// The most groups whose invalidation is pending. If there are more, everything is invalidated.
 const MOST_PENDING: usize = 256;
-/// Groups that wait to be cleared up. The values of more go when their time is over.
+/// The most groups whose values wait to be removed. The values of other groups remain until they expire.
 const MOST_SWEEPS: usize = 1_024;
-/// How long an epoch stands: longer than any value.
+/// The expiry of an epoch, which is longer than that of any value.
 const EPOCH_TTL: Duration = MAX_TTL.saturating_mul(2);
-/// Bytes of an epoch.
+/// The length of an epoch in bytes.
 const EPOCH: usize = 16;
 
-/// What the operator says of Redis.
+/// The settings of the connection to Redis.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it is.
+    /// The address of Redis.
     pub address: Address,
-    /// What every name there begins with.
+    /// The prefix of every name in Redis.
     pub prefix: String,
-    /// The limit of one command.
+    /// The time limit of one command.
     pub command_timeout: Duration,
 }
 
 pub(super) struct Redis {
     options: Options,
     state: Mutex<State>,
-    /// There is something to do for `maintenance`.
+    /// Wakes `maintenance`.
     work: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// None: away.
+    /// The number and the link of the connection; `None` while Redis is away.
     link: Option<(u64, Link)>,
-    /// How many links there were.
+    /// The number of connections so far.
     links: u64,
-    /// In a row.
+    /// Faults in a row.
     faults: u32,
-    /// To be told before it is used again.
+    /// Invalidations to send before Redis is used again.
     pending: Vec<Group>,
     sweeps: VecDeque<Group>,
-    /// Whether it was said in the log that it is away.
+    /// Whether the log already says that Redis is away.
     is_told: bool,
 }
 
@@ -122,7 +122,7 @@ impl Redis {
         format!("{}e:{group}", self.options.prefix)
     }
 
-    /// What a command on link `id` came to.
+    /// Handles the result of a command on the link `id`.
     fn heard<T>(&self, id: u64, result: Result<T, Fault>) -> Option<T> {
         let mut state = self.state();
         let is_current = state.link.as_ref().is_some_and(|(current, _)| *current == id);
@@ -158,12 +158,12 @@ impl Redis {
             let value = value.map(|value| value.slice(epochs.len()..));
             return Ok(Found { value, stamp: Some(Stamp::Epochs(epochs)), is_fault: false });
         }
-        // Some of the groups have no epoch yet, or none any more: so nothing in them is good.
+        // Some of the groups have no epoch, so no value in them is valid.
         let found = link.ensure(&names, &new_epoch(), EPOCH_TTL).await?;
         Ok(Found { value: None, stamp: joined(&found).map(Stamp::Epochs), is_fault: false })
     }
 
-    /// Gives `group` a new epoch, so that nothing in it is good any more.
+    /// Gives `group` a new epoch, so that none of its values is valid.
     async fn renew(&self, link: &Link, group: &Group) -> Result<(), Fault> {
         link.set(&self.epoch_name(group.prefix()), &new_epoch(), EPOCH_TTL).await
     }
@@ -177,7 +177,7 @@ impl Redis {
     }
 }
 
-/// The epochs one after the other, if all are there.
+/// Joins the epochs, if all are present.
 fn joined(epochs: &[Option<Bytes>]) -> Option<Bytes> {
     let mut all = BytesMut::with_capacity(epochs.len() * EPOCH);
     for epoch in epochs {
@@ -208,7 +208,7 @@ impl Cache for Redis {
             let whole = [&epochs[..], &value[..]].concat();
             match link.set(&self.value_name(key.as_str()), &whole, ttl).await {
                 Ok(()) => true,
-                // What went well is left to looks and drops to tell.
+                // A successful write does not reset the count of faults; only lookups and invalidations do.
                 fault => self.heard(id, fault).is_some(),
             }
         }
@@ -241,8 +241,7 @@ impl Cache for Redis {
     }
 }
 
-/// A group that Redis has yet to forget. When it did not, or nobody waited for it, Redis is away until
-/// it has.
+/// A pending invalidation in Redis. If it fails, or its caller is dropped, Redis is away until it succeeded.
 struct Owed<'a> {
     redis: &'a Redis,
     group: &'a Group,

@@ -1,7 +1,7 @@
-//! The words spoken with Redis: the one place that uses the library.
+//! The commands to Redis: the only module that uses the client library.
 //!
-//! Invariant: each command ends within the link's limit. No text of Redis is logged, only the library's
-//! own words and the code of an error; no address, which may hold a password.
+//! Invariant: each command ends within the time limit of the link. Text from Redis is not logged, only the library's
+//! own texts and the code of an error. The address is not logged, because it may contain a password.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, IntoConnectionInfo, Pipeline, RedisError, cmd};
 use tokio::time::timeout;
 
-/// Least time that a new connection has, with all that belongs to it.
+/// The shortest time limit of connecting, handshake included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
 const UNLINK_UNLESS: &str = "for _, name in ipairs(KEYS) do \
     if redis.call('GETRANGE', name, ARGV[1], ARGV[2]) ~= ARGV[3] then redis.call('UNLINK', name) end end";
 
-/// Where Redis is, and who we are there. `Debug` shows nothing of it.
+/// The address of Redis with its credentials. `Debug` shows none of it.
 #[derive(Clone)]
 pub struct Address(Client);
 
 impl Address {
-    /// What `url` says, if it is one that the library understands.
+    /// Parses `url`; `None` if the library does not accept it.
     pub fn parse(url: &str) -> Option<Self> {
         Client::open(url.into_connection_info().ok()?).ok().map(Self)
     }
@@ -34,16 +34,16 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What went wrong with a command.
+/// The failure of a command.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Fault {
-    /// Nothing came in time.
+    /// There was no answer in time.
     #[error("no answer within {} ms", .0.as_millis())]
     Silent(Duration),
-    /// The connection is of no more use, or there is none.
+    /// The connection is broken, or there is none.
     #[error("{0}")]
     Gone(String),
-    /// Redis said no.
+    /// Redis returned an error.
     #[error("{0}")]
     Refused(String),
 }
@@ -51,7 +51,7 @@ pub(super) enum Fault {
 impl From<RedisError> for Fault {
     fn from(error: RedisError) -> Self {
         let mut text = error.category().to_owned();
-        // A code is a word in capitals; Redis may be anybody.
+        // A code is a word of letters and digits. Other text is not trusted, because any server may answer.
         if let Some(code) = error.code().filter(|code| code.len() <= 32)
             && code.bytes().all(|byte| byte.is_ascii_alphanumeric())
         {
@@ -61,7 +61,7 @@ impl From<RedisError> for Fault {
     }
 }
 
-/// One connection, shared by all who use it. Cheap to clone.
+/// One connection that all callers share. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Link {
     connection: MultiplexedConnection,
@@ -69,7 +69,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects, and asks whether anybody is there.
+    /// Connects, and sends a `PING`.
     pub(super) async fn open(address: &Address, limit: Duration) -> Result<Self, Fault> {
         let most = limit.max(CONNECT_LIMIT);
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
@@ -80,13 +80,13 @@ impl Link {
         Ok(link)
     }
 
-    /// What stands under each of `names`.
+    /// Returns the value of each of `names`.
     pub(super) async fn get(&self, names: &[String]) -> Result<Vec<Option<Bytes>>, Fault> {
         let (found,) = self.ask(Pipeline::new().add_command(cmd("MGET").arg(names).clone())).await?;
         Ok(found)
     }
 
-    /// Gives each of `names` that has nothing its `value`, for `ttl`; what stands there then.
+    /// Sets each of `names` that has no value to `value`, for `ttl`. Returns the values of all names.
     pub(super) async fn ensure(
         &self,
         names: &[String],
@@ -101,7 +101,7 @@ impl Link {
         Ok(found)
     }
 
-    /// Puts `value` under `name` for `ttl`.
+    /// Sets `name` to `value` for `ttl`.
     pub(super) async fn set(&self, name: &str, value: &[u8], ttl: Duration) -> Result<(), Fault> {
         let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut pipe = Pipeline::new();
@@ -109,8 +109,8 @@ impl Link {
         self.ask(&pipe).await
     }
 
-    /// Some of the names that begin with `prefix`, from `cursor` on, about `count` looked at; and where
-    /// to go on, 0 at the end.
+    /// Returns some of the names that begin with `prefix`. The scan begins at `cursor` and reads about `count` names.
+    /// Also returns the cursor for the next call, which is 0 at the end.
     pub(super) async fn scan(
         &self,
         cursor: u64,
@@ -118,14 +118,14 @@ impl Link {
         count: usize,
     ) -> Result<(u64, Vec<String>), Fault> {
         let mut pipe = Pipeline::new();
-        // No character of a prefix means anything in a pattern.
+        // No character of a prefix has a meaning in a pattern.
         pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(count);
         let (found,) = self.ask(&pipe).await?;
         Ok(found)
     }
 
-    /// Removes those of `names` whose bytes `from` to `to`, that one included, are not `good`; their space
-    /// is freed beside other work. One step for Redis: nothing is put in between.
+    /// Removes those of `names` whose bytes `from` to `to` (inclusive) are not `good`. Redis frees the memory in the
+    /// background. The script is atomic, so no write happens in between.
     pub(super) async fn unlink_unless(
         &self,
         names: &[String],

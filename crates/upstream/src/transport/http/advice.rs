@@ -1,4 +1,4 @@
-//! Advice for a server that cannot be connected to, appended to the reason of a failed connect.
+//! Advice about a server that cannot be connected to, appended to the reason of a failed connect.
 //!
 //! Invariants: the kind of the error stays, apart from HTTP 421, which becomes a failed connect. A challenge of the
 //! server is quoted escaped and clipped. No URL or header of the configuration is quoted. Calls on a live connection
@@ -13,7 +13,7 @@ use url::Url;
 use crate::error::Error;
 use protocol::sanitize::shown;
 
-/// Variables with which other programs are sent through a proxy.
+/// Variables that make other programs use a proxy.
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 const NO_TLS: &str = "the port does not speak TLS; write `http://` in `url`, or name the port that does";
@@ -28,7 +28,7 @@ const LOGIN: &str = "set `auth: {bearer: \"${NAME}\"}` if you have a token; for 
 pub(super) struct Challenge(Mutex<Option<String>>);
 
 impl Challenge {
-    /// Notes what a 401 asks for.
+    /// Records the challenge of a 401.
     pub(super) fn note(&self, status: StatusCode, headers: &HeaderMap) {
         if status != StatusCode::UNAUTHORIZED {
             return;
@@ -44,7 +44,7 @@ impl Challenge {
     }
 }
 
-/// Adds advice to `error`, for which there is no connection to the server at `url`.
+/// Adds advice to `error`, the failure to connect to the server at `url`.
 pub(super) fn advise(error: Error, url: &Url, challenge: &Challenge) -> Error {
     match error {
         Error::AuthFailed { reason } if reason == "HTTP 401" => {
@@ -52,7 +52,7 @@ pub(super) fn advise(error: Error, url: &Url, challenge: &Challenge) -> Error {
                 challenge.get().map_or_else(String::new, |asked| format!(", WWW-Authenticate: {asked}"));
             Error::AuthFailed { reason: format!("{reason}{asked}; {LOGIN}") }
         }
-        // 421 is what common SDKs answer to a host that they do not list.
+        // Common SDKs send 421 for a host that is not in their list.
         Error::Status { status: status @ 421, .. } => {
             Error::Connect { reason: format!("the server answered HTTP {status}; {HOST}") }
         }
@@ -64,7 +64,7 @@ pub(super) fn advise(error: Error, url: &Url, challenge: &Challenge) -> Error {
     }
 }
 
-/// Returns what to do about `reason`, with a separator, or nothing.
+/// Returns advice about `reason` with a separator, or an empty text.
 fn advice_for(reason: &str, is_tls: bool, proxy: Option<&str>) -> String {
     let says = |words: &[&str]| words.iter().any(|word| reason.to_ascii_lowercase().contains(word));
     let advice = if is_tls && says(&["invalidcontenttype", "corrupt message"]) {
@@ -85,7 +85,7 @@ fn advice_for(reason: &str, is_tls: bool, proxy: Option<&str>) -> String {
     format!("; {advice}")
 }
 
-/// Returns the name of a variable that names a proxy in the environment of this process.
+/// Returns the name of a proxy variable that is set in the environment of this process.
 pub(crate) fn proxy_variable() -> Option<&'static str> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     PROXY_VARIABLES.into_iter().find(is_set)

@@ -1,10 +1,10 @@
 //! Finds the call of a server message that does not name one: a request to a client, or a log line.
 //!
-//! Invariants: a message belongs to the owner whose calls are alone in flight, and beside calls of several owners
-//! to nobody. A request that may belong to a cancelled call of another owner waits for the late answer of that
-//! call, for half a second at most, and is refused then. A log line does not wait.
+//! Invariants: a message belongs to the owner of all running calls. If there are several owners, it belongs to none. A
+//! request that may belong to a cancelled call of another owner waits for the late response to that call, for half a
+//! second at most, and is then refused. A log message does not wait.
 //!
-//! Not here: the table of calls (`pending`), and what becomes of a request (`questions`).
+//! Not here: the table of calls (`pending`), and the handling of a request (`questions`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,30 +18,30 @@ use crate::session_affinity::OpenRequest;
 use crate::transport::flood_guard::Worth;
 use json::Raw;
 
-/// How long a cancelled call may still be answered while requests of the server wait for that.
+/// How long server requests wait for a late response to a cancelled call.
 const LATE_ANSWER_LIMIT: Duration = Duration::from_millis(500);
-/// Calls that a server answered without ever sending a request after which none is expected.
+/// If a server answered this many calls without ever sending a request, none is expected.
 const QUIET_AFTER: usize = 32;
 
-/// The call that a request of the server belongs to.
+/// The call of a server request.
 pub(in crate::transport) enum Whose {
     /// It belongs to this call.
     Of(Asked),
-    /// It belongs to the next call that begins, because all calls are one client's. Counted as open until then.
+    /// It belongs to the next call that begins, because all calls belong to one client. Counted as open until then.
     OfTheNext(watch::Receiver<u64>, Option<OpenRequest>),
-    /// It belongs to no call that is open.
+    /// It belongs to no open call.
     Nobodys,
-    /// Calls of several owners are open, and it may be any of theirs.
+    /// Calls of several owners are open, and it may belong to any of them.
     Unclear,
-    /// It may be of a cancelled call, whose answer may still come.
+    /// It may belong to a cancelled call, whose response may still arrive.
     Later(Unanswered),
-    /// It may be of a cancelled call that was not answered in time.
+    /// It may belong to a cancelled call without a response in time.
     Cancelled,
 }
 
-/// A call whose client can be asked.
+/// A call whose client can receive a server request.
 pub(in crate::transport) struct Asked {
-    /// Where to ask.
+    /// The outlet of the call.
     pub(in crate::transport) outlet: Outlet,
     /// The owner of the call.
     pub(in crate::transport) owner: Owner,
@@ -49,15 +49,15 @@ pub(in crate::transport) struct Asked {
     pub(in crate::transport) capabilities: Raw,
     /// Cancelled when the call has ended.
     pub(in crate::transport) over: CancellationToken,
-    /// The calls of which one may be meant instead.
+    /// Other calls to which the request may belong.
     pub(in crate::transport) beside: Vec<Outlet>,
-    /// Counts it as open, if it is asked outside of calls.
+    /// Counts it as open, if it is sent outside of calls.
     pub(in crate::transport) open: Option<OpenRequest>,
 }
 
 impl Pending {
-    /// Finds the call of a request that does not name one: the oldest call of the owner whose calls are alone
-    /// in flight. `owner` is the one that the request was put to before.
+    /// Finds the call of a request that does not name one: the oldest call of the owner of all running calls. `owner`
+    /// is the one that received the request before.
     pub(in crate::transport) fn whose(&self, owner: Option<Owner>) -> Whose {
         let mut table = self.lock();
         let found = table.oldest_of_only_owner(owner).map(|(id, owner, _)| (id, owner));
@@ -70,7 +70,7 @@ impl Pending {
                 Some(unanswered) => Whose::Later(unanswered),
                 None => table.asked_beside_others(id),
             },
-            // The connection was made for a call, which is about to come.
+            // The connection was made for a call, which will begin soon.
             Err(nobody) => match (nobody, self.client.get()) {
                 (Whose::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
                 (nobody, _) => nobody,
@@ -78,18 +78,18 @@ impl Pending {
         }
     }
 
-    /// The call `id`, for a question that came on its own stream.
+    /// Finds the call `id` of a server request that came on the stream of that call.
     pub(in crate::transport) fn whose_on(&self, id: u64) -> Whose {
         self.lock().asked(id)
     }
 
-    /// Whether the server was seen asking without saying whom, so that calls of several owners
-    /// should not be open at a time.
+    /// Whether the server was seen sending requests that do not name a call. Calls of several owners should then not be
+    /// open at the same time.
     pub(in crate::transport) fn asks(&self) -> bool {
         self.asks.load(Ordering::Relaxed)
     }
 
-    /// The cancelled calls of other owners than `owner` that have no answer.
+    /// The cancelled calls of other owners than `owner` without a response.
     pub(in crate::transport) fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
         if !self.has_cancelled.load(Ordering::Relaxed) {
             return None;
@@ -105,8 +105,8 @@ impl Pending {
         })
     }
 
-    /// The call that a log line may belong to. A server may write them also between calls, and whose they
-    /// are is unclear beside calls of several owners: that is not the server's fault.
+    /// Finds the outlet for a log message. A server may write messages between calls too, and with calls of several
+    /// owners the receiver is unclear. That is not counted against the server.
     pub(super) fn outlet_of_only_owner(&self) -> Result<Outlet, Worth> {
         match self.lock().oldest_of_only_owner(None) {
             Ok((_, _, open)) => Ok(open.outlet.clone()),
@@ -117,7 +117,7 @@ impl Pending {
 }
 
 impl Table {
-    /// The oldest call, if all calls are of one owner: it is the most likely one to wait for an answer.
+    /// The oldest call, if all calls have one owner: it is the most likely one to wait for a reply.
     fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, Owner, &Open), Whose> {
         let mut oldest: Option<(u64, Owner, &Open)> = None;
         for (id, open) in self.open.iter().filter(|(_, open)| open.written) {

@@ -1,10 +1,10 @@
-//! Cancelled calls that the server has not answered: it may still send requests for them.
+//! Cancelled calls without a response. The server may still send requests for them.
 //!
-//! Invariants: a call stays here until its late answer or the end of the channel. So no request of the server that
-//! may belong to it is taken for another client's. At most 256 are kept one by one, the rest count together. Where
-//! calls have streams of their own, requests for them come there, so they count for five seconds.
+//! Invariants: a call is kept until its late response or the end of the channel. A server request that may belong to it
+//! is therefore never sent to another client. At most 256 are kept one by one; the rest is counted together. If calls
+//! have their own streams, requests for them arrive there, so a cancelled call counts for five seconds only.
 //!
-//! Not here: what becomes of the connection meanwhile (`pool/replace`).
+//! Not here: the handling of the connection meanwhile (`pool/replace`).
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 
 use crate::connection::Owner;
 
-/// Cancelled calls that are kept one by one.
+/// The most cancelled calls that are kept one by one.
 const MAX_SINGLE: usize = 256;
 
-/// How long a cancelled call counts on a channel whose calls have streams of their own.
+/// How long a cancelled call counts on a channel whose calls have their own streams.
 const STREAM_LIMIT: Duration = Duration::from_secs(5);
 
-/// The cancelled calls of one channel that have no answer.
+/// The cancelled calls of one channel without a response.
 #[derive(Default)]
 pub(super) struct Cancelled {
     single: Vec<One>,
     rest: Option<Rest>,
-    /// After which time they do not count any more, if ever.
+    /// The time after which they no longer count, if there is one.
     limit: Option<Duration>,
 }
 
@@ -33,15 +33,15 @@ struct One {
     since: Instant,
 }
 
-/// Those beyond the first 256. No answer tells that they have ended.
+/// The calls beyond the first 256. No response shows that they have ended.
 struct Rest {
-    /// None if they have several owners.
+    /// `None` if they have several owners.
     owner: Option<Owner>,
     since: Instant,
 }
 
 impl Cancelled {
-    /// Those of a channel whose calls have streams of their own.
+    /// The calls of a channel whose calls have their own streams.
     pub(super) fn of_streams() -> Self {
         Self { limit: Some(STREAM_LIMIT), ..Self::default() }
     }
@@ -60,7 +60,7 @@ impl Cancelled {
         rest.owner = rest.owner.filter(|other| *other == owner);
     }
 
-    /// Removes a call that was answered after all; whether it was here.
+    /// Removes a call that was answered late. Returns whether it was here.
     pub(super) fn answered(&mut self, id: u64) -> bool {
         let before = self.single.len();
         self.single.retain(|one| one.id != id);

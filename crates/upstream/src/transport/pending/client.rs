@@ -1,7 +1,7 @@
-//! The one client of a private connection: whatever its server says or asks is meant for this client, also outside
-//! of calls.
+//! The client of a private connection: all messages and requests of its server are for this client, even outside of
+//! calls.
 //!
-//! Not here: where a client can be reached (`session_affinity`).
+//! Not here: how a client is reached (`session_affinity`).
 
 use tokio::sync::watch;
 
@@ -11,12 +11,12 @@ use crate::transport::flood_guard::Worth;
 use protocol::{Notification, method};
 
 impl Pending {
-    /// All calls from now on are those of `client`.
+    /// Declares that all calls from now on belong to `client`.
     pub(in crate::transport) fn be_private(&self, client: Home) {
-        let _ = self.client.set(client); // a connection is for one client, if it is for one
+        let _ = self.client.set(client); // a private connection has only one client
     }
 
-    /// Tells the one client of the connection what belongs to no call.
+    /// Sends a notification that belongs to no call to the client of the connection.
     pub(super) fn tell_client(&self, notification: Notification, worth: Worth) -> Worth {
         if notification.method == method::LOG_MESSAGE
             && let Some(client) = self.client.get()
@@ -26,9 +26,9 @@ impl Pending {
         worth
     }
 
-    /// Where the one client can be asked outside of calls; otherwise the next chance to ask it.
+    /// Returns how the client can be reached outside of calls, or the next opportunity.
     pub(super) fn outside_calls(client: &Home, begun: &watch::Sender<u64>) -> Whose {
-        // First, so that a chance between the two is not missed.
+        // Registered first, so that an opportunity in between is not missed.
         let next = client.reachable().unwrap_or(begun).subscribe();
         let open = client.open_request();
         match client.reached() {

@@ -1,7 +1,7 @@
 //! The caller's half of an open request.
 //!
-//! Invariant: a ticket that is dropped takes its request out of the table, unless the answer already
-//! did. Not here: the table (`pending`).
+//! Invariant: a ticket that is dropped removes its request from the table, unless the response already did. Not here:
+//! the table (`pending`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,12 @@ use super::{Pending, Purpose};
 use crate::error::Error;
 use protocol::Reply;
 
-/// One open request. Dropping it forgets the request and has the server told.
+/// One open request. Dropping it removes the request and cancels it at the server.
 pub(in crate::transport) struct Ticket {
     id: u64,
     answer: oneshot::Receiver<Result<Reply, Error>>,
     is_alone: bool,
-    /// Whether the answer was taken, and with it the entry in the table.
+    /// Whether the response arrived, which removed the entry from the table.
     is_settled: bool,
     pending: Arc<Pending>,
 }
@@ -37,20 +37,20 @@ impl Ticket {
         self.id
     }
 
-    /// Whether no other request was on its way when it was opened.
+    /// Whether no other request was open when it was opened.
     pub(in crate::transport) const fn is_alone(&self) -> bool {
         self.is_alone
     }
 
-    /// Marks the request as answered in another way than through the table.
+    /// Marks the request as answered without the table.
     pub(in crate::transport) fn done(self) {
         let open = self.pending.lock().open.remove(&self.id);
-        drop(open); // not under the lock: it wakes its questions
+        drop(open); // not under the lock, because it wakes its server requests
     }
 
-    /// Waits for the answer, or for the end of the channel.
+    /// Waits for the response, or for the end of the channel.
     pub(in crate::transport) async fn answer(&mut self) -> Result<Reply, Error> {
-        // The sender is never dropped unused: `end` and `settle` take it out of the table to use it.
+        // The sender is never dropped unused: `end` and `settle` take it out of the table and use it.
         let gone = || Error::Lost { reason: "the request was forgotten".into() };
         let answer = (&mut self.answer).await;
         self.is_settled = true;
@@ -66,7 +66,7 @@ impl Drop for Ticket {
         let open = {
             let mut table = self.pending.lock();
             let open = table.open.remove(&self.id).filter(|open| open.written);
-            // On a private connection all calls are one client's.
+            // On a private connection all calls belong to one client.
             if let Some(owner) = open.as_ref().and_then(|open| open.purpose.owner())
                 && self.pending.client.get().is_none()
             {

@@ -39,7 +39,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A new, empty group; none if no control group is delegated. May block.
+    /// Makes a new, empty group; `None` if no control group is delegated. May block.
     pub(super) fn new() -> Option<Self> {
         static DELEGATED: OnceLock<Option<PathBuf>> = OnceLock::new();
         let parent = DELEGATED.get_or_init(prepare).as_deref()?;
@@ -61,18 +61,18 @@ impl Group {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Where the group is.
+    /// The path of the group.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Kills every process in it.
+    /// Kills every process in the group.
     pub(super) fn kill(&self) {
-        // It fails when the group is gone, and so are its processes.
+        // It fails if the group no longer exists. Then its processes have ended too.
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
 
-    /// Kills every process in it and removes it. May block.
+    /// Kills every process in the group and removes it. May block.
     pub(super) fn remove(self) {
         self.kill();
         remove_all(vec![self], Instant::now() + REMOVAL);
@@ -148,7 +148,8 @@ fn remove_all(mut groups: Vec<Group>, end: Instant) {
     }
 }
 
-/// Removes the group at `path` after the groups in it. Whether it is gone. The length of a path bounds the depth.
+/// Removes the group at `path` after the groups in it. Returns whether it was removed. The length of a path limits the
+/// depth.
 fn remove_tree(path: &Path, end: Instant) -> bool {
     if fs::remove_dir(path).is_ok() {
         return true;
@@ -186,7 +187,7 @@ mod tests {
         let others = make(format!("{PREFIX}backup.service"));
         let lock = File::open(&held).expect("opened");
         lock.try_lock().expect("locked");
-        // A plain folder cannot be removed with the file in it that stands for `cgroup.kill`.
+        // A plain folder that contains the replacement for `cgroup.kill` cannot be removed.
         let groups = abandoned(folder.path());
         assert_eq!(groups.len(), 1);
         remove_all(groups, Instant::now());

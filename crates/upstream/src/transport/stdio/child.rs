@@ -1,13 +1,13 @@
-//! A child process: started in a group of its own, ended with all its group, always reaped.
+//! A child process: started in its own process group, ended with all its group, always reaped.
 //!
 //! ```text
 //! running ── end asked, output or input closed ──> input closed ── 2 s ──> SIGTERM ── 2 s ──> SIGKILL
 //!    └────────────────── exited by itself ──────────────┴─────────────────────┴──────────────────┴──> reaped
 //! ```
 //!
-//! Invariants: signals go to the process group, so what the child started ends with it. The rest of the
-//! process group and of the control group is killed when the child is gone. All children are forked by one
-//! thread that lives as long as the program, because the parent-death signal follows the thread.
+//! Invariants: signals go to the process group, so processes that the child started end with it. The rest of the
+//! process group and of the control group is killed when the child is gone. All children are forked by one thread that
+//! lives as long as the program, because the parent-death signal follows the thread.
 
 use std::io;
 use std::process::{ExitStatus, Stdio as Pipe};
@@ -31,20 +31,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A running child and its pipes.
 pub(super) struct Child {
-    /// The process alone.
+    /// The process without its pipes.
     pub(super) process: Process,
-    /// Its input, which any thread may write to.
+    /// The standard input, which any thread may write to.
     pub(super) stdin: pipe::Sender,
-    /// Its output, which any worker may read.
+    /// The standard output, which any worker may read.
     pub(super) stdout: pipe::Receiver,
-    /// Its other output.
+    /// The standard error.
     pub(super) stderr: ChildStderr,
 }
 
 /// A process without its pipes.
 pub(super) struct Process {
     child: Box<dyn ChildWrapper>,
-    /// Holds all that it started, if the system delegates control groups.
+    /// The control group of all processes that it started, if the system delegates control groups.
     group: Option<Group>,
 }
 
@@ -71,7 +71,7 @@ fn command(config: &Stdio, group: Option<&Group>) -> Result<CommandWrap, String>
     if let Some(folder) = &config.cwd {
         command.current_dir(folder);
     }
-    // The last resort, should the runtime go before the task that ends the child properly.
+    // Kills the child if the runtime ends before the task that ends it properly.
     command.kill_on_drop(true);
     let mut command = CommandWrap::from(command);
     command.wrap(ProcessGroup::leader());
@@ -106,7 +106,7 @@ fn spawning_thread() -> io::Result<&'static std_mpsc::Sender<Job>> {
     let start = || {
         let (sender, jobs) = std_mpsc::channel::<Job>();
         let work = move || {
-            // What a worker is while many call is not for the programs of servers.
+            // A worker may have the batch policy, which programs of servers must not inherit.
             worker::as_usual();
             for job in jobs {
                 job();
@@ -137,12 +137,12 @@ impl Process {
         }
         self.end_group();
         if let Some(group) = self.group.take() {
-            // A panic in there would be logged, and the group removed by the next gateway.
+            // A panic there would be logged, and the next start of Switchyard would remove the group.
             let _ = tokio::task::spawn_blocking(move || group.remove()).await;
         }
     }
 
-    /// Kills what the process left behind.
+    /// Kills the remaining processes of the group.
     pub(super) fn end_group(&self) {
         self.signal(Signal::KILL);
         if let Some(group) = &self.group {
@@ -151,7 +151,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // It fails when nobody is left, which is the aim.
+        // It fails if no process is left, which is the goal.
         let _ = self.child.signal(signal.as_raw());
     }
 }

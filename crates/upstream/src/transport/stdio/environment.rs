@@ -1,8 +1,8 @@
-//! What a child process is given of our environment, and where its program is found.
+//! The environment of a child process, and the lookup of its program.
 //!
-//! A server needs to find programs, its home and the user's language; it does not need our
-//! credentials. So it gets the variables of [`PASSED_ON`] and what its configuration names, and
-//! nothing else. Not here: a shell. The command is a program, the arguments are arguments.
+//! A server needs to find programs, its home and the user's language, but not the credentials of Switchyard. It
+//! therefore gets the variables of [`PASSED_ON`] and those in its configuration, and no others. Not here: a shell. The
+//! command is a program, the arguments are arguments.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,18 +13,18 @@ use secrecy::ExposeSecret;
 
 use crate::config::Stdio;
 
-/// The variables every child gets, when we have them; and those that begin with `LC_`.
+/// The variables that every child inherits if they are set. It also inherits those that begin with `LC_`.
 const PASSED_ON: [&str; 10] =
     ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
-/// Words of programs that could not reach the network.
+/// Words in the output of programs that could not reach the network.
 const NETWORK_FAILURES: [&str; 6] =
     ["ENOTFOUND", "ETIMEDOUT", "ECONNREFUSED", "EAI_AGAIN", "Network is unreachable", "name resolution"];
 
-/// Where programs are looked for when there is no `PATH` at all.
+/// The search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The whole environment of the child: the allowed part of `ours`, and what is configured.
+/// Returns the whole environment of the child: the allowed part of `ours`, and the configured variables.
 pub(super) fn of(
     config: &Stdio,
     ours: impl Iterator<Item = (OsString, OsString)>,
@@ -41,9 +41,9 @@ fn passes(config: &Stdio, name: &OsStr, value: &OsStr) -> bool {
     allowed && !value.as_encoded_bytes().starts_with(b"()")
 }
 
-/// The file to execute for the command of `config`, or what to do about it.
+/// Finds the file to execute for the command of `config`. The error says how to fix the command.
 ///
-/// The reasons do not name it: it may come from a variable, whose value is not for every reader.
+/// The error does not contain the command, because it may come from a variable with a secret value.
 pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>) -> Result<PathBuf, String> {
     let command = config.command.as_str();
     if config.cwd.as_deref().is_some_and(|folder| !folder.is_dir()) {
@@ -58,14 +58,14 @@ pub(super) fn program(config: &Stdio, environment: &BTreeMap<OsString, OsString>
     };
     let Some(path) = found else { return Err(advice(command).into()) };
     if is_program(&path) {
-        // The child may run in another folder; a path relative to ours would mean something else there.
+        // The child may run in another folder, where a relative path would mean another file.
         std::path::absolute(path).map_err(|error| error.to_string())
     } else {
         Err("it is no executable file; set its execute permission".into())
     }
 }
 
-/// What to do about a command that was not found.
+/// Says how to fix a command that was not found.
 fn advice(command: &str) -> &'static str {
     if command.contains(char::is_whitespace) {
         "there is no such program; `command` is the program alone, put the rest into `args`"
@@ -76,7 +76,7 @@ fn advice(command: &str) -> &'static str {
     }
 }
 
-/// Advises to pass the proxy variable of this process on, if the child failed in the network without it.
+/// Recommends passing on the proxy variable of this process, if the child failed in the network without it.
 pub(super) fn proxy_advice(config: &Stdio, reason: &str, proxy: Option<&str>) -> String {
     let failed_in_network = NETWORK_FAILURES.iter().any(|word| reason.contains(word));
     let has =

@@ -1,4 +1,4 @@
-//! The pipes of one child: requests go in, answers come out, and four tasks do it.
+//! The pipes of one child, and the four tasks that send requests and receive responses.
 
 use std::io;
 use std::sync::Arc;
@@ -32,42 +32,42 @@ use runtime::worker::Runtimes;
 /// The connection's end of the pipes. Dropping it ends the child.
 pub(super) struct Link {
     channel: Channel,
-    /// Set when the connection is of no more use.
+    /// Closed when the connection is broken.
     pub(super) closing: Closing,
-    /// The same for operators: its reason may quote what the child wrote last.
+    /// Closed too, with a reason for operators that may quote the child's last output.
     pub(super) obituary: Closing,
-    /// Asks the keeper to end the child.
+    /// Requests the end of the child from the keeper.
     end: CancellationToken,
-    /// Set when the child is reaped and nothing of it is left.
+    /// Set when the child is reaped and none of its processes is left.
     gone: CancellationToken,
 }
 
-/// The way for requests.
+/// The sending side for requests.
 #[derive(Clone)]
 struct Channel {
     pending: Arc<Pending>,
     outbox: Arc<Outbox>,
-    /// Where it is told that a pipe broke.
+    /// Closed when a pipe breaks.
     broken: Closing,
     /// Ends the writers.
     stop: CancellationToken,
-    /// Where the callers are.
+    /// The runtimes of the callers.
     runtimes: Arc<Runtimes>,
     tasks: Shutdown,
 }
 
-/// What the tasks of one child tell each other.
+/// The signals between the tasks of one child.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
-    /// One of the pipes is of no more use, with the reason.
+    /// One of the pipes is broken, with the reason.
     pub(super) broken: Closing,
-    /// The writer is to close the child's input.
+    /// Tells the writer to close the child's input.
     pub(super) stop_writing: CancellationToken,
-    /// The readers are to stop, whatever still holds the pipes.
+    /// Tells the readers to stop, even if another process still holds the pipes.
     pub(super) stop_reading: CancellationToken,
-    /// All of the child's output was handed over.
+    /// All output of the child was handled.
     pub(super) read: CancellationToken,
-    /// All of its standard error was read.
+    /// All standard error of the child was read.
     pub(super) heard: CancellationToken,
 }
 
@@ -76,7 +76,7 @@ impl Link {
         let (outbox, due) = Outbox::new(child.stdin);
         let outbox = Arc::new(outbox);
         let canceller = Arc::clone(&outbox);
-        // A full queue means a child that does not read; it will not read this either.
+        // A full queue means that the child does not read. It will not read this either.
         let pending = Pending::new(0, move |id| canceller.offer(line(&cancelled(id))));
         let signals = Signals::default();
         let (broken, stop) = (signals.broken.clone(), signals.stop_writing.clone());
@@ -125,7 +125,7 @@ impl Link {
         shutdown.spawn(keeper.run(shutdown.clone()));
     }
 
-    /// Sends the request that `compose` makes of its id, and waits for the answer.
+    /// Sends the request that `compose` makes with its id, and waits for the response.
     pub(super) async fn exchange(
         &self,
         outlet: &Outlet,
@@ -138,18 +138,18 @@ impl Link {
         self.channel.exchange(outlet, purpose, compose).await
     }
 
-    /// A request that is part of connecting.
+    /// Sends a request that is part of connecting.
     pub(super) async fn ask(&self, method: &str, params: Option<Raw>, era: Era) -> Result<Reply, Error> {
         let call = Call::of_gateway(method, params);
         self.exchange(&Outlet::none(), Purpose::Handshake, |id| compose_line(&call, id, era)).await
     }
 
-    /// The child is for `client` alone.
+    /// Marks the child as private to `client`.
     pub(super) fn be_private(&self, client: Home) {
         self.channel.pending.be_private(client);
     }
 
-    /// Whether the child was seen asking.
+    /// Whether the child was seen sending requests.
     pub(super) fn asks(&self) -> bool {
         self.channel.pending.asks()
     }
@@ -165,7 +165,7 @@ impl Link {
         if sent { Ok(()) } else { Err(Error::NotSent { reason: self.closing.reason() }) }
     }
 
-    /// Ends the child; returns when nothing of it is left.
+    /// Ends the child. Returns when none of its processes is left.
     pub(super) async fn end(&self) {
         self.end.cancel();
         self.gone.cancelled().await;
@@ -188,12 +188,12 @@ impl Channel {
         let mut ticket = self.pending.open(outlet, purpose)?;
         self.runtimes.note_here();
         let line = compose(ticket.id())?;
-        // When nothing can be written any more, the ticket is about to learn why.
+        // If nothing can be written any more, the ticket gets the reason.
         self.send(Outgoing::Request { id: ticket.id(), line }, ticket.is_alone()).await;
         ticket.answer().await
     }
 
-    /// Brings a message to the child, which may be slow to read; false when its input is closed.
+    /// Sends a message to the child, which may be slow to read. Returns false if its input is closed.
     async fn send(&self, outgoing: Outgoing, is_alone: bool) -> bool {
         match self.outbox.send(&self.pending, outgoing, is_alone).await {
             Ok(None) => true,
@@ -208,7 +208,7 @@ impl Channel {
         }
     }
 
-    /// The writer of one more worker.
+    /// Runs the writer of another worker.
     async fn write_when(self, due: Due) {
         let work = self.outbox.write_when(&self.pending, &due);
         if let Some(error) = self.stop.run_until_cancelled(work).await {
@@ -225,15 +225,15 @@ fn line(notification: &Notification) -> Bytes {
     lines::encode(notification.encode())
 }
 
-/// Brings the answer to a question to the child; when its input is closed, nobody waits for it.
+/// Sends the response to a server request. If the child's input is closed, nothing waits for it.
 async fn deliver(channel: Channel, answer: Bytes, payer: Account) {
     let line = lines::encode(answer);
-    // The answer was charged until now. If somebody else was quicker, it goes out uncharged.
+    // The response was charged until now. If there is no memory for it now, it is sent uncharged.
     let line = memory::hold(line.clone(), || payer, Kind::Request).unwrap_or(line);
     channel.send(Outgoing::Other(line), true).await;
 }
 
-/// The first writer, until it is told to stop; then it closes the child's input.
+/// Runs the first writer until it must stop, then closes the child's input.
 async fn write(channel: Channel, due: Due) {
     let work = channel.outbox.write(&channel.pending, &due);
     if let Some(error) = channel.stop.run_until_cancelled(work).await {

@@ -1,20 +1,19 @@
-//! What goes into the child's input: written by its sender while the pipe takes it, and otherwise
-//! together with what others send in the same turn.
+//! The queue for the child's input. A sender writes by itself while the pipe accepts data. Otherwise messages of the
+//! same turn are written together.
 //!
 //! ```text
-//! send ── nobody else calls ──> pipe
-//!   └──── others do ─────────> queue (64) ── writer of this worker: as many as fit at once ──> pipe
+//! send ── no other call ──> pipe
+//!   └──── others ─────────> queue (64) ── writer of this worker: as many as fit at once ──> pipe
 //!                                 └───────── it is full: the first writer, when there is room ──┘
 //! ```
 //!
-//! Each worker that sends has a writer of its own, so that nobody is woken on another one: the first
-//! runs where the child was started, and it alone waits for the pipe.
+//! Each worker that sends has its own writer, so that no other worker is woken. The first writer runs where the child
+//! was started, and only it waits for the pipe.
 //!
-//! Invariants: a line is whole before the next one begins; a request that was given up while it
-//! stood in the queue is never written; nobody waits for the pipe but the first writer and those for
-//! whom the queue has no room. One writes at a time, without the lock, and takes along what was queued
-//! meanwhile: so whoever queues waits for no call of the system. Nobody does that for the others for ever:
-//! after [`MOST_PASSES`] the first writer goes on, and lets its own worker have a turn now and then.
+//! Invariants: a line is complete before the next one begins. A request that was cancelled in the queue is never
+//! written. Only the first writer waits for the pipe, and senders wait only if the queue is full. One task writes at a
+//! time, without the lock, and also writes lines that were queued meanwhile, so that a sender never waits for a system
+//! call. After [`MOST_PASSES`] the first writer continues, and yields to its own worker at times.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -27,32 +26,32 @@ use tokio::sync::{Notify, Semaphore};
 use crate::transport::pending::Pending;
 use runtime::worker;
 
-/// Messages that may wait for the child to read; more senders wait for room.
+/// Messages that may wait for the child to read. Further senders wait for room.
 const QUEUE: usize = 64;
 
-/// What a pipe takes whole or not at all (`PIPE_BUF` of Linux), so that lines written together can go
-/// back into the queue together.
+/// The size that a pipe accepts completely or not at all (`PIPE_BUF` of Linux). Lines that are written together can
+/// therefore be put back into the queue together.
 const AT_ONCE: usize = 4096;
 
-/// How often one looks into the queue again before somebody else writes: as often as a pipe of 64 KiB takes
-/// full batches, so only a child that reads while it is written to comes to it.
+/// How often a writer checks the queue again before it leaves the rest to the first writer. A pipe of 64 KiB accepts
+/// this many full batches, so only a child that reads meanwhile reaches the limit.
 const MOST_PASSES: usize = 16;
 
 /// A message on its way to the child.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A request that is written only if somebody still waits for its answer.
+    /// A request that is written only if its caller still waits.
     Request {
-        /// Its id.
+        /// The id.
         id: u64,
-        /// Its text, line end included.
+        /// The text, line end included.
         line: Bytes,
     },
-    /// Anything else.
+    /// Any other message.
     Other(Bytes),
 }
 
-/// The way into one child.
+/// The queue for the input of one child.
 #[derive(Debug)]
 pub(super) struct Outbox {
     state: Mutex<State>,
@@ -61,26 +60,26 @@ pub(super) struct Outbox {
 
 #[derive(Debug)]
 struct State {
-    /// None when the child's input is closed.
+    /// `None` when the child's input is closed.
     pipe: Option<Arc<pipe::Sender>>,
     queue: VecDeque<Outgoing>,
-    /// The rest of a line of which the pipe took a part.
+    /// The rest of a line that the pipe accepted in part.
     rest: Bytes,
-    /// Whether the first writer waits for the pipe: then everything stands in line.
+    /// Whether the first writer waits for the pipe. Then all messages are queued.
     is_full: bool,
-    /// Whether somebody writes just now, and will look into the queue again.
+    /// Whether a task is writing, and will check the queue again.
     is_writing: bool,
-    /// The writers, each with its worker; the first one first.
+    /// The writers with their workers. The first writer is at index 0.
     writers: Vec<(usize, Due)>,
 }
 
 /// Wakes a writer.
 pub(super) type Due = Arc<Notify>;
 
-/// What became of a try to write.
+/// The result of an attempt to write.
 enum Written {
     All,
-    /// Much, and more was queued meanwhile.
+    /// The limit of passes was reached, and more is queued.
     Some,
     /// The pipe is full.
     Blocked,
@@ -88,7 +87,7 @@ enum Written {
 }
 
 impl Outbox {
-    /// Writes to `pipe`, with a first writer that is to run where this is called.
+    /// Makes the queue for `pipe`. The caller must run the first writer on its worker.
     pub(super) fn new(pipe: pipe::Sender) -> (Self, Due) {
         let due = Due::default();
         let state = State {
@@ -102,11 +101,11 @@ impl Outbox {
         (Self { state: Mutex::new(state), room: Semaphore::new(QUEUE) }, due)
     }
 
-    /// Sends a message, waiting for room if need be. An error means that the input is closed. What
-    /// comes back is for a writer that is to be begun on this worker ([`Outbox::write_when`]).
+    /// Sends a message, and waits for room if necessary. An error means that the input is closed. The returned [`Due`]
+    /// is for a new writer that must be started on this worker ([`Outbox::write_when`]).
     ///
-    /// With `is_alone` it goes out at once if it can. Otherwise those who call in the same turn of
-    /// their worker share a write.
+    /// With `is_alone` it is written at once if possible. Otherwise calls of the same turn of their worker share a
+    /// write.
     pub(super) async fn send(
         &self,
         pending: &Pending,
@@ -124,7 +123,7 @@ impl Outbox {
         Ok(self.queue(outgoing, true))
     }
 
-    /// Sends a message that asks for no answer, if there is room.
+    /// Sends a message without a response, if there is room.
     pub(super) fn offer(&self, line: Bytes) {
         if let Ok(room) = self.room.try_acquire() {
             room.forget();
@@ -132,8 +131,7 @@ impl Outbox {
         }
     }
 
-    /// Puts a message into the queue and wakes the writer of this worker; that of a new one is given
-    /// back if it `may_begin`.
+    /// Queues a message and wakes the writer of this worker. Returns the signal of a new writer if it `may_begin`.
     fn queue(&self, outgoing: Outgoing, may_begin: bool) -> Option<Due> {
         let mut state = self.lock();
         state.pipe.as_ref()?;
@@ -155,7 +153,7 @@ impl Outbox {
         None
     }
 
-    /// Writes a message if nothing stands before it; gives it back if the pipe takes nothing of it.
+    /// Writes a message if none is queued before it. Returns it if the pipe accepts nothing of it.
     fn write_now(&self, pending: &Pending, outgoing: Outgoing) -> io::Result<Option<Outgoing>> {
         let state = self.lock();
         let pipe = state.pipe.clone().ok_or(ErrorKind::BrokenPipe)?;
@@ -185,12 +183,12 @@ impl Outbox {
             state.fill();
         }
         drop(state);
-        // What was queued meanwhile.
+        // Writes the lines that were queued meanwhile.
         self.flush_for_others(pending)?;
         Ok(None)
     }
 
-    /// Writes `text` as far as the pipe takes it, without the lock; nobody else writes meanwhile.
+    /// Writes as much of `text` as the pipe accepts, without the lock. No other task writes meanwhile.
     fn put<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -205,7 +203,7 @@ impl Outbox {
         (state, written)
     }
 
-    /// The first writer: writes what is queued, and waits for the pipe, until writing fails.
+    /// Runs the first writer: writes the queue and waits for the pipe, until writing fails.
     pub(super) async fn write(&self, pending: &Pending, due: &Due) -> io::Error {
         let Some(pipe) = self.lock().pipe.clone() else { return ErrorKind::BrokenPipe.into() };
         loop {
@@ -214,7 +212,7 @@ impl Outbox {
             loop {
                 match self.flush(pending) {
                     Written::All => break,
-                    // Its worker has others to serve.
+                    // The worker has other tasks.
                     Written::Some => tokio::task::yield_now().await,
                     Written::Broken(error) => return error,
                     Written::Blocked => {
@@ -228,7 +226,7 @@ impl Outbox {
         }
     }
 
-    /// Another writer: writes what is queued as far as the pipe takes it, until writing fails.
+    /// Runs another writer: writes as much of the queue as the pipe accepts, until writing fails.
     pub(super) async fn write_when(&self, pending: &Pending, due: &Due) -> io::Error {
         loop {
             due.notified().await;
@@ -238,11 +236,11 @@ impl Outbox {
         }
     }
 
-    /// Writes what is queued; what is too much for one goes on with the first writer.
+    /// Writes the queue. If the limit of passes is reached, the first writer continues.
     fn flush_for_others(&self, pending: &Pending) -> io::Result<()> {
         match self.flush(pending) {
             Written::Broken(error) => return Err(error),
-            // Told without the lock: whoever queues before it looks wakes somebody himself.
+            // Without the lock: a sender that queues a message before the first writer checks wakes a writer itself.
             Written::Some => {
                 let first = self.lock().first();
                 first.notify_one();
@@ -252,7 +250,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Closes the child's input, once the writer is gone as well.
+    /// Closes the child's input, once the writer is dropped too.
     pub(super) fn close(&self) {
         self.room.close();
         let mut state = self.lock();
@@ -261,8 +259,8 @@ impl Outbox {
         state.rest = Bytes::new();
     }
 
-    /// Writes until nothing is left, the pipe is full, of which the first writer is told, or it was enough
-    /// for one. Nothing, while somebody else writes, who takes all of it along.
+    /// Writes until the queue is empty, the pipe is full, or the limit of passes is reached. If the pipe is full, the
+    /// first writer is woken. If another task is writing, nothing is done, because that task writes the whole queue.
     fn flush(&self, pending: &Pending) -> Written {
         let mut state = self.lock();
         for _ in 0..MOST_PASSES {
@@ -272,7 +270,7 @@ impl Outbox {
             let Some(pipe) = state.pipe.clone() else {
                 return Written::Broken(ErrorKind::BrokenPipe.into());
             };
-            // Somebody found it full, and the first writer knows.
+            // Another task found the pipe full, and the first writer was woken.
             if state.is_full {
                 return Written::Blocked;
             }
@@ -299,7 +297,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -308,7 +306,7 @@ impl Outbox {
 #[derive(Default)]
 struct Batch {
     lines: Vec<Outgoing>,
-    /// Requests that nobody waits for any more.
+    /// Requests whose callers are gone.
     dropped: usize,
 }
 
@@ -337,7 +335,7 @@ impl State {
         self.writers.first().map(|(_, due)| Arc::clone(due)).unwrap_or_default()
     }
 
-    /// The pipe is full: the first writer waits for it.
+    /// Makes the first writer wait for the full pipe.
     fn fill(&mut self) {
         self.is_full = true;
         self.first().notify_one();
@@ -371,7 +369,7 @@ impl State {
         batch
     }
 
-    /// Nothing of it was written: neither of the lines, nor of the rest of one that `text` is without them.
+    /// Puts the lines back, because nothing was written. Without lines, `text` is the rest of one.
     fn put_back(&mut self, batch: Batch, text: Bytes, pending: &Pending) {
         if batch.lines.is_empty() {
             self.rest = text;

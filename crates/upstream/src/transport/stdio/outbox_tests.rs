@@ -1,4 +1,4 @@
-//! Tests of the way into a child, with a pipe whose other end is read here.
+//! Tests of the input queue of a child, with a pipe whose other end is read here.
 
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
@@ -12,7 +12,7 @@ use crate::transport::pending::{Purpose, Ticket};
 /// An outbox, the table of its requests, and the child's end of the pipe.
 async fn outbox() -> (Outbox, Arc<Pending>, Receiver, Due) {
     let (input, output) = pipe::pipe().expect("a pipe");
-    // A new one counts as full until the runtime has looked at it.
+    // A new pipe counts as full until the runtime has polled it.
     input.writable().await.expect("open");
     let (outbox, due) = Outbox::new(input);
     (outbox, Pending::new(0, |_| {}), output, due)
@@ -26,7 +26,7 @@ fn request(ticket: &Ticket, line: &str) -> Outgoing {
     Outgoing::Request { id: ticket.id(), line: Bytes::from(line.to_owned()) }
 }
 
-/// What the child can read now.
+/// Returns the text that the child can read now.
 fn readable(output: &Receiver) -> String {
     let mut text = vec![0; 1 << 20];
     let length = output.try_read(&mut text).unwrap_or_default();
@@ -84,10 +84,10 @@ async fn what_is_queued_while_somebody_writes_is_taken_along_by_whom() {
     assert_eq!(read(&mut output, 10).await, "line\nline\n");
 }
 
-/// Lines of which no two are written together.
+/// Lines so long that no two are written together.
 const WIDE: usize = AT_ONCE / 2 + 52;
 
-/// An outbox into which `lines` of them are queued, and what reads from it. A socket takes more than a pipe.
+/// An outbox with `lines` of them in its queue, and the receiving end. A socket holds more than a pipe.
 async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, Due) {
     let (input, output) = std::os::unix::net::UnixStream::pair().expect("a pair");
     for end in [&input, &output] {
@@ -102,7 +102,7 @@ async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, Due
     (outbox, Pending::new(0, |_| {}), UnixStream::from_std(output).expect("a runtime"), due)
 }
 
-/// How many wide lines can be read now.
+/// Returns how many wide lines can be read now.
 async fn wide_lines(output: &UnixStream) -> usize {
     let patience = std::time::Duration::from_secs(5);
     tokio::time::timeout(patience, output.readable()).await.expect("there are some").expect("open");
@@ -119,7 +119,7 @@ async fn who_writes_for_others_hands_over_to_the_first_writer() {
     other.notify_one();
     assert!(outbox.write_when(&pending, &other).now_or_never().is_none());
     assert_eq!(wide_lines(&output).await, MOST_PASSES);
-    // Nobody queues any more, and nothing else wakes it.
+    // No message is queued any more, and nothing else wakes it.
     assert!(outbox.write(&pending, &due).now_or_never().is_none());
     assert_eq!(wide_lines(&output).await, 4);
 }
@@ -170,7 +170,7 @@ async fn what_a_full_pipe_refuses_counts_as_not_written() {
     pending.end("the process ended");
     let mut ticket = ticket;
     assert!(matches!(ticket.answer().await, Err(crate::Error::NotSent { .. })));
-    // In their order, once there is room again; nobody waits for them now.
+    // In their order, once there is room again. No caller waits for them now.
     outbox.offer(Bytes::from_static(b"last\n"));
     output.readable().await.expect("open");
     assert!(readable(&output).ends_with('x'));

@@ -1,36 +1,37 @@
-//! Children that end when we are killed.
+//! Children that end when Switchyard is killed.
 //!
-//! A child whose parent is killed lives on, unless it asked the kernel beforehand to be killed too
-//! (`PR_SET_PDEATHSIG`). That has to be asked in the child between fork and exec, where only unsafe
-//! code runs; so our own program is started first, asks, and becomes the server's program. This
-//! works only in a program whose `main` calls [`enter`] first; elsewhere, and on other systems than
-//! Linux, children are started directly and learn of our death by the end of their input.
+//! A child survives the kill of its parent unless it requested from the kernel to be killed too (`PR_SET_PDEATHSIG`).
+//! The request must happen in the child between fork and exec, where only unsafe code runs. Switchyard's own program is
+//! therefore started first, makes the request, and then executes the server's program.
 //!
-//! The signal follows the *thread* that forked: see the spawning thread in `child`.
-//! The child also enters its control group here, if it has one (`cgroup`).
-//! Not covered: grandchildren without a control group, which see the end of their input.
+//! This works only in a program whose `main` calls [`enter`] first. In other programs, and on other systems than Linux,
+//! children are started directly and notice the end of Switchyard by the end of their input.
+//!
+//! The signal follows the *thread* that forked: see the spawning thread in `child`. The child also enters its control
+//! group here, if it has one (`cgroup`). Not covered: grandchildren without a control group, which see the end of their
+//! input.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// First argument of our program when it is started to become another one.
+/// The first argument of Switchyard's program when it is started to execute another one.
 const MARKER: &str = "__become";
-/// Stands for the path of a control group where there is none.
+/// Replaces the path of a missing control group.
 const NO_GROUP: &str = "-";
-/// Our own program, also when its file was replaced meanwhile.
+/// Switchyard's own program, even if its file was replaced meanwhile.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// Whether the program we run in calls [`enter`].
+/// Whether `main` of this program called [`enter`].
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// To be called first in `main`, before any thread: becomes the program of a server when that is
-/// what this process was started for, and returns otherwise.
+/// Must be called first in `main`, before any thread. Executes the program of a server if this process was started for
+/// that, and returns otherwise.
 pub fn enter() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == MARKER) {
         eprintln!("switchyard: {}", become_child(arguments));
-        // 126: found but not executed, as shells have it.
+        // 126: found but not executed, as in shells.
         std::process::exit(126);
     }
     ENTERED.store(cfg!(target_os = "linux"), Ordering::Relaxed);
@@ -41,8 +42,8 @@ pub(super) fn is_entered() -> bool {
     ENTERED.load(Ordering::Relaxed)
 }
 
-/// The program to start and its arguments, so that `program` runs with `arguments` in `group` and ends with this
-/// process.
+/// Returns the program to start and its arguments, so that `program` runs with `arguments` in `group` and ends with
+/// this process.
 pub(super) fn through(
     program: &Path,
     arguments: &[String],
@@ -57,7 +58,7 @@ pub(super) fn through(
     (OURSELVES.into(), shim.into_iter().chain(direct).collect())
 }
 
-/// Returns only when it could not be done, with the reason.
+/// Returns only on failure, with the reason.
 #[cfg(target_os = "linux")]
 fn become_child(mut arguments: impl Iterator<Item = OsString>) -> String {
     use std::os::unix::process::CommandExt;
@@ -77,14 +78,14 @@ fn become_child(mut arguments: impl Iterator<Item = OsString>) -> String {
     if group != NO_GROUP
         && let Err(error) = super::cgroup::enter(Path::new(&group))
     {
-        // Its process group and its parent-death signal remain.
+        // The process group and the parent-death signal remain.
         eprintln!("switchyard: cannot enter the control group {}: {error}", group.display());
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
     format!("cannot start {}: {error}", program.display())
 }
 
-/// Never asked for, because [`through`] starts children directly.
+/// Never called, because [`through`] starts children directly.
 #[cfg(not(target_os = "linux"))]
 fn become_child(_: impl Iterator<Item = OsString>) -> String {
     format!("{MARKER} is for internal use on Linux")

@@ -1,13 +1,12 @@
-//! Reads the child's output and hands each message to whom it belongs.
+//! Reads the child's output and sends each message to its receiver.
 //!
-//! What has come is taken line by line, and then the answers in it go out: those for callers on this
-//! worker at once, those for another one in one task there, because each wake across threads is a call
-//! of the system. When all answers go to one other worker for a while the reader moves there, so that
-//! calls which are made in one place are answered in it.
+//! The reader takes all lines that have arrived, then sends the responses in them. Responses for callers on this worker
+//! are sent at once. Those for another worker are sent in one task there, because each wake-up across threads is a
+//! system call. If all responses go to one other worker for a while, the reader moves there, so that calls of one
+//! worker are answered on it.
 //!
-//! Invariants: it never waits for anything but output, so one caller can not hold up another; nothing
-//! that was read waits for more to come; the pipe has one reader at a time, and what it knows moves
-//! with it.
+//! Invariants: the reader waits for output only, so that one caller cannot delay another. A message that was read is
+//! not delayed until more output arrives. The pipe has one reader at a time, whose state moves with it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -34,15 +33,15 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::pace::Pace;
 use runtime::worker::{self, Runtimes, WorkBudget};
 
-/// Room for what is read at once; a pipe holds 64 KiB.
+/// The room for one read. A pipe holds 64 KiB.
 const READ_BYTES: usize = 32 * 1024;
-/// The least room for a read, so that the end of the buffer costs no small ones.
+/// The least room for a read, so that the end of the buffer causes no small reads.
 const LEAST_ROOM: usize = 4 * 1024;
-/// Lines of more bytes are charged while they are read, and share no buffer with the lines behind them.
+/// Longer lines are charged while they are read, and share no buffer with the lines after them.
 const LONG: usize = 2 * READ_BYTES;
-/// Lines of more bytes get room up to the cap at once.
+/// Longer lines get room up to the limit at once.
 const VERY_LONG: usize = 1024 * 1024;
-/// So many answers in a row for one other worker make the reader move there.
+/// The number of consecutive responses for one other worker after which the reader moves there.
 const MOVES_AFTER: usize = 64;
 
 /// The reading end of one child.
@@ -54,30 +53,30 @@ pub(super) struct Reader {
     desk: Desk,
     questions: Questions,
     events: Events,
-    /// Answers among what was read just now.
+    /// The responses in the lines that were read just now.
     answered: Vec<Answered>,
-    /// The share of the worker that the last answers went to, if it was one, and how many they are.
+    /// The share of the worker of the last responses, and the number of consecutive responses for it.
     row: (usize, usize),
-    /// Lines that were no message.
+    /// Lines that were not messages.
     skipped: u64,
     work: WorkBudget,
     floods: FloodGuard,
-    /// For a long line while it is read.
+    /// The charge for a long line while it is read.
     charge: Charge,
-    /// Whether the line that is thrown away found no room in the memory budget.
+    /// Whether the line that is being discarded found no room in the memory budget.
     is_exhausted: bool,
-    /// Paces the log lines about messages beyond the cap.
+    /// Limits the log lines about messages beyond the limit.
     pace: Pace,
 }
 
-/// Whom it reads for, and where they are.
+/// The receivers of responses, and their runtimes.
 pub(super) struct Desk {
     pub(super) pending: Arc<Pending>,
     pub(super) runtimes: Arc<Runtimes>,
     pub(super) tasks: Shutdown,
 }
 
-/// Says at its end that all of the output was handed over, whatever ends it.
+/// Signals when dropped that all output was handled.
 pub(super) struct Over(Signals);
 
 impl Over {
@@ -122,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// Reads until the end of the output, or until it is told to stop.
+    /// Reads until the end of the output, or until it must stop.
     pub(super) async fn run(mut self, mut pipe: pipe::Receiver, over: Over) {
         let stop = over.0.stop_reading.clone();
         let moves = stop.run_until_cancelled(self.read(&mut pipe)).await.flatten();
@@ -133,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Goes on in another runtime, which is to watch the pipe from now on.
+    /// Continues in another runtime, which watches the pipe from now on.
     fn go_on(self, pipe: OwnedFd, over: Over, there: &Handle) {
         let tasks = self.desk.tasks.clone();
         let task = async move {
@@ -144,7 +143,7 @@ impl Reader {
         tasks.spawn_on(task, there);
     }
 
-    /// Reads until the end of the output, or until it should go on in the runtime that is given back.
+    /// Reads until the end of the output, or until it should continue in the returned runtime.
     async fn read(&mut self, pipe: &mut pipe::Receiver) -> Option<Handle> {
         loop {
             self.take_lines().await?;
@@ -166,20 +165,20 @@ impl Reader {
         None
     }
 
-    /// Takes the lines that have come; none when there were too many that belong to nothing.
+    /// Handles the lines that have arrived; `None` if the server floods.
     async fn take_lines(&mut self) -> Option<()> {
-        // It never fails: the error is the codec's, for those that read by themselves.
+        // It never fails. The error type belongs to codecs that read by themselves.
         while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
             let length = line.length();
             let is_long = matches!(&line, Line::Whole(line) if line.len() > LONG);
             let worth = self.take(line);
             if is_long {
-                // Otherwise each short line that follows would keep the room of the long one.
+                // Otherwise each short line after it would keep the memory of the long one.
                 self.buffer = BytesMut::from(&self.buffer[..]);
             }
             self.work.charge(length);
             if worth != Worth::Wanted || self.work.may_be_spent() {
-                // An answer that was read does not wait for the lines after it.
+                // A response that was read does not wait for the lines after it.
                 self.deliver();
                 self.floods.admit(worth, length).await.ok()?;
                 self.work.yield_if_spent().await;
@@ -225,14 +224,14 @@ impl Reader {
         }
     }
 
-    /// Bytes to make room for. A long line gets room up to the cap at once: with each doubling it would be in memory
-    /// twice. Pages that are not written yet cost nothing.
+    /// The bytes to reserve. A long line gets room up to the limit at once, because it would be in memory twice with
+    /// each doubling. Pages that are not written yet cost nothing.
     fn room(&self) -> usize {
         let (held, most) = (self.buffer.len(), self.limit.saturating_add(LONG));
         if held > VERY_LONG { most.saturating_sub(held).max(LEAST_ROOM) } else { LEAST_ROOM }
     }
 
-    /// Charges the line that has begun to the server; without room for it, it is thrown away.
+    /// Charges the line that has begun to the server. Without memory for it, the line is discarded.
     fn charge_rest(&mut self) {
         let held = self.buffer.len();
         if held <= LONG {
@@ -244,7 +243,7 @@ impl Reader {
         }
     }
 
-    /// A line that was thrown away, because it was beyond the cap or there was no room for it.
+    /// Handles a discarded line, which was beyond the limit or found no room in the memory budget.
     fn take_clip(&mut self, clip: &Clip) -> Worth {
         let (pending, bytes) = (&self.desk.pending, clip.length());
         let (answered, reason) = if std::mem::take(&mut self.is_exhausted) {
@@ -258,7 +257,7 @@ impl Reader {
         if answered { Worth::Wanted } else { Worth::Junk }
     }
 
-    /// Hands out the answers of this turn.
+    /// Sends the responses of this turn.
     fn deliver(&mut self) {
         let of = |share: usize| move |answered: &Answered| answered.share == share;
         while let Some(share) = self.answered.last().map(|answered| answered.share) {
@@ -275,7 +274,7 @@ impl Reader {
         }
     }
 
-    /// The runtime in which it should go on reading, if that is another one.
+    /// The runtime in which the reader should continue, if that is another one.
     fn moves(&mut self) -> Option<Handle> {
         let (share, count) = self.row;
         if count < MOVES_AFTER || share == worker::share() {
@@ -285,15 +284,14 @@ impl Reader {
         self.desk.runtimes.of(share).cloned()
     }
 
-    /// Counts a line that was skipped. Real servers print banners: the first one is worth a warning, the others
-    /// only a number.
+    /// Counts a skipped line. Real servers print banners, so only the 1st, 2nd, 4th, 8th and so on are logged.
     const fn is_logged(&mut self) -> bool {
         self.skipped += 1;
         self.skipped.is_power_of_two()
     }
 }
 
-/// Whoever has gone needs no answer.
+/// Sends the response. A caller that is gone needs none.
 fn deliver(answered: Answered) {
     answered.deliver();
 }

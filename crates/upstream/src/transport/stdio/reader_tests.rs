@@ -1,4 +1,4 @@
-//! Tests of who reads a child's output: two workers, and a pipe whose other end is written to here.
+//! Tests of moving the reader of a child's output: two workers, and a pipe whose other end is written to here.
 
 use std::io::{PipeReader, PipeWriter};
 use std::sync::mpsc;
@@ -13,10 +13,10 @@ use crate::connection::Outlet;
 use crate::transport::pending::{Purpose, Ticket};
 use json::Raw;
 
-/// Longer than anything takes here.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The table of the requests, where their callers are, and what the reader says at its end.
+/// The table of the requests, the runtimes of their callers, and the signals of the reader.
 struct Bench {
     pending: Arc<Pending>,
     runtimes: Arc<Runtimes>,
@@ -30,7 +30,7 @@ impl Bench {
         Self { pending, runtimes: Arc::default(), signals: Signals::default(), tasks: Shutdown::new() }
     }
 
-    /// Reads `output` here, until it ends or the reader moves.
+    /// Reads `output` on this worker, until it ends or the reader moves.
     async fn read(&self, output: PipeReader) {
         let (pending, runtimes) = (Arc::clone(&self.pending), Arc::clone(&self.runtimes));
         let desk = Desk { pending, runtimes, tasks: self.tasks.clone() };
@@ -62,7 +62,7 @@ async fn is_answered(mut ticket: Ticket) {
     assert_eq!(answer.expect("an answer"), Ok(Raw::of(&ticket.id())));
 }
 
-/// Does `work` as the worker `number`, in a runtime of its own.
+/// Runs `work` as the worker `number`, in a separate runtime.
 fn on_worker<T>(number: usize, work: impl Future<Output = T>) -> T {
     worker::become_worker(number);
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
@@ -118,7 +118,7 @@ fn a_reader_moves_to_the_worker_whose_calls_alone_are_answered_and_keeps_what_it
         };
         threads.spawn(move || on_worker(1, elsewhere));
         on_worker(0, bench.read(output));
-        // From here on nobody looks at the pipe on this worker.
+        // From here on this worker does not poll the pipe.
         tell.send(()).expect("heard");
     });
 }

@@ -1,8 +1,8 @@
-//! Watches the child until nothing of it is left, and says why the connection ended.
+//! Watches the child until none of its processes is left, and gives the reason why the connection ended.
 //!
-//! Invariants: what the child wrote before its end is handed over before its requests fail; a
-//! connection that ended by itself counts as closed when its child is reaped, so that there are
-//! never two; what a child wrote to its standard error after its handshake is told to operators and never to callers.
+//! Invariants: the child's last output is handled before its requests fail. A connection that ended by itself counts as
+//! closed when its child is reaped, so that there are never two children. Standard error after the handshake is shown
+//! to operators and never to callers.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::secrets::Secrets;
 use crate::transport::pending::Pending;
 use runtime::shutdown::Shutdown;
 
-/// How long the output of a child that is gone may take to end. It takes longer only when a process
-/// outside its group holds the pipe.
+/// How long the output of a child that is gone may take to end. It takes longer only if a process outside its group
+/// holds the pipe.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// How long a child that closed a pipe may take to exit before the pipe counts as the reason.
 const LAST_BREATH: Duration = Duration::from_millis(200);
@@ -31,15 +31,15 @@ pub(super) struct Keeper {
     pub(super) tail: StderrTail,
     pub(super) secrets: Secrets,
     pub(super) pending: Arc<Pending>,
-    /// The end, as callers may know it.
+    /// The end, with a reason for callers.
     pub(super) closing: Closing,
-    /// The end, as operators may know it; closed with the other one.
+    /// The end, with a reason for operators. Closed together with `closing`.
     pub(super) obituary: Closing,
     pub(super) end: CancellationToken,
     pub(super) gone: CancellationToken,
 }
 
-/// Why the child is to end.
+/// The reason why the child must end.
 enum Why {
     Exited(Option<ExitStatus>),
     Broken(String),
@@ -51,7 +51,7 @@ impl Keeper {
         let reason = match self.watch(&shutdown).await {
             Why::Exited(status) => self.give_up_dead(status).await,
             Why::Broken(reason) => {
-                // Nobody is to wait for the process, which may be slow to end.
+                // Callers must not wait for the process, which may be slow to end.
                 self.pending.end(&reason);
                 reason
             }
@@ -76,16 +76,16 @@ impl Keeper {
             () = shutdown.requested() => return Why::Asked,
             broken = self.signals.broken.wait() => broken,
         };
-        // A closed pipe is mostly the first sign of an exit, and that is the better reason.
+        // A closed pipe is usually the first sign of an exit, which is the better reason.
         match tokio::time::timeout(LAST_BREATH, self.process.ended()).await {
             Ok(status) => Why::Exited(status.ok()),
             Err(_) => Why::Broken(broken),
         }
     }
 
-    /// The process has exited and is reaped.
+    /// Handles a process that exited and was reaped.
     async fn give_up_dead(&self, status: Option<ExitStatus>) -> String {
-        // What it left behind may hold the pipes open.
+        // Processes that it started may hold the pipes open.
         self.process.end_group();
         self.drain().await;
         let how = status.map_or_else(|| "the process ended".to_owned(), child::describe);
@@ -99,7 +99,7 @@ impl Keeper {
         self.closing.close(reason);
     }
 
-    /// Waits until the readers have handed over what the child wrote before its end.
+    /// Waits until the readers have handled the child's last output.
     async fn drain(&self) {
         let all = async {
             self.signals.read.cancelled().await;

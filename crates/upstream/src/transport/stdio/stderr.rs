@@ -1,8 +1,8 @@
-//! What a child process writes to its standard error: read to the end, written to our log.
+//! The standard error of a child process: read to the end, and written to the log of Switchyard.
 //!
-//! Invariants: it is always drained, because the child would stop at a full pipe; a flood is read only as fast as
-//! [`RATE`]. A flood costs a bounded number of log lines and is counted. Configured secrets are blanked before a
-//! line goes anywhere. The last lines are kept, bounded in number and in bytes.
+//! Invariants: it is always drained, because the child would block on a full pipe. A flood is read only as fast as
+//! [`RATE`]. It costs a bounded number of log lines and is counted. Configured secrets are redacted before a line is
+//! logged or shown. The last lines are kept, bounded in number and in bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,17 +19,17 @@ use protocol::sanitize::shown;
 use runtime::telemetry::pace::Pace;
 use runtime::worker::WorkBudget;
 
-/// Bytes of one line; what is longer is not shown.
+/// The most bytes of one line. A longer line is not shown.
 const LINE_LIMIT: usize = 8 * 1024;
-/// Bytes that are read a second, each line counted for [`LINE_COST`] more.
+/// Bytes that are read per second. Each line counts for [`LINE_COST`] more.
 const RATE: usize = 4 * 1024 * 1024;
 const LINE_COST: usize = 256;
 
-/// Lines at the end of a child's standard error that are kept.
+/// The most kept lines at the end of a child's standard error.
 const KEPT_LINES: usize = 40;
-/// Bytes of the kept lines in sum.
+/// The most bytes of all kept lines.
 const KEPT_BYTES: usize = 16 * 1024;
-/// Kept lines that are quoted.
+/// The most kept lines that are quoted.
 const QUOTED_LINES: usize = 5;
 /// A line with one of these words is quoted even if more lines follow it, such as the frames of a stack trace.
 const FAILURE_WORDS: [&str; 4] = ["error", "exception", "panicked", "fatal"];
@@ -61,7 +61,7 @@ impl StderrTail {
         }
     }
 
-    /// Forgets the lines of an earlier child.
+    /// Removes the lines of an earlier child.
     pub(super) fn clear(&self) {
         self.lock().clear();
     }
@@ -80,7 +80,7 @@ impl StderrTail {
     }
 }
 
-/// Returns the bytes that a kept line holds.
+/// Returns the bytes of a kept line.
 fn held(line: &Line) -> usize {
     match line {
         Line::Whole(line) => line.len(),
@@ -114,7 +114,7 @@ pub(super) async fn drain(stream: ChildStderr, server: Arc<str>, secrets: Secret
     }
 }
 
-/// A line as it may be shown.
+/// The text of a line that may be shown.
 fn text(line: &Line, secrets: &Secrets) -> String {
     match line {
         Line::Whole(line) => shown(&secrets.blank(&String::from_utf8_lossy(line))),

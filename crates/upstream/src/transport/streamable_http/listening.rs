@@ -1,7 +1,6 @@
-//! The GET stream of a session: what the server says that belongs to no call, or that it did not
-//! tie to one.
+//! The GET stream of a session: messages of the server outside the streams of calls.
 //!
-//! Servers need not offer it. Where they do it is kept open, from where it left off.
+//! Servers may omit it. If they offer it, it is kept open, and resumed where it ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +21,11 @@ use crate::transport::inbound;
 use net::sse::Item;
 use protocol::Message;
 
-/// How long a server may take to begin the stream before calls are made without it.
+/// How long a server may take to begin the stream before calls are sent without it.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Keeps the stream open until the session closes. Returns when it is there, is not offered, or does
-/// not come soon: some SDKs ask here what belongs to a call, and what is asked before is lost.
+/// Keeps the stream open until the session closes. Returns when the stream is open, is not offered, or does not begin
+/// soon. Some SDKs send the server requests of calls on it, and those sent before it is open are lost.
 pub(super) async fn begin(state: Arc<State>) {
     let (begun, there) = oneshot::channel();
     let shutdown = state.server.shutdown.clone();
@@ -36,7 +35,7 @@ pub(super) async fn begin(state: Arc<State>) {
             _ = state.closing.wait() => {}
         }
     });
-    // Dropped unsent is as good: then there is no stream to wait for.
+    // If the sender is dropped, there is no stream to wait for.
     let _ = timeout(BEGIN_LIMIT, there).await;
 }
 
@@ -52,17 +51,17 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
         drop(first.take());
         match opened {
             Ok(Opened::Stream(mut stream)) => {
-                // What changed while there was no stream was told to nobody, unless it is told now.
+                // Changes while there was no stream were reported to no client, unless they are reported now.
                 if was_open && last_id.is_none() {
                     state.events.report(Event::Missed);
                 }
                 was_open = true;
-                // How it ended makes no difference.
+                // The reason of its end makes no difference.
                 let _ = read(state, &mut stream).await;
                 last_id = stream.last_id().or(last_id);
                 asked = pause(stream.retry());
             }
-            // A server that does not offer the stream may say that with the same status.
+            // A server that does not offer the stream may send the same status.
             Ok(Opened::Refused(404)) if was_open && state.has_session() => {
                 state.lose(SESSION_ENDED);
                 return;
@@ -96,13 +95,13 @@ fn take(state: &State, message: &Bytes) -> Worth {
         Ok(Message::Notification(said)) => {
             inbound::sort(said, &state.events, |said| state.pending.notify(said))
         }
-        // It belongs to no stream of a call; with one owner's calls alone in flight it is clear.
+        // It belongs to no stream of a call. Only if all running calls have one owner, the receiver is known.
         Ok(Message::Request(request)) => {
             inbound::note(&request, &state.events);
             let pending = Arc::clone(&state.pending);
             state.questions.take(request, move |owner| pending.whose(owner))
         }
-        // Answers come on the streams of their calls.
+        // Responses arrive on the streams of their calls.
         Ok(Message::Response(_)) => Worth::Junk,
         Err(error) => {
             tracing::debug!(%error, "an event that is no message was skipped");
@@ -111,7 +110,7 @@ fn take(state: &State, message: &Bytes) -> Worth {
     }
 }
 
-/// Takes what the server says on the stream of `initialize`, where it can not ask anything yet.
+/// Handles messages on the stream of `initialize`, on which server requests are not allowed yet.
 pub(super) struct BeforeSession<'a> {
     pub(super) events: &'a Events,
 }

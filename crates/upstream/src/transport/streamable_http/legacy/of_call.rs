@@ -1,6 +1,6 @@
 //! The messages of a legacy server on the stream of one call.
 //!
-//! Invariant: the stream says which call a message belongs to, so nothing is ever guessed.
+//! Invariant: the stream determines the call of a message, so nothing is guessed.
 //!
 //! Not here: the stream of the session (`listening`).
 
@@ -14,7 +14,7 @@ use crate::transport::streamable_http::answer::Hear;
 use crate::transport::streamable_http::modern::offer;
 use protocol::{Message, method};
 
-/// Takes what the server says on the stream of a call.
+/// Handles the messages on the stream of a call.
 pub(super) struct OfCall<'a> {
     pub(super) id: u64,
     pub(super) wants_progress: bool,
@@ -26,13 +26,13 @@ impl Hear for OfCall<'_> {
     fn hear(&self, message: Message) -> Worth {
         match message {
             Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Worth::Wanted,
-            // No stream of notices was asked for in this era.
+            // There is no notification stream in this era.
             Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => Worth::Junk,
             Message::Notification(said) => {
                 let token = self.wants_progress.then_some(self.id);
                 inbound::sort(said, &self.state.events, |said| offer(self.outlet, said, token))
             }
-            // The stream says whose it is.
+            // The stream determines the call.
             Message::Request(request) => {
                 inbound::note(&request, &self.state.events);
                 let (pending, id) = (Arc::clone(&self.state.pending), self.id);
