@@ -1,12 +1,12 @@
-//! An axum program with Switchyard inside: its own routes, its own authentication and one health endpoint,
-//! and MCP and REST of Switchyard beside them.
+//! An axum program that embeds Switchyard. It has its own routes, its own authentication and one health
+//! endpoint, beside MCP and REST of Switchyard.
 //!
 //! ```text
 //! HOST_KEYS="alice=caller:SECRET bob=reader:SECRET" cargo run --example host -- CONFIG ADDRESS ORDERS
 //! ```
 //!
-//! `/orders` and `/health` are its own; `/mcp`, `/sse`, `/api/v1/mcp` and every other path are Switchyard's.
-//! `ORDERS` is a file that stands for the database of the program.
+//! `/orders` and `/health` belong to the program; `/mcp`, `/sse`, `/api/v1/mcp` and all other paths to
+//! Switchyard. The file `ORDERS` represents the database of the program.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,19 +31,19 @@ use switchyard_mcp::{app, memory};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Time for running calls after the end was requested.
+/// Time for running calls after shutdown was requested.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Time for closing the connections to servers after that.
 const CLOSE_TIME: Duration = Duration::from_secs(8);
 
-/// State that the routes of this program share.
+/// State shared by the routes of this program.
 struct Host {
     keys: Vec<Key>,
     orders: PathBuf,
     manager: Arc<Manager>,
 }
 
-/// A credential of this program, and the principal that it stands for at Switchyard.
+/// A credential of this program, and its principal in Switchyard.
 struct Key {
     hash: [u8; 32],
     principal: Principal,
@@ -58,7 +58,7 @@ async fn main() -> anyhow::Result<()> {
     let config = Config::load(file.as_ref(), &|name| std::env::var(name))?;
     memory::budget().set_limit(config.server.memory_budget);
 
-    // Two ends: the first one for clients, the second one for servers. Clients come first.
+    // Two shutdowns: the first one for clients, the second one for servers.
     let (clients, servers) = (Shutdown::new(), Shutdown::new());
     let manager = Manager::initialize(config.manager, &servers)?;
     let gateway = app::router_for_principals(&manager, &config.server, &clients)?;
@@ -74,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
         ended = &mut serving => ended?,
         ended = end_requested() => {
             ended?;
-            // Event streams end with this, running calls go on to their end.
+            // Event streams end now; running calls may still finish.
             clients.begin();
             if let Ok(ended) = tokio::time::timeout(DRAIN_TIME, serving).await {
                 ended?;
@@ -97,8 +97,8 @@ fn router(host: Arc<Host>, gateway: Router) -> Router {
         .layer(middleware::from_fn_with_state(host, authenticate))
 }
 
-/// Authenticates every request. One without a credential continues without a principal: only open routes
-/// answer it.
+/// Authenticates every request. A request without a credential continues without a principal, so only public
+/// routes answer it.
 async fn authenticate(State(host): State<Arc<Host>>, mut request: Request, next: Next) -> Response {
     match principal(&host.keys, request.headers()) {
         Ok(Some(principal)) => _ = request.extensions_mut().insert(principal),
@@ -117,7 +117,7 @@ fn principal(keys: &[Key], headers: &HeaderMap) -> Result<Option<Principal>, Sta
     key.map(|key| Some(key.principal.clone())).ok_or(StatusCode::UNAUTHORIZED)
 }
 
-/// A route of this program behind the same authentication.
+/// A route of this program with the same authentication.
 async fn orders(State(host): State<Arc<Host>>, principal: Option<Extension<Principal>>) -> Response {
     let Some(Extension(principal)) = principal else { return StatusCode::UNAUTHORIZED.into_response() };
     match tokio::fs::read_to_string(&host.orders).await {
@@ -149,7 +149,7 @@ async fn health(State(host): State<Arc<Host>>, principal: Option<Extension<Princ
     (code, Json(body)).into_response()
 }
 
-/// The keys in `text`: `NAME=ROLE:SECRET`, with spaces between them.
+/// Parses the keys in `text`: `NAME=ROLE:SECRET`, separated by spaces.
 fn keys(text: &str) -> anyhow::Result<Vec<Key>> {
     let key = |entry: &str| {
         let (name, rest) = entry.split_once('=')?;

@@ -1,15 +1,15 @@
-//! The only place where all parts meet: built in floor order, run, and taken down again.
+//! Builds all parts of the program, runs them, and shuts them down.
 //!
 //! ```text
 //! config ─► Manager ─► Gateway ─► Endpoint ─┐
 //!                └──────► admin router ─────┴─► Front ─► listener
 //! ```
 //!
-//! Ending has an order too: readiness off, while clients are served for the shutdown delay; then no new
-//! connections, streams end, running calls finish within the drain time; then connections to servers are closed
-//! and children are gone.
+//! Shutdown has an order. Readiness is off first, while clients are still served for the shutdown delay. Then no
+//! connections are accepted, streams end, and running calls may finish within the drain time. Last, connections to
+//! servers are closed and child processes are ended.
 //!
-//! Not here: what a part does.
+//! Not here: the work of each part.
 
 mod reload;
 
@@ -45,16 +45,16 @@ use {admin, auth, upstream};
 
 pub use reload::{Load, Renewal};
 
-/// Time for closing connections and ending children, after the calls have ended. Children are asked
-/// twice, with pauses, before they are killed.
+/// Time to close connections and end children after the calls have ended. Children are asked twice, with pauses, before
+/// they are killed.
 pub(crate) const CLOSE_TIME: Duration = Duration::from_secs(8);
 
-/// Connections that may wait to be accepted; the system may allow fewer.
+/// Limit of connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4_096;
 
 /// Time for cancelled calls to end.
 const CANCEL_TIME: Duration = Duration::from_millis(500);
-/// Time for servers to be told that calls were cancelled.
+/// Time to send cancellations to servers.
 const NOTICE_TIME: Duration = Duration::from_millis(200);
 
 /// Why the program could not start.
@@ -69,20 +69,20 @@ pub enum Error {
     /// The system gave no threads.
     #[error("cannot start the threads that serve clients: {0}; set fewer `workers` under `server:`")]
     Workers(io::Error),
-    /// The address is taken, or not ours.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {address}: {reason}; choose another address with --listen")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         reason: io::Error,
     },
 }
 
-/// The whole HTTP side over one manager, behind the guard: MCP, REST, health and documentation.
+/// Returns all HTTP routes for one manager, with the checks of requests: MCP, REST, health and documentation.
 ///
-/// For programs that mount it in an axum application of their own. Streams end when `shutdown`
-/// begins. Blocks while key files are read.
+/// Use it to mount Switchyard in an axum application. Streams end when `shutdown` begins. It reads key files and blocks
+/// meanwhile.
 pub fn router(
     manager: &Arc<Manager>,
     config: &downstream::Config,
@@ -91,11 +91,11 @@ pub fn router(
     Ok(mounted(Guard::new(config)?, manager, config, shutdown))
 }
 
-/// All routes of [`router`] for a program that authenticates requests itself. Each request needs a [`Principal`] among
-/// its extensions; requests without one are answered 401, except on the open routes (health, documentation).
+/// Returns the routes of [`router`] for a program that authenticates requests itself. Each request needs a
+/// [`Principal`] among its extensions. Without one it is answered with 401, except on public routes (health,
+/// documentation).
 ///
-/// Keys and tokens of `config` open nothing here. A principal with the same id and role is the same client,
-/// however often it is made.
+/// Keys and tokens of `config` are ignored. Principals with the same id and role are the same client.
 ///
 /// [`Principal`]: auth::Principal
 pub fn router_for_principals(
@@ -111,11 +111,11 @@ fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, sh
     front(guard, manager, config, &ends, None).0.into_router()
 }
 
-/// The two steps in which the HTTP side ends.
+/// The two steps of shutdown on the HTTP side.
 struct Ends {
-    /// Has begun when readiness is off: the shutdown delay runs, or the drain.
+    /// Begins when readiness is turned off, before the shutdown delay and the drain.
     leaving: Shutdown,
-    /// Has begun when nobody new is served.
+    /// Begins when no new clients are accepted.
     edge: Shutdown,
 }
 
@@ -126,7 +126,7 @@ impl Ends {
     }
 }
 
-/// The door and all behind it, and the sessions whose calls can be cut at the end.
+/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown.
 fn front(
     guard: Guard,
     manager: &Arc<Manager>,
@@ -169,7 +169,7 @@ fn front(
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
-/// Who counts the clients.
+/// Returns the function that counts clients for the admin API.
 fn door(sessions: Arc<Sessions>) -> admin::Door {
     Arc::new(move || Clients {
         clients: sessions.clients(),
@@ -178,20 +178,21 @@ fn door(sessions: Arc<Sessions>) -> admin::Door {
     })
 }
 
-/// Listens on `address`. Tokio's own `bind` lets few connections wait, and a burst of them costs everybody a second.
+/// Listens on `address`. The backlog of tokio's own `bind` is short, and a burst of connections then delays all of them
+/// by a second.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Otherwise a restart would have to wait for the connections of its predecessor.
+    // Otherwise a restart would have to wait until the connections of the previous process are gone.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves HTTP, and with `transport: both` standard input and output too. Returns when nothing is left running.
+/// Serves HTTP, and with `transport: both` also standard input and output. Returns when all tasks have ended.
 ///
-/// The first value of `stop` begins the end, a second one ends the shutdown delay. Without a `renewal` the configuration
-/// cannot be reloaded.
+/// The first value of `stop` begins the shutdown, and a second one ends the shutdown delay. Without a `renewal` the
+/// configuration cannot be reloaded.
 pub async fn serve(
     config: Config,
     renewal: Option<Renewal>,
@@ -203,7 +204,7 @@ pub async fn serve(
     let server = downstream::Config { listen: socket.local_addr().map_err(listen)?, ..config.server };
     let (ends, servers) = (Ends::new(), Shutdown::new());
     memory::budget().set_limit(server.memory_budget);
-    // Before any server is started: keys that cannot be read stop the start.
+    // Keys are read before any server starts, so that an unreadable key prevents the start.
     let guard = Guard::new(&server)?;
     let manager = Manager::initialize(config.manager, &servers)?;
     let running = reload::Running {
@@ -229,7 +230,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Logs the address, and each setting that lets clients in without a credential.
+/// Logs the address, and each setting that accepts clients without a credential.
 fn announce(server: &downstream::Config) {
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
@@ -237,7 +238,7 @@ fn announce(server: &downstream::Config) {
     tracing::info!(address = %server.listen, memory_budget_bytes = server.memory_budget, "listening");
 }
 
-/// Serves until `stop` gives a value and the shutdown delay is over. False if serving ended before.
+/// Serves until `stop` gives a value and the shutdown delay is over. Returns false if serving ended earlier.
 async fn is_asked_to_end(
     serving: &mut (impl Future<Output = ()> + Unpin),
     stop: &mut (impl Stream<Item = ()> + Unpin),
@@ -254,43 +255,42 @@ async fn is_asked_to_end(
     }
 }
 
-/// Takes no new connections, and lets running calls end within `limit`; then cancels them.
+/// Accepts no new connections, waits up to `limit` for running calls, and cancels the rest.
 async fn drain(serving: impl Future<Output = ()>, edge: &Shutdown, sessions: &Sessions, limit: Duration) {
     tracing::info!("draining");
     let begun = Instant::now();
     edge.begin();
     serving.await;
-    // Calls of legacy clients run in tasks of their own, because their connection may be gone already. One limit
-    // holds for them and for the connections together.
+    // Calls of legacy clients run in separate tasks, because their connection may already be gone. One limit covers
+    // these calls and the connections together.
     if !edge.wait(limit.saturating_sub(begun.elapsed())).await {
         tracing::warn!("calls were still running and are cancelled");
         sessions.close_all();
         edge.wait(CANCEL_TIME).await;
-        // Servers are told about it in tasks of their own. Closing the connections to them ends these tasks too.
+        // Separate tasks send the cancellations to servers. Closing the connections to servers would end these tasks.
         tokio::time::sleep(NOTICE_TIME).await;
     }
 }
 
-/// Resolves when `stop` gives a value; one that has ended gives none any more.
+/// Resolves when `stop` gives a value. A stream that has ended never gives one.
 async fn stopped(stop: &mut (impl Stream<Item = ()> + Unpin)) {
     if stop.next().await.is_none() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Returns after `delay`, in which whoever sends clients here can see that we are not ready, or when there is
-/// `hurry`.
+/// Returns after `delay`, or when `hurry` resolves. During the delay, load balancers see that Switchyard is not ready.
 async fn linger(delay: Duration, hurry: impl Future<Output = ()>) {
     if delay.is_zero() {
         return;
     }
     tracing::info!(shutdown_delay = ?delay, "not ready any more, clients are still served");
-    // Either way it is over.
+    // The result does not matter: serving ends either way.
     let _ = tokio::time::timeout(delay, hurry).await;
 }
 
-/// Serves one more client on standard input and output, until its input ends. That ends the client and not
-/// the program, which others use; what it asked is answered within the drain time.
+/// Serves one more client on standard input and output until its input ends. The process continues then, because it
+/// serves others. Pending requests of the client are answered within the drain time.
 fn serve_pipe(manager: &Arc<Manager>, edge: &Shutdown, max_line: usize) {
     let (manager, end) = (Arc::clone(manager), edge.clone());
     edge.spawn(async move {
@@ -298,8 +298,8 @@ fn serve_pipe(manager: &Arc<Manager>, edge: &Shutdown, max_line: usize) {
     });
 }
 
-/// Serves one MCP client on standard input and output, until its input ends or `stop` resolves;
-/// what it asked is answered before.
+/// Serves one MCP client on standard input and output, until its input ends or `stop` resolves. Pending requests are
+/// answered first.
 pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
     memory::budget().set_limit(config.server.memory_budget);
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
@@ -312,7 +312,7 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
         () = &mut serving => {}
         () = stop => {
             edge.begin();
-            // Whoever asked to stop does not wait for a call that takes minutes.
+            // After `stop`, a call that takes minutes must not delay the end beyond the drain time.
             let _ = tokio::time::timeout(drain_timeout, serving).await;
         }
     }

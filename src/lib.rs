@@ -1,8 +1,8 @@
 //! Switchyard: a client-side gateway and router for the Model Context Protocol.
 //!
-//! Many MCP servers behind one REST call and one MCP endpoint. The crate is a library as well as a
-//! program: build a manager from a configuration, mount the router in an axum application of your
-//! own, or call the manager directly. `ARCHITECTURE.md` names the crates behind it.
+//! Many MCP servers behind one REST call and one MCP endpoint. The crate is a library as well as a program: build a
+//! manager from a configuration, mount the router in your own axum application, or call the manager directly.
+//! `ARCHITECTURE.md` describes the crates.
 //!
 //! Semantic versioning holds for this crate. The crates that it re-exports from are parts of the program, and change
 //! with any version.

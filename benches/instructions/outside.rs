@@ -1,19 +1,19 @@
-//! What is not the gateway's work: client and server run through here, and the counting stops meanwhile.
+//! Excludes the work of client and server from the counted instructions of the gateway.
 //!
-//! `scripts/budget` names the two functions to callgrind (`--toggle-collect`): counting goes on where
-//! [`counted`] begins, and off and on again with each call of [`outside`]. Hence neither may be inlined, and
-//! `outside` must not be called within itself.
+//! `scripts/budget` gives the names of the two functions to callgrind (`--toggle-collect`). Counting begins
+//! with [`counted`], and each call of [`outside`] turns it off and on again. Therefore neither may be
+//! inlined, and `outside` must not be called within itself.
 
 use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A task of the client's or the server's.
+/// A task of the client or the server.
 #[derive(Debug)]
 pub struct Outside<F>(Pin<Box<F>>);
 
 impl<F: Future> Outside<F> {
-    /// Lets `task` run without being counted.
+    /// Runs `task` without counting it.
     pub fn of(task: F) -> Self {
         Self(Box::pin(task))
     }
@@ -24,7 +24,7 @@ impl<F: Future> Future for Outside<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut work = || self.0.as_mut().poll(cx);
-        // Before and after, counting is off, and `outside` would turn it on.
+        // Outside of the counted part, counting is off, and `outside` would turn it on.
         if COUNTED.get() { outside(work) } else { work() }
     }
 }
@@ -38,7 +38,7 @@ fn outside<T>(work: impl FnOnce() -> T) -> T {
     std::hint::black_box(work())
 }
 
-/// Runs `work`, which is counted but for what is `outside`.
+/// Runs `work` and counts it, except for the parts in `outside`.
 pub fn count<T>(work: impl FnOnce() -> T) -> T {
     COUNTED.set(true);
     let done = counted(work);

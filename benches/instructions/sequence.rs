@@ -1,8 +1,8 @@
-//! The sequences that are counted: what is called, in which dialect, at which server.
+//! The counted sequences: their calls, dialects and servers.
 
 use crate::server::Offer;
 
-/// How a call is put.
+/// The form of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// `/mcp`, 2026-07-28.
@@ -13,7 +13,7 @@ pub enum Dialect {
     Rest,
 }
 
-/// What is called.
+/// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// A tool, by its name, with an argument of 100 bytes.
@@ -22,14 +22,14 @@ enum Wanted {
     Tools,
 }
 
-/// Calls that are all alike but for their ids.
+/// Calls that differ only in their ids.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence {
     /// Its name on the command line and in the budget.
     pub name: &'static str,
-    /// How its calls are put.
+    /// The form of its calls.
     pub dialect: Dialect,
-    /// The server they go to.
+    /// The server of its calls.
     pub offer: Offer,
     wanted: Wanted,
 }
@@ -39,7 +39,7 @@ const LEGACY: Offer = Offer { is_child: false, is_modern: false, tools: 3 };
 const CHILD: Offer = Offer { is_child: true, ..MODERN };
 const LARGE: Offer = Offer { is_child: false, is_modern: true, tools: 500 };
 
-/// All of them.
+/// All sequences.
 pub const SEQUENCES: [Sequence; 8] = [
     Sequence::new("modern", Dialect::Modern, MODERN, Wanted::Tool("echo")),
     Sequence::new("legacy", Dialect::Legacy, LEGACY, Wanted::Tool("echo")),
@@ -56,7 +56,7 @@ impl Sequence {
         Self { name, dialect, offer, wanted }
     }
 
-    /// Where its calls are posted.
+    /// The path of its calls.
     pub const fn path(self) -> &'static str {
         if matches!(self.dialect, Dialect::Rest) { "/api/v1/mcp/call" } else { "/mcp" }
     }
@@ -94,7 +94,7 @@ impl Sequence {
         }
     }
 
-    /// Whether `body` answers the call `id`.
+    /// Whether `body` is the answer to the call `id`.
     pub fn is_answer(self, id: u64, body: &str) -> bool {
         let proof = match self.dialect {
             Dialect::Rest => "\"success\":true".to_owned(),

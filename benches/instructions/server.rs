@@ -1,8 +1,8 @@
-//! The server at the end, written by hand: it reads a request, finds out what is wanted, and answers with
-//! text that was ready. It never asks, never waits, and sends each answer in one write.
+//! The benchmark server, written by hand: it reads a request, finds the method, and answers with prepared
+//! text. It sends no requests, never waits, and sends each answer in one write.
 //!
-//! What it does is not counted (`outside`), so it only has to be the same each time. As a child process
-//! (`serve_lines`) it is this program once more, which callgrind does not follow.
+//! Its own instructions are not counted (`outside`); they only have to be constant. As a child process
+//! (`serve_lines`) it is this same program, which callgrind does not follow.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, Write as _};
@@ -20,18 +20,18 @@ use crate::outside::Outside;
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":3600000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
 
-/// What the server is.
+/// The properties of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer {
-    /// Whether it is a child process, or listens.
+    /// Whether it is a child process instead of a listener.
     pub is_child: bool,
-    /// Whether it speaks 2026-07-28, or sessions of 2025-11-25.
+    /// Whether it speaks 2026-07-28 instead of sessions of 2025-11-25.
     pub is_modern: bool,
-    /// How many tools it has. The first one is `echo`, `big` and `events` come next.
+    /// The number of tools. The first is `echo`, followed by `big` and `events`.
     pub tools: usize,
 }
 
-/// Texts that are ready before the first request.
+/// Texts that are prepared before the first request.
 #[derive(Debug)]
 struct Texts {
     is_modern: bool,
@@ -101,7 +101,7 @@ pub async fn start(offer: Offer) -> io::Result<SocketAddr> {
 async fn serve(mut socket: TcpStream, texts: Arc<Texts>) {
     let _ = socket.set_nodelay(true);
     let (mut input, mut output) = (Vec::with_capacity(64 * 1024), Vec::with_capacity(128 * 1024));
-    // A connection that ends is the client's business.
+    // The end of a connection is the client's decision.
     while let Ok(Some(message)) = read_message(&mut socket, &mut input).await {
         output.clear();
         let goes_on = texts.answer(&message, &mut output);
@@ -139,7 +139,7 @@ impl Texts {
         }
     }
 
-    /// Writes the answer; false when it is a stream that does not end.
+    /// Writes the answer; returns false if it is a stream without an end.
     fn answer(&self, message: &Incoming, output: &mut Vec<u8>) -> bool {
         let Ok(call) = serde_json::from_slice::<Call<'_>>(&message.body) else {
             status(
@@ -164,7 +164,7 @@ impl Texts {
         true
     }
 
-    /// What a call comes to, where that is one result.
+    /// The result of a call, if it is a single one.
     fn result_of(&self, call: &Call<'_>) -> Option<Cow<'_, str>> {
         let echoed = call.params.as_ref().and_then(|params| params.arguments.as_ref());
         Some(match (call.method, self.is_modern) {
@@ -205,7 +205,7 @@ fn event(output: &mut Vec<u8>, id: &RawValue, result: &str) {
     chunk(output, "");
 }
 
-/// A stream of change notices that never brings one.
+/// A stream of notifications that never sends one.
 fn listening(output: &mut Vec<u8>, id: &RawValue) {
     stream_head(output);
     let event = format!(

@@ -1,8 +1,8 @@
-//! What the pure parts of a call cost in isolation: `cargo bench --bench micro [-- FILTER]`.
+//! Cost of the pure parts of a call in isolation: `cargo bench --bench micro [-- FILTER]`.
 //!
-//! Everything here is public API of the crate; nothing was opened for it. Where it gives scale, a measure
-//! has a neighbour: the same bytes through `serde_json::Value`, which is what a gateway pays that holds
-//! messages as values.
+//! All measured functions are public API of the crate. Some measurements have a counterpart for
+//! comparison: the same bytes through `serde_json::Value`, which is the cost of a gateway that parses
+//! messages into values.
 #![allow(missing_docs)] // the macros of criterion
 #![allow(unreachable_pub)] // a benchmark exports nothing
 

@@ -1,6 +1,6 @@
-//! The ratios as a picture: a bar for the median of the rounds, a line for their spread.
+//! A chart of the ratios: a bar for the median of the rounds, a line for their spread.
 //!
-//! Plain SVG without a library; it follows the colours of the reader's page, light or dark.
+//! Plain SVG without a library; it follows the color scheme of the reader's page, light or dark.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,20 +11,20 @@ use anyhow::Context as _;
 use crate::measure::Row;
 use crate::stats::Spread;
 
-/// Where the bars begin, and how wide a ratio of one is.
+/// The left edge of the bars, and the width of a ratio of one.
 const LEFT: f64 = 330.0;
 const ONE: f64 = 400.0;
-/// The axis ends here.
+/// The end of the axis.
 const MOST: f64 = 1.1;
 const LINE: f64 = 24.0;
 const TOP: f64 = 56.0;
-/// What the gateway is to reach at least.
+/// The ratio that the gateway must reach.
 const TARGET: f64 = 0.85;
 const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#1f2328}.soft{fill:#59636e}\
 .bar{fill:#2f6fb5}.spread{stroke:#1f2328;stroke-width:1.5}.grid{stroke:#d1d9e0}.target{stroke:#b35900;stroke-width:2;stroke-dasharray:5 4}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.soft{fill:#9198a1}.bar{fill:#4a90d9}.spread{stroke:#e6edf3}.grid{stroke:#3d444d}.target{stroke:#f0a050}}";
 
-/// Draws the gateway's rate as a share of the limit's.
+/// Draws the gateway's rate as a share of the rate of the limit.
 pub fn write(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
     let shown: Vec<(&Row, Spread)> = rows
         .iter()
@@ -70,7 +70,7 @@ fn bar(svg: &mut String, top: f64, row: &Row, spread: Spread) {
     label(svg, "", (x(MOST) + 12.0, middle + 4.5), "start", &format!("{:.2}", spread.median));
 }
 
-/// Where a ratio stands.
+/// The horizontal position of a ratio.
 fn x(ratio: f64) -> f64 {
     LEFT + ratio.clamp(0.0, MOST) * ONE
 }

@@ -1,5 +1,5 @@
-//! Processes: our own parts started from this very program, the gateway, and what the kernel says
-//! of each. All end with the value that stands for them.
+//! Child processes: parts of this program, the gateway, and the kernel's figures about each. A
+//! process ends when its value is dropped.
 
 use std::fs;
 use std::io::Read as _;
@@ -17,35 +17,35 @@ use crate::load::call::Call;
 use crate::load::closed::Caller;
 use crate::process::Process;
 
-/// How long a process may take to listen, and a first call to come through.
+/// How long a process may take until it listens, and until a first call succeeds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A process that listens.
+/// A process with a listener.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// The address of its listener.
     pub address: SocketAddr,
     process: Process,
     _folder: Option<TempDir>,
 }
 
-/// What a process holds, in KiB.
+/// The memory of a process, in KiB.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
     /// Resident now.
     pub resident: f64,
-    /// Resident now, what is shared counted in proportion.
+    /// Resident now, with shared pages counted in proportion.
     pub proportional: f64,
-    /// The most that ever was resident.
+    /// Peak resident memory.
     pub peak: f64,
 }
 
-/// Starts a part of this program by its subcommand.
+/// Starts a subcommand of this program.
 pub fn own(arguments: &[&str]) -> anyhow::Result<Running> {
     part_of(&std::env::current_exe()?, arguments)
 }
 
-/// Starts a part of `program`, which is this program or another build of it.
+/// Starts a subcommand of `program`, which is this program or another build of it.
 pub fn part_of(program: &Path, arguments: &[&str]) -> anyhow::Result<Running> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -78,7 +78,7 @@ fn listening(mut process: Process, folder: Option<TempDir>) -> anyhow::Result<Ru
     }
 }
 
-/// Out of our own line, or out of the gateway's log.
+/// Returns the address in a line of a part's output, or of the gateway's log.
 fn address_in(line: &str) -> Option<SocketAddr> {
     if let Some(address) = line.strip_prefix("listening ") {
         return address.parse().ok();
@@ -87,7 +87,8 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     (line["message"] == "listening").then(|| line["address"].as_str()?.parse().ok()).flatten()
 }
 
-/// Listens for a part of this program, says where, and ends it when whoever started it has ended.
+/// Opens a listener for a part of this program and prints its address. The process ends when its
+/// parent ends.
 pub async fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
@@ -100,7 +101,7 @@ pub async fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
 }
 
 impl Running {
-    /// Waits until `call` is answered as it should be.
+    /// Waits until `call` gets the expected answer.
     pub async fn until_it_answers(&self, call: &Call) -> anyhow::Result<()> {
         let load = Load { address: self.address, call: call.clone(), connections: 1 };
         let deadline = Instant::now() + PATIENCE;
@@ -122,7 +123,7 @@ impl Running {
         self.process.id()
     }
 
-    /// What it holds.
+    /// Returns its memory.
     pub fn memory(&self) -> Memory {
         let read = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap_or_default();
         let (status, maps) = (read("status"), read("smaps_rollup"));
@@ -139,8 +140,8 @@ fn kibibytes(text: &str, name: &str) -> f64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default()
 }
 
-/// The processor time that each of these processes has used, in seconds. The kernel gives it in
-/// hundredths of a second on every Linux this is run on, exact to that.
+/// Returns the CPU time of each process so far, in seconds. The kernel reports hundredths of a
+/// second.
 pub fn processor_times(processes: &[u32]) -> Vec<f64> {
     processes.iter().map(|process| processor_time(*process).unwrap_or_default()).collect()
 }

@@ -1,5 +1,5 @@
-//! A group of ways measured in turn: rounds, each in another order, so that a noisy moment hits all
-//! alike, and ratios between neighbours in time.
+//! Measures the ways of a group in rounds. Each round has another order, so that noise affects all
+//! ways alike, and ratios compare measurements close in time.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::load::{Load, Sample, closed};
 use crate::options::Pace;
 use crate::stats::{Spread, median};
 
-/// How long answers may take beyond their slice.
+/// How long answers may arrive after their slice has ended.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How often a slice without a single call is measured again.
+/// How often a slice without a single call is repeated.
 const TRIES: usize = 3;
 
-/// What the others in a group are compared with.
+/// The role of a way in comparisons within its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Calls without a hop.
     Direct,
-    /// The limit of what a hop can be.
+    /// The cheapest possible hop.
     Limit,
-    /// The gateway doing the plain thing.
+    /// The gateway in its plain configuration.
     Plain,
     /// Anything else.
     Other,
@@ -31,13 +31,13 @@ pub enum Role {
 /// One way to the server.
 #[derive(Debug)]
 pub struct Way {
-    /// What it is called in the table.
+    /// The name of the way in the table.
     pub name: String,
-    /// What it is to the others.
+    /// The role of the way in comparisons.
     pub role: Role,
-    /// What is sent where.
+    /// The calls and their destination.
     pub load: Load,
-    /// The process whose processor time counts.
+    /// The process whose CPU time is measured.
     pub hop: Option<u32>,
 }
 
@@ -53,7 +53,7 @@ impl Way {
     }
 }
 
-/// One visit of one way.
+/// One slice of measurement of one way.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit {
     /// Calls per second.
@@ -79,16 +79,16 @@ impl Visit {
     }
 }
 
-/// What the rounds said about one way.
+/// The results of all rounds for one way.
 #[derive(Debug)]
 pub struct Row {
     /// The group it was measured in.
     pub group: String,
-    /// Which way.
+    /// The name of the way.
     pub way: String,
-    /// What it was to the others.
+    /// Its role in comparisons.
     pub role: Role,
-    /// How many callers.
+    /// The number of concurrent callers.
     pub connections: usize,
     /// Medians of all rounds.
     pub rate: f64,
@@ -96,9 +96,9 @@ pub struct Row {
     pub p50: f64,
     /// 99 in 100 took no longer.
     pub p99: f64,
-    /// What the hop's process used for a call, in microseconds.
+    /// CPU time of the hop's process for each call, in microseconds.
     pub processor: Option<f64>,
-    /// The same, as a multiple of what the limit's process used.
+    /// CPU time of the hop, as a multiple of that of the limit's process.
     pub processor_of_limit: Option<f64>,
     /// Its rate as a share of the direct one.
     pub of_direct: Option<Spread>,
@@ -106,12 +106,12 @@ pub struct Row {
     pub of_limit: Option<Spread>,
     /// Its rate as a share of the gateway's plain one.
     pub of_plain: Option<Spread>,
-    /// What it adds to the direct p50, as a multiple of what the limit adds.
+    /// The p50 that the way adds to the direct calls, as a multiple of that of the limit.
     pub added: Option<Spread>,
 }
 
 impl Row {
-    /// What stands in the columns of a table; `none` where nothing was measured.
+    /// Returns the cells of a table row; `none` for missing values.
     pub fn cells(&self, none: &str) -> [String; 11] {
         let or_none = |cell: Option<String>| cell.unwrap_or_else(|| none.to_owned());
         let spread = |spread: Option<Spread>| or_none(spread.map(|spread| spread.to_string()));
@@ -131,7 +131,7 @@ impl Row {
     }
 }
 
-/// Visits every way in every round.
+/// Measures every way in every round.
 pub async fn rounds(group: &str, ways: &[Way], pace: Pace) -> anyhow::Result<Vec<Row>> {
     let mut visits: Vec<Vec<Visit>> = ways.iter().map(|_| Vec::new()).collect();
     for round in 0..pace.rounds {
@@ -186,7 +186,8 @@ fn rows(group: &str, ways: &[Way], visits: &[Vec<Visit>]) -> Vec<Row> {
     ways.iter().zip(visits).map(row).collect()
 }
 
-/// All the processor time over all the calls, in microseconds: a single slice has few ticks.
+/// Total CPU time divided by the number of calls, in microseconds: the clock is too coarse for a
+/// single slice.
 fn processor(visits: &[Visit]) -> f64 {
     let calls: f64 = visits.iter().map(|visit| visit.calls).sum();
     let used: f64 = visits.iter().map(|visit| visit.processor_seconds).sum();

@@ -49,12 +49,12 @@ pub struct Options {
     /// A page whose figures are replaced
     #[arg(long)]
     pub page: Option<PathBuf>,
-    /// What `cargo bench` passes
+    /// An argument that `cargo bench` passes
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// A part of the benchmark that runs in a process of its own.
+/// A part of the benchmark that runs in its own process.
 #[derive(Debug, Subcommand)]
 pub enum Part {
     /// Our own MCP server over HTTP
@@ -70,14 +70,14 @@ pub enum Part {
     BareStdio,
     /// One load for some time; the process id of the gateway is printed first, for a profiler
     Hold(Hold),
-    /// The same bytes for every request
+    /// A server that answers every request with the same bytes
     Fixed {
         /// Which
         file: PathBuf,
     },
 }
 
-/// What a profiler looks at.
+/// The load for a profiler.
 #[derive(Debug, Args)]
 pub struct Hold {
     /// echo, legacy, rest, stream, kib64, mib1, list (500 tools) or page (the same in five)
@@ -92,21 +92,21 @@ pub struct Hold {
     pub gateway: PathBuf,
 }
 
-/// How long everything takes.
+/// The durations of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// How often each cell is visited.
+    /// How often each cell is measured.
     pub rounds: usize,
-    /// Calls that do not count, before those that do.
+    /// The time of calls that do not count, before those that do.
     pub warm_up: Duration,
     /// How long calls count.
     pub slice: Duration,
-    /// Whether only the main scenarios are wanted.
+    /// Whether only the main scenarios run.
     pub is_quick: bool,
 }
 
 impl Options {
-    /// How long everything takes.
+    /// Returns the durations of the measurement.
     pub fn pace(&self) -> Pace {
         let (rounds, seconds) = if self.quick { (3, 0.3) } else { (7, 0.6) };
         Pace {
@@ -117,12 +117,12 @@ impl Options {
         }
     }
 
-    /// Whether the main scenarios alone are to be run.
+    /// Whether only the main scenarios run.
     pub fn is_quick_choice(&self) -> bool {
         self.quick && self.only.is_empty()
     }
 
-    /// Whether the scenario of this name is wanted.
+    /// Whether the scenario of this name runs.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| name.starts_with(only.as_str()))
     }

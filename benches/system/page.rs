@@ -1,4 +1,4 @@
-//! The figures as Markdown, put between two markers of a page that people wrote.
+//! The figures as Markdown, between two markers of a hand-written page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::report::Fact;
 const BEGIN: &str = "<!-- figures: written by `cargo bench --bench system -- --page` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
-/// Replaces what stands between the markers of `page`.
+/// Replaces the text between the markers of `page`.
 pub fn write(page: &Path, rows: &[Row], facts: &[Fact], notes: &[String]) -> anyhow::Result<()> {
     let text = fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let (before, rest) = text.split_once(BEGIN).context("the page has no place for figures")?;

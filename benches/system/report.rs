@@ -1,4 +1,4 @@
-//! All that was measured: printed as it comes, and written as one JSON file.
+//! The results: printed as they come, and written as one JSON file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,24 +26,24 @@ const COLUMNS: [&str; 11] = [
 /// A figure that belongs to no row.
 #[derive(Debug)]
 pub struct Fact {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of what.
+    /// The unit.
     pub unit: &'static str,
 }
 
-/// Rows and facts so far.
+/// The results so far.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What each way did.
+    /// The results of each way.
     pub rows: Vec<Row>,
     /// Figures that belong to no way.
     pub facts: Vec<Fact>,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// Scenarios that were given up, and why.
+    /// Scenarios that failed, and why.
     pub failures: Vec<String>,
 }
 
@@ -66,20 +66,20 @@ impl Report {
         self.facts.push(Fact { name, value, unit });
     }
 
-    /// Adds what a reader must know.
+    /// Adds a note for the reader.
     pub fn note(&mut self, text: impl Into<String>) {
         let text = text.into();
         println!("  note: {text}");
         self.notes.push(text);
     }
 
-    /// Adds a scenario that was given up; the others go on.
+    /// Adds a scenario that failed; the others continue.
     pub fn failed(&mut self, text: String) {
         println!("  FAILED: {text}");
         self.failures.push(text);
     }
 
-    /// Writes everything to `path`, or into the target folder.
+    /// Writes everything to `path`, by default in the target folder.
     pub fn write(&self, path: Option<&Path>) -> anyhow::Result<PathBuf> {
         let program = std::env::current_exe()?;
         // <target>/release/deps/system-<hash>

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// The least.
+    /// The smallest value.
     pub least: f64,
-    /// The most.
+    /// The largest value.
     pub most: f64,
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// Summarizes at least one value.
     pub fn of(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Spread {
         Self { median: at(values.len() / 2), least: at(0), most: at(values.len().saturating_sub(1)) }
     }
 
-    /// With three digits.
+    /// As JSON with three decimals.
     pub fn json(self) -> Value {
         json!({"median": rounded(self.median), "least": rounded(self.least), "most": rounded(self.most)})
     }
@@ -37,12 +37,12 @@ impl fmt::Display for Spread {
     }
 }
 
-/// The value in the middle.
+/// The middle value.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     Spread::of(values).median
 }
 
-/// With three digits behind the point.
+/// Rounds to three decimals.
 pub fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

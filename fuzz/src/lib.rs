@@ -1,21 +1,22 @@
-//! What several targets need of the bytes that the fuzzer makes.
+//! Helpers that several targets use to interpret the fuzzer's bytes.
 
 use bytes::Bytes;
 
-/// The first `N` bytes, which say how, and the rest, which says what. None where there are not so many.
+/// Splits off the first `N` bytes, which control the target, from the rest, which is its input. None if
+/// there are fewer.
 pub fn split<const N: usize>(data: &[u8]) -> Option<([u8; N], Bytes)> {
     let (how, what) = data.split_first_chunk::<N>()?;
     Some((*how, Bytes::copy_from_slice(what)))
 }
 
-/// `content` as it may arrive: in pieces, whose lengths `lengths` say again and again.
+/// Splits `content` into pieces; `lengths` are repeated as often as needed.
 pub fn pieces(content: &Bytes, lengths: [u8; 4]) -> Vec<Bytes> {
     let (mut pieces, mut rest) = (Vec::new(), content.clone());
     for length in lengths.iter().cycle() {
         if rest.is_empty() {
             break;
         }
-        // At least one byte, or it would never end.
+        // At least one byte, or the loop would never end.
         pieces.push(rest.split_to(rest.len().min(usize::from(*length).max(1))));
     }
     pieces

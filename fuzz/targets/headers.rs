@@ -1,4 +1,4 @@
-//! Values of headers and addresses: what is written is read as it was, and what anybody wrote ends nothing.
+//! Values of headers and addresses: each is read back as it was written, and no value causes a panic.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Files of other clients: the registry file that is made of one is loaded, unless a text of theirs means
-//! nothing here, such as a URL that is none.
+//! Files of other clients: the imported configuration file can be loaded, unless one of its strings is
+//! not valid here, such as a bad URL.
 
 #![no_main]
 

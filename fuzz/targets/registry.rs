@@ -1,4 +1,4 @@
-//! Registry files: whatever stands in one is loaded or refused with reasons that can be printed.
+//! Configuration files: any content is loaded, or refused with reasons that can be printed.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! A running gateway under its registry file as it is now.
+//! Reloads the configuration file of a running instance.
 //!
-//! Invariants: a file with a problem changes nothing and is named in the log with all its problems; one
-//! reload at a time; nothing that is reachable from outside is ever left without authentication. What was
-//! made of `cache:` and of `server:` but its keys at the start stays until a restart, and who asked is
-//! told when they say something else by now.
+//! Invariants: a file with a problem changes nothing, and the log names all its problems. Reloads run one at a
+//! time. No reachable listener is ever left without authentication. The `cache:` settings, and the `server:`
+//! settings except its keys, stay as they were at the start. If they changed in the file, the result of the
+//! reload says so.
 
 use std::sync::Arc;
 
@@ -19,50 +19,50 @@ use gateway::manager::Manager;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::audit::{self, Who};
 
-/// Reads the configuration again. It may block.
+/// Loads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 
-/// Whoever sends the process a signal, whom the system let do so.
+/// The sender of a signal, whom the operating system allowed to send it.
 const SIGNAL: Who<'_> = Who { principal: "signal", role: Role::Superuser.as_str(), request: None };
 
-/// How a running gateway comes to another configuration.
+/// How a running instance gets a new configuration.
 pub struct Renewal {
-    /// Where it comes from.
+    /// Loads the configuration.
     pub load: Load,
-    /// Gives a value whenever an operator wants it, beside those who ask over REST.
+    /// Gives a value whenever an operator requests a reload by other means than REST.
     pub wanted: BoxStream<'static, ()>,
 }
 
-/// The answer to a file that opens a running gateway.
+/// Error if the new file disables authentication of a running instance.
 const OPENS_AT_RESTART: &str =
     "`auth_mode: none` with `allow_unauthenticated: true` takes effect when the gateway is restarted";
 
-/// What takes a new configuration over.
+/// The running parts that a new configuration is applied to.
 pub(super) struct Running {
     pub(super) manager: Arc<Manager>,
     pub(super) authenticator: Arc<Authenticator>,
-    /// Where it listens and for whom, since the start.
+    /// The settings of the listener since the start.
     pub(super) server: downstream::Config,
     pub(super) fixed: Fixed,
 }
 
 impl Running {
-    /// Returns what reloads the configuration, and reloads it whenever an operator wants that.
+    /// Reloads the configuration whenever `wanted` gives a value, and returns the function that reloads it.
     pub(super) fn follow(self, Renewal { load, wanted }: Renewal, tasks: &Shutdown) -> Reload {
         let reload = self.reloading(load, tasks);
         tasks.spawn_until_end(follow(wanted, Arc::clone(&reload)));
         reload
     }
 
-    /// What reloads it. Who asked may go: what has begun is done to its end, so that servers and keys are always
-    /// of one file.
+    /// Returns the function that reloads the configuration. A reload continues even if its caller goes away, so
+    /// that servers and keys are always from the same file.
     fn reloading(self, load: Load, tasks: &Shutdown) -> Reload {
         let (running, turn, tasks) = (Arc::new(self), Arc::new(Mutex::new(())), tasks.clone());
         Arc::new(move || {
             let (running, turn, load) = (Arc::clone(&running), Arc::clone(&turn), Arc::clone(&load));
             let (tell, told) = oneshot::channel();
             tasks.spawn_until_end(async move {
-                // The file that was read last is the one that holds.
+                // Reloads run in turn, so the file that was read last is in effect.
                 let _turn = turn.lock_owned().await;
                 let reloaded = running.reload(load).await;
                 match &reloaded {
@@ -73,7 +73,7 @@ impl Running {
                         );
                     }
                 }
-                // Nobody may wait for it any more.
+                // The caller may be gone.
                 let _ = tell.send(reloaded);
             });
             async { told.await.unwrap_or(Err(NotReloaded::Ending)) }.boxed()
@@ -86,7 +86,7 @@ impl Running {
         let (config, keys) = read.map_err(|_| NotReloaded::Panicked)?.map_err(NotReloaded::File)?;
         let at_restart = self.fixed.changed(&config.fixed);
         let applied = self.manager.apply(config.manager).await.map_err(|error| match error {
-            // No server of the file can be at fault for that.
+            // This error does not come from a server of the file.
             upstream::Error::Unavailable { .. } => NotReloaded::Ending,
             error => NotReloaded::File(error.to_string()),
         })?;
@@ -95,11 +95,11 @@ impl Running {
     }
 }
 
-/// The configuration, and its keys, which are enough for where we listen.
+/// Loads the configuration and its keys. The keys must suffice for the address of the running listener.
 fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), String> {
     let config = load().map_err(|error| error.to_string())?;
     let auth = config.server.auth.clone();
-    // The running gateway keeps what it began with, and each start names it.
+    // The running listener keeps the setting of its start, which the log names.
     let is_opened = config.server.allow_unauthenticated;
     let refused =
         |exposed: Exposed| if is_opened { OPENS_AT_RESTART.to_owned() } else { exposed.to_string() };
@@ -108,7 +108,7 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
     Ok((config, keys))
 }
 
-/// Reloads whenever that is wanted.
+/// Reloads whenever `wanted` gives a value.
 async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
     while wanted.next().await.is_some() {
         let deed = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
@@ -118,7 +118,7 @@ async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
                 continue;
             }
         };
-        let reloaded = reload().await; // the log tells more
+        let reloaded = reload().await; // the log has the details
         if let Some(deed) = deed {
             match reloaded {
                 Ok(_) => deed.ended(audit::DONE),

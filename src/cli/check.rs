@@ -1,9 +1,9 @@
-//! `switchyard check`: is the file valid, and what would run.
+//! `switchyard check`: validates the file and shows what would run.
 //!
-//! Invariant: nothing that may be secret is printed: of a server only what operators may see of it
-//! ([`upstream::Config::target`]).
+//! Invariant: nothing that may be secret is printed. Only the part of a server that operators may see is
+//! shown ([`upstream::Config::target`]).
 //!
-//! Not here: whether the servers can be reached (`reach`).
+//! Not here: connecting to the servers (`reach`).
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,8 +16,8 @@ use runtime::memory;
 use settings::expand::Lookup;
 use upstream::config::Transport;
 
-/// Checks the file and the key files it names, and the servers in it if that is asked for. What would run
-/// goes to `out`, what is wrong to `err`.
+/// Checks the file and the key files it names, and on request the servers in it. Writes what would run to
+/// `out`, and problems to `err`.
 pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let file = &check.file;
     let written = match Config::load(file, environment) {
@@ -29,7 +29,7 @@ pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &m
         },
         Err(error) => writeln!(err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
     };
-    written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
+    written.unwrap_or(ExitCode::FAILURE) // standard output is closed
 }
 
 fn valid(check: &Check, config: Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
@@ -42,7 +42,7 @@ fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
     let servers = &config.manager.servers;
     let plural = if servers.len() == 1 { "" } else { "s" };
     writeln!(out, "{}: valid, {} server{plural}", file.display(), servers.len())?;
-    // The default is that of the machine, which may be another one than the gateway's.
+    // The default depends on this machine, which may differ from the machine of the gateway.
     let budget = config.server.memory_budget;
     if budget != memory::system::default_limit() {
         writeln!(out, "memory budget: {} MiB", budget >> 20)?;
@@ -64,7 +64,7 @@ fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Columns as wide as their widest cell.
+/// Prints a table whose columns are as wide as their widest cell.
 pub(super) fn table<const N: usize>(rows: &[[String; N]], out: &mut dyn Write) -> io::Result<()> {
     let mut widths = [0; N];
     for row in rows {

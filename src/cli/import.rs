@@ -1,8 +1,8 @@
-//! `switchyard import`: the servers of another client's file as a registry file.
+//! `switchyard import`: converts the servers of another client's file to a configuration file.
 //!
-//! The YAML goes to standard output, what its user should know to standard error, so that the first can be
-//! sent to a file. What could not be imported is named in both. If no server remains, nothing is printed and the exit
-//! code is 1.
+//! The YAML goes to standard output and notes for the user to standard error, so that the YAML can be redirected to a
+//! file. Both name everything that could not be imported. If no server remains, nothing is printed and the exit code
+//! is 1.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use super::{EXIT_USAGE, Import};
 use crate::config::import::{self, Folder, Imported};
 
-/// Reads the file, or `input` where that is `-`, for the folder that is named or the current one. What comes of it
-/// goes to `out`, notes and errors to `err`.
+/// Reads the file, or `input` if its name is `-`, for the named folder or the current one. Writes the result to
+/// `out`, notes and errors to `err`.
 pub fn run(
     Import { file, project }: &Import,
     input: &mut dyn Read,
@@ -33,22 +33,23 @@ pub fn run(
             writeln!(err, "{name}: it cannot be read: {reason}").map(|()| ExitCode::from(EXIT_USAGE))
         }
     };
-    written.unwrap_or(ExitCode::FAILURE) // whoever reads has gone
+    written.unwrap_or(ExitCode::FAILURE) // standard output is closed
 }
 
-/// `path` as clients write it down: absolute and without links. One that is not here may be of another machine.
+/// Returns `path` as clients write it: absolute and without links. A path that does not exist here may be of another
+/// machine and stays unchanged.
 fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 fn read(input: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    // One more than is accepted, so that `import` sees that there is too much.
+    // One byte more than the limit, so that `import` detects a file that is too large.
     input.take(import::MAX_JSON as u64 + 1).read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// Says why there is nothing to print.
+/// Explains why there is nothing to print.
 fn say_none(name: &str, imported: &Imported, err: &mut dyn Write) -> io::Result<ExitCode> {
     for note in &imported.notes {
         writeln!(err, "{name}: {note}")?;

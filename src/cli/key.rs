@@ -1,6 +1,7 @@
-//! `switchyard key new`: an API key, shown this once, and the lines of the registry file that let it in.
+//! `switchyard key new`: prints a new API key, only once, and the lines of the configuration file that
+//! accept it.
 //!
-//! Invariant: only the hash is meant to be kept. What is printed is YAML, with the key in a comment.
+//! Invariant: only the hash is meant to be stored. The output is YAML, with the key in a comment.
 
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ use secrecy::ExposeSecret;
 
 use auth::Role;
 
-/// Makes a key called `id`, or with a name of its own.
+/// Makes a key with the name `id`, or with a random name.
 pub fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> {
     let id = id.map_or_else(random_id, str::to_owned);
     let (key, hash) = auth::mint(&id);
@@ -31,13 +32,13 @@ fn random_id() -> String {
     format!("key-{:06x}", rand::random::<u32>() & 0x00ff_ffff)
 }
 
-/// Reads `--id`; the error says what an id looks like.
+/// Parses `--id`; the error describes a valid id.
 pub fn parse_id(text: &str) -> Result<String, String> {
     let fits = auth::is_id(text);
     fits.then(|| text.to_owned()).ok_or_else(|| "lower-case letters, digits and `-`, at most 64".into())
 }
 
-/// Reads `--role`; the error names the roles.
+/// Parses `--role`; the error lists the roles.
 pub fn parse_role(text: &str) -> Result<Role, String> {
     Role::from_name(text).ok_or_else(|| "expected `reader`, `caller` or `superuser`".into())
 }

@@ -1,10 +1,9 @@
 //! The command line: arguments, subcommands, exit codes.
 //!
-//! Exit codes: 0 done, 1 failed, 2 the arguments or the configuration file are wrong.
-//! Standard output belongs to what a command answers (with `stdio`: to MCP), the rest goes to
-//! standard error.
+//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file. Results of a command go to standard
+//! output (with `stdio`, only MCP messages), everything else to standard error.
 //!
-//! Not here: what `serve` and `stdio` do.
+//! Not here: the work of `serve` and `stdio`.
 
 pub mod check;
 pub mod import;
@@ -27,7 +26,7 @@ use crate::config::{self, Config};
 use auth::Role;
 use downstream::config::parse_address;
 
-/// The configuration file could not be used, or the arguments not understood (clap's own code).
+/// The configuration file or the arguments are not valid (clap's own code).
 const EXIT_USAGE: u8 = 2;
 
 /// Many MCP servers behind one REST call and one MCP endpoint.
@@ -182,7 +181,7 @@ fn port_of_others(_: &str) -> Result<String, &'static str> {
 }
 
 impl ConfigFile {
-    /// Reads it with the environment of this process.
+    /// Loads it with the environment of this process.
     pub fn load(&self) -> Result<Config, config::Error> {
         Config::load(&self.config, &environment)
     }
@@ -202,13 +201,13 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// The command, `serve` if none is named.
+    /// The command; `serve` if none is named.
     pub fn command(self) -> Command {
         self.command.unwrap_or(Command::Serve(self.serve))
     }
 }
 
-/// Parses the arguments of this process, does what they say, and gives the exit code.
+/// Parses the arguments of this process, runs the command, and returns the exit code.
 pub fn run() -> ExitCode {
     // Before clap reads variables, and before the configuration file is expanded.
     if let Err(reason) = process_access::restrict() {
@@ -241,7 +240,7 @@ fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCo
         Ok(Err(error)) => (ExitCode::FAILURE, error.to_string()),
         Err(error) => (EXIT_USAGE.into(), error.to_string()),
     };
-    // Nobody reads it: the exit code says it too.
+    // If standard error is closed, the exit code alone reports the failure.
     let _ = writeln!(err, "{reason}");
     code
 }

@@ -1,4 +1,4 @@
-//! `serve` and `stdio`: configuration, log, runtime, signals, and the exit code of the end.
+//! `serve` and `stdio`: configuration, log, runtime, signals and exit codes.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::config::Config;
 use downstream::config::Transport;
 use runtime::{telemetry, worker};
 
-/// Serves HTTP until SIGTERM or SIGINT, or what `server.transport` says instead.
+/// Serves HTTP, or the channels that `server.transport` names, until SIGTERM or SIGINT.
 pub(super) fn serve(arguments: &Serve) -> ExitCode {
     let config = match arguments.file.load() {
         Ok(config) => config,
@@ -42,7 +42,7 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
     }
 }
 
-/// What is wrong with an address on the command line of a gateway that is a pipe.
+/// Error for `--listen` with a configuration that has no listener.
 fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
     let file = arguments.file.config.display();
     format!(
@@ -51,7 +51,7 @@ fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
     )
 }
 
-/// Serves one client on standard input and output. A hangup is its end too.
+/// Serves one client on standard input and output. SIGHUP ends it too.
 pub(super) fn stdio(arguments: &Stdio) -> ExitCode {
     match arguments.file.load() {
         Ok(config) => serve_pipe(config),
@@ -65,7 +65,7 @@ fn serve_pipe(config: Config) -> ExitCode {
     })
 }
 
-/// Runs one of the two, with a log and until a signal.
+/// Runs one of the two, with a log, until a signal.
 fn run<F>(config: Config, program: impl FnOnce(Config, Signals) -> F) -> ExitCode
 where
     F: Future<Output = Result<(), app::Error>>,
@@ -79,7 +79,7 @@ where
         log.print(error);
         ExitCode::FAILURE
     };
-    // This thread is worker 0, which is all there is for one client.
+    // This thread is worker 0, the only one that one client needs.
     worker::ours();
     let runtime = match worker::runtime() {
         Ok(runtime) => runtime,
@@ -94,12 +94,12 @@ where
             Err(error) => fail(&error),
         }
     });
-    // Reading standard input happens in a thread that nothing can interrupt; do not wait for it.
+    // A thread reads standard input and cannot be interrupted, so the end does not wait for it.
     runtime.shutdown_background();
     ended
 }
 
-/// What `check` would have found is told with its exit code.
+/// Logs a failed start. Errors that `check` would have found give its exit code.
 fn failed(log: &telemetry::Log, error: &app::Error) -> ExitCode {
     log.print(error);
     match error {
@@ -108,7 +108,7 @@ fn failed(log: &telemetry::Log, error: &app::Error) -> ExitCode {
     }
 }
 
-/// What the system asks of us.
+/// Signals of the operating system.
 struct Signals {
     /// Gives a value at each SIGTERM or SIGINT. The second one ends the shutdown delay; the drain has its own
     /// limits.
@@ -129,9 +129,9 @@ impl Signals {
     }
 }
 
-/// The configuration or the arguments are wrong: nothing was started.
+/// Refuses invalid configuration or arguments before anything was started.
 fn refuse(error: &dyn std::fmt::Display) -> ExitCode {
-    // Where standard error is closed there is nobody to tell.
+    // If standard error is closed, the exit code alone reports the failure.
     let _ = writeln!(io::stderr().lock(), "{error}");
     ExitCode::from(EXIT_USAGE)
 }

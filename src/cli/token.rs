@@ -1,7 +1,7 @@
-//! `switchyard token`: a JSON Web Token as the configured issuer would make it.
+//! `switchyard token`: signs a JSON Web Token as the configured issuer would.
 //!
-//! For a gateway that is its own issuer (a shared secret) and for trying out: with a public key
-//! configured, the private one is given on the command line and read for this one signature.
+//! For an instance that is its own issuer (a shared secret), and for tests. If only a public key is
+//! configured, the command line names the private key, which is read for this one signature.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,49 +12,49 @@ use secrecy::ExposeSecret;
 
 use auth::{Grant, Role, Signer};
 
-/// No private key is larger, in bytes.
+/// Limit of the size of a private key, in bytes.
 const MAX_KEY_BYTES: u64 = 64 * 1024;
-/// The longest life of a token.
+/// The longest lifetime of a token.
 const MAX_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
-/// What the token is to say, and what it is signed with.
+/// The claims of the token, and the key that signs it.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Who it is for.
+    /// The subject.
     pub subject: String,
-    /// What they may do.
+    /// The role of the subject.
     pub role: Role,
-    /// How long it is good.
+    /// How long the token is valid.
     pub lifetime: Duration,
-    /// The private key, where only the public one is configured.
+    /// The private key, if only the public one is configured.
     pub private_key: Option<PathBuf>,
-    /// What the key is called in the key set.
+    /// The id of the key in the key set.
     pub kid: Option<String>,
 }
 
-/// Why there is no token.
+/// Why no token was made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody would read it.
+    /// The configuration does not use tokens.
     #[error("tokens are not in use here: `server.auth_mode` is neither `jwt` nor `any`")]
     NotInUse,
-    /// The private key can not be read.
+    /// The private key cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     PrivateKey {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         reason: io::Error,
     },
-    /// The keys do not do.
+    /// The keys are not suitable.
     #[error(transparent)]
     Sign(#[from] auth::Error),
-    /// Whoever reads has gone.
+    /// Standard output is closed.
     #[error(transparent)]
     Write(#[from] io::Error),
 }
 
-/// Makes the token and writes it, alone on its line.
+/// Makes the token and writes it on its own line.
 pub fn run(config: &auth::Config, wanted: &Wanted, out: &mut dyn Write) -> Result<(), Error> {
     let jwt = config.tokens().ok_or(Error::NotInUse)?;
     let private_key = wanted.private_key.as_ref().map(read).transpose()?;
@@ -71,7 +71,7 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
     Ok(content)
 }
 
-/// Reads `--ttl`: a number and a unit, such as `90s`, `30m`, `1h` or `7d`.
+/// Parses `--ttl`: a number and a unit, such as `90s`, `30m`, `1h` or `7d`.
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
     let unit = |seconds: u64| Some((text.get(..text.len() - 1)?, seconds));
     let read = match text.as_bytes().last() {

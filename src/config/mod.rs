@@ -1,9 +1,9 @@
-//! The configuration file as a whole: read, expanded, and every part made of its own share.
+//! The whole configuration file: read, expanded, and split into the parts of the program.
 //!
-//! Invariant: a [`Config`] is valid. A file with a problem gives no configuration but an [`Error`]
-//! that names all its problems.
+//! Invariant: a [`Config`] is valid. A file with a problem gives an [`Error`] that names all its
+//! problems.
 //!
-//! Not here: what a setting means. Each part of the program reads its own (`from_settings`).
+//! Not here: the meaning of settings. Each part of the program reads its own (`from_settings`).
 
 mod foreign;
 pub mod import;
@@ -20,29 +20,29 @@ use gateway::manager;
 use runtime::regular_file;
 use settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
 
-/// What the operator wants, all of it.
+/// The complete configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The servers, and how their tools are offered.
     pub manager: manager::config::Config,
-    /// `server:`, our own listener.
+    /// `server:`, the listener.
     pub server: downstream::Config,
-    /// What tells whether the parts changed that a running gateway does not take over.
+    /// Detects changes of the parts that a reload does not apply.
     pub fixed: Fixed,
 }
 
-/// The parts of the file that hold from the start to the end of a gateway.
+/// Fingerprints of the parts of the file that a reload does not apply.
 #[derive(Debug, Clone)]
 pub struct Fixed([(&'static str, Fingerprint); 2]);
 
 impl Fixed {
     fn of(fields: &Fields<'_>) -> Self {
-        // Keys are taken over.
+        // The keys are left out, because a reload applies them.
         let parts: [(_, &[&str]); 2] = [("server", &auth::Config::FIELDS), ("cache", &[])];
         Self(parts.map(|(name, but)| (name, fields.fingerprint(name, but))))
     }
 
-    /// The names of those that are others in `now`.
+    /// Returns the names of the parts that differ in `now`.
     pub fn changed(&self, now: &Self) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(&now.0);
         pairs.filter(|(before, now)| before != now).map(|((name, _), _)| *name).collect()
@@ -50,15 +50,15 @@ impl Fixed {
 }
 
 impl Config {
-    /// Reads the file at `path`. `environment` answers for `${NAME}`: [`std::env::var`], outside of
-    /// tests. Relative paths in the file are relative to its folder.
+    /// Loads the file at `path`. `environment` resolves `${NAME}`; outside of tests it is
+    /// [`std::env::var`]. Paths in the file are relative to its folder.
     pub fn load(path: &Path, environment: &Lookup<'_>) -> Result<Self, Error> {
         let bytes = regular_file::read(path, document::MAX_BYTES as u64)
             .map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })?;
         Self::parse(path, &Zeroizing::new(bytes), environment)
     }
 
-    /// The same for the content of the file.
+    /// Parses the content of the file.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
         let problems = Problems::default();
         let text = text_of(content, &problems);
@@ -77,7 +77,7 @@ impl Config {
         }
     }
 
-    /// The root of the file: the manager's fields, and `server`.
+    /// Reads the root of the file: the manager's settings, and `server`.
     fn from_settings(root: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = root.fields()?;
         let fixed = Fixed::of(&fields);
@@ -88,7 +88,8 @@ impl Config {
     }
 }
 
-/// The text of a file, without a byte order mark; empty when it can not be used, which is reported.
+/// Returns the text of a file without its byte order mark; reports a problem and returns an empty
+/// text if it cannot be used.
 fn text_of<'c>(content: &'c [u8], problems: &Problems) -> &'c str {
     let refuse = |mark, message: String| {
         let (path, hint) = (String::new(), None);

@@ -1,7 +1,7 @@
-//! Servers that are away from the start: what callers are told of their names, and what the others' lists cost.
+//! Servers that are down from the start: errors for their names, and the speed of lists of other servers.
 //!
-//! Covered: qualified names, tools of built-ins whose service does not answer, and `/mcp/{server}` of a server that is
-//! down. Also lists while a server hangs.
+//! It covers qualified names, tools of built-ins whose service does not answer, and `/mcp/{server}` of a server that
+//! is down. It also covers lists while a server hangs.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::r2r::{EMAIL, R2r};
 use crate::support::scripted::{Refusing, Scripted, Server, Silent, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
-/// Returns when `/servers` shows `server` in `state`.
+/// Waits until `/servers` shows `server` in `state`.
 async fn is_in_state(gateway: &Running, server: &str, state: &str) {
     eventually(&format!("{server} is {state}"), async || {
         let one = gateway.get(&format!("/servers/{server}")).await.json();
@@ -25,7 +25,7 @@ fn list_of(server: &str, tool: &str) -> String {
     json!({"server": server, "tool": tool, "arguments": {}}).to_string()
 }
 
-/// One server that is down and one that has a tool of nearly the same name.
+/// A server that is down, and one that has a tool with a similar name.
 async fn one_down(other: &Server) -> (Running, Refusing) {
     let refusing = Refusing::new();
     let registry = Registry::new().http("kb", &refusing.url()).http("other", &other.url());

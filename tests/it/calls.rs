@@ -1,4 +1,4 @@
-//! What belongs to a call: ids, progress, cancellation, lists that change, sessions that end.
+//! Features of a call: ids, progress, cancellation, changing lists, ending sessions.
 
 use serde_json::json;
 

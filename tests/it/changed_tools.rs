@@ -1,4 +1,4 @@
-//! S22: a server that changes what it says of a tool after it was first listed.
+//! S22: a server that changes the definition of a tool after it was first listed.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn tool(description: &str) -> Tool {
     Tool::defined("add", &definition)
 }
 
-/// A gateway that has seen the first definition, under what `on_change` says.
+/// A gateway with this `on_change` that has seen the first definition.
 async fn scene(server: &Server, on_change: &str) -> Running {
     let registry = Registry::new().http("one", &server.url()).with(&format!("tools: {{{on_change}}}"));
     let gateway = Gateway::of(&registry).start().await;
@@ -22,7 +22,7 @@ async fn scene(server: &Server, on_change: &str) -> Running {
     gateway
 }
 
-/// The server changes the tool; returns when the gateway shows so many tools as changed.
+/// Changes the tool at the server, and waits until the gateway shows `wanted` changed tools.
 async fn change(gateway: &Running, server: &Server, wanted: usize) -> Value {
     server.change_tools(vec![tool(SECOND), Tool::named("other"), Tool::named("new")]);
     eventually("the change was seen", async || {
@@ -36,14 +36,14 @@ async fn one(gateway: &Running) -> Value {
     gateway.get("/servers").await.json()["servers"][0].clone()
 }
 
-/// What is listed of a tool.
+/// Returns the listed definition of a tool.
 async fn definition(gateway: &Running, tool: &str) -> Option<Value> {
     let listed = gateway.get("/tools").await.json();
     let mut tools = listed["tools"].as_array().expect("a list").iter();
     tools.find(|listed| listed["tool"] == tool).map(|listed| listed["definition"].clone())
 }
 
-/// The lines of the log that tell of changed tools.
+/// Returns the log lines about changed tools.
 fn told(gateway: &Running) -> Vec<Value> {
     let is_told = |line: &Value| line["message"] == "a tool's definition is not the one that was approved";
     gateway.log().into_iter().filter(is_told).collect()

@@ -1,7 +1,8 @@
-//! The configuration file: what loads, what is refused and how that looks, and that no secret shows.
+//! The configuration file: valid files load, invalid ones are refused with clear problems, and no
+//! secret is printed.
 //!
-//! `tests/configs/{good,bad}/NAME.yaml` stand beside what `check` says of them, `NAME.expected`.
-//! `UPDATE_GOLDEN=1` writes those anew; look at the difference before it is committed.
+//! `tests/configs/{good,bad}/NAME.yaml` is next to the expected output of `check`, `NAME.expected`.
+//! `UPDATE_GOLDEN=1` writes the expected files again; review the difference before you commit it.
 
 use std::collections::BTreeMap;
 use std::env::VarError;
@@ -16,9 +17,9 @@ use switchyard_mcp::config::Config;
 
 use crate::support::Gateway;
 
-/// In the files themselves; never in an answer.
+/// A secret in the files; never in the output.
 const LITERAL: &str = "s3cret-literal";
-/// In the environment; never in an answer.
+/// A secret in the environment; never in the output.
 const CANARY: &str = "canary";
 
 const ENVIRONMENT: [(&str, &str); 11] = [
@@ -44,7 +45,7 @@ fn folder(kind: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs").join(kind)
 }
 
-/// Names of the files of one kind, without extension.
+/// The names of the files of one kind, without extension.
 fn names(kind: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder(kind)).expect("the folder is there");
     let files = entries.map(|entry| entry.expect("readable").path());
@@ -56,17 +57,17 @@ fn names(kind: &str) -> Vec<String> {
     names
 }
 
-/// The arguments that have a file checked, and no server connected to.
+/// Arguments that check a file and connect to no server.
 fn only(path: &Path) -> switchyard_mcp::cli::Check {
     switchyard_mcp::cli::Check { file: path.to_owned(), connect: false }
 }
 
-/// What `check` says of a file, on both outputs.
+/// Returns both outputs of `check` for a file.
 fn check(path: &Path) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     switchyard_mcp::cli::check::run(&only(path), &environment, &mut out, &mut err);
     let text = |bytes: Vec<u8>| {
-        // Only the name of the file, so that the answer is the same wherever the tests run.
+        // Only the name of the file, so that the output does not depend on where the tests run.
         let folder = format!("{}/", path.parent().expect("a folder").display());
         String::from_utf8(bytes).expect("UTF-8").replace(&folder, "")
     };
@@ -122,7 +123,7 @@ fn the_registry_that_ships_with_the_project_loads() {
     let config = Config::load(&path, &environment).expect("valid");
     assert_eq!(config.manager.servers.len(), 1);
 
-    // Without the comment signs, its examples are as good.
+    // The commented examples are valid too.
     let text = std::fs::read_to_string(&path).expect("readable");
     let examples = text.lines().skip_while(|line| !line.contains("Five servers")).skip(2);
     let examples: Vec<_> =
@@ -138,7 +139,7 @@ fn the_registry_that_ships_with_the_project_loads() {
     assert_eq!(names, ["everything", "files", "memory", "time", "documents", "issues", "rag"]);
 }
 
-/// The parts of the reference between lines of three backquotes that begin with `kind`.
+/// The code blocks of the reference that begin with `kind`.
 fn blocks(document: &str, kind: &str) -> Vec<String> {
     let fence = format!("```{kind}\n");
     document.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or("").to_owned()).collect()
@@ -184,7 +185,7 @@ fn the_reference_tells_the_truth() {
     }
 }
 
-/// The program itself, with nothing in its environment but [`ENVIRONMENT`].
+/// Runs the program with only [`ENVIRONMENT`] as its environment.
 fn program(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
     command.args(arguments).env_clear().envs(ENVIRONMENT).current_dir(folder(""));
@@ -265,7 +266,7 @@ fn keys_and_tokens_that_are_made_let_somebody_in() {
     assert_eq!(program(&["key", "new", "--id", "Not An Id"]).0, Some(2));
 }
 
-/// Every text a file may have, with references and canaries wherever a value can stand.
+/// Any text that a file may contain, with references and canaries in every place of a value.
 fn any_value() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("${CANARY}".to_owned()),

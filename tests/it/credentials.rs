@@ -1,5 +1,5 @@
-//! Every route with every kind of credential: only what the table of roles allows gets through, and
-//! nothing else reaches a server.
+//! Every route with every kind of credential: only requests that the table of roles allows are
+//! accepted, and no other request reaches a server.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,7 +31,7 @@ pub fn bearer(token: &str) -> Credential {
     Credential::Header("authorization", format!("Bearer {token}"))
 }
 
-/// What the table of roles says of a route.
+/// The role that a route needs, by the table of roles.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum Needs {
     Reader,
@@ -101,7 +101,7 @@ pub fn by_hand(header: &Value, claims: &Value, signature: &str) -> String {
     format!("{}.{}.{signature}", part(header), part(claims))
 }
 
-/// One request as `credential`.
+/// Sends one request with `credential`.
 async fn ask(
     gateway: &Running,
     credential: &Credential,
@@ -134,7 +134,8 @@ async fn rest(gateway: &Running, credential: &Credential, (method, route, _): (&
     ask(gateway, credential, method, &format!("/api/v1/mcp{route}"), body, &[]).await
 }
 
-/// Every MCP entry: lists, calls, handshakes, streams, the end of a session, and one server alone.
+/// Sends requests to every MCP entry: lists, calls, handshakes, streams, the end of a session, and
+/// one server alone.
 async fn mcp(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)> {
     let client = Client::at("http://unused");
     let mut answers = Vec::new();
@@ -174,7 +175,7 @@ async fn mcp(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)
     answers
 }
 
-/// The answers of every protected route over REST and MCP.
+/// Returns the answers of every protected route over REST and MCP.
 pub async fn every_route(gateway: &Running, credential: &Credential) -> Vec<(String, Answer)> {
     let mut answers = mcp(gateway, credential).await;
     for route in REST {
@@ -322,7 +323,7 @@ async fn good_credentials_open_what_their_role_allows() {
     }
 }
 
-/// The way of a client that has nothing but the URL: refused, told where to look, told whom to ask.
+/// A client that knows only the URL is refused, finds the metadata, and there the issuer of tokens.
 #[tokio::test]
 async fn a_client_without_a_token_finds_the_issuer_of_tokens() {
     let (gateway, server) = with_tokens().await;
@@ -349,7 +350,7 @@ async fn a_client_without_a_token_finds_the_issuer_of_tokens() {
         assert_eq!((as_head.status, as_head.body.as_str()), (200, ""));
     }
     assert_eq!(server.runs("a"), 0);
-    // No authorization server makes API keys.
+    // API keys do not come from an authorization server.
     let (gateway, _server) = with_keys().await;
     let refused = ask(&gateway, &Credential::None, "POST", "/mcp", "{}", &[]).await;
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));

@@ -1,5 +1,5 @@
-//! The files under `deploy/`: they parse, and every path, port, flag, variable and setting in them is one that the
-//! program has.
+//! The files under `deploy/`: they parse, and the program has every path, port, flag, variable and setting in
+//! them.
 
 use std::path::Path;
 
@@ -22,30 +22,30 @@ fn yaml(text: &str) -> Vec<Value> {
     text.split("\n---\n").map(read).collect()
 }
 
-/// The lines of a file of `key=value` that have this key.
+/// The values of `key` in a file of `key=value` lines.
 fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
     text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
 }
 
-/// A gateway with `registry`, and with all variables that it needs and has no default for.
+/// A gateway with `registry`, and with all variables that it needs and that have no default.
 fn gateway(registry: &str) -> Gateway {
     Gateway::with_config(registry).env("SWITCHYARD_AGENTS_HASH", HASH).env("SWITCHYARD_OPERATOR_HASH", HASH)
 }
 
-/// `switchyard check` finds nothing, with just the variables above.
+/// Checks that `switchyard check` finds no problem, with only the variables above.
 fn is_valid(registry: &str) {
     let output = gateway(registry).output(&["check", "mcp_servers.yaml"]);
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success() && !text.contains("warning"), "{text}");
 }
 
-/// The program has these arguments: it would say so before it helps.
+/// Checks that the program knows these arguments: it would report an error before printing help.
 fn are_arguments(arguments: &[&str]) {
     let help = Gateway::with_config("").output(&[arguments, &["--help"]].concat());
     assert!(help.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&help.stderr));
 }
 
-/// The program answers GET at `path`.
+/// Checks that the program answers GET at `path`.
 fn is_route(path: &str) {
     let document: Value = serde_json::from_str(&file("openapi/switchyard.json")).expect("JSON");
     assert!(document["paths"][path]["get"].is_object(), "nothing is at {path}");
@@ -55,7 +55,7 @@ fn texts(list: &Value) -> Vec<&str> {
     list.as_array().expect("a list").iter().map(|text| text.as_str().expect("a text")).collect()
 }
 
-/// What has this `kind` in the manifest.
+/// Returns the object of this `kind` in the manifest.
 fn of_kind(kind: &str) -> Value {
     let found = yaml(&file("deploy/kubernetes.yaml")).into_iter().find(|one| one["kind"] == kind);
     found.unwrap_or_else(|| panic!("no {kind}"))
@@ -70,7 +70,7 @@ fn registry_files_are_what_the_program_takes() {
     is_valid(&file("deploy/mcp_servers.yaml"));
     is_valid(&registry_in_kubernetes());
     let [registry] = &yaml(&file("deploy/mcp_servers.yaml"))[..] else { panic!("one document") };
-    // What clients hold cannot operate.
+    // The keys of clients must not have the right to operate.
     assert_eq!(registry["server"]["api_keys"][0]["role"], "caller");
 }
 
@@ -178,7 +178,7 @@ fn compose_starts_the_image_with_the_file_beside_it() {
     let (volume, folder) = state.split_once(':').expect("two parts");
     assert!(compose["volumes"].get(volume).is_some() && image.contains(&format!("WORKDIR {folder}\n")));
     assert_eq!(texts(&service["ports"]), ["127.0.0.1:8080:8080"]);
-    // What the registry file reads is handed on.
+    // Every variable of the container is one that the configuration file reads.
     let needed = file("deploy/mcp_servers.yaml");
     for name in service["environment"].as_object().expect("variables").keys() {
         assert!(needed.contains(&format!("${{{name}")), "{name} is not read");
@@ -197,7 +197,7 @@ fn the_unit_starts_reloads_and_ends_the_program_as_it_is() {
     assert_eq!(program, "/usr/local/bin/switchyard");
     are_arguments(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(values(&unit, "ExecReload"), ["/bin/kill -HUP $MAINPID"]);
-    // A file that is not there is wrong arguments.
+    // A missing file counts as wrong arguments.
     let missing = Gateway::with_config("").output(&["serve", "--config", "missing.yaml"]).status.code();
     let codes: Vec<i32> =
         values(&unit, "RestartPreventExitStatus").iter().filter_map(|code| code.parse().ok()).collect();
@@ -216,7 +216,7 @@ fn the_unit_starts_reloads_and_ends_the_program_as_it_is() {
     assert_eq!(json!(sections), json!(["[Unit]", "[Service]", "[Install]"]));
 }
 
-/// Bytes of `512m`, `512Mi` or `2G`.
+/// Parses `512m`, `512Mi` or `2G` to bytes.
 fn bytes(text: &str) -> u64 {
     let (number, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit()).expect("a unit"));
     let shift = match unit {
@@ -238,11 +238,11 @@ fn memory_and_processes_are_limited_in_every_deployment() {
         service["mem_limit"].as_str().expect("a size"),
         container["resources"]["limits"]["memory"].as_str().expect("a size"),
     ];
-    // A quarter is the memory budget, and 64 MiB more are what the program needs without any load.
+    // The memory budget is a quarter, and the program needs 64 MiB more without any load.
     assert!(memory.iter().all(|limit| bytes(limit) / 4 >= 128 << 20), "{memory:?}");
     let tasks: u64 = values(&unit, "TasksMax")[0].parse().expect("a number");
     assert_eq!(service["pids_limit"].as_u64(), Some(tasks));
-    // One runtime may have 512 threads for blocking work, and 50 child processes as many again.
+    // One runtime may have 512 threads for blocking work, and 50 child processes need as many again.
     assert!(tasks >= 2 * 512, "{tasks}");
     // An OOM kill of one child must not stop the unit.
     assert_eq!(values(&unit, "OOMPolicy"), ["continue"]);

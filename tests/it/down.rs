@@ -1,4 +1,5 @@
-//! Servers that are down, hang or crash: nobody else waits for them, and `/health` says which and why.
+//! Servers that are down, hang or crash: other servers are not delayed, and `/health` names them with
+//! the reason.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ async fn nine_of_twelve_are_ready_at_once_and_the_other_three_are_named() {
     let mut listed = first.tool_names();
     listed.sort();
     assert_eq!(listed, expected);
-    // Lists wait for the server that hangs until 300 ms after its start, and not again.
+    // Lists wait for a hanging server only until 300 ms after the start, and never again.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut times = Vec::new();
     for _ in 0..50 {
@@ -70,7 +71,7 @@ async fn nine_of_twelve_are_ready_at_once_and_the_other_three_are_named() {
         let answer = gateway.mcp().call(&format!("tool_{number}"), json!({"n": number})).await;
         assert_eq!(answer.text(), format!(r#"{{"n":{number}}}"#));
     }
-    // A handshake has 30 seconds; until then, that it is still going on is all that is known.
+    // A handshake may take 30 seconds; until then the hanging server is only known to be connecting.
     let reasons =
         [("refuses", "refused"), ("exits", "exited with status 1"), ("hangs", r#""state":"connecting""#)];
     let health = eventually("it is known why three are not there", async || {

@@ -1,5 +1,5 @@
-//! How the program ends: calls are answered, children and their children are gone, nothing but
-//! messages was printed.
+//! Shutdown of the program: calls are answered, child processes and their children have ended, and
+//! only messages were printed.
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
-/// The processes named in a record of the stdio peer.
+/// The ids of processes in a record of the stdio peer.
 fn recorded(path: &Path, word: &str) -> Vec<u32> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix(word)?.trim().parse().ok()).collect()
@@ -19,7 +19,7 @@ fn recorded(path: &Path, word: &str) -> Vec<u32> {
 
 fn is_alive(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // A zombie has ended; it waits for a parent that is not ours.
+    // A zombie has ended; it only waits for its parent, which is another process than this one.
     !status.is_empty() && !status.contains(") Z ")
 }
 
@@ -91,7 +91,7 @@ async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
     gateway.offers(&["a"]).await;
     let session = gateway.mcp().legacy().await;
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
-    // The client sees its connection cut, which our client takes for a failed test.
+    // The test client takes the cut connection for a failed test.
     let asking = AssertUnwindSafe(session.client.post(body, &[])).catch_unwind();
     let (_, elapsed) = tokio::join!(asking, async {
         eventually("the call runs", async || (server.runs("a") == 1).then_some(())).await;
@@ -99,7 +99,7 @@ async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
         assert!(gateway.stop().await.success());
         began.elapsed()
     });
-    // One second for the call, one for cancelling it, and the children's share of nothing.
+    // One second for the call, and one for cancelling it; the children need no extra time.
     assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
     assert_eq!(server.seen_calling("notifications/cancelled").len(), 1, "the server was told");
 }

@@ -1,6 +1,6 @@
-//! Fidelity of every method that reaches a server: a thousand generated objects each way between each
-//! two eras, with unknown members, any order of members, deep nesting, `1e400`, 2^70 and nulls. What
-//! arrives is what was sent, byte for byte, but for the members the gateway owns.
+//! Fidelity of every method that reaches a server: a thousand generated objects each way, between
+//! each pair of eras. They have unknown members, any order of members, deep nesting, `1e400`, 2^70
+//! and nulls. Apart from the members that Switchyard owns, each object arrives byte for byte.
 
 use json::Raw;
 
@@ -8,12 +8,12 @@ use crate::support::client::Session;
 use crate::support::scripted::{Scripted, Server};
 use crate::support::{Client, Gateway, Registry, eventually};
 
-/// Objects of each method, each way; four methods make a thousand.
+/// Objects of each method in each direction; four methods make a thousand.
 const OBJECTS: usize = 250;
-/// What the gateway may add to a result for a client that needs it.
+/// Members that Switchyard may add to a result for a client that needs them.
 const ADDED: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
-/// A method with what its parameters and its results must have.
+/// A method, with the required members of its parameters and results.
 struct Method {
     name: &'static str,
     params: &'static [&'static str],
@@ -43,7 +43,7 @@ const METHODS: [Method; 4] = [
     },
 ];
 
-/// Numbers that look random and are the same every time.
+/// A pseudo-random generator with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -103,8 +103,8 @@ impl Dice {
         }
     }
 
-    /// An object with these members and unknown ones, in any order. `@` in a member stands for any
-    /// object, `#` for any value.
+    /// An object with these members and unknown ones, in any order. `@` in a member is replaced by
+    /// any object, `#` by any value.
     fn object(&mut self, depth: usize, members: &[&str]) -> String {
         let mut all: Vec<String> = Vec::new();
         for member in members {
@@ -127,14 +127,14 @@ fn raw(text: &str) -> Raw {
     Raw::parse(&text.to_owned().into()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The members of an object, with the bytes of each, less some.
+/// The members of an object with their bytes, except for `without`.
 fn members(object: &str, without: &[&str]) -> Vec<(String, String)> {
     let object = raw(object);
     let all = object.members().map(|(key, value)| (key.into_owned(), value.as_str().to_owned()));
     all.filter(|(key, _)| !without.contains(&key.as_str())).collect()
 }
 
-/// A server of one era that gives these results, one after another.
+/// A server of one era that returns these results, one after another.
 fn server(modern: bool, method: &Method, results: Vec<String>) -> Server {
     let server = if modern { Scripted::modern() } else { Scripted::legacy() };
     server
@@ -145,7 +145,7 @@ fn server(modern: bool, method: &Method, results: Vec<String>) -> Server {
         .start()
 }
 
-/// How a client of one era asks, and the result it gets.
+/// A client of one era, which returns the result of a request.
 enum Asker {
     Modern(Client),
     Legacy(Session),
@@ -160,7 +160,7 @@ impl Asker {
     }
 }
 
-/// Sends the objects of one method from one era to another and back.
+/// Sends the objects of one method from one era to the other and back.
 async fn carry(method: &Method, client_is_modern: bool, server_is_modern: bool) {
     let mut dice = Dice(u64::from(client_is_modern) * 2 + u64::from(server_is_modern) + 1);
     let mut wanted = method.result.to_vec();

@@ -1,12 +1,12 @@
-//! What passes through is what was sent: unknown members, key order, number spelling, big integers
-//! and nulls arrive byte for byte, in both directions, in every combination of eras.
+//! Fidelity: unknown members, the order of keys, the spelling of numbers, big integers and nulls
+//! arrive byte for byte, in both directions and for each pair of eras.
 
 use serde_json::json;
 
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Client, Gateway, Registry};
 
-/// Everything a typed or a value-based gateway would change.
+/// Values that a gateway with typed or parsed messages would change.
 const ARGUMENTS: &str = r#"{"z":1.0,"a":1e400,"big":123456789012345678901234567890,"precise":1.0000000000000000001,"none":null,"nested":{"b":[1,2.50,{"x":null,"":-0}],"a":"\u00e9\/é"},"escaped":"\u0041","empty":{},"list":[ ]}"#;
 const RESULT: &str = r#"{"zeta":1e400,"content":[{"type":"text","vendor":{"n":-0,"m":null},"text":"a\u0041\/"}],"structuredContent":{"big":18446744073709551617,"one":1.0,"none":null},"isError":false,"resultType":"complete","_meta":{"vendor/x":[1.50]}}"#;
 const ERROR: &str =

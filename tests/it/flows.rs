@@ -31,7 +31,7 @@ async fn open(gateway: &Running, tool: &str, params: &str) -> reqwest::Response 
     request.send().await.expect("the head comes")
 }
 
-/// The answer, compared with `expected` while it arrives: nobody here holds all of it.
+/// Reads the answer and compares it with `expected` in pieces, without storing it.
 async fn reads(mut response: reqwest::Response, expected: &str) {
     let (mut head, mut rest) = (Vec::new(), expected.as_bytes());
     while let Some(chunk) = response.chunk().await.expect("it comes whole") {

@@ -1,5 +1,5 @@
-//! The program in `examples/host.rs`, as a process: its authentication opens MCP and REST of Switchyard, one
-//! endpoint tells the health of both, and it ends in order.
+//! The program in `examples/host.rs`, as a process: its authentication protects MCP and REST of Switchyard,
+//! one endpoint reports the health of both, and it shuts down in order.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What comes beyond a limit of the door is counted, and so is who is inside.
+//! Metrics of the listener: refused requests and current clients are counted.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::support::{Client, Gateway, Registry, Running, eventually};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}"#;
 
-/// What `client` reads in the metrics.
+/// Returns the metrics as `client` sees them.
 async fn metrics(client: &Client, gateway: &Running) -> String {
     client.to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body
 }
 
-/// Waits until each of `lines` stands in the metrics.
+/// Waits until the metrics contain each of `lines`.
 async fn counted(client: &Client, gateway: &Running, lines: &[&str]) {
     eventually(&format!("{lines:?} in the metrics"), async || {
         let text = metrics(client, gateway).await;
@@ -77,7 +77,7 @@ async fn clients_sessions_and_bodies_beyond_their_limits_are_counted() {
 async fn sockets_beyond_their_limit_are_counted() {
     let gateway = Gateway::of(&Registry::new().setting("server: {max_sockets: 4}")).start().await;
     let client = gateway.mcp();
-    // It keeps its socket; three more find a place.
+    // It keeps its socket, and three more are accepted.
     counted(&client, &gateway, &["switchyard_client_sockets 1"]).await;
     let address = gateway.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
     let open = async || TcpStream::connect(&address).await.expect("the system connects");

@@ -1,11 +1,11 @@
-//! What the log says of requests that fail: each has one line that names it, and what goes well has none.
+//! Log lines of failed requests: each failure has one line with its request id, and a success has none.
 
 use serde_json::{Value, json};
 
 use crate::support::scripted::{Act, Refusing, Scripted, Server, Tool};
 use crate::support::{Answer, Gateway, Registry, Running, eventually};
 
-/// An error of a server that looks like one of ours.
+/// A server's error that imitates an error of Switchyard.
 const PRETENDS: &str =
     r#"{"code":-31003,"message":"no","data":{"code":"circuit_open","server":"bank","tool":"pay"}}"#;
 
@@ -26,7 +26,7 @@ async fn started(filter: &str) -> (Running, Server) {
     (gateway, server)
 }
 
-/// The lines that name the request of `answer`.
+/// The log lines with the request id of `answer`.
 async fn lines(gateway: &Running, answer: &Answer) -> Vec<Value> {
     let id = answer.header("x-request-id").expect("an id").to_owned();
     let found = || gateway.log().into_iter().filter(|line| line["request_id"] == id.as_str()).collect();
@@ -34,7 +34,7 @@ async fn lines(gateway: &Running, answer: &Answer) -> Vec<Value> {
         .await
 }
 
-/// What is compared of a line.
+/// The members of a line that the test compares.
 fn told(line: &Value) -> Value {
     let member = |name: &str| line[name].clone();
     json!([member("level"), member("message"), member("server"), member("tool"), member("code")])
@@ -71,7 +71,7 @@ async fn refusals_are_told_to_who_asks_for_them_and_answers_to_nobody() {
             (mcp.call("busy", json!({})).await, "rate_limited"),
             (session.call(&hostile, json!({})).await, "tool_not_found"),
         ];
-        // The last one, after which nothing of the others is still to come.
+        // After this call, no line of the others can be missing.
         lines(&gateway, &mcp.call("drops", json!({})).await).await;
         let of = |answer: &Answer| -> Vec<Value> {
             let id = answer.header("x-request-id").expect("an id").to_owned();

@@ -1,4 +1,4 @@
-//! How many clients there may be: those who are there notice nothing of one who is too many.
+//! The limit of clients: a refused client does not affect the others.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
-/// What says that `most` are taken.
+/// Whether an error says that all `most` slots are taken.
 fn is_full(data: &Value, most: u64) -> bool {
     data["max_connections"] == most && data["current_connections"] == most && data["retry_after_ms"] == 5000
 }
@@ -23,7 +23,7 @@ async fn sessions_and_requests_without_one_share_the_places() {
     gateway.offers(&["echo", "slow"]).await;
     let call = json!({"tool": "echo", "arguments": {"x": 1}}).to_string();
 
-    // Each has two sockets: one for calls, one for what the gateway says by itself.
+    // Each has two sockets: one for calls, and one for messages outside of calls.
     let (one, two) = (gateway.mcp().legacy().await, gateway.mcp().legacy().await);
     let (_hears, _hears_too) = (one.client.listen().await, two.client.listen().await);
     let refused = gateway.mcp().post(INITIALIZE, &[]).await;
@@ -44,7 +44,7 @@ async fn sessions_and_requests_without_one_share_the_places() {
     assert_eq!(gateway.get("/servers").await.status, 200, "operators see what is up");
     assert_eq!(gateway.mcp().modern("tools/list", json!({})).await.status, 200, "lists are answered at once");
 
-    // A place that comes free is given to a request, for as long as it runs.
+    // A free slot is given to a request while it runs.
     assert_eq!(two.delete().await.status, 204);
     assert_eq!(gateway.post("/call", &call).await.status, 200);
     let (asking, params) = (gateway.mcp(), json!({"name": "slow"}));

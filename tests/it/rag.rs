@@ -1,5 +1,5 @@
-//! The RAG techniques through the whole program, before a bridge of ours: what one question costs, how
-//! a change of the list reaches everybody, and a bridge that dies or refuses the key.
+//! The RAG techniques through the whole program, with a fake bridge: the requests of one question, notifications
+//! of changed lists, and a bridge that crashes or refuses the key.
 
 use serde_json::{Value, json};
 
@@ -61,8 +61,8 @@ async fn every_technique_answers_programs_and_clients_of_both_eras() {
 async fn a_question_that_was_sent_is_never_put_again_by_itself() {
     let bridge = Bridge::start();
     let gateway = serving(&bridge, "").await;
-    // What says that it was not taken may be asked again. It comes first: the third failure opens the breaker, and
-    // then a health check may be the probe that the repeated question would be.
+    // A request that the bridge did not accept may be repeated. This case comes first: the third failure opens the
+    // breaker, and then a health check could be the probe instead of the repeated question.
     bridge.fail(INVOKE, Some(Fault::Answer(503, Some(1), "{}".into())));
     let asked = gateway.call("rag", "rag_basic", question());
     let mended = async {

@@ -1,4 +1,4 @@
-//! `switchyard check --connect`: what every server has, and why one can not be used.
+//! `switchyard check --connect`: the offer of every server, and why a server cannot be used.
 
 use std::process::Output;
 

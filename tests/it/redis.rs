@@ -1,4 +1,4 @@
-//! R28: with a cache in Redis nothing fails and nothing out of date is given out, whether Redis is
+//! R28: with a cache in Redis no call fails and no outdated answer is returned, whether Redis is
 //! killed, paused or slow. Needs `redis-server`; each test starts its own.
 
 use std::convert::Infallible;
@@ -15,10 +15,10 @@ use crate::support::eventually;
 use crate::support::redis::{Redis, SlowWay};
 
 const TTL: Duration = Duration::from_mins(10);
-/// A call that does more than wait for a few commands has failed.
+/// A call that takes longer has waited for more than a few commands, and has failed.
 const SOON: Duration = Duration::from_secs(5);
-/// The limit of a command in seconds where Redis is to miss it, and where it is not to, however busy
-/// the machine is.
+/// Time limits of a command, in seconds: one that Redis must miss, and one that it must meet even on
+/// a busy machine.
 const SHORT: f64 = 0.5;
 const LONG: f64 = 5.0;
 
@@ -29,7 +29,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// One whose cache is at `url`, and there.
+    /// A gateway with its cache at `url`, which must be reachable.
     async fn at(url: &str, limit: f64) -> Self {
         let yaml = format!("cache: {{type: redis, url: \"{url}\", command_timeout: {limit}}}\n");
         let config = Config::parse(Path::new("c.yaml"), yaml.as_bytes(), &|name| std::env::var(name));
@@ -45,7 +45,7 @@ impl Gateway {
         eventually("redis is used", async || self.store.is_there().then_some(())).await;
     }
 
-    /// Asks for answer `at`, which would be `text` if it were worked out now.
+    /// Requests answer `at`, which would be computed as `text`.
     async fn ask(&self, at: u32, text: &str) -> Fetched {
         let key = Key::new(&group(), &at);
         let make = async { Ok::<_, Infallible>(Bytes::copy_from_slice(text.as_bytes())) };
@@ -53,7 +53,7 @@ impl Gateway {
         tokio::time::timeout(SOON, asking).await.expect("nobody waits for redis").expect("no call fails")
     }
 
-    /// The same for many at a time; how many were not there.
+    /// Requests many answers at a time, and returns how many were not cached.
     async fn ask_many(&self, text: &str) -> usize {
         let all = join_all((0..64).map(|at| self.ask(at, text))).await;
         assert!(all.iter().all(|fetched| fetched.value == text), "something else was given out");
@@ -133,11 +133,11 @@ async fn what_is_forgotten_while_redis_is_paused_is_never_given_out_again() {
     let gateway = Gateway::at(&redis.url(), SHORT).await;
     assert_eq!(gateway.ask_many("old").await, 64);
     redis.pause();
-    gateway.forget().await; // within the limit of a command
+    gateway.forget().await; // within the time limit of a command
     assert_eq!(gateway.ask_many("new").await, 64, "they are worked out, at once");
     redis.resume();
     gateway.uses_it().await;
-    // Every one of the old answers is still in Redis, and its time is not over.
+    // All old answers are still in Redis and have not expired.
     assert_eq!(gateway.ask_many("new").await, 64, "none of the old ones is given out");
     assert_eq!(gateway.ask_many("new").await, 0);
 }
@@ -208,7 +208,7 @@ async fn of_five_thousand_keys_those_of_a_group_are_removed_and_the_others_stay(
     let before = redis.names().await;
     assert!(before >= 5_100, "{before}");
     gateway.forget().await;
-    // What is put while Redis is cleared up is spared.
+    // An entry that is written during the cleanup must stay.
     assert_eq!(gateway.ask(9, "new").await, fetched("new", false));
     let left = before - 5_000 + 1;
     eventually("they are removed", async || (redis.names().await == left).then_some(())).await;

@@ -1,4 +1,4 @@
-//! A running program under a new registry file: by signal, and over REST.
+//! Reloads of the configuration file: by signal, and over REST.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -139,12 +139,12 @@ async fn an_address_that_others_reach_is_not_opened() {
         client.with_header("host", "gateway.test").post("", &[]).await
     };
     assert_eq!(reload(true).await.status, 200);
-    // Good for the address in the file, and not for the one that is listened on.
+    // Valid for the address in the file, but not for the address of the running listener.
     gateway.rewrite(&registry("127.0.0.1:1", "auth_mode: none").yaml());
     let refused = reload(true).await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
     assert_eq!(reload(false).await.status, 401);
-    // The word that opens it counts at a start, which names it.
+    // The setting that disables authentication counts only at a start, which logs it.
     gateway.rewrite(&registry("0.0.0.0:1", "allow_unauthenticated: true").yaml());
     let refused = reload(true).await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("invalid_configuration")));
@@ -163,7 +163,8 @@ async fn a_child_with_other_arguments_is_another_child() {
     assert_eq!(gateway.call("one", "a", json!({})).await.json()["code"], "tool_not_found");
 }
 
-/// RULES R24: 200 reloads under load, 0 failed calls. One server is never touched, one is another at each.
+/// RULES R24: 200 reloads under load, 0 failed calls. One server never changes, and one changes at each
+/// reload.
 #[tokio::test]
 async fn two_hundred_reloads_under_load_fail_no_call() {
     let slow = || Tool::named("slow").does(Act::Slow(std::time::Duration::from_millis(20)));

@@ -49,7 +49,7 @@ async fn a_call_that_fails_on_the_way_says_how_far_it_came() {
         (Act::Status(500, None), 502, "server_error"),
         (Act::Status(503, None), 502, "server_error"),
         (Act::Status(429, None), 429, "rate_limited"),
-        // Longer than anybody here waits for.
+        // Longer than any caller in this test waits.
         (Act::Status(429, Some(90)), 429, "rate_limited"),
         (Act::Status(503, Some(90)), 502, "server_error"),
         (Act::Status(404, None), 502, "invalid_answer"),

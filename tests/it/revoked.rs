@@ -1,5 +1,5 @@
-//! What is open when a reload takes a credential back: streams, sessions and calls of its holder end, and
-//! nobody else's.
+//! Revocation by a reload: streams, sessions and calls of the revoked credential end, and those of others
+//! continue.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,11 +15,11 @@ use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Client, Gateway, Registry, Running, eventually};
 
 const GOES: &str = "swy_goes_0123456789abcdef0123456789abcdef0123456789abcdef";
-/// What is asked for by who would rather have a stream.
+/// `Accept` of a client that prefers a stream.
 const STREAM_FIRST: &str = "text/event-stream, application/json;q=0.1";
 const STAYS: &str = "swy_stays_fedcba9876543210fedcba9876543210fedcba9876543210";
 
-/// A registry of `servers` for the holders of `keys`, each with its role.
+/// Returns a configuration file with `servers`, and with `keys` and their roles.
 fn registry(servers: &[(&str, &Server)], keys: &[(&str, &str)]) -> Registry {
     let entry = |(key, role): &(&str, &str)| {
         let hash = hex(&Sha256::digest(key.as_bytes()));
@@ -39,7 +39,7 @@ fn client_of(gateway: &Running, key: &str) -> Client {
     gateway.mcp().with_header("authorization", &bearer(key))
 }
 
-/// One more file for the program, told by a signal and taken over before this returns.
+/// Replaces the configuration file, sends SIGHUP and waits until the reload is done.
 async fn reloaded(gateway: &Running, registry: &Registry) {
     let reloads = || gateway.log().iter().filter(|line| line["message"] == "configuration reloaded").count();
     let before = reloads();
@@ -48,13 +48,13 @@ async fn reloaded(gateway: &Running, registry: &Registry) {
     eventually("the file was taken over", async || (reloads() > before).then_some(())).await;
 }
 
-/// Everything that stays open for a client.
+/// Everything that a client keeps open.
 struct Open {
     modern: Stream,
     session: Session,
     legacy: Stream,
     old: Stream,
-    /// Where the client of the old transport posts.
+    /// Posts messages of the old transport.
     messages: Client,
 }
 
@@ -73,14 +73,14 @@ impl Open {
         Self { modern, session, legacy, old, messages }
     }
 
-    /// What the next request in each of its sessions gets.
+    /// Returns the status of the next request in each of its sessions.
     async fn next_requests(&self) -> [u16; 2] {
         let ping = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
         let in_session = self.session.request("ping", json!({})).await.status;
         [in_session, self.messages.post(ping, &[]).await.status]
     }
 
-    /// Its streams end, each as a stream ends.
+    /// Checks that its streams end, each as its kind of stream ends.
     async fn ends(&mut self) {
         let last = self.modern.next().await.expect("an answer");
         assert_eq!(last["error"]["data"]["code"], "unauthorized", "{last}");
@@ -90,7 +90,7 @@ impl Open {
         }
     }
 
-    /// Its streams tell of a change, which is the next thing that they say.
+    /// Checks that the next message of each of its streams is a notification of a change.
     async fn tells_of_a_change(&mut self) {
         for stream in [&mut self.modern, &mut self.legacy] {
             let notice = stream.next().await.expect("a notice");
@@ -162,7 +162,7 @@ async fn a_key_that_is_taken_back_while_a_body_arrives_begins_nothing() {
         socket
     };
     let (mut theirs, mut others) = (half(GOES).await, half(STAYS).await);
-    // Both have been judged by then: an answer to what was sent later has come.
+    // Both requests were checked by then: a later request was already answered.
     client_of(&gateway, GOES).legacy().await;
 
     reloaded(&gateway, &registry(&[("one", &server)], &[stays])).await;
@@ -206,7 +206,7 @@ async fn calls_of_a_key_are_cancelled_with_it() {
     };
     assert_eq!((answers[0].status, answers[1].status), (401, 401));
     assert_eq!(answers[1].json()["code"], "unauthorized");
-    // That of the session was a stream by then, or it is refused like the others.
+    // The answer of the session was a stream by then, or it is refused like the others.
     assert!(!answers[2].body.contains("result"), "{:?}", answers[2]);
     while let Some(last) = streaming.next().await {
         assert!(last.get("result").is_none(), "{last}");

@@ -1,5 +1,5 @@
-//! A server's token in a file that is written anew (`auth: {bearer_file}`): no call fails for it, none is
-//! run twice, and a server that had refused the old one is back by itself.
+//! Rotation of a server's token in a file (`auth: {bearer_file}`): no call fails, none runs twice, and a
+//! server that had refused the old token becomes usable again.
 
 use serde_json::json;
 
@@ -7,7 +7,8 @@ use crate::support::gateway::Running;
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
-/// A gateway whose server `one` has the tool `a` and wants `wanted`, and whose file says `written`.
+/// A gateway whose server `one` has the tool `a` and requires `wanted`, while the file contains
+/// `written`.
 async fn started(server: Scripted, (wanted, written): (&str, &str)) -> (Running, Server) {
     let server = server.tool(Tool::named("a")).start();
     server.wants_token(wanted);
@@ -21,7 +22,7 @@ async fn started(server: Scripted, (wanted, written): (&str, &str)) -> (Running,
 }
 
 fn write(gateway: &Running, token: &str) {
-    // As those who rotate do it: whoever reads sees one or the other.
+    // The file is replaced by a rename, as rotation tools do, so a reader sees the old or the new token.
     let (file, next) = (gateway.folder().join("token"), gateway.folder().join("next"));
     std::fs::write(&next, token).expect("written");
     std::fs::rename(next, file).expect("renamed");

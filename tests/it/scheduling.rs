@@ -1,4 +1,4 @@
-//! How the system schedules the threads that serve clients: at once for few of them, after others for many.
+//! Scheduling of the threads that serve clients: at once for few clients, after other threads for many.
 
 use tokio::net::TcpStream;
 
@@ -8,15 +8,15 @@ use crate::support::{Gateway, Registry, eventually};
 const USUAL: u32 = 0;
 const BATCH: u32 = 3;
 
-/// The policy of a process or thread, the 41st of the values in its `stat`.
+/// Returns the policy of a process or thread, the 41st value in its `stat`.
 fn policy(stat: &str) -> u32 {
     let text = std::fs::read_to_string(stat).expect("it runs");
-    // The second value is a name in parentheses, which may hold spaces.
+    // The second value is a name in parentheses, which may contain spaces.
     let (_, values) = text.rsplit_once(") ").expect("a name");
     values.split(' ').nth(38).and_then(|value| value.parse().ok()).expect("a number")
 }
 
-/// Of each thread of a process: its name and its policy.
+/// Returns the name and policy of each thread of a process.
 fn policies(process: u32) -> Vec<(String, u32)> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
     let of = |folder: std::path::PathBuf| {
@@ -47,7 +47,7 @@ async fn workers_of_many_clients_are_batch_threads_and_nobody_else_is() {
     }
     let workers = ["switchyard", "worker-1"];
     eventually("both workers are batch threads", async || (batch() == workers).then_some(())).await;
-    // The first child process, and whatever starts it, begin while they are.
+    // The first child process, and the thread that starts it, begin in that state.
     gateway.rewrite(&registry().child("one", &arguments).yaml());
     gateway.hang_up();
     gateway.offers(&["echo"]).await;

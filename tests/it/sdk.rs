@@ -1,5 +1,5 @@
-//! The Rust SDK on both sides of the program: clients and servers somebody else wrote, in every
-//! combination of eras and transports.
+//! The Rust SDK on both sides of the program: independent clients and servers, in every combination
+//! of eras and transports.
 
 use serde_json::json;
 

@@ -1,19 +1,20 @@
-//! Servers that say back what they were given in confidence: no log line and no answer of ours has it.
+//! Servers that repeat their credentials: neither the log nor an answer of Switchyard contains them.
 
 use serde_json::{Value, json};
 
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, Running, eventually};
 
-/// What every secret of these tests begins with.
+/// Prefix of every secret of these tests.
 const CANARY: &str = "canary-7f3a";
 
-/// What the server called `name` is given.
+/// The secret of the server `name`.
 fn key(name: &str) -> String {
     format!("{CANARY}-{name}")
 }
 
-/// A server that refuses `method` and says back the key of `name`, a second time where texts are cut.
+/// A server that refuses `method` and repeats the key of `name`, a second time where texts are
+/// truncated.
 fn telling(scripted: Scripted, name: &str, method: &str) -> Server {
     let key = key(name);
     scripted
@@ -22,7 +23,7 @@ fn telling(scripted: Scripted, name: &str, method: &str) -> Server {
         .start()
 }
 
-/// The line with its key that each server is configured with.
+/// The configuration line with the key of a server.
 fn given(name: &str) -> String {
     match name {
         "bearer" | "old" => format!("auth: {{bearer: \"${{{}}}\"}}", variable(name)),

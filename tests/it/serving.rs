@@ -1,4 +1,4 @@
-//! A fresh checkout: what it serves with the registry file that stands in it.
+//! A fresh checkout, served with the configuration file that it contains.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ async fn the_handbook_answers_on_every_way_in() {
     assert!(rmcp_peer::call(&client, "ping", &json!({})).await.contains("pong"));
 }
 
-/// `transport: both`: one process, one set of servers, two ways in.
+/// `transport: both`: one process and one set of servers, with two channels for clients.
 #[tokio::test]
 async fn a_pipe_and_http_are_served_by_one_process_and_the_end_of_the_pipe_ends_nobody_else() {
     let question = json!({"query": "circuit breaker"});
@@ -59,7 +59,7 @@ async fn a_pipe_and_http_are_served_by_one_process_and_the_end_of_the_pipe_ends_
     assert!(has_hits(&http.call("search_handbook", question).await.result()), "others are served");
     assert!(!piped.has_ended());
     assert!(piped.stop().await.success());
-    // Alone it is what `switchyard stdio` is, and ends with its input.
+    // `stdio` alone is the same as `switchyard stdio`, and ends with its input.
     let alone = Gateway::with_config(&yaml("stdio")).env("SWITCHYARD_LISTEN", "127.0.0.1:0");
     let mut alone = alone.start_piped();
     alone.initialize();
@@ -138,7 +138,7 @@ async fn a_file_that_is_wrong_stops_the_start_and_shows_no_secret() {
 }
 
 // RULES S17
-/// The client's own headers and our environment are not the business of any server.
+/// The client's own headers and the environment of Switchyard do not reach any server.
 #[tokio::test]
 async fn servers_are_told_nothing_that_is_not_theirs() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,6 +1,6 @@
-//! Why a server could not be started or reached, as operators and callers are told.
+//! Reasons why a server could not be started or reached, for operators and callers.
 //!
-//! Covered: the end of a program's standard error, and advice for what people write into a configuration file.
+//! It covers the end of a program's standard error, and advice for common mistakes in the configuration file.
 
 use std::io::Write as _;
 use std::net::TcpListener;

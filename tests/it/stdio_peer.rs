@@ -1,17 +1,22 @@
-//! A server on standard input and output that does as its arguments say: for tests of child
-//! processes. It is an example target because a test binary prints a banner of its own.
+//! A scripted server on standard input and output, controlled by its arguments, for tests of child processes. It is an
+//! example target because a test binary prints a banner.
 //!
-//! `--era modern|legacy|dual` (dual), `--tools a,b` (echo), `--banner` prints a line that is not JSON,
-//! `--exit-on METHOD` ends the process, `--silent-on METHOD` never answers, `--record FILE` appends
-//! `started PID`, `grandchild PID` and every line received, `--grandchild` starts a process of its own,
-//! `--refuse METHOD` answers it by an error that repeats the variable `KEY`, which it also writes to standard error,
-//! `--asks` makes it the server of `support/asker.rs`, `--stateful` that of `support/stateful.rs`,
-//! `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
-//! to standard error. `--pause MS` waits between the record of a call and its answer. `--noise N` writes N lines
-//! to standard error. The tool `paced` sends
-//! eight progress messages, 300 ms apart, before it answers. The tool `exit` ends the process, `hang` never answers, `read`
-//! is said to only read, `count` answers how often this process was asked for it, `form` asks its client by the
-//! input of 2026-07-28. `--stays` goes on after the end of its input.
+//! - `--era modern|legacy|dual` chooses the era (dual), `--tools a,b` the tools (echo).
+//! - `--banner` prints a line that is not JSON.
+//! - `--exit-on METHOD` ends the process, `--silent-on METHOD` never answers.
+//! - `--record FILE` appends `started PID`, `grandchild PID` and every line received.
+//! - `--grandchild` starts another process.
+//! - `--refuse METHOD` answers with an error that repeats the variable `KEY`, and also writes it to standard error.
+//! - `--asks` makes it the server of `support/asker.rs`, `--stateful` that of `support/stateful.rs`.
+//! - `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
+//!   to standard error.
+//! - `--pause MS` waits between the record of a call and its answer.
+//! - `--noise N` writes N lines to standard error.
+//! - `--stays` continues after the end of its input.
+//!
+//! The tool `paced` sends eight progress messages, 300 ms apart, before it answers. `exit` ends the process, `hang`
+//! never answers, `read` is declared read-only, and `count` returns the number of its calls in this process. `form`
+//! asks its client with the input requests of 2026-07-28.
 
 #![allow(unreachable_pub)] // a program exports nothing
 
@@ -112,11 +117,11 @@ fn keep_state() {
 
 fn say(line: &str) {
     let mut output = std::io::stdout().lock();
-    // An error means that nobody reads any more; the end of input follows.
+    // An error means that the reader is gone; the end of input follows.
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
-/// Writes `line` to `stream` in blocks until nobody reads any more.
+/// Writes `line` to `stream` in blocks until the reader is gone.
 fn flood(line: &str, mut stream: impl Write + Send + 'static) {
     let block = format!("{line}\n").repeat(32 * 1024 / line.len());
     std::thread::spawn(move || while stream.write_all(block.as_bytes()).is_ok() {});
@@ -139,7 +144,7 @@ impl Peer {
         }
     }
 
-    /// Starts a thread for each stream that is to be flooded.
+    /// Starts a thread for each stream that is flooded.
     fn begin_floods(&self) {
         if let Some(line) = self.option("--flood") {
             flood(line, std::io::stdout());

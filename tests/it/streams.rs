@@ -1,6 +1,6 @@
-//! Streams of clients over real sockets: cut in the middle of a call and read on, given up in both
-//! eras, and the old HTTP+SSE. What is behind the gateway stands in this process, so that a test sees
-//! whether a call is still wanted.
+//! Event streams of clients over real sockets: resumed after a cut in the middle of a call, abandoned
+//! in both eras, and the old HTTP+SSE. The server runs in this process, so that a test sees whether a
+//! call is still wanted.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use crate::transcripts::{Received, scripted_manager, tool as tool_of};
 
 const MODERN: &str = "2026-07-28";
 
-/// A gateway on a port of its own, and the calls that reach its one server.
+/// A gateway on its own port, and the calls that reach its one server.
 struct Bench {
     address: SocketAddr,
     manager: Arc<Manager>,
@@ -70,7 +70,7 @@ impl Bench {
         format!("http://{}{path}", self.address)
     }
 
-    /// Opens a legacy session; its id.
+    /// Opens a legacy session and returns its id.
     async fn session(&self, version: &str) -> String {
         let body = initialize(version);
         let response = self.post("/mcp", &body, &[]).await;
@@ -91,7 +91,7 @@ impl Bench {
         request.send().await.expect("an answer")
     }
 
-    /// Posts a call; the call as its server has it, and what of it can be read once `first` was said.
+    /// Posts a call. Returns the call at the server, and the client's stream once `first` was sent.
     async fn begin(
         &mut self,
         body: &Value,
@@ -110,8 +110,8 @@ impl Bench {
         (received, Stream::of(response.expect("an answer")))
     }
 
-    /// Posts a call and gives the connection up before anything is answered; the call as its server
-    /// has it.
+    /// Posts a call and closes the connection before anything is answered. Returns the call at the
+    /// server.
     async fn give_up(&mut self, body: &Value, headers: &[(&str, &str)]) -> Received {
         let head: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = head.concat();
@@ -128,7 +128,7 @@ impl Bench {
         received
     }
 
-    /// Reads on behind the event `last`.
+    /// Resumes after the event `last`.
     async fn resume(&self, session: &[(&str, &str)], last: &str) -> Stream {
         let mut headers = session.to_vec();
         headers.push(("last-event-id", last));
@@ -140,7 +140,7 @@ impl Bench {
         call.expect("a call in time").expect("the server lives")
     }
 
-    /// Nothing runs any more: no request of a session, no call to the server.
+    /// Checks that nothing runs: no request of a session, no call to the server.
     async fn books_are_empty(&self, sessions: &BTreeSet<String>) {
         let find = |id: &String| self.sessions.find(id, &Principal::anonymous(), &Scope::All);
         eventually("nothing runs in any session", async || {
@@ -192,7 +192,7 @@ fn result(text: &str) -> Raw {
     Raw::of(&json!({"content": [{"type": "text", "text": text}]}))
 }
 
-/// An event stream as its client reads it. Dropping it closes the connection.
+/// An event stream as a client reads it. Dropping it closes the connection.
 struct Stream {
     chunks: futures_util::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     text: String,
@@ -206,7 +206,7 @@ impl Stream {
         Self { chunks: response.bytes_stream().boxed(), text: String::new(), read: 0 }
     }
 
-    /// The next event; none at the end.
+    /// The next event; none at the end of the stream.
     async fn next(&mut self) -> Option<events::Event> {
         loop {
             if let Some(event) = events::events(&self.text).into_iter().nth(self.read) {
@@ -229,7 +229,7 @@ impl Stream {
     }
 }
 
-/// What a client read, in short: numbers of notices, methods, texts of results.
+/// Shortens messages: numbers of notifications, methods, texts of results.
 fn short(data: &[String]) -> Vec<String> {
     let messages = data.iter().filter(|data| !data.is_empty());
     messages
@@ -254,7 +254,7 @@ async fn a_stream_cut_anywhere_in_a_call_is_read_on_with_nothing_lost_and_nothin
         let begin = |running: &Received| (0..10).for_each(|number| running.outlet.offer(notice(number)));
         let (running, mut stream) = bench.begin(&call(cut), &session, begin).await;
         let (mut got, mut last) = (Vec::new(), String::new());
-        // The first event has no message; then a part is read, and the connection is gone.
+        // The first event has no message. After a part of the others, the connection is cut.
         for _ in 0..cut.min(11) {
             let event = stream.next().await.expect("an event");
             last = event.id.expect("an id");
@@ -263,7 +263,7 @@ async fn a_stream_cut_anywhere_in_a_call_is_read_on_with_nothing_lost_and_nothin
         drop(stream);
         let asked = running.outlet.ask("elicitation/create".into(), Some(Raw::of(&json!({"message": "?"}))));
         (10..20).for_each(|number| running.outlet.offer(notice(number)));
-        // Another cut, in what is given again.
+        // The resumed stream is cut again.
         let mut resumed = bench.resume(&session, &last).await;
         for _ in 0..cut.saturating_sub(11) {
             let event = resumed.next().await.expect("an event");
@@ -356,7 +356,7 @@ async fn a_lost_connection_is_a_cancel_in_the_modern_era_a_thousand_times() {
     let body = request(1, "tools/call", &json!({"name": "t", "_meta": meta}));
     let headers = [("mcp-protocol-version", MODERN), ("mcp-method", "tools/call"), ("mcp-name", "t")];
     for number in 0..1_000 {
-        // With and without a stream that has begun.
+        // Alternates between calls whose stream has begun and calls whose stream has not.
         let mut running = if number % 2 == 0 {
             let say = |running: &Received| running.outlet.offer(progress());
             let (running, stream) = bench.begin(&body, &headers, say).await;
@@ -370,7 +370,7 @@ async fn a_lost_connection_is_a_cancel_in_the_modern_era_a_thousand_times() {
     bench.books_are_empty(&BTreeSet::new()).await;
 }
 
-/// The old transport: the stream, and where to post.
+/// Opens the old transport. Returns the stream and the URL to post to.
 async fn open_sse(bench: &Bench, path: &str) -> (Stream, String) {
     let mut stream = Stream::of(bench.get(path, &[]).await);
     let event = stream.next().await.expect("the first event");
@@ -384,10 +384,10 @@ async fn the_old_sse_carries_a_whole_session_and_ends_with_its_stream() {
     let (mut stream, messages) = open_sse(&bench, "/sse/s").await;
     assert!(messages.starts_with("/messages?session_id="), "{messages}");
     let say = async |body: &Value| bench.post(&messages, body, &[]).await.status().as_u16();
-    // Before the handshake only life can be asked for; the answer comes on the stream.
+    // Before the handshake only a ping is allowed; the answer comes on the stream.
     assert_eq!(say(&request(9, "tools/list", &json!({}))).await, 202);
     assert_eq!(stream.message().await.expect("a refusal")["error"]["code"], -32600);
-    // One that tries the newest revision first is answered like one that nobody knows here.
+    // A client that tries the newest revision first gets the answer of an older server.
     let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}});
     assert_eq!(say(&request(8, "server/discover", &meta)).await, 202);
     assert_eq!(stream.message().await.expect("a refusal")["error"]["code"], -32600);
@@ -408,12 +408,13 @@ async fn the_old_sse_carries_a_whole_session_and_ends_with_its_stream() {
     assert_eq!(asked.await.expect("an answer").expect("a result").as_str(), r#"{"roots":[]}"#);
     running.answer.send(Ok(result("done"))).expect("wanted");
     assert_eq!(stream.message().await.expect("the answer")["result"]["content"][0]["text"], "done");
-    // What is no message is refused where it was posted; what is for /mcp is not for here.
+    // A body that is not a message is refused in the answer to the POST; sessions of `/mcp` are
+    // unknown here.
     assert_eq!(say(&json!([])).await, 400);
     let id = messages.split('=').nth(1).expect("an id").to_owned();
     let elsewhere = bench.post("/mcp/s", &request(2, "ping", &json!({})), &[("mcp-session-id", &id)]).await;
     assert_eq!(elsewhere.status(), StatusCode::NOT_FOUND);
-    // The stream is the session: with it go the calls in it, and its address.
+    // The stream is the session: when it ends, its calls and its address end too.
     assert_eq!(say(&call(3)).await, 202);
     let mut running = bench.received().await;
     let asked = running.outlet.ask("roots/list".into(), None);
@@ -432,7 +433,7 @@ async fn the_old_sse_is_refused_where_it_is_not() {
     for (path, status) in [("/sse/nobody", 404), ("/messages", 405), ("/sse?x=y", 200)] {
         assert_eq!(bench.get(path, &[]).await.status().as_u16(), status, "{path}");
     }
-    // Clients that try Streamable HTTP first take this for the sign to go on with GET.
+    // Clients that try Streamable HTTP first take this status as the sign to use GET.
     assert_eq!(
         bench.post("/sse", &initialize("2025-11-25"), &[]).await.status(),
         StatusCode::METHOD_NOT_ALLOWED
@@ -473,7 +474,7 @@ async fn a_pipe_carries_both_eras_at_once_and_the_questions_of_the_older_one() {
     assert_eq!(next().await["result"]["resultType"], "complete");
     say(&json!({"jsonrpc": "2.0", "id": 1, "result": {"roots": []}})).await;
     assert!(asked.await.expect("an answer").is_ok());
-    // One that the server gives up, and one that goes with its call.
+    // The server withdraws one request, and one ends with its call.
     let asked = legacy.outlet.ask("roots/list".into(), None);
     let given_up = next().await;
     drop(asked);
@@ -535,7 +536,7 @@ async fn a_client_that_polls_is_let_go_when_its_server_lets_us_go_and_others_are
             while let Some(event) = resumed.next().await {
                 seen.push(event);
             }
-            // Whoever never got an answer stops asking.
+            // A client that never got an answer must stop resuming.
             let last = seen.last().and_then(|event| event.id.clone()).expect("an id");
             let again = bench.get("/mcp", &[session[0], ("last-event-id", &last)]).await;
             assert_eq!(again.status(), StatusCode::BAD_REQUEST);

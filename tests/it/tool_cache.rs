@@ -1,5 +1,5 @@
-//! S25: answers of tools that are given again, through the whole program: to whom, by which way, and
-//! counted in `/metrics`.
+//! S25: cached results of tools through the whole program: for which callers, on which routes, and counted
+//! in `/metrics`.
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -14,8 +14,8 @@ const KEYS: [&str; 2] = [
     "swy_bob_fedcba9876543210fedcba9876543210fedcba9876543210",
 ];
 
-/// A server whose tools answer something else each time; `find` and `news` only read, and what `news`
-/// says is for everybody.
+/// A server whose tools answer differently each time. `find` and `news` are read-only, and results of
+/// `news` are public.
 fn server() -> Server {
     let tool = |name: &str, hint: bool, more: &str| {
         let definition =
@@ -90,7 +90,8 @@ async fn each_principal_has_its_own_answers_over_two_gateways_and_every_way_in()
     for at in 0..3 {
         assert_eq!(client(&one, 0).call("save", json!({})).await.text(), format!("save {at}"));
     }
-    // A program says nothing of its abilities, so its calls are others; among themselves they are the same.
+    // REST clients declare no capabilities, so their calls have separate cache entries, which they share
+    // among themselves.
     let said = rest(&one, 0, "find").await;
     assert_eq!(rest(&other, 0, "find").await, said);
     assert_ne!(rest(&other, 1, "find").await, said);

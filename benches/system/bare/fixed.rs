@@ -1,4 +1,4 @@
-//! The least a list can cost: the same bytes for every request, whatever it says.
+//! The least cost of a list: equal bytes for every request, which is not parsed.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub async fn serve(file: &Path) -> anyhow::Result<()> {
 }
 
 async fn answer(content: Bytes, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    // What does not come whole is not answered anyway.
+    // An incomplete request gets no answer anyway.
     let _ = request.into_body().collect().await;
     let mut response = Response::new(Full::new(content));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,6 +1,6 @@
-//! The least a hop from HTTP to a child process can cost: a body becomes a line, a line becomes an
-//! answer. Nothing is parsed or rewritten; whose answer a line is says its `"id":`, which is looked
-//! for and not more.
+//! The least cost of a hop from HTTP to a child process: a body becomes a line, and a line becomes
+//! an answer. Nothing is parsed or rewritten; only the `"id":` of a line is searched, to find its
+//! request.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::child;
 
-/// The child and those who wait for its lines.
+/// The child and the requests that wait for its lines.
 struct Line {
     input: Mutex<ChildStdin>,
     waiting: Lock<HashMap<Bytes, oneshot::Sender<Bytes>>>,
@@ -33,7 +33,7 @@ impl Line {
     }
 }
 
-/// Starts our own stdio server and passes every body to it.
+/// Starts the benchmark's stdio server and passes every body to it.
 pub async fn serve() -> anyhow::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("stdio-server").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -75,7 +75,7 @@ async fn read(mut output: ChildStdout, line: Arc<Line>) {
             let answer = came.split_to(ends + 1).freeze().slice(..ends);
             let waits = id_in(&answer).and_then(|id| line.waiting().remove(&id));
             if let Some(waits) = waits {
-                // Who has gone needs no answer.
+                // A client that has disconnected needs no answer.
                 let _ = waits.send(answer);
             }
         }
@@ -83,7 +83,7 @@ async fn read(mut output: ChildStdout, line: Arc<Line>) {
     }
 }
 
-/// The token behind the first `"id":`.
+/// Returns the token after the first `"id":`.
 fn id_in(message: &Bytes) -> Option<Bytes> {
     let from = memmem::find(message, b"\"id\":")? + 5;
     let length = message[from..].iter().position(|byte| matches!(byte, b',' | b'}'))?;

@@ -1,4 +1,5 @@
-//! What is sent, made once per connection and patched for each call, and what proves its answer.
+//! Requests of the load: made once for each connection and patched for each call, with the expected
+//! answers.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,56 +10,58 @@ use memchr::memmem;
 
 use crate::server::answers;
 
-/// Stands in a template where the number of the call belongs; as wide as every number.
+/// Placeholder for the number of the call in a template; as wide as every number.
 const PLACE: &str = "@@@@@@@@@@";
-/// The first of all numbers: ten digits.
+/// The first number: ten digits.
 const FIRST: u64 = 1_000_000_000;
-/// How many numbers a connection has to itself.
+/// How many numbers each connection has.
 const PER_CONNECTION: u64 = 1_000_000;
-/// How long the message of a call is.
+/// The length of the message of a call, in bytes.
 pub const MESSAGE: usize = 100;
 
-/// How a call is put.
+/// The form of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `/mcp`, 2026-07-28.
     Modern,
-    /// `/mcp`, 2025-11-25, each connection with a session of its own.
+    /// `/mcp`, 2025-11-25, each connection with its own session.
     Legacy,
     /// `/api/v1/mcp/call`.
     Rest,
 }
 
-/// One page of a list: how it is asked for, and all that is answered.
+/// One page of a list: its request and the expected answer.
 #[derive(Debug)]
 pub struct Page {
-    /// The cursor it is asked for with.
+    /// The cursor of its request.
     pub cursor: Option<String>,
     /// The answer to the request with number `FIRST`.
     pub body: Vec<u8>,
-    /// Whether whoever answers reads the number of the request; else it is always `FIRST`.
+    /// Whether the server repeats the number of the request; otherwise the answer always has
+    /// `FIRST`.
     pub reads_id: bool,
 }
 
-/// What is called.
+/// The target of the calls.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// Tools that give the message back, a connection keeps to one; the text has this many bytes.
+    /// Tools that return the message; each connection uses one of them. The text has this many
+    /// bytes.
     Tools(Arc<[String]>, usize),
-    /// Pages of `tools/list`, one after the other.
+    /// Pages of `tools/list`, one after another.
     Pages(Arc<[Page]>),
 }
 
 /// A kind of call.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// How it is put.
+    /// The form of the calls.
     pub form: Form,
-    /// What is called.
+    /// The target of the calls.
     pub what: What,
     /// The bearer token.
     pub token: Option<String>,
-    /// Whether news of progress is asked for.
+    /// Whether notifications of progress are requested.
     pub wants_progress: bool,
     /// Bytes that each request carries beside the message.
     pub padding: usize,
@@ -76,7 +79,7 @@ impl Call {
         }
     }
 
-    /// Several tools; each connection keeps to one.
+    /// Several tools; each connection uses one of them.
     pub fn tools(form: Form, names: impl Iterator<Item = String>, size: usize) -> Self {
         Self { what: What::Tools(names.collect(), size), ..Self::echo(form) }
     }
@@ -92,7 +95,7 @@ impl Call {
     }
 }
 
-/// The bytes of one request, with the number of the call in several places.
+/// The bytes of one request, with the positions of the call's number.
 #[derive(Debug)]
 struct Template {
     bytes: Vec<u8>,
@@ -125,13 +128,13 @@ pub struct Requests {
     templates: Vec<Template>,
     number: u64,
     turn: usize,
-    /// `"id":…` and `"text":"…`, as they must come back.
+    /// The expected `"id":…` and `"text":"…`.
     id: Template,
     message: Template,
 }
 
 impl Requests {
-    /// The requests of connection `number`, within `session` if it has one.
+    /// The requests of connection `number`, in `session` if it has one.
     pub fn new(call: &Call, address: SocketAddr, number: usize, session: Option<&str>) -> Self {
         let templates = match &call.what {
             What::Tools(names, _) => vec![tool_call(call, address, &names[number % names.len()], session)],
@@ -162,7 +165,7 @@ impl Requests {
         &template.bytes
     }
 
-    /// Whether this is the answer to the last request, all of it.
+    /// Checks that `body` is the complete answer to the last request.
     pub fn check(&self, status: u16, body: &[u8]) -> anyhow::Result<()> {
         let result = match &self.what {
             What::Tools(_, size) => self.check_text(body, *size),
@@ -199,7 +202,7 @@ impl Requests {
     }
 }
 
-/// A hundred bytes that begin with the number of the call.
+/// A message of 100 bytes that begins with the number of the call.
 fn message() -> String {
     format!("{PLACE:-<MESSAGE$}")
 }
@@ -219,7 +222,7 @@ fn tool_call(call: &Call, address: SocketAddr, name: &str, session: Option<&str>
     Template::new(&head, &body)
 }
 
-/// An argument of `bytes`, which servers ignore.
+/// An argument of `bytes` bytes, which servers ignore.
 fn padding(bytes: usize) -> String {
     if bytes == 0 { String::new() } else { format!(r#","padding":"{}""#, "p".repeat(bytes)) }
 }
@@ -236,7 +239,7 @@ fn list(call: &Call, address: SocketAddr, cursor: Option<&str>) -> Template {
     Template::new(&head, &body)
 }
 
-/// The request for one page with the first number, ready to be sent.
+/// The request for one page with the first number, ready to send.
 pub fn first_list(call: &Call, address: SocketAddr, cursor: Option<&str>) -> Vec<u8> {
     let mut template = list(call, address, cursor);
     template.put(FIRST.to_string().as_bytes());
@@ -255,7 +258,7 @@ fn meta(call: &Call) -> String {
     )
 }
 
-/// A head without its length and its end.
+/// The head of a request without its length and its end.
 fn head(call: &Call, address: SocketAddr, method: &str, name: Option<&str>, session: Option<&str>) -> String {
     let path = if call.form == Form::Rest { "/api/v1/mcp/call" } else { "/mcp" };
     let mut head = format!(
@@ -276,7 +279,7 @@ fn head(call: &Call, address: SocketAddr, method: &str, name: Option<&str>, sess
     head
 }
 
-/// A request within a legacy handshake, and outside of any measurement.
+/// A request of a legacy handshake, outside of any measurement.
 pub fn plain(call: &Call, address: SocketAddr, session: Option<&str>, body: &str) -> Vec<u8> {
     Template::new(&head(call, address, "", None, session), body).bytes
 }

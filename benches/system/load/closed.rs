@@ -1,7 +1,7 @@
-//! Closed-loop load: each connection sends its next call when the last answer was verified.
+//! Closed-loop load: each connection sends its next call after the last answer was verified.
 //!
-//! One thread for all connections, no client library, requests patched in place: what it costs is
-//! taken from the processors that the hop shares with it.
+//! One thread for all connections, no client library, requests patched in place: the load uses CPU
+//! time of the processors that the hop runs on too.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,9 +19,8 @@ use crate::child;
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Calls for `warm_up` without counting, then for `slice`; `watched` are the processes whose
-/// processor time is read at both ends of the slice. On a machine that is busy with something else the
-/// sample may be empty.
+/// Calls for `warm_up` without counting, then for `slice`. The CPU time of the processes in `watched`
+/// is read at both ends of the slice. If the machine is busy with other work, the sample may be empty.
 pub async fn run(load: &Load, warm_up: Duration, slice: Duration, watched: &[u32]) -> anyhow::Result<Sample> {
     let mut callers = Vec::new();
     for number in 0..load.connections {
@@ -59,7 +58,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Connects, and opens a session where calls have one.
+    /// Connects, and opens a session if the calls need one.
     pub async fn connect(load: &Load, number: usize) -> anyhow::Result<Self> {
         let mut wire = Wire::connect(load.address).await?;
         let session = match load.call.form {
@@ -70,7 +69,7 @@ impl Caller {
         Ok(Self { wire, address: load.address, call: load.call.clone(), session, requests })
     }
 
-    /// One call, verified.
+    /// Makes one call and verifies its answer.
     pub async fn call(&mut self) -> anyhow::Result<()> {
         self.wire.exchange(self.requests.next()).await?;
         let answer = self.wire.inbox.answer()?;
@@ -100,7 +99,7 @@ impl Caller {
     }
 }
 
-/// A connection on which one request at a time is answered.
+/// A connection with one request at a time.
 #[derive(Debug)]
 pub struct Wire {
     socket: TcpStream,
@@ -126,7 +125,7 @@ impl Wire {
         Ok(session)
     }
 
-    /// Sends a request and waits for all of its answer.
+    /// Sends a request and waits for the complete answer.
     pub async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<()> {
         self.socket.write_all(request).await?;
         self.inbox.clear();
@@ -143,7 +142,7 @@ impl Wire {
     }
 }
 
-/// What fits: more than four seconds is four seconds.
+/// Nanoseconds as 32 bits; anything above four seconds becomes the maximum.
 pub fn nanoseconds(took: Duration) -> u32 {
     u32::try_from(took.as_nanos()).unwrap_or(u32::MAX)
 }

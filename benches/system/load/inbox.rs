@@ -1,33 +1,34 @@
-//! One HTTP/1.1 response out of the bytes of a socket, without a client library between: the load
-//! shares its processors with what it measures.
+//! Parses one HTTP/1.1 response without a client library, because the load shares its processors
+//! with the measured programs.
 //!
-//! Understood is what our own servers and the gateway send: `content-length`, `chunked`, or no body.
+//! It supports what the benchmark servers and the gateway send: `content-length`, `chunked`, or no
+//! body.
 
 use anyhow::{Context as _, bail, ensure};
 use memchr::memmem;
 
-/// More than this is never a head.
+/// Limit of the size of a head.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Bytes that came, and how far they are understood.
+/// The received bytes, and the parsed part of them.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    /// What was read from the socket and belongs to the response under way.
+    /// The bytes of the current response.
     pub bytes: Vec<u8>,
     head: Option<Head>,
     /// The chunks without their framing.
     unchunked: Vec<u8>,
-    /// Where the next chunk begins.
+    /// The start of the next chunk.
     at: usize,
 }
 
-/// A head that is complete.
+/// A complete head.
 #[derive(Debug)]
 struct Head {
     status: u16,
     session: Option<String>,
     ends: usize,
-    /// `None`: in chunks.
+    /// `None` for a chunked body.
     length: Option<usize>,
 }
 
@@ -43,7 +44,7 @@ pub struct Answer<'a> {
 }
 
 impl Inbox {
-    /// Forgets the response, keeps the memory.
+    /// Drops the response, but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.unchunked.clear();
@@ -51,7 +52,7 @@ impl Inbox {
         self.at = 0;
     }
 
-    /// Whether the response is complete; asked whenever bytes came.
+    /// Whether the response is complete; called whenever bytes arrived.
     pub fn is_complete(&mut self) -> anyhow::Result<bool> {
         if self.head.is_none() {
             let Some(ends) = memmem::find(&self.bytes, b"\r\n\r\n") else {
@@ -73,7 +74,7 @@ impl Inbox {
         }
     }
 
-    /// The response, once it is complete.
+    /// Returns the response, once it is complete.
     pub fn answer(&self) -> anyhow::Result<Answer<'_>> {
         let head = self.head.as_ref().context("no response yet")?;
         let body = match head.length {
@@ -83,7 +84,7 @@ impl Inbox {
         Ok(Answer { status: head.status, session: head.session.as_deref(), body })
     }
 
-    /// Takes the chunks that are whole; true behind the last one.
+    /// Decodes the complete chunks; returns true after the last one.
     fn unchunk(&mut self) -> anyhow::Result<bool> {
         loop {
             let rest = &self.bytes[self.at..];
@@ -106,7 +107,7 @@ impl Inbox {
 }
 
 impl Head {
-    /// Reads the lines of a head, each with its end.
+    /// Parses the lines of a head, each with its line end.
     fn read(lines: &[u8]) -> anyhow::Result<Self> {
         let text = std::str::from_utf8(lines)?;
         let (first, fields) = text.split_once("\r\n").context("a status line")?;

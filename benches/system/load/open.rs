@@ -1,6 +1,6 @@
-//! Open-loop load: calls are sent at fixed times, whether or not the last ones were answered, and
-//! each latency counts from the time at which its call was to be sent. So a hop that stalls is
-//! charged for all the calls that it kept waiting, which a closed loop would never have made.
+//! Open-loop load: calls are sent at fixed times, whether or not the previous ones were answered,
+//! and each latency counts from the planned time. A hop that stalls is therefore charged for all
+//! calls that it delays. A closed loop would not have made those calls.
 //!
 //! Each connection is a blocking thread: the kernel's timers wake it to the microsecond.
 
@@ -19,7 +19,8 @@ use super::{Load, Sample};
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Calls `rate` times a second in all, without counting for `warm_up`, then counting for `slice`.
+/// Makes `rate` calls per second in total: without counting for `warm_up`, then counting for
+/// `slice`.
 pub fn run(load: &Load, rate: f64, warm_up: Duration, slice: Duration) -> anyhow::Result<Sample> {
     let began = Instant::now() + Duration::from_millis(20);
     let (from, until) = (began + warm_up, began + warm_up + slice);
@@ -38,7 +39,7 @@ pub fn run(load: &Load, rate: f64, warm_up: Duration, slice: Duration) -> anyhow
     Ok(Sample { latencies, took: slice, processor_seconds: Vec::new() })
 }
 
-/// When one connection sends.
+/// The times at which one connection sends.
 struct Plan {
     next: Instant,
     pause: Duration,
@@ -99,7 +100,7 @@ fn wake_precisely() {
     if let Ok(own) = fs::read_link("/proc/thread-self")
         && let Some(thread) = own.file_name()
     {
-        // Where that is not allowed, figures are that much larger for all ways alike.
+        // If that is not allowed, all figures are larger by about the same amount.
         let _ = fs::write(format!("/proc/{}/timerslack_ns", thread.to_string_lossy()), "1");
     }
 }

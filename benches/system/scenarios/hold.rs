@@ -35,7 +35,7 @@ async fn of_tool(hold: &Hold, form: Form, tool: &str, size: usize) -> anyhow::Re
     load(hold, &gateway, Call::tool(form, tool, size)).await
 }
 
-/// The pages of the list of one server in turn, with so many tools on each.
+/// Reads the pages of one server's list in turn, with `per_page` tools on each.
 async fn of_lists(hold: &Hold, per_page: usize) -> anyhow::Result<()> {
     let server = child::own(&["server", "--tools", &TOOLS.to_string()])?;
     let config = format!("{}tools_per_page: {per_page}\n", several_servers(&server, 1));

@@ -1,4 +1,4 @@
-//! What is measured, by name. Each scenario starts the processes it needs and ends them.
+//! The scenarios, by name. Each one starts the processes it needs and ends them.
 
 mod echo;
 pub mod hold;
@@ -25,7 +25,7 @@ use crate::measure::{self, Role, Way};
 use crate::options::{Options, Pace};
 use crate::report::Report;
 
-/// One after the other.
+/// The scenarios in their order.
 const NAMES: &[(&str, &str)] = &[
     ("startup", "from starting the process to its first answer, and memory at rest"),
     ("echo", "100 bytes at 1, 16, 64 and 256 connections"),
@@ -40,49 +40,49 @@ const NAMES: &[(&str, &str)] = &[
     ("open", "latency at fixed rates"),
     ("scale", "up to ten thousand sessions, open streams and tools"),
 ];
-/// How many of them `--quick` runs.
+/// The number of scenarios that `--quick` runs.
 const QUICK: usize = 6;
-/// Files that one process may need: ten thousand connections to each side, and some.
+/// Open files that one process may need: ten thousand connections on each side, and some more.
 const FILES: u64 = 20_500;
 
 /// A gateway to measure.
 #[derive(Debug, Clone)]
 pub struct Binary {
-    /// What it is called in the table.
+    /// Its name in the table.
     pub name: &'static str,
-    /// Where it is.
+    /// The path of the program.
     pub path: PathBuf,
 }
 
-/// What every scenario is given.
+/// The state that the scenarios share.
 #[derive(Debug)]
 pub struct Bench {
     /// The gateways, the one under test first.
     pub binaries: Vec<Binary>,
-    /// The build of this benchmark that the bare hops are started from.
+    /// The build of this benchmark whose bare hops are started.
     hops: PathBuf,
-    /// How long everything takes.
+    /// The durations of the measurement.
     pub pace: Pace,
-    /// How many files a process may open here.
+    /// The limit of open files of a process.
     pub files: usize,
-    /// What was measured so far.
+    /// The results so far.
     pub report: Report,
 }
 
 impl Bench {
-    /// Measures a group and reports it.
+    /// Measures a group and reports the results.
     pub async fn measure(&mut self, group: &str, ways: &[Way]) -> anyhow::Result<()> {
         let rows = measure::rounds(group, ways, self.pace).await?;
         self.report.add(rows);
         Ok(())
     }
 
-    /// The bare pass-through to `server`.
+    /// Starts the bare pass-through to `server`.
     pub fn bare(&self, server: &Running) -> anyhow::Result<Running> {
         self.hop(&["bare", &server.address.to_string()])
     }
 
-    /// A bare hop by its subcommand.
+    /// Starts a bare hop by its subcommand.
     pub fn hop(&self, arguments: &[&str]) -> anyhow::Result<Running> {
         child::part_of(&self.hops, arguments)
     }
@@ -99,17 +99,17 @@ impl Bench {
     }
 }
 
-/// A running gateway under its name.
+/// A running gateway with its name.
 #[derive(Debug)]
 pub struct Gateway {
-    /// What it is called in the table.
+    /// Its name in the table.
     pub name: &'static str,
     /// The process.
     pub running: Running,
 }
 
 impl Gateway {
-    /// Calls through it; `what` says how, and is empty for the plain thing.
+    /// Calls through this gateway; `what` describes them, and is empty for plain calls.
     pub fn way(&self, what: &str, call: &Call, connections: usize) -> Way {
         let is_plain = what.is_empty() && self.name == "gateway";
         let role = if is_plain { Role::Plain } else { Role::Other };
@@ -133,7 +133,7 @@ pub fn one_server(server: &Running) -> String {
     format!("mcp_servers:\n  bench:\n    url: http://{}/mcp\n", server.address)
 }
 
-/// A configuration with this many of the servers on one port.
+/// A configuration with `count` servers on one port.
 pub fn several_servers(server: &Running, count: usize) -> String {
     let mut config = "mcp_servers:\n".to_owned();
     for number in 0..count {
@@ -142,7 +142,7 @@ pub fn several_servers(server: &Running, count: usize) -> String {
     config
 }
 
-/// Raises the number of files that this process and its children may open as far as is allowed.
+/// Raises the limit of open files of this process and its children as far as the system allows.
 fn allow_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or(FILES, |maximum| maximum.min(FILES));
@@ -152,7 +152,7 @@ fn allow_files() -> usize {
     allowed.and_then(|allowed| usize::try_from(allowed).ok()).unwrap_or(usize::MAX)
 }
 
-/// Runs what is wanted.
+/// Runs the selected scenarios.
 pub async fn run(options: &Options) -> anyhow::Result<Report> {
     let mut binaries = vec![Binary { name: "gateway", path: options.binary.clone() }];
     binaries.extend(options.versus.iter().map(|path| Binary { name: "versus", path: path.clone() }));
@@ -187,7 +187,7 @@ async fn one(name: &str, options: &Options, bench: &mut Bench) -> anyhow::Result
     }
 }
 
-/// Prints the names.
+/// Prints the names of the scenarios.
 pub fn list() {
     for (name, what) in NAMES {
         println!("{name:<10} {what}");

@@ -1,7 +1,7 @@
-//! What our own servers answer: the messages they read, and results built in advance.
+//! Requests and prepared results of the benchmark servers.
 //!
-//! A result is three parts written together: what stands before the text, the text's filler (one
-//! piece of static memory for all), and what stands behind it.
+//! A result has three parts, written together: the part before the text, the filler text (one piece
+//! of static memory for all results), and the part after it.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -13,23 +13,23 @@ use serde_json::value::RawValue;
 /// The longest text of a result.
 const LONGEST: usize = 1024 * 1024;
 
-/// A message of a client, as far as our servers look at it.
+/// A message of a client, as far as the servers read it.
 #[derive(Debug, Deserialize)]
 pub struct Message<'a> {
     /// None in a notification.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
-    /// What is asked.
+    /// The method.
     pub method: &'a str,
-    /// With what.
+    /// The parameters.
     #[serde(borrow, default)]
     pub params: Params<'a>,
 }
 
-/// Its parameters.
+/// The parameters of a call.
 #[derive(Debug, Default, Deserialize)]
 pub struct Params<'a> {
-    /// The tool.
+    /// The name of the tool.
     #[serde(borrow, default)]
     name: &'a str,
     #[serde(borrow, default)]
@@ -50,46 +50,47 @@ struct Meta<'a> {
     progress_token: Option<&'a RawValue>,
 }
 
-/// An answer in the parts that it is written in.
+/// The parts of an answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// Up to the filler.
+    /// Everything before the filler.
     pub head: Bytes,
-    /// Part of the filler.
+    /// A part of the filler.
     pub middle: Bytes,
-    /// Behind it.
+    /// Everything after the filler.
     pub tail: Bytes,
-    /// Whether it is answered as an event stream, over HTTP.
+    /// Whether it is sent as an event stream over HTTP.
     pub is_stream: bool,
 }
 
-/// What is done with a message.
+/// The reaction to a message.
 #[derive(Debug)]
 pub enum Reaction {
-    /// It is answered.
+    /// Send an answer.
     Answer(Answer),
-    /// It needs no answer.
+    /// Send no answer.
     Accept,
-    /// It opens a session and is answered.
+    /// Open a session and answer.
     Open(Answer),
-    /// A stream of changes, of which there are none; the first event.
+    /// Open a stream of notifications, of which there are none; this is its first event.
     Listen(Bytes),
 }
 
-/// What a server is.
+/// The properties of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Character {
-    /// Which of several on one port: its tools are called `t<number>_<index>`.
+    /// The number of the server among several on one port: its tools are called
+    /// `t<number>_<index>`.
     pub number: Option<usize>,
-    /// How many tools it has, beside those that every server answers.
+    /// The number of tools, beside those that every server has.
     pub tools: usize,
-    /// Whether it speaks 2025-11-25 only, with sessions; else 2026-07-28 only.
+    /// Whether it speaks only 2025-11-25, with sessions; else it speaks only 2026-07-28.
     pub is_legacy: bool,
-    /// Whether the id stands behind the result.
+    /// Whether the id comes after the result.
     pub is_id_last: bool,
 }
 
-/// Text that looks like a document on the wire: lines, and quotes here and there, both escaped.
+/// Text that looks like a JSON-encoded document: lines and occasional quotes, both escaped.
 pub fn filler() -> &'static [u8] {
     static FILLER: LazyLock<Bytes> = LazyLock::new(make_filler);
     &FILLER
@@ -112,7 +113,7 @@ fn make_filler() -> Bytes {
     Bytes::from(text)
 }
 
-/// Bytes that are only ever ASCII.
+/// A writer of ASCII text.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl std::fmt::Write for Text<'_> {
@@ -123,7 +124,7 @@ impl std::fmt::Write for Text<'_> {
 }
 
 impl Character {
-    /// What it does with a message; `None` for bytes that are no message.
+    /// Returns the reaction to a message; `None` if the bytes are not a message.
     pub fn react(self, body: &[u8]) -> Option<Reaction> {
         let message: Message<'_> = serde_json::from_slice(body).ok()?;
         let Some(id) = message.id else { return Some(Reaction::Accept) };
@@ -141,7 +142,8 @@ impl Character {
         })
     }
 
-    /// The name of the tool says what comes: `echo`, `echo_stream`, `kib64`, `mib1`, `noticed`.
+    /// Answers a call. The name of the tool decides the result: `echo`, `echo_stream`, `kib64`,
+    /// `mib1`, `noticed`.
     fn call(self, id: &str, params: &Params<'_>) -> Answer {
         let message = params.arguments.as_ref().map_or("", |arguments| arguments.message);
         let size = match params.name {
@@ -196,14 +198,14 @@ impl Answer {
         Self { head: text.into(), middle: Bytes::new(), tail: Bytes::new(), is_stream: false }
     }
 
-    /// The answer as an event, with others before it.
+    /// Returns the answer as an event, with `before` in front of it.
     pub fn into_event(self, before: &str) -> Self {
         let head = [before.as_bytes(), b"event: message\ndata: ", &self.head].concat();
         let tail = [&self.tail[..], b"\n\n"].concat();
         Self { head: head.into(), tail: tail.into(), is_stream: true, ..self }
     }
 
-    /// How long all of it is.
+    /// The total length in bytes.
     pub fn length(&self) -> usize {
         self.head.len() + self.middle.len() + self.tail.len()
     }
@@ -225,7 +227,7 @@ fn tool(name: &str) -> String {
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":60000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
 
-/// What begins a stream of change notices.
+/// The first event of a stream of notifications.
 fn acknowledged(id: &str) -> String {
     format!(
         "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{id}}},\"notifications\":{{}}}}}}\n\n"

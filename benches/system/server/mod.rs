@@ -1,8 +1,7 @@
-//! The server at the end, in a process of its own: as fast as hyper on one thread allows.
+//! The benchmark server, in its own process: as fast as hyper allows on one thread.
 //!
-//! `/mcp` is a server with the tools that the load calls; `/<number>/mcp` are as many others as are
-//! asked for, all on one port. Which era it speaks is an option. HTTP+SSE is in `sse`, stdio in
-//! `stdio`.
+//! `/mcp` is a server with the tools that the load calls. `/<number>/mcp` are further servers on
+//! the same port. An option chooses the era. HTTP+SSE is in `sse`, stdio in `stdio`.
 
 pub mod answers;
 mod sse;
@@ -46,7 +45,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What the server at `path` is.
+    /// Returns the properties of the server at `path`.
     fn at(self, path: &str) -> Option<Character> {
         let number = match path.strip_suffix("/mcp")? {
             "" => None,
@@ -61,12 +60,12 @@ impl Wanted {
     }
 }
 
-/// What is written: an answer at once, or a stream.
+/// The body of an answer: complete, or a stream.
 enum Outgoing {
     Whole(Option<Pieces>),
     /// Never ends; the first piece is the first event.
     Open(Option<Bytes>),
-    /// What a connection of HTTP+SSE is sent.
+    /// Messages on a connection of HTTP+SSE.
     Events(tokio::sync::mpsc::UnboundedReceiver<Pieces>),
     /// An answer as an event stream.
     Event(Option<Pieces>),
@@ -111,7 +110,7 @@ impl Body for Outgoing {
     }
 }
 
-/// Serves until the process is told to end.
+/// Serves until the process is ended.
 pub async fn serve(wanted: Wanted) -> anyhow::Result<()> {
     let (listener, _) = child::listen().await?;
     let streams = Streams::default();
@@ -121,7 +120,7 @@ pub async fn serve(wanted: Wanted) -> anyhow::Result<()> {
         let streams = streams.clone();
         let service = service_fn(move |request| answer(wanted, streams.clone(), request));
         tokio::spawn(async move {
-            // The other side ends by closing its connections.
+            // The client ends by closing its connections.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(socket), service)
                 .await;
@@ -175,7 +174,7 @@ fn with_type(body: Outgoing, kind: &'static str) -> Response<Outgoing> {
     response
 }
 
-/// Nobody guesses at a benchmark: the time will do.
+/// A session id may be guessed in a benchmark, so the time is enough.
 fn new_session() -> HeaderValue {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     HeaderValue::from_str(&format!("session-{}", now.as_nanos())).expect("digits")

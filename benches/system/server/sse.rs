@@ -1,4 +1,4 @@
-//! The same server over HTTP+SSE of 2024-11-05: requests are posted, answers come on a stream.
+//! The benchmark server over HTTP+SSE of 2024-11-05: requests are posted, answers come on a stream.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ pub(super) async fn answer(
     let body = request.into_body().collect().await?.to_bytes();
     match character.react(&body) {
         Some(Reaction::Answer(answer) | Reaction::Open(answer)) => {
-            // Who has gone needs no answer.
+            // A client that has disconnected needs no answer.
             let _ = stream.send(event(answer));
         }
         Some(Reaction::Accept | Reaction::Listen(_)) => {}

@@ -1,5 +1,5 @@
-//! The same server over standard input and output: one blocking thread, a read and a write for as
-//! many messages as have come.
+//! The benchmark server over standard input and output: one blocking thread, with one read and one
+//! write for all messages that have arrived.
 
 use std::io::{Read as _, Write as _};
 

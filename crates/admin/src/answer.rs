@@ -1,7 +1,7 @@
-//! What a tool answered, as REST tells it.
+//! Results of tools in the form of the REST API.
 //!
-//! Invariant: every value of the answer keeps the bytes the server wrote, so large numbers, order and
-//! unknown members survive. Not here: failures to get an answer (`error`).
+//! Invariant: every value keeps the bytes that the server wrote, so large numbers, order and unknown
+//! members survive. Not here: calls without an answer (`error`).
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -62,7 +62,7 @@ pub(super) struct Answer {
     request_id: RequestId,
 }
 
-/// What the server said, before it is told who said it and how long it took.
+/// The server's answer, before its name and the duration are added.
 struct Told {
     data: Option<Raw>,
     content: Option<Raw>,
@@ -71,7 +71,8 @@ struct Told {
 }
 
 impl Answer {
-    /// The answer of a call; a problem where the server refused the arguments or made no sense.
+    /// Returns the answer of a call; a problem if the server refused the arguments or its answer was
+    /// not valid.
     pub(super) fn of(called: &Called, tool: &str, id: RequestId) -> Result<Self, Problem> {
         let told = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
@@ -141,22 +142,22 @@ impl Told {
     }
 }
 
-/// The texts of the text blocks, as JSON strings.
+/// Returns the texts of the text blocks, as JSON strings.
 fn texts(content: Option<&Raw>) -> Vec<Raw> {
     let is_text = |block: &Raw| block.get("type").is_some_and(|kind| kind.as_str() == "\"text\"");
     let blocks = content.into_iter().flat_map(Raw::elements).filter(is_text);
     blocks.filter_map(|block| block.get("text")).filter(|text| text.as_str().starts_with('"')).collect()
 }
 
-/// The value of a single text that is JSON.
+/// Returns the value of a single text that is JSON.
 fn json_in(texts: &[Raw]) -> Option<Raw> {
     let [text] = texts else { return None };
     let text: String = text.read().ok()?;
     Raw::parse(&text.into()).ok()
 }
 
-/// All texts as one, with a line feed between two. Joined as they are spelled, escapes included, so
-/// that even a text that is not Unicode passes.
+/// Joins all texts with line feeds. They are joined in their JSON spelling, escapes included, so that
+/// a text that is not valid Unicode passes too.
 fn joined(texts: &[Raw]) -> Option<Raw> {
     let inner = |text: &Raw| text.as_str().get(1..text.as_str().len() - 1).unwrap_or_default().to_owned();
     match texts {

@@ -1,8 +1,8 @@
-//! The body of `POST /call`, read strictly: what is not documented is refused, with every member
-//! that is wrong named at once.
+//! Parses the body of `POST /call` strictly: undocumented members are refused, and all errors are
+//! reported at once.
 //!
-//! Invariant: the arguments keep their bytes, so numbers, order and unknown members arrive at the
-//! server as they were written. `null` for an optional member means the same as leaving it out.
+//! Invariant: the arguments keep their bytes, so numbers, order and unknown members reach the server
+//! unchanged. `null` for an optional member means that it is absent.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use protocol::message::MAX_DEPTH;
 use settings::nearest;
 
 const MEMBERS: [&str; 4] = ["server", "tool", "arguments", "timeout"];
-/// The longest name worth looking up, in bytes.
+/// The longest name that is looked up, in bytes.
 const MAX_NAME: usize = 1024;
-/// Members of `arguments`: each is compared with the others.
+/// Limit of members of `arguments`, because each is compared with the others.
 const MAX_MEMBERS: usize = 10_000;
-/// Errors reported of one body.
+/// Limit of errors that are reported.
 const MAX_ERRORS: usize = 10;
-/// Longest piece of a found value that is repeated, in characters.
+/// Limit of characters of a wrong value that an error repeats.
 const MAX_FOUND: usize = 60;
 
 /// What to call, and with what.
@@ -64,7 +64,8 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<CallRequest, Pro
     }
 }
 
-/// Only a body that says it is JSON is taken for JSON: a form of a foreign web page can not say so.
+/// Requires the media type of JSON. A form of a foreign web page cannot send it, so it is a
+/// protection from cross-site requests.
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
@@ -104,7 +105,7 @@ fn refusal(errors: Vec<FieldError>) -> Problem {
     }
 }
 
-/// The members of the body as they stand.
+/// The members of the body, not yet checked.
 #[derive(Default)]
 struct Members {
     server: Option<Raw>,
@@ -142,7 +143,7 @@ impl Members {
         members
     }
 
-    /// What the members say, as far as they are right.
+    /// Returns the values of the valid members; adds an error for each other one.
     fn read(&self, errors: &mut Vec<FieldError>) -> Option<CallRequest> {
         let given = |slot: &Option<Raw>| slot.clone().filter(|value| !value.is_null());
         let missing = || Err(("nothing".to_owned(), "the name of a tool"));
@@ -159,10 +160,10 @@ impl Members {
     }
 }
 
-/// What was found, and what was expected.
+/// The value that was found, and a description of the expected one.
 type Mismatch = (String, &'static str);
 
-/// The value of a member, or a report of what is wrong with it.
+/// Returns the value of a member, or adds an error.
 fn noted<T>(outcome: Result<T, Mismatch>, field: &str, errors: &mut Vec<FieldError>) -> Option<T> {
     outcome.map_err(|(found, expected)| report(errors, wrong(field, found, expected))).ok()
 }
@@ -180,7 +181,7 @@ fn name(value: &Raw) -> Result<String, Mismatch> {
     }
 }
 
-/// Which of two members of one name a server would take is unknown, so neither is passed on.
+/// Servers differ in which of two equally named members they use, so neither is passed on.
 fn object(value: &Raw) -> Result<Raw, Mismatch> {
     if !value.is_object() {
         return Err((found(value), "an object"));
@@ -200,13 +201,14 @@ fn object(value: &Raw) -> Result<Raw, Mismatch> {
 fn seconds(value: &Raw) -> Result<Duration, Mismatch> {
     const EXPECTED: &str = "a number of seconds from 0.001 to 600";
     let is_number = matches!(value.bytes().first(), Some(b'-' | b'0'..=b'9'));
-    // Not serde_json: `1e400` is a number like any other, only out of range.
+    // serde_json is not used here: it rejects `1e400`, which is a valid number that is only out of
+    // range.
     let number =
         value.as_str().parse::<f64>().ok().filter(|number| is_number && (0.001..=600.0).contains(number));
     number.map(Duration::from_secs_f64).ok_or_else(|| (found(value), EXPECTED))
 }
 
-/// What a value is, in words; of its text no more than a few characters.
+/// Describes a value in an error, with a few characters of its text at most.
 fn found(value: &Raw) -> String {
     let text = value.as_str();
     let shown = match text.char_indices().nth(MAX_FOUND) {

@@ -1,7 +1,7 @@
 //! `POST /call`: runs a tool.
 //!
-//! Not here: reading the body (`body`), what an answer says (`answer`), who may call (the table in
-//! `mod`), everything between us and the server (`manager`).
+//! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`),
+//! everything between Switchyard and the server (`manager`).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Deed};
 
-/// Bytes of an answer beside the text of the tool, about.
+/// Approximate size of an answer beside the text of the tool.
 const ENVELOPE: usize = 512;
 
 /// Run a tool
@@ -72,7 +72,7 @@ pub(super) async fn call(
     answer(&manager, &principal, (&headers, &body), id).await
 }
 
-/// The same for who has found this route already.
+/// Handles a call for a caller that has already matched this route.
 pub async fn direct(api: Api, posted: Posted) -> Response {
     let Posted { headers, body, principal, id } = posted;
     let answered = async {
@@ -90,11 +90,11 @@ pub async fn direct(api: Api, posted: Posted) -> Response {
 pub struct Posted {
     /// The headers of the request.
     pub headers: HeaderMap,
-    /// Its body, complete.
+    /// The complete body.
     pub body: Bytes,
-    /// Who posted it.
+    /// The authenticated sender.
     pub principal: Option<Principal>,
-    /// Its name in answers and logs.
+    /// The id of the request in answers and logs.
     pub id: RequestId,
 }
 
@@ -115,7 +115,8 @@ async fn answer(
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
     let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
-    // The text of a tool is there four times while it is printed: by itself, as a value, and twice in the answer.
+    // While it is printed, the text of a tool is in memory four times: by itself, as a value, and twice in the
+    // answer.
     if 2 * size >= SMALL {
         charge.cover(4 * size).map_err(exhausted)?;
     }
@@ -129,7 +130,7 @@ fn exhausted(_: Exhausted) -> Problem {
     Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
 }
 
-/// What came of a call, of which `deed` tells.
+/// Records the result of a call in `deed`, an entry of the audit log.
 fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Result<Called, Problem> {
     let Some(mut deed) = deed else { return Ok(called?) };
     if let Ok(Called { server, .. })

@@ -1,6 +1,6 @@
-//! Tools whose definition is not the trusted one: how they are shown, and approving them.
+//! Tools with a changed definition: showing and approving them.
 //!
-//! Not here: which those are (`manager`), what becomes of them (`tools.on_change` of the registry).
+//! Not here: finding them (`manager`), and their treatment (`tools.on_change` in the configuration file).
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -16,7 +16,7 @@ use gateway::manager::{Approval, Change, MovedTool, ServerStatus};
 use json::Raw;
 use protocol::ErrorCode;
 
-/// Changes of one server that are shown; `changed_tool_count` counts all.
+/// Limit of changes of one server that are shown; `changed_tool_count` counts all.
 const SHOWN: usize = 100;
 /// In `changed`: another server had the name before.
 const OWNER: &str = "owner";
@@ -69,7 +69,7 @@ impl ChangedTool {
         all
     }
 
-    /// Shows in `all` that another server had the name of a tool before.
+    /// Adds to `all` that another server had the name of a tool before.
     fn add_owner(all: &mut Vec<Self>, moved: &MovedTool) {
         let previous_owner = Some(moved.previous_owner.to_string());
         if let Some(shown) = all.iter_mut().find(|shown| shown.tool == moved.tool) {

@@ -1,4 +1,4 @@
-//! For the tests of this module: a gateway in memory, requests to its router, and a check of every
+//! Test support of this crate: a gateway in memory, requests to its router, and a check of every
 //! answer against the `OpenAPI` document.
 
 use std::sync::Arc;
@@ -29,14 +29,15 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway with these servers, once their first attempts to connect have ended.
+    /// Creates a gateway with these servers, and waits until their first attempts to connect have
+    /// ended.
     pub(super) async fn of(servers: Vec<(upstream::Config, Fake)>) -> Self {
         let gateway = Self::starting(servers);
         gateway.manager.settled(&Scope::All, Duration::from_mins(5)).await;
         gateway
     }
 
-    /// The same, at its very beginning.
+    /// Creates a gateway whose servers may still be connecting.
     pub(super) fn starting(servers: Vec<(upstream::Config, Fake)>) -> Self {
         let (configs, fakes): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let config = Config::of(configs);
@@ -68,7 +69,7 @@ impl Gateway {
         self.post("/api/v1/mcp/call", body).await
     }
 
-    /// Sends a request; the answer is one the document describes.
+    /// Sends a request, and checks that the document describes the answer.
     pub(super) async fn ask(&self, request: Request<Body>) -> Answered {
         let (method, path) = (request.method().as_str().to_lowercase(), request.uri().path().to_owned());
         let answer = self.router.clone().oneshot(request).await.expect("infallible");
@@ -124,7 +125,7 @@ impl Gateway {
     }
 }
 
-/// Whether `value` is one that `schema` describes; a member that is not described is none.
+/// Checks that `value` matches `schema`; undescribed members are errors.
 pub(super) fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let found = document.pointer(&reference[1..]).ok_or(format!("{reference} is nowhere"))?;
@@ -177,7 +178,7 @@ fn has_type(wanted: &Value, value: &Value) -> Result<(), String> {
     ok.then_some(()).ok_or(format!("found {found}, expected {wanted}"))
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) status: StatusCode,
@@ -211,7 +212,7 @@ impl Answered {
     }
 }
 
-/// A request of somebody with `role`, or of nobody that is known.
+/// A request of a principal with `role`, or without a principal.
 pub(super) fn request(method: Method, path: &str, role: Option<Role>, body: &str) -> Request<Body> {
     let mut request = Request::builder().method(method).uri(path);
     if !body.is_empty() {
@@ -229,7 +230,7 @@ pub(super) fn server(name: &str) -> (upstream::Config, Fake) {
     (upstream::fake::config(name), Fake::new(Version::V2025_11_25))
 }
 
-/// A server whose list of tools is this text; it has a resource and three prompts besides.
+/// A server with this list of tools, and also a resource and three prompts.
 pub(super) fn server_with_tools(name: &str, tools: &'static str) -> (upstream::Config, Fake) {
     let (config, fake) = server(name);
     let list = raw(&format!(r#"{{"tools":{tools}}}"#));

@@ -1,8 +1,8 @@
-//! How the servers are, for operators; whether the gateway lives and is ready, for whoever runs it.
+//! Health of the servers for operators; liveness and readiness for supervisors.
 //!
-//! Invariants: an answer is what is known already and costs no server anything, except with `check=true`.
-//! Only readers may ask for that, and the manager limits how often servers are asked. Routes that are open to
-//! everybody name no server; the line at `/` and `/health` say the same.
+//! Invariants: an answer uses known states and sends nothing to a server, except with `check=true`. Only readers
+//! may request that, and the manager limits how often servers are asked. Public routes name no server. The line
+//! at `/` and `/health` report the same state.
 
 use std::time::SystemTime;
 

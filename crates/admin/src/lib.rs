@@ -1,10 +1,10 @@
-//! Towards operators and programs: the REST API.
+//! The REST API for operators and programs.
 //!
 //! Invariants: a route and its description are one row of `operations`, so the `OpenAPI` document cannot
-//! describe another API; who may do what stands there too and is decided by `auth`; every refusal is a
-//! problem document with a stable code.
+//! describe another API. The row also names the required action, and `auth` decides who may do it. Every
+//! refusal is a problem document with a stable code.
 //!
-//! Not here: authentication and the other checks at the door, which wrap this router.
+//! Not here: authentication and the other checks of requests, which wrap this router.
 
 mod answer;
 mod body;
@@ -49,30 +49,30 @@ use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Who};
 use runtime::telemetry::metrics::Clients;
 
-/// Where the API begins.
+/// Path prefix of the API.
 pub const PREFIX: &str = "/api/v1/mcp";
-/// Where tools are called: `POST` here is [`call()`].
+/// Path of calls of tools: `POST` here is [`call()`].
 pub const CALL: &str = "/api/v1/mcp/call";
-/// The largest body of a call, unless said otherwise: 4 MiB.
+/// The default limit of the body of a call: 4 MiB.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub use call::{Posted, direct as call};
 pub use reload::{NotReloaded, Reload, Reloaded};
 
-/// What the router needs beside a manager.
+/// Options of the router, beside the manager.
 #[derive(Clone)]
 pub struct Options {
     /// The largest body accepted, in bytes.
     pub max_body: usize,
-    /// When this has begun, the gateway takes its leave: `/health/ready` says no.
+    /// Once this has begun, `/health/ready` reports that the instance is not ready.
     pub drain: Shutdown,
-    /// Reads the registry file again; none where there is no such file.
+    /// Reloads the configuration file; none if there is no such file.
     pub reload: Option<Reload>,
-    /// Counts the clients for the metrics; none where nobody does.
+    /// Counts the clients for the metrics; none if they are not counted.
     pub door: Option<Door>,
 }
 
-/// Counts the clients that are there now.
+/// Counts the connected clients.
 pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
 
 impl Default for Options {
@@ -81,7 +81,7 @@ impl Default for Options {
     }
 }
 
-/// What the routes work with.
+/// The shared state of the routes.
 #[derive(Clone)]
 pub struct Api {
     manager: Arc<Manager>,
@@ -97,10 +97,10 @@ impl Api {
 
 /// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json`, `/docs` and `/docs/errors`.
 ///
-/// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, which
-/// whoever authenticates puts there; without one they answer 401. The others are open: they tell
-/// nothing of any server unless a principal is there. A `telemetry::RequestId` among the extensions
-/// becomes the id of the request, else it gets a new one.
+/// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, where
+/// the authenticating layer puts it. Without one they answer with 401. The others are public, and say nothing
+/// about servers unless a principal is present. A `telemetry::RequestId` among the extensions becomes the id of
+/// the request; otherwise a new one is made.
 ///
 /// The router has a fallback, so that unknown paths are answered with a problem document. To merge
 /// it into one that has its own, call [`Router::reset_fallback`] first; one that has its own `/` nests it.
@@ -122,7 +122,7 @@ async fn authorise(
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
     let deed = match authorised(principal, action, id) {
         Ok(principal) if action.is_operation() => {
-            // The only thing that a path names is a server.
+            // The only parameter of a path is a server.
             let server = named.as_ref().ok().and_then(|named| named.iter().next());
             match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
                 Ok(deed) => deed,
@@ -142,12 +142,12 @@ async fn authorise(
     response
 }
 
-/// `principal` for the audit.
+/// Returns `principal` as the audit log shows it.
 fn who(principal: &Principal, request: Option<RequestId>) -> Who<'_> {
     Who { principal: principal.id(), role: principal.role().as_str(), request }
 }
 
-/// The principal, if it may do `action` in the request `id`.
+/// Returns the principal, if it may do `action` in the request `id`.
 fn authorised(
     principal: Option<&Principal>,
     action: Action,

@@ -1,6 +1,6 @@
-//! `/metrics`: what is counted, for Prometheus.
+//! `/metrics`: the counters, for Prometheus.
 //!
-//! Not here: the names (`telemetry::metrics`), the counting.
+//! Not here: the names (`telemetry::metrics`), and counting.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -51,7 +51,7 @@ fn in_memory() -> Memory {
     Memory { limit: usage.limit, used: usage.used, refusals }
 }
 
-/// What servers and their breakers can be.
+/// The states of servers and breakers.
 struct Words {
     states: [&'static str; upstream::State::ALL.len()],
     breakers: [&'static str; breaker::State::ALL.len()],

@@ -1,7 +1,7 @@
 //! The `OpenAPI` document.
 //!
-//! Invariant: the problems of each operation come from one list of codes, which the code itself answers with.
-//! Not here: the operations, which are described beside their functions; how the document is served (`pages`).
+//! Invariant: the problems of each operation come from one list of codes, which the code itself uses. Not
+//! here: the operations, which are described beside their functions; serving the document (`pages`).
 
 use std::collections::BTreeMap;
 
@@ -48,13 +48,13 @@ pub(super) fn base() -> Document {
     document
 }
 
-/// The document as it is served and committed.
+/// Prints the document as it is served and committed.
 pub(super) fn printed(document: &Document) -> String {
     let text = document.to_pretty_json().expect("own types print as JSON");
     text + "\n"
 }
 
-/// Refusals that do not depend on the route: at the door, by the role, by a bug.
+/// Refusals that do not depend on the route: checks of the listener, missing rights, bugs.
 const DOOR: &[ErrorCode] = &[
     ErrorCode::BadHost,
     ErrorCode::BodyIncomplete,
@@ -72,9 +72,9 @@ const DOOR: &[ErrorCode] = &[
     ErrorCode::TransferCodingNotSupported,
     ErrorCode::InternalError,
 ];
-/// Of a path that names a server.
+/// Refusals of a path that names a server.
 const NAMED: &[ErrorCode] = &[ErrorCode::InvalidRequest, ErrorCode::ServerNotFound];
-/// Between the gateway and a server.
+/// Failures between Switchyard and a server.
 const UPSTREAM: &[ErrorCode] = &[
     ErrorCode::Overloaded,
     ErrorCode::RateLimited,
@@ -88,7 +88,7 @@ const UPSTREAM: &[ErrorCode] = &[
     ErrorCode::ServerUnavailable,
     ErrorCode::TimedOut,
 ];
-/// Of a call alone.
+/// Failures of calls of tools only.
 const CALL: &[ErrorCode] = &[
     ErrorCode::InvalidArguments,
     ErrorCode::AmbiguousTool,
@@ -97,19 +97,19 @@ const CALL: &[ErrorCode] = &[
     ErrorCode::UnsupportedMediaType,
 ];
 
-/// How a request that only reads may be refused.
+/// Problems of a request that only reads.
 pub(super) struct ReadProblems;
-/// … and one with a query, …
+/// Problems of a request with a query.
 pub(super) struct QueryProblems;
-/// … and one that names a server, …
+/// Problems of a request that names a server.
 pub(super) struct NamedProblems;
-/// … and one that rebuilds its connections, …
+/// Problems of a request that rebuilds the connections of a server.
 pub(super) struct ReconnectProblems;
-/// … and one that approves definitions of its tools, …
+/// Problems of a request that approves definitions of tools.
 pub(super) struct ApprovalProblems;
-/// … and one that reads the registry file again, …
+/// Problems of a request that reloads the configuration file.
 pub(super) struct ReloadProblems;
-/// … and one that calls a tool.
+/// Problems of a request that calls a tool.
 pub(super) struct CallProblems;
 
 impl IntoResponses for ReadProblems {
@@ -156,7 +156,7 @@ impl IntoResponses for CallProblems {
     }
 }
 
-/// What a 401 says beside its problem: the door adds to it what it knows of an authorization server.
+/// The header of a 401 beside its problem. The listener adds the URL of the metadata, if it has one.
 fn challenge() -> openapi::Header {
     let text = ObjectBuilder::new().schema_type(Type::String).build();
     let says = "`Bearer`; where tokens of an authorization server are accepted, `resource_metadata` is the URL of a \
@@ -164,7 +164,7 @@ fn challenge() -> openapi::Header {
     HeaderBuilder::new().schema(Some(text)).description(Some(says)).build()
 }
 
-/// The responses that `codes` are answered with: one for each status, told apart by `code`.
+/// Returns the responses of `codes`: one for each status, in which `code` tells them apart.
 fn described(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<openapi::Response>> {
     let mut by_status: BTreeMap<String, Vec<ErrorCode>> = BTreeMap::new();
     for code in codes {

@@ -1,9 +1,9 @@
-//! The operations of the API: one row says where it is, who may use it, what answers and how it is described.
+//! The operations of the API: one row has the path, the required action, the handler and the description.
 //!
-//! Invariants: routes and document come from the same rows, so the document cannot describe another API; the
-//! document is made when somebody asks for it, because making it takes more memory than serving everything else.
+//! Invariants: routes and document come from the same rows, so the document cannot describe another API. The
+//! document is made on request, because making it takes more memory than serving everything else.
 //!
-//! Not here: what the document says of the API as a whole (`openapi`).
+//! Not here: the description of the API as a whole (`openapi`).
 
 use axum::Router;
 use axum::middleware;
@@ -20,9 +20,9 @@ use auth::Action;
 
 /// One operation.
 struct Operation {
-    /// What stands before its path.
+    /// The prefix of its path.
     prefix: &'static str,
-    /// What its caller must be allowed; none: nothing, it is open.
+    /// The action that its caller must be allowed; none for a public operation.
     action: Option<Action>,
     path: fn() -> String,
     route: fn() -> MethodRouter<Api>,
@@ -67,7 +67,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 impl Operation {
-    /// What answers, for those who may. What the path does not have stays 405.
+    /// The route, with the check of the required action. Methods that the path does not have still get a 405.
     fn guarded(&self) -> MethodRouter<Api> {
         let route = (self.route)();
         match self.action {
@@ -77,7 +77,7 @@ impl Operation {
     }
 }
 
-/// All of them, as routes.
+/// Returns all operations as routes.
 pub(super) fn served() -> Router<Api> {
     let add = |router: Router<Api>, operation: &Operation| {
         router.route(&format!("{}{}", operation.prefix, (operation.path)()), operation.guarded())
@@ -85,7 +85,7 @@ pub(super) fn served() -> Router<Api> {
     OPERATIONS.iter().fold(Router::new(), add)
 }
 
-/// All of them, as the document that describes them.
+/// Returns all operations as the `OpenAPI` document.
 pub(super) fn described() -> Document {
     let under = |prefix: &str| {
         let rows = OPERATIONS.iter().filter(|operation| operation.prefix == prefix);

@@ -1,7 +1,7 @@
-//! Problem documents (RFC 9457): what they hold.
+//! Problem documents (RFC 9457): their members.
 //!
-//! Invariant: foreign text in a document is clipped. Not here: the codes (`code`), and which failure is which
-//! problem (`error`).
+//! Invariant: foreign text in a document is truncated. Not here: the codes (`code`), and the mapping of
+//! failures to problems (`error`).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use runtime::telemetry::RequestId;
 
 /// The media type of a problem document.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
-/// Longest piece of a foreign text that is repeated in a document, in characters.
+/// Limit of foreign text that a document repeats, in characters.
 const MAX_TEXT: usize = 2000;
 
 /// A problem document: RFC 9457, with a stable `code` and the facts a program needs to go on.
@@ -104,7 +104,7 @@ pub(super) struct FieldError {
     pub(super) expected: String,
 }
 
-/// A problem on its way to the client; [`super::error::finish`] prints it with the id of its request.
+/// A problem before it is printed; [`super::error::finish`] prints it with the id of its request.
 #[derive(Debug, Clone)]
 pub(super) struct Problem(Box<Document>);
 
@@ -134,7 +134,7 @@ impl Problem {
         }))
     }
 
-    /// A body that is not as documented; the first error is the detail.
+    /// A problem of a body that does not match the documentation; the first error becomes the detail.
     pub(super) fn of_fields(errors: Vec<FieldError>) -> Self {
         let detail = errors.first().map_or_else(String::new, |error| {
             let at = if error.field.is_empty() { "the body" } else { &error.field };
@@ -143,7 +143,7 @@ impl Problem {
         Self::new(ErrorCode::InvalidRequest, detail).with(|document| document.errors = errors)
     }
 
-    /// Arguments that the server refused.
+    /// A problem of arguments that the server refused.
     pub(super) fn of_arguments(server: &str, tool: &str, error: &ErrorObject) -> Self {
         Self::new(ErrorCode::InvalidArguments, error.message()).with(|document| {
             document.server = Some(server.to_owned());
@@ -152,7 +152,7 @@ impl Problem {
         })
     }
 
-    /// An answer that no sense can be made of.
+    /// A problem of an invalid answer of a server.
     pub(super) fn of_answer(server: &str, tool: &str, detail: &str) -> Self {
         Self::new(ErrorCode::InvalidAnswer, detail).with(|document| {
             document.server = Some(server.to_owned());
@@ -177,20 +177,20 @@ impl Problem {
         &self.0.detail
     }
 
-    /// The server and the tool it is about, where it is about one.
+    /// The server and the tool that the problem concerns, if any.
     pub(super) fn about(&self) -> [Option<&str>; 2] {
         [self.0.server.as_deref(), self.0.tool.as_deref()]
     }
 
-    /// The header that says the same as `retry_after_ms`: whole seconds, rounded up, so that
-    /// a client that waits that long is not too early.
+    /// The header with the value of `retry_after_ms` in whole seconds, rounded up so that a client does not
+    /// retry too early.
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
         let pause = self.0.retry_after?;
         let seconds = pause.as_secs().saturating_add(u64::from(pause.subsec_nanos() > 0));
         Some(HeaderValue::from(seconds.max(1)))
     }
 
-    /// The document as JSON.
+    /// Prints the document as JSON.
     pub(super) fn print(&self, id: RequestId) -> Bytes {
         let mut document = self.0.clone();
         document.request_id = Some(id);
@@ -198,7 +198,7 @@ impl Problem {
     }
 }
 
-/// `text`, cut where it is longer than a document should repeat.
+/// Truncates `text` to the limit of foreign text.
 pub(super) fn clipped(text: String) -> String {
     match text.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -207,7 +207,8 @@ pub(super) fn clipped(text: String) -> String {
 }
 
 impl IntoResponse for Problem {
-    /// The status and the facts; [`super::error::finish`] adds the body, because it knows the request.
+    /// Returns the status and the facts; [`super::error::finish`] adds the body, because it knows the
+    /// request.
     fn into_response(self) -> Response {
         let mut response = self.0.code.status().into_response();
         response.extensions_mut().insert(self);

@@ -1,4 +1,4 @@
-//! `/reload`: the registry file, read again.
+//! `/reload`: reads the configuration file again.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use super::{Api, json};
 use gateway::manager::Applied;
 use protocol::ErrorCode;
 
-/// Has the running gateway be what its registry file says now. On an error nothing was changed.
+/// Reloads the configuration file of the running instance. An error means that nothing changed.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Reloaded, NotReloaded>> + Send + Sync>;
 
-/// Why the running configuration stays.
+/// Why the running configuration was not replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotReloaded {
-    /// The file has problems; the text names them and holds no value of the file that may be secret.
+    /// The file has problems. The text names them and contains no value that may be secret.
     #[error("{0}")]
     File(String),
     /// Reading it panicked.
     #[error("reading the configuration failed; the log says where")]
     Panicked,
-    /// The gateway is about to end.
+    /// The program is shutting down.
     #[error("the gateway is ending")]
     Ending,
 }
@@ -40,7 +40,7 @@ impl NotReloaded {
         }
     }
 
-    /// Its stable code, as the answer and the audit have it.
+    /// Its stable code, in the answer and the audit log.
     pub fn outcome(&self) -> String {
         self.code().to_string()
     }
@@ -49,9 +49,9 @@ impl NotReloaded {
 /// What a reload came to.
 #[derive(Debug, Clone)]
 pub struct Reloaded {
-    /// What became of the servers.
+    /// The changes of the servers.
     pub applied: Applied,
-    /// Parts of the file that say something else than at the start and wait for a restart.
+    /// Parts of the file that changed since the start and need a restart.
     pub at_restart: Vec<&'static str>,
 }
 

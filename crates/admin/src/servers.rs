@@ -1,4 +1,4 @@
-//! `/servers`: which there are and how they are; rebuilding the connections of one.
+//! `/servers`: the servers and their states, and rebuilding the connections of one.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};

@@ -1,8 +1,7 @@
-//! What the API shows of servers, tools and breakers: serializable, and described for `OpenAPI`.
+//! Servers, tools and breakers as the API shows them: serializable, and described for `OpenAPI`.
 //!
-//! Invariants: of a server's configuration nothing is shown that could hold a secret; a definition
-//! keeps the bytes of its server. Times leave the monotonic clock here, at the edge, and are told as
-//! dates.
+//! Invariants: no part of a server's configuration that may contain a secret is shown. A definition keeps the bytes of
+//! its server. Times are converted here from the monotonic clock to dates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -286,8 +285,7 @@ impl ListedTool {
     }
 }
 
-/// What the tool that its server calls `name` is called among that server's tools: that, unless
-/// the operator renamed it.
+/// Returns the name of a tool among its server's tools: `name`, unless the operator renamed it.
 pub(super) fn tool_name(snapshot: &Snapshot, server: &str, name: &str) -> String {
     let renamed = |config: &Config| config.tools.rename.get(name).cloned();
     let config = snapshot.server(server).map(|server| server.upstream.config());
@@ -333,9 +331,9 @@ impl ServerHealth {
     }
 }
 
-/// `time` as RFC 3339 writes it, in UTC with milliseconds.
+/// Formats `time` in UTC as RFC 3339, with milliseconds.
 fn date(time: SystemTime) -> String {
-    // By hand, because the formats of the library leave out zeros at the end.
+    // Formatted by hand, because the formats of the library omit trailing zeros.
     let time = OffsetDateTime::from(time.max(UNIX_EPOCH));
     let (date, (hour, minute, second, millis)) = (time.date(), time.to_hms_milli());
     format!("{date}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")

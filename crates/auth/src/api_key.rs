@@ -1,8 +1,8 @@
-//! API keys: stored as a hash, and those made here compared in constant time.
+//! API keys: stored as hashes, and compared in constant time if Switchyard made them.
 //!
-//! A key reads `swy_<id>_<48 hex digits>`: the id finds the entry, the 192 random bits are the
-//! secret. Because the secret is random and long, one round of SHA-256 is enough; a slow hash
-//! protects only what people invent. An id that is not known costs the same as one that is.
+//! A key has the form `swy_<id>_<48 hex digits>`: the id finds the entry, and the 192 random bits are the secret. One
+//! round of SHA-256 is enough for a long random secret; slow hashes protect secrets that people invent. An unknown id
+//! takes as long to check as a known one.
 //!
 //! Keys that another system made may have any form, and keep the hashes of that system (`password_hash`). The time of a
 //! check reveals that an id has such a hash.
@@ -25,23 +25,23 @@ use runtime::hex::{hex, read_sha256};
 
 const PREFIX: &str = "swy_";
 const RANDOM_BYTES: usize = 24;
-/// No key is longer; more is not hashed.
+/// Limit of the length of a key; longer texts are not hashed.
 const MAX_KEY_BYTES: usize = PREFIX.len() + MAX_ID_BYTES + 1 + 2 * RANDOM_BYTES;
 /// The longest id.
 const MAX_ID_BYTES: usize = 64;
 
-/// What is stored of a key.
+/// The stored hash of a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Hash {
-    /// Of one of our making.
+    /// Hash of a key that Switchyard made.
     Sha256(Sha),
-    /// Of one that another system made.
+    /// Hash of a key that another system made.
     Slow(password_hash::Hash),
 }
 
 impl Hash {
-    /// Reads `sha256:…`, `$2b$…` or `$argon2id$…`. `None` for what is none of them; the error says
-    /// why one is not taken.
+    /// Reads `sha256:…`, `$2b$…` or `$argon2id$…`. Returns `None` for any other form; the error says why a hash is not
+    /// accepted.
     pub fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         match Sha::parse(text) {
             Some(hash) => Some(Ok(Self::Sha256(hash))),
@@ -83,20 +83,20 @@ impl fmt::Display for Sha {
     }
 }
 
-/// One key as the configuration knows it.
+/// One key in the configuration.
 #[derive(Debug, Clone)]
 pub struct ApiKey {
     /// Its name, part of the key itself.
     pub id: String,
-    /// What is stored of it.
+    /// The hash of the key.
     pub hash: Hash,
-    /// What its holder may do.
+    /// The role of its holder.
     pub role: Role,
-    /// From when on it is refused.
+    /// From when on the key is refused.
     pub expires: Option<SystemTime>,
 }
 
-/// One key and who has it.
+/// One key and the principal that holds it.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) key: ApiKey,
@@ -108,7 +108,7 @@ impl Entry {
         Self { holder: Principal::of_key(&key.id, key.role), key: key.clone() }
     }
 
-    /// Its holder, if it has not ended.
+    /// Returns the principal, if the key has not expired.
     pub(super) fn principal(&self, now: SystemTime) -> Result<Principal, Denied> {
         if self.has_ended(now) { Err(Denied::Credential(Reason::Expired)) } else { Ok(self.holder.clone()) }
     }
@@ -117,7 +117,7 @@ impl Entry {
         self.key.expires.is_some_and(|end| end <= now)
     }
 
-    /// Whether who held `before` may go on with this one: the same secret, for the same role.
+    /// Whether a holder of `before` stays authenticated: the secret and the role are unchanged, and the key is valid.
     fn goes_on(&self, before: &Self, now: SystemTime) -> bool {
         self.key.hash == before.key.hash && self.key.role == before.key.role && !self.has_ended(now)
     }
@@ -129,7 +129,7 @@ pub fn is_id(text: &str) -> bool {
         && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
 }
 
-/// Makes a key. The text is to be shown once and then forgotten; only the hash is stored.
+/// Makes a key. Show the text once and then drop it; only the hash is stored.
 pub fn mint(id: &str) -> (SecretString, Sha) {
     let random: [u8; RANDOM_BYTES] = rand::random();
     let key = format!("{PREFIX}{id}_{}", hex(&random));
@@ -137,22 +137,22 @@ pub fn mint(id: &str) -> (SecretString, Sha) {
     (key.into(), hash)
 }
 
-/// All keys, in the order in which they were written, and those of other systems once more.
+/// All keys in their configured order, and separately those of other systems.
 #[derive(Debug)]
 pub(super) struct Keys {
     all: Vec<Entry>,
-    /// Where the one with an id stands.
+    /// Index in `all` by id.
     places: HashMap<String, usize>,
     slow: Option<Arc<Slow>>,
 }
 
 impl Keys {
-    /// The keys of a configuration, in which no id stands twice.
+    /// The keys of a configuration. No id may occur twice.
     pub(super) fn new(keys: &[ApiKey]) -> Self {
         Self::with(keys.iter().map(Entry::of).collect(), None)
     }
 
-    /// Of two entries with slow hashes of one key the first counts, so their order has to last.
+    /// If two entries have slow hashes of the same key, the first one counts, so their order must stay.
     fn with(all: Vec<Entry>, before: Option<&Slow>) -> Self {
         let slow = Slow::new(&all, before);
         let places = all.iter().enumerate().map(|(place, entry)| (entry.key.id.clone(), place)).collect();
@@ -163,7 +163,7 @@ impl Keys {
         self.all.get(*self.places.get(id)?)
     }
 
-    /// The same keys in the place of those `before`: who holds one that is in both goes on.
+    /// Replaces `before`. The holder of a key that is in both stays authenticated.
     pub(super) fn after(mut self, before: &Self, now: SystemTime) -> Self {
         for entry in &mut self.all {
             if let Some(old) = before.get(&entry.key.id).filter(|old| entry.goes_on(old, now)) {
@@ -173,18 +173,18 @@ impl Keys {
         Self::with(self.all, before.slow.as_deref())
     }
 
-    /// What lasts as long as each of them.
+    /// The revocation states of all keys.
     pub(super) fn standings(&self) -> impl Iterator<Item = &Standing> {
         self.all.iter().map(|entry| entry.holder.standing())
     }
 
-    /// Whose key `text` is; [`Denied::Unchecked`] where it has to be held against slow hashes.
+    /// Returns the holder of the key `text`, or [`Denied::Unchecked`] if it needs a slow hash.
     pub(super) fn check(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
         if let Some((slow, _)) = self.slow_for(text) {
             return slow.remembered(text, now);
         }
         let found = id_of(text).and_then(|id| self.get(id));
-        // An unknown key is compared as well, with a hash nothing is known to have.
+        // For an unknown key a hash that fits no key is compared, so that the check takes as long.
         let stored = match found.map(|entry| &entry.key.hash) {
             Some(Hash::Sha256(hash)) => *hash,
             Some(Hash::Slow(_)) | None => Sha([0; 32]),
@@ -197,7 +197,7 @@ impl Keys {
         }
     }
 
-    /// The same, with the check that takes long.
+    /// Returns the holder of the key `text`; also checks slow hashes.
     pub(super) async fn check_slowly(
         &self,
         desk: &Desk,
@@ -210,7 +210,7 @@ impl Keys {
         }
     }
 
-    /// Who judges a key that is not of our form, or names an entry with a slow hash, and that entry.
+    /// Returns the slow hashes that `text` must be checked against, and the id of the only entry if `text` names one.
     fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<Slow>, Option<&'t str>)> {
         let slow = self.slow.as_ref()?;
         match id_of(text) {

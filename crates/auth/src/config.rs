@@ -1,9 +1,9 @@
-//! What the operator says about who may come in: `auth_mode`, `api_keys` and `jwt` under `server:`.
+//! Configuration of authentication: `auth_mode`, `api_keys` and `jwt` under `server:`.
 //!
-//! Invariant: keys that are configured are asked for. A file that has keys and does not say
-//! `auth_mode` is refused, because it would look protected and be open.
+//! Invariant: if keys are configured, clients need one. A file with keys but without `auth_mode` is
+//! refused, because it would look protected and be open.
 //!
-//! Not here: reading key files ([`super::Authenticator::new`]), so that this stays pure.
+//! Not here: key files, which [`super::Authenticator::new`] reads, so that this module does no I/O.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use super::role_words::{RoleWords, filled};
 use crate::password_hash;
 use settings::{Fields, Setting};
 
-/// HMAC secrets are at least this long, as RFC 7518, section 3.2 wants for HS256.
+/// Minimum length of HMAC secrets, as RFC 7518, section 3.2 requires for HS256.
 pub(super) const MIN_SECRET_BYTES: usize = 32;
 const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LEEWAY_SECONDS: f64 = 60.0;
@@ -39,14 +39,14 @@ const ALGORITHMS: [(&str, Algorithm); 12] = [
 /// How clients are authenticated.
 #[derive(Debug, Clone, Default)]
 pub enum Config {
-    /// Not at all; accepted on a loopback address only.
+    /// Not authenticated; accepted on a loopback address only.
     #[default]
     None,
-    /// By one of these keys.
+    /// With one of these keys.
     ApiKey(Vec<ApiKey>),
-    /// By a token of one issuer.
+    /// With a token of one issuer.
     Jwt(Box<Jwt>),
-    /// By either.
+    /// With a key or a token.
     Any(Vec<ApiKey>, Box<Jwt>),
 }
 
@@ -55,19 +55,19 @@ pub enum Config {
 pub struct Jwt {
     /// The only accepted `iss`.
     pub issuer: String,
-    /// What `aud` must name.
+    /// A value that `aud` must contain.
     pub audience: String,
     /// The accepted algorithms, at least one and all of one family.
     pub algorithms: Vec<Algorithm>,
-    /// What signatures are checked with.
+    /// The keys that verify signatures.
     pub key: KeySource,
-    /// How far the clocks may be apart.
+    /// Tolerated difference of the clocks.
     pub leeway: Duration,
-    /// Where they name the role, and in which words.
+    /// The claim that names the role, and its values.
     pub roles: RoleWords,
 }
 
-/// What signatures are checked with.
+/// The keys that verify signatures.
 #[derive(Debug, Clone)]
 pub enum KeySource {
     /// A secret shared with the issuer.
@@ -99,8 +99,8 @@ impl Config {
     /// Its keys in the file.
     pub const FIELDS: [&str; 3] = ["auth_mode", "api_keys", "jwt"];
 
-    /// Reads `auth_mode`, `api_keys` and `jwt` of the mapping that is being read. Relative paths of
-    /// key files are relative to `folder`.
+    /// Reads `auth_mode`, `api_keys` and `jwt` from `fields`. Paths of key files are relative to
+    /// `folder`.
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let mode = fields.take("auth_mode");
         let said = mode.is_some();
@@ -128,7 +128,8 @@ impl Config {
         if matches!(mode, Mode::Jwt | Mode::Any) && jwt.is_none() {
             missing("jwt");
         }
-        // What is missing or wrong is a problem of the file by now, and nothing runs with it.
+        // A missing or invalid part was already reported as a problem of the file, and such a
+        // configuration is not used.
         let (keys, jwt) = (keys.unwrap_or_default(), jwt.flatten().map(Box::new));
         match (mode, jwt) {
             (Mode::ApiKey, _) => Self::ApiKey(keys),
@@ -138,7 +139,7 @@ impl Config {
         }
     }
 
-    /// Which tokens are accepted, if any are.
+    /// The accepted tokens, if any.
     pub const fn tokens(&self) -> Option<&Jwt> {
         match self {
             Self::Jwt(jwt) | Self::Any(_, jwt) => Some(jwt),
@@ -146,7 +147,7 @@ impl Config {
         }
     }
 
-    /// Whether nobody is asked for a credential.
+    /// Whether clients need no credential.
     pub const fn is_open(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -193,7 +194,8 @@ fn read_key(setting: &Setting<'_>) -> Option<ApiKey> {
     })
 }
 
-/// Somebody may have put the key itself here, so what stands here is never shown.
+/// Reads a hash. The text is never shown, because the key itself may have been written here by
+/// mistake.
 fn read_hash(setting: &Setting<'_>) -> Option<Hash> {
     match Hash::parse(setting.secret()?.expose_secret()) {
         Some(Ok(hash)) => return Some(hash),
@@ -207,7 +209,8 @@ fn read_hash(setting: &Setting<'_>) -> Option<Hash> {
     None
 }
 
-/// `role`, or `roles`, of which the strongest counts: each may do all that a weaker one may.
+/// Reads `role`, or `roles`, of which the strongest counts: it includes the rights of the weaker
+/// ones.
 fn read_roles(fields: &mut Fields<'_>) -> Option<Role> {
     let (one, many) = (fields.take("role"), fields.take("roles"));
     if one.is_some() && many.is_some() {
@@ -251,7 +254,7 @@ impl Jwt {
     }
 }
 
-/// `algorithm`, or several `algorithms` of one family.
+/// Reads `algorithm`, or several `algorithms` of one family.
 fn read_algorithms(fields: &mut Fields<'_>) -> Vec<Algorithm> {
     let one = fields.take("algorithm");
     let many = fields.take("algorithms");
@@ -312,14 +315,14 @@ pub(super) fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
         let hint = "`openssl rand -base64 48` makes one; refer to it as ${NAME}".to_owned();
         setting.hidden_problem(format!("the secret is shorter than {MIN_SECRET_BYTES} bytes"), Some(hint));
     } else if secret.expose_secret().contains("-----BEGIN") {
-        // A public key used as a secret is known to everybody.
+        // A public key is known to everybody, so it must not be used as a secret.
         setting.hidden_problem("this is a key in PEM, not a secret", Some("use `public_key`".into()));
     }
     Some(secret)
 }
 
 fn read_public_key(setting: &Setting<'_>, folder: &Path) -> Option<PublicKey> {
-    let text = setting.secret()?; // somebody may have put the private key here
+    let text = setting.secret()?; // the private key may have been written here by mistake
     let text = text.expose_secret();
     if text.contains("PRIVATE KEY") {
         let hint = "only who makes tokens needs the private key".to_owned();
@@ -333,7 +336,7 @@ fn read_public_key(setting: &Setting<'_>, folder: &Path) -> Option<PublicKey> {
     }
 }
 
-/// A date (its first moment, UTC) or an RFC 3339 time with `Z`, in whole seconds.
+/// Parses a date (its first moment, UTC) or an RFC 3339 time with `Z`, in whole seconds.
 fn parse_time(text: &str) -> Option<SystemTime> {
     let (date, time) = match text.split_once('T') {
         Some((date, time)) => (date, time.strip_suffix('Z')?),

@@ -1,9 +1,9 @@
-//! JSON Web Tokens of one issuer: strict checks (RFC 7519, RFC 8725), and signing for our own use.
+//! JSON Web Tokens of one issuer: strict checks (RFC 7519, RFC 8725), and signing.
 //!
-//! Invariants: the algorithms come from the configuration, all of one family, never from the token;
-//! the key comes from the configuration, `kid` only chooses among the configured ones, and `jku`,
-//! `x5u`, `x5c` and `jwk` are ignored; `exp`, `iss`, `aud` and `sub` are there and `nbf`, if there,
-//! has passed; no key stands twice in header or claims, so nobody can read another role than we do.
+//! Invariants: algorithms and keys come from the configuration, never from the token. All algorithms are of
+//! one family. `kid` only chooses among the configured keys, and `jku`, `x5u`, `x5c` and `jwk` are ignored.
+//! `exp`, `iss`, `aud` and `sub` are required, and `nbf`, if present, must have passed. No key occurs twice
+//! in header or claims, so all readers of a token see the same role.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::revocation::Standing;
 use crate::token_cache::{Known, Name, Now};
 use json::Raw;
 
-/// No token is longer; common issuers stay below 4 KiB.
+/// Limit of the length of a token. Common issuers stay below 4 KiB.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
-/// The longest subject, in bytes: it is a key of maps and stands in logs.
+/// The longest subject, in bytes: it is a key of maps and is logged.
 const MAX_SUBJECT_BYTES: usize = 256;
-/// Header members that change what the token is; we know none of them.
+/// Header members that change the meaning of a token. Switchyard supports none of them.
 const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
 
-/// Where tokens come from, as whoever needs one is told it.
+/// Issuer, audience and scopes of accepted tokens, as published for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSource {
     /// Their `iss`.
     pub issuer: String,
-    /// What their `aud` names.
+    /// A value that their `aud` must contain.
     pub audience: String,
-    /// The scopes to ask for. Which those are is known only where the role is said to be one.
+    /// The scopes to request. They are known only if the role is read from the scopes.
     pub scopes: Vec<String>,
 }
 
@@ -54,13 +54,13 @@ impl TokenSource {
     }
 }
 
-/// Checks tokens.
+/// Verifies tokens.
 pub(super) struct Verifier {
     keys: Keys,
     source: Arc<TokenSource>,
     validation: Validation,
     roles: RoleWords,
-    /// Tokens that these keys were found to fit.
+    /// Cache of tokens whose signature was verified.
     known: Known,
 }
 
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// The parts of a token's header that decide something.
+/// The members of a token's header that affect verification.
 struct Claimed {
     algorithm: Algorithm,
     kid: Option<String>,
@@ -87,7 +87,7 @@ impl Verifier {
         })
     }
 
-    /// Whose token it is.
+    /// Verifies a token and returns its principal.
     pub(super) fn check(&self, token: &str) -> Result<Principal, Denied> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Denied::Credential(Reason::Oversized));
@@ -104,7 +104,7 @@ impl Verifier {
         Ok(principal)
     }
 
-    /// Who the claims of a good token name, and what they may do.
+    /// Returns the principal and role that the claims of a verified token name.
     fn principal(&self, claims: &Raw, key: &Key) -> Result<Principal, Denied> {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
@@ -112,8 +112,8 @@ impl Verifier {
         Ok(Principal::of_token(&subject, role).under(key.standing.clone()))
     }
 
-    /// The same in the place of the one `before`. Who came in with a token goes on if the same token would be
-    /// accepted, as the same principal.
+    /// Replaces `before`. A principal stays authenticated if its token would be accepted again, with the same
+    /// role.
     pub(super) fn after(mut self, before: &Self) -> Self {
         let algorithms = |of: &Self| of.validation.algorithms.iter().copied().collect::<HashSet<_>>();
         let asks_the_same = self.source.issuer == before.source.issuer && self.roles == before.roles;
@@ -126,25 +126,24 @@ impl Verifier {
         self
     }
 
-    /// Where the tokens come from.
+    /// Issuer, audience and scopes of the tokens.
     pub(super) fn source(&self) -> Arc<TokenSource> {
         Arc::clone(&self.source)
     }
 
-    /// What lasts as long as each of its keys.
+    /// The revocation states of all its keys.
     pub(super) fn standings(&self) -> Vec<&Standing> {
         self.keys.standings()
     }
 
-    /// The claims of a token in which everything but subject and role is as it must be, and the key that it
-    /// was checked with.
+    /// Verifies everything but subject and role. Returns the claims, and the key of the signature.
     fn claims(&self, token: &str) -> Result<(Raw, &Key), Reason> {
         let header = read_header(token)?;
         let key = self.keys.find(header.kid.as_deref(), header.algorithm)?;
         let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, &key.material, &self.validation);
         let claims = decoded.map_err(|error| reason_of(error.kind()))?.claims;
         let claims = strict_object(claims.get().as_bytes())?;
-        // The library would accept a list of issuers, which no token has (RFC 7519, section 4.1.1).
+        // The library would accept a list of issuers, but RFC 7519, section 4.1.1 does not allow one.
         match claims.get_as::<String>("iss") {
             Some(issuer) if issuer == self.source.issuer => Ok((claims, key)),
             _ => Err(Reason::Issuer),
@@ -177,7 +176,7 @@ fn read_header(token: &str) -> Result<Claimed, Reason> {
     if REFUSED_HEADERS.iter().any(|name| header.get(name).is_some()) {
         return Err(Reason::Header);
     }
-    // Tokens for other uses, such as `logout+jwt` or `dpop+jwt`, are no access tokens.
+    // Tokens for other uses, such as `logout+jwt` or `dpop+jwt`, are not access tokens.
     let media_type =
         header.get("typ").map(|text| text.read::<String>().map(|text| text.to_ascii_lowercase()));
     match media_type {
@@ -209,18 +208,18 @@ const fn reason_of(kind: &ErrorKind) -> Reason {
     }
 }
 
-/// What a token of our own says.
+/// The claims of a token that Switchyard signs.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant<'a> {
-    /// Who it is for.
+    /// The subject.
     pub subject: &'a str,
-    /// What they may do.
+    /// The role of the subject.
     pub role: Role,
-    /// How long it is good, from `now` on.
+    /// How long the token is valid, from `now` on.
     pub lifetime: Duration,
 }
 
-/// Makes tokens that a gateway with the same configuration accepts.
+/// Signs tokens that an instance with the same configuration accepts.
 pub struct Signer {
     verifier: Verifier,
     config: Jwt,
@@ -229,8 +228,8 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// A signer with the configured secret, or with `private_key` (PEM) where the configuration
-    /// holds only the public half; `kid` names it in a key set.
+    /// A signer with the configured secret. If the configuration has only the public key, it signs with
+    /// `private_key` (PEM). `kid` names the key in a key set.
     pub fn new(config: &Jwt, private_key: Option<&[u8]>, kid: Option<&str>) -> Result<Self, Error> {
         let verifier = Verifier::new(config)?;
         let algorithm = verifier.validation.algorithms[0];
@@ -249,8 +248,8 @@ impl Signer {
         Ok(Self { verifier, config: config.clone(), key, header })
     }
 
-    /// A token. It was checked once: a private key that does not belong to the configured public
-    /// key is an error here and not a riddle later.
+    /// Signs a token and verifies it once. A private key that does not match the configured public key is
+    /// therefore an error here, not a puzzle later.
     pub fn sign(&self, grant: &Grant<'_>, now: SystemTime) -> Result<SecretString, Error> {
         let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let (role_claim, word) = self

@@ -1,6 +1,7 @@
-//! The keys that tokens are checked with: from the configuration only, and checked themselves.
+//! Keys that verify tokens: they come from the configuration only, and are checked when they are
+//! read.
 //!
-//! A key that the algorithms can not use stops the start instead of refusing every token later.
+//! A key that its algorithms cannot use stops the start, instead of refusing every token later.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,14 +15,14 @@ use super::{Error, Reason};
 use crate::revocation::Standing;
 use runtime::regular_file;
 
-/// No key file is larger.
+/// Limit of the size of a key file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
-/// The least RSA modulus, 2048 bits.
+/// The shortest RSA modulus, 2048 bits.
 const MIN_MODULUS_BYTES: usize = 256;
 
-/// Keys to check signatures with.
+/// Keys that verify signatures.
 pub(super) enum Keys {
-    /// One key for every token; its `kid` says nothing.
+    /// One key for every token; the `kid` of a token is ignored.
     One(Key),
     /// A key set, by `kid`.
     Set(HashMap<String, Key>),
@@ -29,11 +30,11 @@ pub(super) enum Keys {
 
 /// One key.
 pub(super) struct Key {
-    /// The only algorithm it may be used with, where a set says so.
+    /// The only algorithm that the key may be used with, if the set names one.
     algorithm: Option<Algorithm>,
-    /// What signatures are checked with.
+    /// The key material.
     pub(super) material: DecodingKey,
-    /// Of those whose tokens it was that fitted.
+    /// Revocation state of the principals whose tokens this key verified.
     pub(super) standing: Standing,
 }
 
@@ -42,7 +43,7 @@ impl Key {
         Self { algorithm, material: key, standing: Standing::default() }
     }
 
-    /// Whether it takes the tokens that `other` takes.
+    /// Whether it accepts the same tokens as `other`.
     fn is(&self, other: &Self) -> bool {
         let is_equal = match (self.material.kind(), other.material.kind()) {
             (DecodingKeyKind::SecretOrDer(ours), DecodingKeyKind::SecretOrDer(theirs)) => ours == theirs,
@@ -76,7 +77,7 @@ impl Keys {
         }
     }
 
-    /// The key a token is to be checked with. A token without `kid` fits a set of one key.
+    /// Returns the key for a token. A token without `kid` matches a set of one key.
     pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&Key, Reason> {
         let found = match (self, kid) {
             (Self::One(key), _) => return Ok(key),
@@ -88,7 +89,8 @@ impl Keys {
         if fits { Ok(found) } else { Err(Reason::Header) }
     }
 
-    /// Has who came in with a key that is in both sets go on.
+    /// Takes the revocation states of keys that are in both sets, so that principals with such
+    /// tokens stay authenticated.
     pub(super) fn go_on(&mut self, before: &Self) {
         match (self, before) {
             (Self::One(key), Self::One(old)) if key.is(old) => key.standing = old.standing.clone(),
@@ -103,7 +105,7 @@ impl Keys {
         }
     }
 
-    /// What lasts as long as each of them.
+    /// The revocation states of all keys.
     pub(super) fn standings(&self) -> Vec<&Standing> {
         match self {
             Self::One(key) => vec![&key.standing],
@@ -144,7 +146,8 @@ fn is_for_signatures(jwk: &Jwk) -> bool {
         && jwk.common.key_algorithm.is_none_or(signs)
 }
 
-/// A shared secret in a key set is never used: such files are made to be published.
+/// Returns the family of a key. A shared secret in a key set is never used, because such files are
+/// made to be published.
 const fn family_of(jwk: &Jwk) -> Option<AlgorithmFamily> {
     match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => Some(AlgorithmFamily::Rsa),
@@ -169,7 +172,7 @@ fn decoding_key(algorithms: &[Algorithm], pem: &[u8]) -> Result<DecodingKey, Err
     read.map_err(|_| Error::Key("the public key for tokens is not a PEM of the kind the algorithms need"))
 }
 
-/// A private key in PEM, to sign with.
+/// Reads a private key in PEM, for signing.
 pub(super) fn encoding_key(algorithm: Algorithm, pem: &[u8]) -> Result<EncodingKey, Error> {
     let read = match algorithm.family() {
         AlgorithmFamily::Rsa => EncodingKey::from_rsa_pem(pem),
@@ -180,7 +183,7 @@ pub(super) fn encoding_key(algorithm: Algorithm, pem: &[u8]) -> Result<EncodingK
     read.map_err(|_| Error::Key("the private key is not a PEM of the kind the algorithms need"))
 }
 
-/// Whether the algorithms can use the key at all: its family, the size of an RSA key, the curve.
+/// Checks that the algorithms can use the key: its family, the size of an RSA key, the curve.
 fn check(key: &DecodingKey, algorithms: &[Algorithm]) -> Result<(), Error> {
     let family = algorithms.first().map(|algorithm| algorithm.family());
     if family != Some(key.family()) {

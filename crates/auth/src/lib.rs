@@ -1,10 +1,9 @@
-//! Who is asking: credentials to principals, and what a principal may do.
+//! Authentication: turns the credentials of a request into a [`Principal`], and says what a principal may do.
 //!
-//! Invariants: an authentication gives a [`Principal`] or a [`Denied`], never a guess; a credential
-//! is read from a header only, never from a URL; two credentials in one request are none. What the
-//! client learns of a refusal is the same whatever the reason; the [`Reason`] is for our log. What we
-//! hand out to be given back is sealed with its principal ([`Sealer`]). Who was let in is told when a reload
-//! takes the credential back ([`Principal::taken_back`]).
+//! Invariants: an authentication gives a [`Principal`] or a [`Denied`], never a guess. A credential is read from
+//! headers only, never from a URL. A request with two credentials is refused. A client does not learn why its
+//! credential was refused; the [`Reason`] is for the log. Values that clients send back later are sealed with their
+//! principal ([`Sealer`]). If a reload revokes a credential, its principals are notified ([`Principal::taken_back`]).
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
@@ -36,33 +35,33 @@ pub use principal::{Action, Principal, Role};
 pub use role_words::RoleWords;
 pub use seal::{Sealer, read_seal_keys};
 
-/// Where an API key may stand instead of in `Authorization`.
+/// Header that may carry an API key instead of `Authorization`.
 pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
-/// How often the keys may be others while one request's is checked, before it is asked to come again.
+/// How many reloads of the keys may happen during one check before the request is refused as `Denied::Busy`.
 const MOST_RENEWALS: usize = 4;
 
-/// Why a request is not let in.
+/// Why a request is not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// No credential was sent.
     #[error("no credential was sent")]
     Missing,
-    /// The credential, or the way it was sent, is not good.
+    /// The credential is not valid, or was sent in a form that is not accepted.
     #[error("the credential was refused: {0}")]
     Credential(Reason),
-    /// Whether the key is good is not known yet, and finding out takes long: ask [`Authenticator::check`].
+    /// Checking the key takes long and was not done yet: call [`Authenticator::check`].
     #[error("the key was not checked yet")]
     Unchecked,
     /// Too many keys are being checked; try again soon.
     #[error("too many keys are being checked")]
     Busy,
-    /// The credential is good and gives no role here.
+    /// The credential is valid, but gives no role that is configured.
     #[error("the token names no role that is known here")]
     NoRole,
 }
 
-/// What is wrong with a credential. For our own log: a client is told nothing of it.
+/// Why a credential is refused. For the log only: the client does not learn it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// More than one `Authorization` or `X-API-Key` header, or both.
@@ -71,16 +70,16 @@ pub enum Reason {
     /// `Authorization` with another scheme than `Bearer`, or not text.
     #[error("not a bearer credential")]
     NotBearer,
-    /// No entry has this key.
+    /// No configured key matches.
     #[error("unknown key")]
     UnknownKey,
-    /// It was good once.
+    /// The credential has expired.
     #[error("expired")]
     Expired,
-    /// It was good when the request came.
+    /// The credential was revoked or changed after the request arrived.
     #[error("taken back or changed while the request was answered")]
     TakenBack,
-    /// Larger than any token we accept.
+    /// Longer than any token that is accepted.
     #[error("oversized token")]
     Oversized,
     /// Not three parts of Base64 around JSON, or JSON with a key twice.
@@ -92,7 +91,7 @@ pub enum Reason {
     /// No key is known under its `kid`.
     #[error("unknown token key")]
     UnknownKid,
-    /// The signature does not fit.
+    /// The signature is wrong.
     #[error("bad signature")]
     Signature,
     /// `exp`, `iss`, `aud` or `sub` is missing or of the wrong type.
@@ -104,23 +103,23 @@ pub enum Reason {
     /// For another audience.
     #[error("foreign audience")]
     Audience,
-    /// `nbf` lies ahead.
+    /// `nbf` is in the future.
     #[error("not yet valid")]
     NotYet,
 }
 
-/// Why authentication can not be set up as configured.
+/// Why authentication cannot be set up as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key file can not be read.
+    /// A key file cannot be read.
     #[error("cannot read {path}: {source}")]
     File {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A key is not what the algorithms need. No part of the key is in the text.
+    /// A key is not valid for its algorithm. The text contains no part of the key.
     #[error("{0}")]
     Key(&'static str),
     /// A token could not be signed.
@@ -128,13 +127,13 @@ pub enum Error {
     Sign(#[from] jsonwebtoken::errors::Error),
 }
 
-/// Turns the credentials of a request into a principal, in the one way that is configured now.
+/// Turns the credentials of a request into a principal, as currently configured.
 #[derive(Debug)]
 pub struct Authenticator {
     mode: ArcSwap<Mode>,
-    /// Changes when others are asked for.
+    /// Changes whenever the keys are replaced.
     renewed: watch::Sender<()>,
-    /// One for all keys there ever are: a reload must not double what wrong ones can cost.
+    /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
     desk: password_hash::Desk,
 }
 
@@ -177,7 +176,7 @@ impl Mode {
         }
     }
 
-    /// Who sent `headers`, as far as that can be said at once.
+    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if the key needs a slow hash.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         match self {
             Self::None(everybody) => Ok(everybody.clone()),
@@ -197,7 +196,7 @@ impl Mode {
         }
     }
 
-    /// The same in the place of the one `before`: who came in with what is good in both goes on.
+    /// Replaces `before`. A principal whose credential is valid in both stays authenticated.
     fn after(self, before: &Self) -> Self {
         let keys_after = |keys: api_key::Keys| match before.keys() {
             Some(before) => keys.after(before, SystemTime::now()),
@@ -216,7 +215,7 @@ impl Mode {
         }
     }
 
-    /// What lasts as long as each credential that is good here.
+    /// Returns the revocation state of every credential that is valid here.
     fn standings(&self) -> impl Iterator<Item = &Standing> {
         let everybody = match self {
             Self::None(everybody) => Some(everybody.standing()),
@@ -227,8 +226,8 @@ impl Mode {
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
 
-    /// Tells everybody who came in with what is not good under `next`.
-    #[allow(clippy::mutable_key_type)] // which one it is, is all that is compared, and that stays
+    /// Notifies every principal whose credential is not valid under `next`.
+    #[allow(clippy::mutable_key_type)] // compared by identity, which does not change
     fn end_but(&self, next: &Self) {
         let last: HashSet<&Standing> = next.standings().collect();
         self.standings().filter(|standing| !last.contains(standing)).for_each(Standing::end);
@@ -236,42 +235,42 @@ impl Mode {
 }
 
 impl Authenticator {
-    /// With the keys that `config` names. Blocks on files: for the start of the program.
+    /// An authenticator with the keys that `config` names. It reads files and blocks: call it at start-up.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let Keys(mode) = Keys::read(config)?;
         let (renewed, _) = watch::channel(());
         Ok(Self { mode: ArcSwap::from_pointee(mode), renewed, desk: password_hash::Desk::default() })
     }
 
-    /// Asks every later request for these keys, and takes no other any more. Who came in with one that is
-    /// none of them, or not for the same role, is told ([`Principal::taken_back`]). One renewal at a time.
+    /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
+    /// them, or has another role there, is notified ([`Principal::taken_back`]). Only one renewal may run at a time.
     pub fn renew(&self, keys: Keys) {
         let before = self.mode.load_full();
         let next = Arc::new(keys.0.after(&before));
-        // First, so that nobody who is told comes in again with what was taken back.
+        // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
         self.mode.store(Arc::clone(&next));
         before.end_but(&next);
         self.renewed.send_replace(());
     }
 
-    /// Changes after each renewal, when everybody was told.
+    /// Changes after each renewal, once all affected principals were notified.
     pub fn renewals(&self) -> watch::Receiver<()> {
         self.renewed.subscribe()
     }
 
-    /// Where tokens that are accepted now come from; none where none are.
+    /// Issuer and scopes of the tokens that are accepted now; none if no tokens are accepted.
     pub fn token_source(&self) -> Option<Arc<TokenSource>> {
         self.mode.load().tokens().map(jwt::Verifier::source)
     }
 
-    /// Who sent `headers`, or [`Denied::Unchecked`] where that can not be said at once.
+    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if the key needs a slow hash.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         self.mode.load().authenticate(headers)
     }
 
-    /// Who sent `headers`, whose key has to be held against slow hashes.
+    /// Returns the sender of `headers`, and also checks slow hashes.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
-        // One time limit, however often the keys are renewed meanwhile.
+        // One time limit covers all repetitions that renewals of the keys cause.
         let judged = tokio::time::timeout(password_hash::PATIENCE, self.check_with_renewals(headers)).await;
         judged.unwrap_or(Err(Denied::Busy))
     }
@@ -285,7 +284,7 @@ impl Authenticator {
             };
             let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
             let checked = keys.check_slowly(&self.desk, text, SystemTime::now()).await;
-            // A key that was taken back while it was checked is none any more, and one that was not is held
+            // The keys were replaced during the check, so the result may be outdated: the key may be revoked. Check it
             // against the new ones.
             if Arc::ptr_eq(&mode, &self.mode.load()) {
                 return checked;
@@ -295,7 +294,7 @@ impl Authenticator {
     }
 }
 
-/// The one credential in the headers called `places`.
+/// Returns the only credential in the headers called `places`.
 fn credential<'h>(headers: &'h HeaderMap, places: &[HeaderName]) -> Result<&'h str, Denied> {
     let mut found =
         places.iter().flat_map(|name| headers.get_all(name).iter().map(move |value| (name, value)));
@@ -307,9 +306,10 @@ fn credential<'h>(headers: &'h HeaderMap, places: &[HeaderName]) -> Result<&'h s
     if *name == AUTHORIZATION { bearer(text).ok_or(Denied::Credential(Reason::NotBearer)) } else { Ok(text) }
 }
 
-/// Whether `text`, the one credential in `headers`, is meant to be a token: where both are accepted its form alone
-/// says so, and what is no good as one is never tried as the other. A token has three parts, the first of which begins
-/// an object in Base64; an API key has no dot, and one of another system that looks like a token stands in its own header.
+/// Reports whether `text`, the only credential in `headers`, has the form of a token. If tokens and API keys are both
+/// accepted, the form alone decides: a bad token is never tried as a key. A token has three parts, and the first begins
+/// a JSON object in Base64. An API key has no dot. A key of another system that looks like a token must be sent in
+/// `X-API-Key`.
 fn is_token(headers: &HeaderMap, text: &str) -> bool {
     !headers.contains_key(API_KEY_HEADER) && text.starts_with("ey") && text.split('.').count() == 3
 }

@@ -1,13 +1,12 @@
-//! Keys that another system made, stored as it stored them: bcrypt or Argon2id.
+//! API keys from another system, stored with its hashes: bcrypt or Argon2id.
 //!
-//! Such a hash costs a processor a tenth of a second, and most such keys do not say which entry they belong
-//! to. Invariants: one is computed at a time in the whole program ([`Desk`]), few wait for it and not for
-//! long, so wrong keys cost one processor at most; a text that was checked a moment ago, good or bad, is not
-//! checked again; it is remembered under a keyed hash for [`GOOD_FOR`] or [`BAD_FOR`] at most, and over a
-//! reload if it is the good key of an entry that stays; what bcrypt would cut off is refused, because keys that differ only
-//! there would be one.
+//! Such a hash takes a tenth of a second of CPU time, and most such keys do not name their entry. Invariants: the whole
+//! process computes one hash at a time ([`Desk`]), and few requests wait for it briefly, so wrong keys cost one
+//! processor at most. A text is not checked again if its result, good or bad, is still cached. The cache uses a keyed
+//! hash of the text and lasts [`GOOD_FOR`] or [`BAD_FOR`] at most. A reload keeps the good results of entries that
+//! stay. A text that bcrypt would truncate is refused, because keys that differ only after that point would be equal.
 //!
-//! Not here: keys of our own making (`api_key`), whose one round of SHA-256 needs none of this.
+//! Not here: keys that Switchyard made (`api_key`), for which one round of SHA-256 is enough.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -29,31 +28,31 @@ use super::api_key::Entry;
 use super::principal::Principal;
 use super::{Denied, Reason};
 
-/// How many entries may have such a hash: a key that does not name its entry is held against all.
+/// Limit of entries with such a hash: a key that does not name its entry is compared with all.
 pub(super) const MOST_KEYS: usize = 16;
-/// No key is longer.
+/// Limit of the length of a key.
 const MAX_KEY_BYTES: usize = 256;
-/// What bcrypt reads of a text, the zero behind it not counted.
+/// The bytes of a text that bcrypt reads, without the final zero.
 const BCRYPT_BYTES: usize = 71;
-/// The highest cost of bcrypt that is taken: each one more doubles the time, 14 is about a second.
+/// The highest accepted cost of bcrypt. Each step doubles the time; 14 takes about a second.
 const MOST_COST: u32 = 14;
-/// Most memory that an Argon2id hash may ask for, in KiB, and most that memory times passes may come to.
+/// Limit of the memory of an Argon2id hash in KiB, and of that memory times the number of passes.
 const MOST_KIB: u32 = 128 << 10;
 const MOST_WORK: u32 = 512 << 10;
 
-/// Who waits for a check at most, and how long.
+/// Limit of requests that wait for a check, and of their waiting time.
 const MOST_WAITING: usize = 32;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a good key is good without a check.
+/// How long a good result is cached.
 const GOOD_FOR: Duration = Duration::from_hours(1);
-/// How long a bad one is bad.
+/// How long a bad result is cached.
 const BAD_FOR: Duration = Duration::from_mins(1);
-/// Bad ones that are remembered: some hundred bytes each.
+/// Limit of cached bad results: some hundred bytes each.
 const MOST_BAD: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 const MOST_GOOD: NonZeroUsize = NonZeroUsize::new(4 * MOST_KEYS).expect("not zero");
 
-/// A hash of another system, as it was written.
+/// A hash of another system, as it is written in the configuration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hash(Kind);
 
@@ -64,8 +63,7 @@ enum Kind {
 }
 
 impl Hash {
-    /// Reads `$2b$…` and `$argon2id$…`. `None` for what is no such hash; the error says why one is
-    /// not taken.
+    /// Reads `$2b$…` and `$argon2id$…`. Returns `None` for any other form; the error says why a hash is not accepted.
     pub(super) fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         if text.starts_with("$2") {
             Some(of_bcrypt(text).map(|()| Self(Kind::Bcrypt(text.into()))))
@@ -76,7 +74,7 @@ impl Hash {
         }
     }
 
-    /// Whether `key` was hashed to this. Takes long.
+    /// Whether this is the hash of `key`. It takes long.
     fn is_of(&self, key: &str) -> bool {
         match &self.0 {
             Kind::Bcrypt(hash) => key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false),
@@ -118,11 +116,11 @@ fn of_argon2(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Where checks are made, one after the other, whatever the keys are just now.
+/// Runs checks one after another, also across reloads of the keys.
 #[derive(Debug)]
 pub(super) struct Desk {
     running: Arc<Semaphore>,
-    /// One for each request that waits. Dropping it ends the wait.
+    /// One sender for each waiting request. Dropping it ends the wait.
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
@@ -133,7 +131,7 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// The right to compute, until it is dropped.
+    /// Waits for the right to compute, which lasts until it is dropped.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let evicted = self.wait()?;
         let running = Arc::clone(&self.running).acquire_owned();
@@ -144,8 +142,8 @@ impl Desk {
         }
     }
 
-    /// A place to wait. If all are taken, one of all requests is refused at random, so that those that came first
-    /// do not hold all places. `None` if it is this one.
+    /// Takes a place to wait. If all are taken, one of all requests is refused at random, so that the first ones do not
+    /// keep all places. Returns `None` if it is this one.
     fn wait(&self) -> Option<oneshot::Receiver<()>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|place| !place.is_closed());
@@ -162,10 +160,10 @@ impl Desk {
     }
 }
 
-/// The keys with such hashes, and what is remembered of texts that were held against them.
+/// The keys with such hashes, and the cached results.
 pub(super) struct Slow {
     keys: Vec<Entry>,
-    /// Of this process alone, so that what is remembered says nothing to who sees memory of it later.
+    /// A key of this process, so that the cache says nothing to a reader of its memory later.
     secret: hmac::Key,
     seen: Mutex<Seen>,
 }
@@ -173,14 +171,14 @@ pub(super) struct Slow {
 type Name = [u8; 32];
 
 struct Seen {
-    /// Which of the keys it is, and since when that is known.
+    /// Index of the matching key, and the time of the check.
     good: LruCache<Name, (usize, Instant)>,
     bad: LruCache<Name, Instant>,
 }
 
 impl Slow {
-    /// The keys with such hashes, and the good checks that `before` remembers of entries that stay. `None` if no
-    /// key has such a hash.
+    /// The keys with such hashes, and the good results of `before` for entries that stay. Returns `None` if no key has
+    /// such a hash.
     pub(super) fn new(keys: &[Entry], before: Option<&Self>) -> Option<Arc<Self>> {
         let keys: Vec<Entry> = keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
         if keys.is_empty() {
@@ -193,7 +191,7 @@ impl Slow {
         Some(Arc::new(Self { keys, secret, seen: Mutex::new(seen) }))
     }
 
-    /// The good checks of those entries that are unchanged in `keys`.
+    /// Returns the good results of entries that are unchanged in `keys`.
     fn still_good(&self, keys: &[Entry]) -> LruCache<Name, (usize, Instant)> {
         let mut good = LruCache::new(MOST_GOOD);
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +207,7 @@ impl Slow {
         good
     }
 
-    /// Whose key `text` is, if that is known without a check.
+    /// Returns the holder of the key `text`, if a result is cached.
     pub(super) fn remembered(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
         if text.len() > MAX_KEY_BYTES {
             return Err(Denied::Credential(Reason::UnknownKey));
@@ -230,7 +228,8 @@ impl Slow {
         }
     }
 
-    /// The same, with a check where it is needed. `id` is that of the only key that it can be.
+    /// Returns the holder of the key `text`, and computes hashes if no result is cached. `id` names the only entry that
+    /// can match.
     pub(super) async fn check(
         self: &Arc<Self>,
         desk: &Desk,
@@ -239,7 +238,7 @@ impl Slow {
         now: SystemTime,
     ) -> Result<Principal, Denied> {
         let turn = desk.turn().await.ok_or(Denied::Busy)?;
-        // Somebody may have come with the same text and been before us.
+        // Another request may have checked this text while this one waited.
         let known = self.remembered(text, now);
         if known != Err(Denied::Unchecked) {
             return known;
@@ -256,7 +255,7 @@ impl Slow {
         }
     }
 
-    /// Holds `text` against the keys that it can be, and remembers what came of it.
+    /// Compares `text` with the keys that can match, and caches the result.
     fn compute(&self, text: &str, id: Option<&str>, now: SystemTime) {
         let can_be = |entry: &Entry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
         let is = |entry: &Entry| entry.key.hash.slow().is_some_and(|hash| hash.is_of(text));

@@ -1,4 +1,4 @@
-//! Keys with slow hashes: which are taken, what is remembered, and how little wrong ones can cost.
+//! Tests of keys with slow hashes: accepted hashes, cached results, and the cost of wrong keys.
 
 use std::pin::pin;
 
@@ -13,7 +13,7 @@ use super::*;
 use crate::{ApiKey, Authenticator, Config, Hash as AnyHash, Keys, Role, mint};
 
 const KEY: &str = "legacy-key-of-another-system";
-/// Both of [`KEY`], at the lowest price.
+/// Both are hashes of [`KEY`] with the lowest cost.
 const ARGON2ID: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$";
 
 fn bcrypt_of(key: &str) -> String {
@@ -29,7 +29,7 @@ fn sent(key: &str) -> HeaderMap {
     HeaderMap::from_iter([("x-api-key".parse().expect("a name"), HeaderValue::from_str(key).expect("text"))])
 }
 
-/// The keys as the door asks for them, with what is remembered.
+/// An authenticator with its cache.
 struct Door {
     door: Authenticator,
 }
@@ -93,7 +93,7 @@ async fn keys_of_our_own_are_never_held_against_slow_hashes() {
     assert_eq!(door.at_once(&ours.replace("swy_ci_", "swy_nobody_")), UNKNOWN);
     assert_eq!(door.at_once(&format!("{}x", &ours[..ours.len() - 1])), UNKNOWN);
     assert_eq!(door.ask(&named).await, Ok(Principal::new("key:named", Role::Superuser)));
-    // One that names an entry is held against that one alone.
+    // A key that names an entry is compared with that one only.
     assert_eq!(door.ask(&named.replace("swy_named_", "swy_old_")).await, UNKNOWN);
 }
 
@@ -181,7 +181,7 @@ async fn a_reload_keeps_the_good_checks_of_unchanged_entries_alone() {
 async fn a_full_queue_evicts_at_random_and_stays_bounded() {
     let desk = Desk::default();
     let _busy = desk.turn().await.expect("nobody else is here");
-    // All are polled in one turn of this task, which is more than the runtime would let them make progress in.
+    // This task polls all of them in one turn, which is more progress than the runtime's budget allows.
     let mut waits: Vec<_> =
         (0..1_000).map(|_| Box::pin(tokio::task::coop::unconstrained(desk.turn()))).collect();
     let mut waiting = Vec::new();

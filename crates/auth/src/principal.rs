@@ -1,8 +1,7 @@
-//! Who asks, and the one function that decides what a role may do.
+//! Authenticated principals, and the one function that decides what a role may do.
 //!
-//! Invariants: there is no default principal, one comes out of an authentication, or there is none; one
-//! knows when the credential that it came in with was taken back, and is the same principal as one who
-//! came in with another.
+//! Invariants: there is no default principal; each comes from an authentication. A principal knows when
+//! its credential was revoked. Principals with equal id and role are equal, whatever their credentials.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,24 +9,24 @@ use std::sync::{Arc, OnceLock};
 
 use crate::revocation::Standing;
 
-/// What a principal may do at most.
+/// The highest rights of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Sees what there is, and asks no server for anything.
+    /// May read the catalog, but sends nothing to servers.
     Reader,
-    /// Has servers answer, and operates nothing: what a client's configuration should hold.
+    /// May call servers, but not operate Switchyard. This is the role for the configuration of a client.
     Caller,
-    /// Has servers answer, and operates the gateway.
+    /// May call servers and operate Switchyard.
     Superuser,
 }
 
-/// What somebody wants to do, over REST or MCP alike.
+/// An action of a client, over REST or MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// See which servers, tools, resources and prompts there are, and how they are.
+    /// List servers, tools, resources and prompts, and their states.
     List,
-    /// Have a server answer: read a resource or be told when it changes, get a prompt, complete an
-    /// argument. What it answers is as much its operator's as what a tool does.
+    /// Read from a server: read a resource or subscribe to it, get a prompt, complete an argument. Such
+    /// answers need the same protection as results of tools.
     Read,
     /// Run a tool: `POST /call`, `tools/call`.
     Call,
@@ -35,14 +34,14 @@ pub enum Action {
     ResetBreaker,
     /// Rebuild the connections of a server.
     Reconnect,
-    /// Trust definitions of tools that changed.
+    /// Approve changed definitions of tools.
     ApproveTools,
-    /// Have the registry file be read again.
+    /// Reload the configuration file.
     Reload,
 }
 
 impl Action {
-    /// Its name in records.
+    /// The name of the action in the audit log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -55,7 +54,7 @@ impl Action {
         }
     }
 
-    /// Whether it operates the gateway, and so concerns others.
+    /// Whether the action operates Switchyard and therefore affects others.
     pub const fn is_operation(self) -> bool {
         matches!(self, Self::ResetBreaker | Self::Reconnect | Self::ApproveTools | Self::Reload)
     }
@@ -65,7 +64,7 @@ impl Role {
     /// Every role, weakest first.
     pub const ALL: [Self; 3] = [Self::Reader, Self::Caller, Self::Superuser];
 
-    /// Whether the role allows `action`. The only place that knows.
+    /// Whether the role allows `action`. No other code decides this.
     pub const fn may(self, action: Action) -> bool {
         match (self, action) {
             (Self::Superuser, _)
@@ -79,12 +78,12 @@ impl Role {
         }
     }
 
-    /// The weakest role that allows `action`: the one to ask for.
+    /// The weakest role that allows `action`.
     pub fn needed_for(action: Action) -> Self {
         Self::ALL.into_iter().find(|role| role.may(action)).unwrap_or(Self::Superuser)
     }
 
-    /// Its name in configuration files and tokens.
+    /// The name of the role in configuration files and tokens.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reader => "reader",
@@ -105,7 +104,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Somebody who was let in.
+/// An authenticated sender of requests.
 #[derive(Debug, Clone)]
 pub struct Principal(Arc<Identity>);
 
@@ -117,24 +116,24 @@ struct Identity {
 }
 
 impl Principal {
-    /// Everybody, where authentication is off. That is possible on loopback only, where whoever can
-    /// connect can also start the gateway with any configuration.
+    /// The principal of all requests if authentication is off. That is possible on loopback only, where
+    /// any user who can connect can also start Switchyard with any configuration.
     pub fn anonymous() -> Self {
         static ANONYMOUS: OnceLock<Principal> = OnceLock::new();
         ANONYMOUS.get_or_init(|| Self::new("anonymous", Role::Superuser)).clone()
     }
 
-    /// The sender of a request without a credential, where reading needs none (`anonymous_role: reader`).
+    /// The sender of a request without a credential, if reading needs none (`anonymous_role: reader`).
     pub fn anonymous_reader() -> Self {
         Self::new("anonymous", Role::Reader)
     }
 
-    /// Somebody a program that embeds the gateway has authenticated itself. `id` must be unique.
+    /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
         Self(Arc::new(Identity { id: id.into(), role, standing: Standing::default() }))
     }
 
-    /// The same principal, who came in with what `standing` lasts as long as.
+    /// Returns this principal with the revocation state `standing`.
     pub(super) fn under(&self, standing: Standing) -> Self {
         Self(Arc::new(Identity { id: Arc::clone(self.id()), role: self.role(), standing }))
     }
@@ -149,8 +148,8 @@ impl Principal {
         Self::new(format!("jwt:{subject}"), role)
     }
 
-    /// What everything that belongs to this principal is keyed by. How it was authenticated is part
-    /// of it, so a token's subject never equals the name of a key.
+    /// The key of everything that belongs to this principal. It includes the kind of authentication, so
+    /// the subject of a token never equals the name of an API key.
     pub fn id(&self) -> &Arc<str> {
         &self.0.id
     }
@@ -165,23 +164,23 @@ impl Principal {
         self.role().may(action)
     }
 
-    /// Whether this is a copy of `other`, and so who came in with the same credential.
+    /// Whether this is a copy of `other`, and so was authenticated with the same credential.
     pub fn is_very(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether its credential was taken back or changed since it was let in.
+    /// Whether the credential was revoked or changed since authentication.
     pub fn is_taken_back(&self) -> bool {
         self.0.standing.is_over()
     }
 
-    /// Resolves when its credential is taken back or changed. Takes a lock that all who came in with the
-    /// same credential share: for what lasts, and not for each call.
+    /// Resolves when the credential is revoked or changed. It takes a lock that all holders of the
+    /// credential share, so do not use it in each call.
     pub async fn taken_back(&self) {
         self.0.standing.over().await;
     }
 
-    /// What ends when its credential is taken back.
+    /// The revocation state of its credential.
     pub(super) fn standing(&self) -> &Standing {
         &self.0.standing
     }

@@ -1,14 +1,15 @@
-//! Whether a credential is still one, for whoever acts on it longer than a request takes to be let in.
+//! The revocation state of a credential, for sessions, streams and long requests.
 //!
-//! Invariants: a standing ends once and for good, when a reload takes its credential back or changes it;
-//! one that is the same after a reload goes on, so nobody notices who has it. That a credential expires
-//! ends no standing: it opens nothing any more, and what it has opened goes on.
+//! Invariants: the state changes once and forever, when a reload revokes or changes the credential. A
+//! credential that a reload leaves unchanged keeps its state, so its holders notice nothing. Expiry of a
+//! credential does not change the state: no new request is accepted with it, but running work continues.
 //!
-//! Not here: what is the same credential (`api_key`, `jwt_keys`), what ends with it (`downstream`).
+//! Not here: which credentials count as unchanged (`api_key`, `jwt_keys`), and the work that ends
+//! (`downstream`).
 
 use tokio_util::sync::CancellationToken;
 
-/// The standing of one credential. Clones are the same one.
+/// The revocation state of one credential. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Standing(CancellationToken);
 
@@ -21,7 +22,7 @@ impl Standing {
         self.0.is_cancelled()
     }
 
-    /// Resolves when it is over.
+    /// Resolves when the credential was revoked.
     pub(super) async fn over(&self) {
         self.0.cancelled().await;
     }

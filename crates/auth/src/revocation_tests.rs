@@ -1,4 +1,5 @@
-//! Who goes on after a renewal of the keys, and who is told that it is over.
+//! Tests of revocation: which principals stay authenticated when the keys are replaced, and which
+//! are notified.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,7 @@ use secrecy::ExposeSecret;
 use crate::jwt::tests::{SECRET, grant, hmac};
 use crate::{ApiKey, Authenticator, Config, Hash, Jwt, KeySource, Keys, Principal, Role, Signer, mint};
 
-/// A credential as it is sent.
+/// Headers with a credential.
 fn sent(credential: &str) -> HeaderMap {
     let value = HeaderValue::from_str(&format!("Bearer {credential}")).expect("a value");
     HeaderMap::from_iter([(http::header::AUTHORIZATION, value)])
@@ -30,7 +31,7 @@ fn tokens(jwt: Jwt) -> Config {
     Config::Jwt(Box::new(jwt))
 }
 
-/// Whether who came in with `credential` under `before` goes on under `next`.
+/// Whether a principal with `credential` under `before` stays authenticated under `next`.
 fn goes_on(credential: &str, before: &Config, next: &Config) -> bool {
     let door = Authenticator::new(before).expect("no files");
     let principal = door.authenticate(&sent(credential)).expect("it is good");
@@ -41,7 +42,7 @@ fn goes_on(credential: &str, before: &Config, next: &Config) -> bool {
     if let Ok(again) = door.authenticate(&sent(credential)) {
         assert!(!again.is_taken_back(), "who is let in now is let in under the new keys");
     }
-    // One more that changes nothing.
+    // A further renewal without changes.
     door.renew(Keys::read(next).expect("no files"));
     !principal.is_taken_back()
 }

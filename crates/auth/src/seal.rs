@@ -1,13 +1,13 @@
-//! Sealed tokens: what we hand out and want back as it was, from the one we gave it to.
+//! Sealed tokens: values that Switchyard gives to a client and accepts back only unchanged and from that client.
 //!
-//! A token is encrypted and authenticated (AES-256-GCM-SIV), together with what it is for and whose
-//! it is. Invariants: a token opens only for the purpose and the principal it was sealed for; a
-//! changed, shortened, foreign or invented one is refused like any other, and nobody learns why; the
-//! same content gives the same token, as long as the first key is the same; a token of any of the keys is opened. That two tokens with equal
-//! content look equal is wanted (a task has one id), and the only thing they tell.
+//! A token is encrypted and authenticated (AES-256-GCM-SIV), together with its purpose and its principal. Invariants: a
+//! token opens only for that purpose and principal. A changed, shortened, foreign or invented token is refused without
+//! a reason. Equal content gives equal tokens, as long as the first key is the same. Tokens of every configured key are
+//! opened. A reader can see that two tokens have equal content, which is intended (a task has one id), but nothing
+//! else.
 //!
-//! Not here: how long a token is good, and what stands in it. How long a token may be is
-//! bounded by the message it comes in; opening one costs one pass over it.
+//! Not here: the lifetime and the content of tokens. The length of a token is limited by its message, and opening takes
+//! one pass.
 
 use std::fmt;
 
@@ -23,13 +23,13 @@ use super::config::read_secret;
 use runtime::secret::{ExposeSecret, SecretString};
 use settings::{Fields, Setting};
 
-/// Sets the keys made here apart from all others that may be made from the same secret.
+/// Separates these keys from others that are derived from the same secret.
 const LABEL: &[u8] = b"switchyard sealed tokens 1";
 
-/// Part of what is authenticated, so that tokens of another kind, should there be one, are never opened as these.
+/// Included in authentication, so that tokens of a future kind are never opened as these.
 const KIND: u8 = 0;
 
-/// Keys that tokens are opened with, at most: each costs an attempt for a token of nobody.
+/// Limit of keys for opening: a token of no key costs an attempt with each.
 const MAX_SEAL_KEYS: usize = 8;
 
 /// Seals tokens with its first key and opens them with any of its keys.
@@ -39,40 +39,40 @@ pub struct Sealer {
     others: Vec<Key>,
 }
 
-/// The keys made from one secret.
+/// The keys derived from one secret.
 struct Key {
     key: LessSafeKey,
-    /// Makes the nonce from the content, so that equal content gives equal tokens. GCM-SIV stays
-    /// safe when a nonce repeats.
+    /// Derives the nonce from the content, so that equal content gives equal tokens. GCM-SIV stays safe when a nonce
+    /// repeats.
     nonces: hmac::Key,
 }
 
 impl Sealer {
-    /// A sealer with a key nobody else has: its tokens end with the program.
+    /// A sealer with a random key: its tokens end with the process.
     ///
     /// # Panics
-    /// When the system gives no random bytes; without them nothing here is safe.
+    /// If the system gives no random bytes, because sealing is not safe without them.
     pub fn random() -> Self {
         let mut key = [0; 32];
-        // The system's, and not those of the library, which spends tens of milliseconds on measuring
-        // the processor's noise when it is asked for the first time: the start would wait for it.
+        // The library's generator is not used: its first use measures the noise of the processor for tens of
+        // milliseconds, which would delay the start.
         SysRng.try_fill_bytes(&mut key).expect("the system gives random bytes");
         Self { first: Key::of(&key), others: Vec::new() }
     }
 
-    /// A sealer whose tokens outlive the program and are opened by every instance that has the same
-    /// secret. The secret must be hard to guess: at least 32 random bytes.
+    /// A sealer whose tokens outlive the process, and are opened by every instance with the same secret. The secret
+    /// must be hard to guess: at least 32 random bytes.
     pub fn from_secret(secret: &SecretString) -> Self {
         Self { first: Key::from_secret(secret), others: Vec::new() }
     }
 
-    /// Seals with the first of `secrets` and opens with all of them; without any, a random sealer.
+    /// A sealer that seals with the first of `secrets` and opens with all of them; without any, a random sealer.
     pub fn from_secrets(secrets: &[SecretString]) -> Self {
         let Some((first, others)) = secrets.split_first() else { return Self::random() };
         Self { first: Key::from_secret(first), others: others.iter().map(Key::from_secret).collect() }
     }
 
-    /// `payload` as a token that only `principal` can give back, and only for `purpose`: letters,
+    /// Seals `payload` into a token that only `principal` can send back, and only for `purpose`. It has letters,
     /// digits, `-` and `_`.
     pub fn seal(&self, purpose: &str, principal: &Principal, payload: &[u8]) -> String {
         self.first.seal(&associated(purpose, principal), payload.to_vec())
@@ -131,13 +131,13 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// What is authenticated beside the payload. The length keeps two parts from being read as one.
+/// The authenticated data beside the payload. The length keeps the boundary of the two parts unambiguous.
 fn associated(purpose: &str, principal: &Principal) -> Vec<u8> {
     let length = (purpose.len() as u64).to_be_bytes();
     [&[KIND], &length[..], purpose.as_bytes(), principal.id().as_bytes()].concat()
 }
 
-/// Reads `seal_keys`: references to secrets, of which the first seals and all open.
+/// Reads `seal_keys`: references to secrets. The first one seals, and all of them open.
 pub fn read_seal_keys(fields: &mut Fields<'_>) -> Vec<SecretString> {
     let Some(setting) = fields.take("seal_keys") else { return Vec::new() };
     let items = setting.list().unwrap_or_default();

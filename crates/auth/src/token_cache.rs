@@ -1,10 +1,10 @@
-//! Tokens that were checked a moment ago, so that their signature is not checked anew with every call.
+//! Cache of recently verified tokens, so that a signature is not verified in every call.
 //!
-//! Checking an RSA signature takes longer than the rest of a call. Invariants: only tokens that passed
-//! every check are kept, under the SHA-256 of the whole token, so a token that differs in one bit is
-//! another one; none is taken from here after its `exp`, [`AT_MOST`] after its check, or when the clock
-//! stands before its check; at most [`MOST`] are kept, those that were asked for last. What is kept
-//! belongs to the keys it was checked with: a verifier with others begins with nothing.
+//! Verifying an RSA signature takes longer than the rest of a call. Invariants: only tokens that passed
+//! every check are cached, under the SHA-256 of the whole token. An entry is not used after the `exp`
+//! of its token, nor [`AT_MOST`] after its check, nor if the clock was set to a time before its check.
+//! At most [`MOST`] tokens are cached, the most recently used ones. A cache belongs to one set of keys:
+//! other keys begin with an empty cache.
 //!
 //! Not here: the checks (`jwt`).
 
@@ -19,19 +19,19 @@ use tokio::time::Instant;
 
 use super::principal::Principal;
 
-/// How long a check holds.
+/// How long a result is cached.
 const AT_MOST: Duration = Duration::from_mins(1);
-/// Tokens that are kept: some 400 bytes each.
+/// Limit of cached tokens: some 400 bytes each.
 const MOST: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
-/// The tokens that were good a moment ago, and whose they are.
+/// The cached tokens with their principals.
 pub(super) struct Known(Mutex<LruCache<Name, Checked>>);
 
 /// The SHA-256 of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Name([u8; 32]);
 
-/// Now, on the clock that tokens are written by and on the one that never jumps.
+/// The current time on two clocks: the wall clock, which tokens use, and a monotonic one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     wall: SystemTime,
@@ -68,7 +68,7 @@ impl Known {
         Self(Mutex::new(LruCache::new(MOST)))
     }
 
-    /// Whose token it is, if it was good a moment ago and still is.
+    /// Returns the principal of a token, if it is cached and still valid.
     pub(super) fn find(&self, name: &Name, now: Now) -> Option<Principal> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let checked = known.get(name)?;
@@ -79,8 +79,8 @@ impl Known {
         None
     }
 
-    /// Keeps a token that passed every check, which began at `at`; it is good until `exp`, in seconds
-    /// since 1970.
+    /// Caches a token that passed every check. The check began at `at`, and the token expires at `exp`,
+    /// in seconds since 1970.
     pub(super) fn keep(&self, name: Name, principal: &Principal, at: Now, exp: u64) {
         let Some(expires) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(exp)) else { return };
         let checked = Checked { principal: principal.clone(), at, expires };
@@ -126,9 +126,9 @@ mod tests {
             (600, 0, 0, true),
             (600, 59, 59, true),
             (600, 60, 60, false),
-            (600, 5, 60, false),  // a clock that was set back while time went on
-            (600, -1, 5, false),  // `nbf` may lie ahead again
-            (600, 600, 5, false), // one that was set on
+            (600, 5, 60, false),  // the wall clock was set back, the monotonic one was not
+            (600, -1, 5, false),  // `nbf` may be in the future again
+            (600, 600, 5, false), // the wall clock was set forward
             (10, 8, 8, true),
             (10, 10, 10, false),
             (0, 0, 0, false),

@@ -1,9 +1,9 @@
-//! What one connection is doing, for its time limits.
+//! State of one connection, for its time limits.
 //!
 //! ```text
 //!         first byte          head complete
 //! Fresh ─────────────▶ Head ─────────────────▶ Busy
-//!   head_timeout         │ head_timeout           │ no limit of ours: the body and the call have their own
+//!   head_timeout         │ head_timeout           │ no limit here: the body and the call have their own
 //!                        ▲                        ▼ last answer sent
 //!                        └──── first byte ───── Idle
 //!                                                 idle_timeout
@@ -13,10 +13,10 @@
 //! phase, a client that reads nothing for `write_timeout` is closed. A client that reads very little is closed
 //! too: when the connection does not ask for the next part of its answer within [`PART_LIMIT`].
 //!
-//! It also counts the bytes of a head while that is incomplete, and knows when the buffers of the connection can be
-//! made anew because nothing is in them.
+//! It also counts the bytes of an incomplete head, and detects when the buffers of the connection are empty and can
+//! be replaced by small ones.
 //!
-//! Not here: acting on it (`listener`), the sum over all connections (`head_budget`).
+//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`).
 
 use std::io;
 use std::pin::Pin;
@@ -31,11 +31,11 @@ use tokio::time::Instant;
 use super::head_budget::{FREE, Share};
 use runtime::worker::now;
 
-/// How long a connection may be busy with one part of an answer that goes on. A part may be some hundred
-/// kilobytes, so whoever reads slowly has a while; but what is behind it is held by others' places.
+/// How long a connection may take for one part of a longer answer. A part can be some hundred kilobytes, so a slow
+/// client has enough time. The limit exists because the answer occupies slots of servers.
 const PART_LIMIT: Duration = Duration::from_mins(2);
 
-/// The buffer for reading that a connection begins with, in bytes. A larger one is not kept while it is idle.
+/// Initial size of the read buffer of a connection, in bytes. An idle connection does not keep a larger one.
 const USUAL_BUFFER: usize = 16 * 1024 - 1;
 
 /// The time limits of a connection.
@@ -57,36 +57,36 @@ enum Phase {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// When the phase began; for `Head` of a fresh connection, when that was accepted. None until the
-    /// deadline is asked for at the end of the turn: most phases are over by then.
+    /// When the phase began; for the first `Head` of a connection, when that was accepted. It is set when the
+    /// deadline is needed at the end of the turn, because most phases are over by then.
     since: Option<Instant>,
     write_blocked: Option<Instant>,
-    /// Since when the connection has a part of an answer and has not asked for the next one.
+    /// Since when the connection has a part of an answer without asking for the next one.
     handed: Option<Instant>,
     /// Bytes of the head that is arriving.
     received: usize,
-    /// The share of that head in the sum of all.
+    /// Its share in the sum of all incomplete heads.
     share: Share,
-    /// Whether the buffers of the connection are larger than at its beginning.
+    /// Whether the buffers of the connection are larger than at its start.
     is_grown: bool,
-    /// Whether something was written and is not flushed.
+    /// Whether written bytes were not flushed yet.
     is_unflushed: bool,
-    /// Whether a request ended before its body was read, which the connection may still do.
+    /// Whether a request ended before its body was read. The connection may still read it.
     is_body_left: bool,
 }
 
-/// The next step for a connection that has nothing to read or write for now.
+/// The next step for a connection that waits for its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     /// Nothing.
     Wait,
-    /// It holds large buffers with nothing in them.
+    /// Replace its large buffers, which are empty.
     Renew,
-    /// Its head is not complete, and there is no room for more of it.
+    /// Refuse its head, which is not complete and has no more room.
     HeadsFull,
 }
 
-/// Shared by the socket, the requests and the one who enforces the limits.
+/// Shared by the socket, the requests and the enforcer of the limits.
 #[derive(Debug, Clone)]
 pub(super) struct Activity(Arc<Mutex<State>>);
 
@@ -108,12 +108,12 @@ impl Activity {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while holding it; and if it did, the state would still be one.
+        // No code panics while it holds the lock, and the state would be valid even then.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has begun; it ends when the returned value is dropped. Its head has `size` bytes, which is asked
-    /// where it can be a large one, and for which there is room if there is a share.
+    /// Registers a request, which ends when the returned value is dropped. `size` returns the bytes of its head; it
+    /// is called only for a head that may be large. Without a share there is no room for the head.
     pub(super) fn request(&self, size: impl FnOnce() -> usize) -> (Running, Option<Share>) {
         let mut state = self.state();
         state.phase = Phase::Busy;
@@ -127,12 +127,12 @@ impl Activity {
         (Running(self.clone()), has_room.then_some(share))
     }
 
-    /// The body of the request was dropped before its end.
+    /// Records that the body of the request was dropped before its end.
     pub(super) fn left_body(&self) {
         self.state().is_body_left = true;
     }
 
-    /// The next step for the connection when it was polled and waits.
+    /// Returns the next step for the connection, after it was polled and waits.
     pub(super) fn rest(&self) -> Rest {
         let mut state = self.state();
         match state.phase {
@@ -154,7 +154,7 @@ impl Activity {
         state.write_blocked.is_some() || state.handed.is_some()
     }
 
-    /// When the connection is to be closed unless something happens before.
+    /// Returns when the connection must be closed, unless something happens before.
     pub(super) fn deadline(&self, times: &Times) -> Option<Instant> {
         let mut state = self.state();
         let limit = match state.phase {
@@ -168,7 +168,7 @@ impl Activity {
         [phase, write, part].into_iter().flatten().min()
     }
 
-    /// So many bytes were read into a buffer that had `room`.
+    /// Records that `count` bytes were read into a buffer that had `room`.
     fn received(&self, count: usize, room: usize) {
         let mut state = self.state();
         state.is_grown |= room > USUAL_BUFFER;
@@ -204,12 +204,12 @@ impl Activity {
 pub(super) struct Running(Activity);
 
 impl Running {
-    /// The connection was handed a part of its answer, which goes on.
+    /// Records that the connection got a part of an answer that has more parts.
     pub(super) fn handed(&self) {
         self.0.state().handed = Some(now());
     }
 
-    /// The connection asks for the next one.
+    /// Records that the connection asks for the next part.
     pub(super) fn asked(&self) {
         self.0.state().handed = None;
     }
@@ -224,12 +224,12 @@ impl Drop for Running {
     }
 }
 
-/// A socket that reports what it does.
+/// A socket that reports its activity.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     socket: S,
     activity: Activity,
-    /// Bytes that the connection before this one read ahead.
+    /// Bytes that the previous connection on this socket had read ahead.
     again: Bytes,
 }
 
@@ -238,12 +238,12 @@ impl<S> Watched<S> {
         Self { socket, activity, again: Bytes::new() }
     }
 
-    /// Gives `bytes` to the next reader once more, before what the socket has.
+    /// Returns `bytes` to the next reader, before those of the socket.
     pub(super) fn put_back(&mut self, bytes: Bytes) {
         self.again = bytes;
     }
 
-    /// The socket itself.
+    /// Returns the socket itself.
     pub(super) fn into_socket(self) -> S {
         self.socket
     }

@@ -1,15 +1,15 @@
-//! How many clients there are at a time: sessions, and requests that belong to none.
+//! The limit of concurrent clients: sessions, and requests without a session.
 //!
-//! Invariants: at most as many as are configured; whoever has a place keeps it until the session or the
-//! request ends, so one more client is refused and nobody else notices.
+//! Invariants: there are at most as many clients as configured. A client keeps its slot until the session
+//! or the request ends, so a further client is refused and the others are not affected.
 //!
-//! Not here: sockets, which have a limit of their own (`listener`), because a client may need several; what
-//! can be answered at once, and operators' questions, which take no place.
+//! Not here: sockets, which have a separate limit (`listener`), because a client may need several. Requests
+//! that are answered at once, and those of operators, take no slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The places for clients. Clones are the same ones.
+/// The slots for clients. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Places(Arc<Parts>);
 
@@ -19,32 +19,32 @@ struct Parts {
     taken: AtomicUsize,
 }
 
-/// One of them, until it is dropped.
+/// A slot, taken until this is dropped.
 #[derive(Debug)]
 pub struct Place(Places);
 
-/// All places are taken.
+/// The error if all slots are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full {
-    /// How many there are.
+    /// The number of slots.
     pub most: usize,
 }
 
 impl Places {
-    /// `most` of them, all free.
+    /// Creates `most` free slots.
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Parts { most, taken: AtomicUsize::new(0) }))
     }
 
-    /// A free one.
+    /// Takes a free slot.
     pub fn take(&self) -> Result<Place, Full> {
         let Parts { most, taken } = &*self.0;
         let place = Place(self.clone());
-        // Who finds none gives back at once what it took.
+        // If all slots are taken, dropping `place` undoes the count.
         if taken.fetch_add(1, Ordering::Relaxed) < *most { Ok(place) } else { Err(Full { most: *most }) }
     }
 
-    /// How many are taken.
+    /// The number of slots in use.
     pub fn taken(&self) -> usize {
         self.0.taken.load(Ordering::Relaxed).min(self.0.most)
     }

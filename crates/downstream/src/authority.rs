@@ -1,14 +1,14 @@
-//! `Host` and `Origin`, read strictly and compared with the lists of who may be meant and who may ask.
+//! Strict parsing of `Host` and `Origin`, and the lists of allowed hosts and origins.
 //!
-//! This is what keeps a web page somewhere from talking to a gateway on the visitor's own machine
-//! (DNS rebinding): its `Host` is a foreign name and its `Origin` a foreign site. Invariant: a value
-//! that is not fully understood matches nothing. An address in any spelling but the usual one
+//! These checks keep a foreign web page from talking to an instance on its visitor's own machine (DNS
+//! rebinding). The `Host` of such a page is a foreign name, and its `Origin` a foreign site.
+//! Invariant: a value that is not fully understood matches nothing. An address in an unusual spelling
 //! (`127.1`, `0x7f.0.0.1`, `[::ffff:127.0.0.1]`) is such a value.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A host and perhaps a port, as in `Host` or `:authority`.
+/// A host and an optional port, as in `Host` or `:authority`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
     host: Host,
@@ -39,7 +39,8 @@ impl Host {
         if text.len() > 253 || !text.split('.').all(is_label) {
             return None;
         }
-        // A last label that begins with a digit makes it an address for every resolver (WHATWG URL).
+        // If the last label begins with a digit, every resolver takes the text for an address (WHATWG
+        // URL).
         let last = text.rsplit('.').next()?;
         if last.starts_with(|c: char| c.is_ascii_digit()) {
             return Some(Self::Address(text.parse::<Ipv4Addr>().ok()?.into()));
@@ -49,7 +50,8 @@ impl Host {
 }
 
 impl Authority {
-    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`. No user, no empty port, no trailing dot.
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`. A user, an empty port or a trailing dot is
+    /// refused.
     pub fn parse(text: &str) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, Some(parse_port(port)?)),
@@ -58,12 +60,12 @@ impl Authority {
         Some(Self { host: Host::parse(host)?, port })
     }
 
-    /// Whether it means this machine, seen from this machine.
+    /// Whether it is a loopback host.
     pub fn is_loopback(&self) -> bool {
         self.host.is_loopback()
     }
 
-    /// Whether `self`, a line of a list, covers `other`: without a port it covers every port.
+    /// Whether `self`, an entry of a list, covers `other`: without a port it covers every port.
     fn covers(&self, other: &Self) -> bool {
         self.host == other.host && self.port.is_none_or(|port| other.port == Some(port))
     }
@@ -85,7 +87,7 @@ impl fmt::Display for Authority {
     }
 }
 
-/// Where a web page comes from, as in `Origin`: scheme, host and port.
+/// The origin of a web page, as in `Origin`: scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     scheme: String,
@@ -93,8 +95,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Reads `scheme://host` or `scheme://host:port`. `null`, which is any page without an origin
-    /// of its own, is none.
+    /// Parses `scheme://host` or `scheme://host:port`. `null`, which stands for any page without its
+    /// own origin, is refused.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, authority) = text.split_once("://")?;
         let is_scheme_byte = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
@@ -115,8 +117,9 @@ impl Origin {
         matches!(self.scheme.as_str(), "http" | "https")
     }
 
-    /// Whether a page from here that asks `host` asks the server it came from. The scheme is not
-    /// known behind a proxy, so a `host` without a port is taken for the default port of either.
+    /// Whether a page of this origin that sends a request to `host` is on the same site. The scheme is
+    /// not known behind a proxy, so a `host` without a port may have the default port of either
+    /// scheme.
     fn is_of(&self, host: &Authority) -> bool {
         self.is_web()
             && self.authority.host == host.host
@@ -124,18 +127,18 @@ impl Origin {
     }
 }
 
-/// Which values of `Host` mean us.
+/// Accepted values of `Host`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Hosts {
     /// `localhost` and loopback addresses, with any port.
     #[default]
     Loopback,
-    /// These.
+    /// The hosts of this list.
     Listed(Vec<Authority>),
 }
 
 impl Hosts {
-    /// Whether `host` means us.
+    /// Whether `host` is an accepted name of Switchyard.
     pub fn allow(&self, host: &Authority) -> bool {
         match self {
             Self::Loopback => host.is_loopback(),
@@ -144,18 +147,18 @@ impl Hosts {
     }
 }
 
-/// Which web pages may ask. Programs send no `Origin` and are not concerned.
+/// Origins of web pages that may send requests. Programs send no `Origin` and are not affected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Origins {
-    /// Pages served from this machine, and pages served by us.
+    /// Pages served from this machine, and pages served by Switchyard.
     #[default]
     Loopback,
-    /// Exactly these.
+    /// The origins of this list.
     Listed(Vec<Origin>),
 }
 
 impl Origins {
-    /// Whether a page from `origin` may ask `host`, which was found to mean us.
+    /// Whether a page of `origin` may send requests to `host`, which is an accepted one.
     pub fn allow(&self, origin: &Origin, host: &Authority) -> bool {
         match self {
             Self::Loopback => origin.is_web() && origin.authority.is_loopback() || origin.is_of(host),

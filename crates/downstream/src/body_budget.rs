@@ -17,11 +17,11 @@ use super::refusal::Refusal;
 use runtime::memory::{Charge, Exhausted, SMALL};
 use runtime::worker::{WorkBudget, bulk};
 
-/// From so many bytes on there is room for a body as long as it was announced.
+/// Once this many bytes have arrived, the buffer gets room for the whole announced body.
 const LARGE: usize = 64 * 1024;
-/// A connection with a body of so many bytes is moved to a bulk thread ([`bulk`]).
+/// A connection with a body of this size or more is moved to a bulk thread ([`bulk`]).
 const BULK: usize = 256 * 1024;
-/// hyper keeps so many bytes of the trailers of a chunked body while they arrive, and does not say how many there are.
+/// Limit of the trailers of a chunked body. hyper stores them while they arrive and does not report their size.
 const TRAILERS: usize = 16 * 1024;
 
 impl From<Exhausted> for Refusal {
@@ -106,7 +106,7 @@ async fn piece<B: Incoming>(body: &mut B) -> Result<Option<Bytes>, Refusal> {
         let frame = frame.map_err(|error| {
             if timed_out(&*error.into()) { Refusal::BodyTimedOut } else { Refusal::BodyCut }
         })?;
-        // The others are trailers, which nobody here reads.
+        // The other frames are trailers, which are not used.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }

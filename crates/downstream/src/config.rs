@@ -1,11 +1,11 @@
-//! What the operator says of our own listener: `server:` in the registry file.
+//! Configuration of the listener: `server:` in the configuration file.
 //!
-//! Invariant: a gateway that others can reach asks for credentials and knows its own name. A bind
-//! address that is not loopback is refused without `auth_mode` or without `allowed_hosts`, wherever
-//! the address comes from: the file, the environment or the command line. The exceptions are explicit words in the file,
-//! `allow_unauthenticated` and `anonymous_role`, which each start names.
+//! Invariant: an instance that others can reach requires credentials and knows its own names. A bind address that is
+//! not loopback is refused without `auth_mode` or without `allowed_hosts`. It does not matter whether the address comes
+//! from the file, the environment or the command line. The exceptions are explicit settings in the file,
+//! `allow_unauthenticated` and `anonymous_role`, and each start logs them.
 //!
-//! Not here: who is let in (`auth`), which has its keys in the same mapping.
+//! Not here: authentication (`auth`), whose settings are in the same mapping.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
@@ -22,57 +22,58 @@ use runtime::telemetry::{self, Format, Level};
 use settings::{Fields, Setting};
 
 const MIB: usize = 1024 * 1024;
-/// What `public_url` looks like.
+/// Describes a valid `public_url` in error texts.
 const PUBLIC_URL: &str = "a URL without query, such as https://gateway.example.org";
 
-/// The ways in that `serve` opens.
+/// The channels on which `serve` accepts clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
-    /// HTTP alone.
+    /// HTTP only.
     #[default]
     Http,
-    /// Standard input and output alone, as the command `stdio`.
+    /// Standard input and output only, like the command `stdio`.
     Stdio,
-    /// The two in one process, over the same servers.
+    /// Both in one process, with the same servers.
     Both,
 }
 
-/// Where and for whom we listen, and what we let one client take.
+/// Addresses, authentication and limits of the listener.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Which ways in there are.
+    /// The channels on which clients are accepted.
     pub transport: Transport,
     /// The address to bind.
     pub listen: SocketAddr,
     /// Threads that serve clients.
     pub workers: usize,
-    /// Which values of `Host` mean us.
+    /// Accepted values of `Host`.
     pub hosts: Hosts,
-    /// Where clients reach us, without a slash at its end, if it is not the `Host` that they ask for.
+    /// The URL at which clients reach Switchyard, without a trailing slash, if it differs from the `Host` of their
+    /// requests.
     pub public_url: Option<String>,
-    /// Which web pages may ask.
+    /// Origins of web pages that may send requests.
     pub origins: Origins,
     /// How clients are authenticated.
     pub auth: auth::Config,
-    /// Whether everybody who can reach another address than loopback may do everything.
+    /// Whether clients need no credential, although the address is not loopback.
     pub allow_unauthenticated: bool,
     /// Whether GET requests of REST without a credential are answered as for a reader (`anonymous_role: reader`).
     pub anonymous_reader: bool,
-    /// Secrets that tokens for clients are sealed with; none: a random key of this process.
+    /// Secrets that seal tokens for clients; none: a random key of this process.
     pub seal_keys: Vec<SecretString>,
-    /// Caps and times of connections.
+    /// Limits of the number and the times of connections.
     pub limits: Limits,
-    /// How long clients are still served after the end was asked for, while readiness is off already.
+    /// How long clients are still served after shutdown was requested; readiness is already off then.
     pub shutdown_delay: Duration,
     /// The largest body of a request, in bytes.
     pub max_body_bytes: usize,
-    /// Clients at a time: sessions, and requests that belong to none.
+    /// Limit of concurrent clients: sessions, and requests without a session.
     pub max_connections: usize,
-    /// Legacy sessions open at a time.
+    /// Limit of open legacy sessions.
     pub max_sessions: usize,
-    /// When a legacy session nobody uses is forgotten.
+    /// After this time without use, a legacy session is removed.
     pub session_idle_timeout: Duration,
-    /// Bytes that requests, answers and notices in flight may take together.
+    /// Limit of the bytes of all requests, answers and notifications in flight.
     pub memory_budget: usize,
     /// The log.
     pub log: telemetry::Options,
@@ -103,18 +104,18 @@ impl Default for Config {
     }
 }
 
-/// One for every processor.
+/// One worker for each processor.
 fn default_workers() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Why an address must not be bound with the rest of the configuration.
+/// Why an address is not safe to bind with this configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Exposed {
-    /// Anybody could use every tool.
+    /// Every client could call every tool.
     #[error("others can reach this address, and nobody would be asked for a credential ({})", self.hint())]
     NoAuthentication,
-    /// Web pages could reach us under a name of their own.
+    /// A web page could reach Switchyard under a host name of its own (DNS rebinding).
     #[error("others can reach this address, and the names they may use for it are not listed ({})", self.hint())]
     NoHosts,
 }
@@ -134,7 +135,7 @@ impl Exposed {
 }
 
 impl Config {
-    /// Reads `server:`; nothing written is the default. Relative paths of key files are relative to `folder`.
+    /// Reads `server:`; missing settings have their defaults. Paths of key files are relative to `folder`.
     pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = setting.fields()?;
         let default = Self::default();
@@ -172,21 +173,21 @@ impl Config {
         Some(config)
     }
 
-    /// The same for another address, such as one from the command line.
+    /// Returns this configuration with another bind address, such as one from the command line.
     pub fn listening_on(self, listen: SocketAddr) -> Result<Self, Exposed> {
         let config = Self { listen, ..self };
         config.check()?;
         Ok(config)
     }
 
-    /// The same with other ways to authenticate.
+    /// Returns this configuration with other authentication.
     pub fn authenticating(self, auth: auth::Config) -> Result<Self, Exposed> {
         let config = Self { auth, ..self };
         config.check()?;
         Ok(config)
     }
 
-    /// Names each exception from authentication in the file, for `check` and the log of each start.
+    /// Returns the settings that lift authentication, for `check` and the log of each start.
     pub fn exceptions(&self) -> Vec<String> {
         let open = format!(
             "`allow_unauthenticated: true`: everybody who can reach {} may use and operate everything",
@@ -203,7 +204,7 @@ impl Config {
             return Ok(());
         }
         if self.auth.is_open() {
-            // Names of other hosts stay refused unless they are listed.
+            // Host names that are not listed are still refused.
             return if self.allow_unauthenticated { Ok(()) } else { Err(Exposed::NoAuthentication) };
         }
         if self.hosts == Hosts::Loopback { Err(Exposed::NoHosts) } else { Ok(()) }
@@ -219,7 +220,7 @@ fn read_address(setting: &Setting<'_>) -> Option<SocketAddr> {
     setting.parsed("an address and a port, such as 127.0.0.1:8080 or [::1]:8080", parse_address)
 }
 
-/// An IP address and a port; `localhost` stands for 127.0.0.1. Other names are not looked up.
+/// Parses an IP address and a port; `localhost` means 127.0.0.1. Other names are not resolved.
 pub fn parse_address(text: &str) -> Option<SocketAddr> {
     let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     local.as_deref().unwrap_or(text).parse().ok()
@@ -248,8 +249,8 @@ fn read_list<T>(setting: &Setting<'_>, expected: &str, parse: fn(&str) -> Option
     items.iter().filter_map(|item| item.parsed(expected, parse)).collect()
 }
 
-/// `clients`: how many the file says that there may be. Each may need two sockets, for its calls and for what
-/// the gateway says by itself.
+/// Reads the limits. `clients` is the configured limit of clients. Each client may need two sockets: one for calls, and
+/// one for messages that belong to no call.
 fn read_limits(fields: &mut Fields<'_>, clients: Option<usize>, default: Limits) -> Limits {
     let enough = clients.map_or(0, |clients| 2 * clients).max(default.max_sockets);
     Limits {

@@ -1,12 +1,12 @@
-//! One client on one channel that carries everything: a pipe, or the event stream of HTTP+SSE.
+//! One client on one channel for all messages: a pipe, or the event stream of HTTP+SSE.
 //!
-//! The client's messages come in one at a time; everything for it leaves through one bounded
-//! channel. `initialize` makes it a legacy client; where `is_dual`, a request that describes itself
-//! is a modern one, on the same channel. Invariants: ids are unique on a channel, whatever the era; a
-//! call whose answer nobody can read any more is cancelled; a `subscriptions/listen` that we end is ended
-//! in both of the ways that 2026-07-28 has for it.
+//! The client's messages arrive one at a time, and all messages to it go through one bounded channel. `initialize`
+//! makes it a legacy client. If `is_dual` is set, a request that describes itself is a modern one on the same
+//! channel. Invariants: ids are unique on a channel in both eras together. A call is cancelled when its client can
+//! no longer read the answer. If Switchyard ends a `subscriptions/listen`, it sends both messages that 2026-07-28
+//! defines for that.
 //!
-//! Not here: framing, and when the conversation ends (`stdio`, `sse`).
+//! Not here: framing, and the end of the conversation (`stdio`, `sse`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,29 +25,29 @@ use json::Raw;
 use protocol::{Message, Notification, Request, RequestId, Response, meta, method};
 use runtime::shutdown::Shutdown;
 
-/// Gives a message the form that it has on a channel.
+/// Encodes a message for a channel.
 pub type Frame = fn(Bytes) -> Bytes;
 
 /// One conversation.
 pub struct Conversation {
     gateway: Gateway,
-    /// The books of the requests of both eras, and whose they are.
+    /// The session that owns the channel and tracks the requests of both eras.
     session: Arc<Session>,
     outgoing: mpsc::Sender<Bytes>,
-    /// Requests under way.
+    /// The tasks of running requests.
     requests: Shutdown,
     /// Whether modern requests are served too.
     is_dual: bool,
-    /// The form of a message on the channel.
+    /// Encodes a message for this channel.
     frame: Frame,
-    /// The legacy client, once it said `initialize`.
+    /// The legacy client, after its `initialize`.
     legacy: RwLock<Option<Arc<Caller>>>,
-    /// Whether the legacy client is told of changes; once is enough.
+    /// Whether the task that sends notifications to the legacy client was started; one is enough.
     announcing: AtomicBool,
 }
 
 impl Conversation {
-    /// A conversation in `session`; what is said goes into `outgoing`, what is done runs in
+    /// Creates a conversation in `session`. Messages to the client go into `outgoing`, and requests run in
     /// `requests`.
     pub fn new(
         gateway: Gateway,
@@ -68,12 +68,13 @@ impl Conversation {
         })
     }
 
-    /// Whose it is.
+    /// The session of the client.
     pub const fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// Takes one message of the client, which came in the HTTP request `named`. Returns before it is answered.
+    /// Handles one message of the client, which arrived in the HTTP request `named`. Returns before the message is
+    /// answered.
     pub async fn take(self: &Arc<Self>, message: Message, named: Named) {
         match message {
             Message::Request(request) => {
@@ -87,10 +88,10 @@ impl Conversation {
         }
     }
 
-    /// Answers what could not be taken.
+    /// Answers a message that cannot be handled.
     pub async fn refuse(&self, id: Option<RequestId>, refusal: &Refusal) {
         let response = Response { id, reply: Err(refusal.object()) };
-        // A closed channel means that the client is gone.
+        // A closed channel means that the client has disconnected.
         let _ = self.outgoing.send((self.frame)(response.encode())).await;
     }
 
@@ -108,7 +109,7 @@ impl Conversation {
                 for message in [Some(message), end].into_iter().flatten() {
                     let Some(text) = printer.print(&message, frame) else { continue };
                     if outgoing.send(text).await.is_err() {
-                        cancel.cancel(); // the client is gone
+                        cancel.cancel(); // the client has disconnected
                         return;
                     }
                 }
@@ -117,14 +118,14 @@ impl Conversation {
         Ok(())
     }
 
-    /// Whose request it is: its own description if it has one, else the session's client.
+    /// Returns the caller of a request: from its own description if it has one, else the session's client.
     fn caller(&self, request: &Request) -> Result<Arc<Caller>, Refusal> {
         let opener = &self.session.caller;
         let (principal, scope, params) =
             (opener.principal.clone(), opener.scope.clone(), request.params.as_ref());
         if self.is_dual && meta::claimed_version(params).is_some() {
             check_meta(request)?;
-            // One client is on the channel, so none of its requests can be asked what is meant for another client.
+            // All requests on the channel come from one client, so they have one owner.
             let mut caller = Caller::modern(principal, scope, params);
             caller.owner = opener.owner;
             return Ok(Arc::new(caller));
@@ -132,13 +133,13 @@ impl Conversation {
         let mut legacy = self.legacy.write().unwrap_or_else(PoisonError::into_inner);
         if request.method == method::INITIALIZE {
             let mut caller = described(principal, scope, params)?;
-            // Its private connections end with the channel, and reach it there.
+            // Private connections of the client end with the channel, and their messages use it.
             (caller.home, caller.mailbox) = (opener.home.clone(), opener.mailbox.clone());
             *legacy = Some(Arc::new(caller));
         }
         match &*legacy {
             Some(caller) => Ok(caller.clone()),
-            // Asking for life is allowed before the handshake (2025-11-25, `basic/lifecycle`).
+            // A ping is allowed before the handshake (2025-11-25, `basic/lifecycle`).
             None if request.method == method::PING => Ok(opener.clone()),
             None => Err(Refusal::NoSession),
         }
@@ -159,21 +160,20 @@ impl Conversation {
     }
 }
 
-/// What a client is told beside `message`, if that is the result of its `subscriptions/listen`, which only
-/// comes when we end the stream.
+/// Returns the notification that follows `message`, if that is the result of a `subscriptions/listen`. Such a
+/// result is sent only when Switchyard ends the stream.
 ///
-/// `basic/patterns/cancellation` demands this notice where there is no stream of its own to close,
-/// `basic/patterns/subscriptions` the result. The result comes first: it says that the end was meant, and
-/// then the notice is about a request that is over, which clients ignore; the other way round it would be
-/// the result that they ignore, and the end look like a failure.
+/// `basic/patterns/cancellation` requires this notification if no separate stream can be closed, and
+/// `basic/patterns/subscriptions` requires the result. The result comes first, because it says that the end was
+/// intended. The notification is then about a finished request, and clients ignore it. In the other order clients
+/// would ignore the result, and the end would look like a failure.
 fn torn_down(message: &Message) -> Option<Message> {
     let Message::Response(Response { id: Some(id), reply: Ok(_) }) = message else { return None };
     let params = Raw::empty_object().with("requestId", id.raw());
     Some(Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) }))
 }
 
-/// Tells a legacy client what it asked to be told, and asks it what servers ask outside of calls, for as long as
-/// somebody reads.
+/// Sends notifications to a legacy client, and server requests that belong to no call, until the channel closes.
 async fn announce((mut feed, mut asks): (Feed, OutsideCalls), outgoing: mpsc::Sender<Bytes>, frame: Frame) {
     loop {
         let message = tokio::select! {

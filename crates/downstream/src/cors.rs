@@ -1,7 +1,7 @@
-//! Cross-origin requests (CORS) of web pages whose origin is on the list.
+//! Cross-origin requests (CORS) of web pages with an allowed origin.
 //!
-//! Invariants: no answer to any other origin has a CORS header; never `*`, and never credentials of
-//! the browser: tokens travel in headers, so a page has to hold one itself.
+//! Invariants: an answer to another origin has no CORS header. `*` is never sent, and
+//! credentials of the browser are never allowed: tokens travel in headers, so a page must have one itself.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -11,25 +11,25 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
-/// What a page may read of an answer beyond the usual.
+/// Headers of an answer that a page may read, beside the default ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "mcp-session-id, mcp-protocol-version, x-request-id, retry-after, www-authenticate",
 );
 /// How long a browser may remember the permission, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// What a page may send, besides everything that begins with `mcp-`.
+/// Headers that a page may send, beside those that begin with `mcp-`.
 const SENT: [&str; 5] = ["accept", "authorization", "content-type", "last-event-id", "x-api-key"];
-/// More is not looked at.
+/// Limit of requested header names that are checked.
 const MAX_NAMES: usize = 64;
 
-/// Whether a browser asks for permission to send the real request.
+/// Whether the request is a preflight, which asks for permission to send the real request.
 pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS
         && headers.contains_key(ORIGIN)
         && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The answer to a preflight of a listed origin: what may be sent, of what was asked for.
+/// The answer to a preflight of an allowed origin: the permitted part of the requested headers.
 pub(super) fn preflight(headers: &HeaderMap) -> axum::response::Response {
     let mut response = axum::response::Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -54,7 +54,7 @@ fn granted(headers: &HeaderMap) -> String {
     names.take(MAX_NAMES).filter(may_be_sent).collect::<Vec<_>>().join(", ")
 }
 
-/// Lets the page from `origin`, which is on the list, read the answer.
+/// Lets the page of `origin`, which is allowed, read the answer.
 pub(super) fn allow(answer: &mut HeaderMap, origin: HeaderValue) {
     answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);

@@ -1,7 +1,7 @@
-//! What is wrong with an HTTP request before any method is called, as status and JSON-RPC error.
+//! Refusals of MCP requests before a method is called, as HTTP status and JSON-RPC error.
 //!
-//! Source: the transports page of each revision. Not here: what a method answers (`gateway::error`), refusals at the
-//! door (`guard`).
+//! Not here: errors of methods (`gateway::error`), refusals by the checks of requests (`guard`). Source: the
+//! transports page of each revision.
 
 use std::time::Duration;
 
@@ -21,64 +21,64 @@ use protocol::{Era, ErrorCode, ErrorObject, Message, ParseError, RequestId, Vers
 use runtime::memory::Exhausted;
 use runtime::telemetry;
 
-/// When it is worth asking for a session again.
+/// When the client may try to open a session again.
 const SESSION_RETRY_IN: Duration = Duration::from_secs(5);
-/// When it is worth making another request.
+/// When the client may send another request.
 const REQUEST_RETRY_IN: Duration = Duration::from_secs(1);
 
-/// Why a request is not answered by its method.
+/// Why a request does not reach its method.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The body is not one message.
+    /// The body is not exactly one message.
     #[error("{0}")]
     Message(#[from] ParseError),
     /// The body is larger than allowed.
     #[error("the body is larger than {limit} bytes")]
     BodyTooLarge {
-        /// The cap in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The body did not arrive.
     #[error("the body could not be read")]
     Body,
-    /// Not declared as JSON, or as more than that.
+    /// Not declared as JSON, or declared more than once.
     #[error("Content-Type must be application/json, and stand once")]
     ContentType,
-    /// The client cannot read what we may answer.
+    /// The client does not accept all forms of answers.
     #[error("Accept must allow {0}")]
     Accept(&'static str),
-    /// Not GET, POST or DELETE, or not in this era.
+    /// Not GET, POST or DELETE, or not allowed in this era.
     #[error("this method is not allowed here")]
     Method {
-        /// Those that are.
+        /// The allowed methods.
         allow: &'static str,
     },
-    /// `/mcp/{server}` with a name nobody has.
+    /// `/mcp/{server}` with an unknown server.
     #[error("{0}")]
     Server(manager::Error),
     /// A legacy request outside of a session.
     #[error("there is no session here; begin with initialize, or describe each request in its _meta")]
     NoSession,
-    /// A session that is over, or somebody else's.
+    /// An ended session, or one of another client.
     #[error("there is no such session; begin again with initialize")]
     UnknownSession,
-    /// An event id that was never given, or somebody else's, or one whose stream is forgotten.
+    /// An event id that was never sent, that belongs to another client, or whose stream was dropped.
     #[error("nothing can be resumed behind this event: it is unknown, or its stream is not kept any more")]
     UnknownEvent,
-    /// The table is full.
+    /// The limit of sessions is reached.
     #[error(
         "too many sessions are open; come back when one has ended, or have the operator raise max_sessions"
     )]
     TooManySessions {
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
-    /// No place for one more client.
+    /// The limit of clients is reached.
     #[error(
         "all {most} connections are taken; come back when one has ended, or have the operator raise max_connections"
     )]
     NoPlace {
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
     /// The memory budget has no room for the description of a session's client.
@@ -86,39 +86,39 @@ pub enum Refusal {
         "the memory budget of the gateway has no room for this session; describe the client in fewer bytes, or come back later"
     )]
     MemoryExhausted,
-    /// A session's client describes itself at too much length.
+    /// The client's description of itself is too long.
     #[error("{member} of `initialize` is larger than {MAX_DESCRIPTION} bytes; describe the client in fewer")]
     DescriptionTooLarge {
-        /// Which parameter.
+        /// The parameter.
         member: &'static str,
     },
-    /// The same id twice at a time.
+    /// A request with this id is already running.
     #[error("a request with this id is already running")]
     IdInUse,
-    /// More requests at a time than one session may have.
+    /// The limit of concurrent requests of one session is reached.
     #[error("too many requests of this session are running; try again when one has ended")]
     TooManyRequests,
-    /// A version header nobody knows.
+    /// A version header with an unknown revision.
     #[error("MCP-Protocol-Version {0:?} is not a known revision")]
     VersionHeader(String),
-    /// Modern: a header is missing or says something else than the body.
+    /// Modern: a header is missing or differs from the body.
     #[error("header mismatch: {0}")]
     HeaderMismatch(String),
     /// Modern: `_meta` lacks a member.
     #[error("params._meta must have {0}")]
     Meta(&'static str),
-    /// Modern: a revision that is not spoken here.
+    /// Modern: a revision that is not supported.
     #[error("protocol version {requested:?} is not supported")]
     UnsupportedVersion {
-        /// What was asked for.
+        /// The requested revision.
         requested: String,
     },
-    /// Modern clients answer by retrying, not by posting responses.
+    /// Modern clients answer server requests by a retry, not by posted responses.
     #[error("responses cannot be posted in this protocol revision")]
     PostedResponse,
 }
 
-/// The client of a legacy session that `params` of its `initialize` describe.
+/// Returns the client of a legacy session that `params` of its `initialize` describe.
 pub fn described(principal: Principal, scope: Scope, params: Option<&Raw>) -> Result<Caller, Refusal> {
     for member in ["capabilities", "clientInfo"] {
         let size = params.and_then(|params| params.get(member)).map_or(0, |value| value.bytes().len());
@@ -141,7 +141,7 @@ impl From<Full> for Refusal {
     }
 }
 
-/// The refusal of a modern revision: what the protocol wants to be said of it, and what every error says.
+/// The error for an unsupported revision: members that the protocol requires, and those of every error.
 fn unsupported(text: &str, requested: &str) -> ErrorObject {
     let object = error::refusal(ErrorCode::UnsupportedVersion, Era::Modern, text);
     let supported = Raw::of(&[Version::NEWEST_MODERN.as_str()]);
@@ -150,7 +150,7 @@ fn unsupported(text: &str, requested: &str) -> ErrorObject {
 }
 
 impl Refusal {
-    /// The JSON-RPC error that says it.
+    /// Returns the JSON-RPC error.
     pub fn object(&self) -> ErrorObject {
         let (code, text) = (self.code(), self.to_string());
         if let Some(pause) = self.retry_after() {
@@ -158,7 +158,7 @@ impl Refusal {
             return limited(code, Era::Legacy, &text, pause, self.limit());
         }
         match self {
-            // Its number says whether the body is JSON.
+            // Its number depends on whether the body is JSON.
             Self::Message(error) => error::numbered(error.code(), code, &text),
             Self::Server(error) => error::object(error, Era::Legacy),
             Self::UnsupportedVersion { requested } => unsupported(&text, requested),
@@ -191,7 +191,7 @@ impl Refusal {
         }
     }
 
-    /// When it is worth trying again, where that is known.
+    /// When a retry may succeed, if known.
     const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooManySessions { .. } | Self::NoPlace { .. } | Self::MemoryExhausted => {
@@ -202,7 +202,7 @@ impl Refusal {
         }
     }
 
-    /// How many there may be, where that is the cause.
+    /// The limit that was reached, if that is the cause.
     const fn limit(&self) -> Option<Limit> {
         match self {
             Self::TooManySessions { most } | Self::NoPlace { most } => {
@@ -212,7 +212,7 @@ impl Refusal {
         }
     }
 
-    /// The whole answer to the HTTP request `named`; `id` is that of the message, where it could be read.
+    /// The complete answer to the HTTP request `named`. `id` is that of the message, if it could be read.
     pub fn into_response(self, id: Option<RequestId>, named: Option<telemetry::RequestId>) -> Response<Body> {
         let reply = Err(self.object().of_request(named));
         let body = Message::Response(protocol::Response { id, reply }).encode();
@@ -230,7 +230,7 @@ impl Refusal {
     }
 }
 
-/// The status that carries a modern response: some errors have one of their own.
+/// The HTTP status of a modern response: some errors require a certain one.
 pub fn status_of(reply: &protocol::Reply) -> StatusCode {
     match reply {
         Ok(_) => StatusCode::OK,

@@ -1,13 +1,13 @@
-//! The checks at the door: who and what is let in, before any route is looked at.
+//! Checks that every HTTP request passes before it is routed.
 //!
 //! ```text
 //! Host, Origin ──▶ (preflight?) ──▶ declared size ──▶ credential ──▶ body, within size and time ──▶ route
 //! ```
 //!
-//! Who is let in has a [`Principal`] and a body that is complete and small enough, so no route limits
-//! or waits for one again. Nothing of a body is buffered for somebody who was not let in.
+//! An admitted request has a [`Principal`] and a complete body within the size limit, so routes check neither again.
+//! The body of a request that is not authenticated is not buffered.
 //!
-//! Not here: the order of the checks and the routes behind them (`http_service`), time and connection limits
+//! Not here: the order of the checks and the routes after them (`http_service`), time and connection limits
 //! (`listener`), what a principal may do ([`auth`]).
 
 use std::future::poll_fn;
@@ -32,31 +32,31 @@ use net::transfer_coding;
 use runtime::memory::{Account, Charge, Kind};
 use runtime::worker::{WorkBudget, bulk};
 
-/// The paths that need no credential, for GET and HEAD: somebody who watches over the process, and a description
-/// that is the same of every gateway, which a browser opens before its user can name a credential. Beside them
-/// there is only what tells where to get one (`protected_resource`).
+/// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
+/// installations. A browser opens the description before its user can enter a credential. The only other public path is
+/// the metadata that names the token issuer (`protected_resource`).
 const PUBLIC: [&str; 6] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs"];
-/// Of those, what a supervisor asks that knows us by an address alone (Kubernetes sends that of the pod): they are
-/// answered whatever the host is called, because all they tell is that we live, and whether we are ready.
+/// Health checks, which are answered under any `Host`. A supervisor such as Kubernetes knows only the address of the
+/// pod, and the answers reveal only whether Switchyard is alive and ready.
 const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
-/// Paths that clients try to log in at (OAuth 2.0). Without a credential they are answered 404, because clients take 401
-/// for a login that was rejected and do not tell their users that a key is missing.
+/// Paths at which clients try to log in (OAuth 2.0). Without a credential they are answered with 404: clients take a
+/// 401 for a rejected login and do not tell their users that a key is missing.
 const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/introspect"];
-/// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), at any place of a path.
+/// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), anywhere in a path.
 const OAUTH_METADATA: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Path prefix of the scripts and styles of the page at `/docs`.
 const PAGES: &str = "/docs/";
-/// How long the rest of a refused body is read and thrown away, so that a client that is still
-/// sending gets to see the answer instead of a reset connection.
+/// How long the rest of a refused body is read and dropped. A client that is still sending then sees the answer instead
+/// of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
 
-/// A body on its way in.
+/// A request body that is still arriving.
 pub(super) trait Incoming: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send {}
 
 impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send> Incoming for B {}
 
-/// The part of the program that says which principal sends a request.
+/// The part of the program that authenticates requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Identity {
     /// Switchyard, from the credential in the headers.
@@ -66,7 +66,7 @@ enum Identity {
     Host,
 }
 
-/// What the door knows.
+/// The checks and their configuration.
 #[derive(Debug)]
 pub struct Guard {
     hosts: Hosts,
@@ -77,7 +77,7 @@ pub struct Guard {
     /// The principal of requests that read the REST API without a credential, if the file allows them.
     anonymous: Option<Principal>,
     max_body_bytes: usize,
-    /// The first `Host` that was allowed: most clients write the same.
+    /// The first `Host` that was allowed. Most clients send this one, so it is compared before anything is parsed.
     usual_host: OnceLock<HeaderValue>,
 }
 
@@ -95,7 +95,7 @@ impl Guard {
 
     fn with(config: &Config, identity: Identity, keys: &auth::Config) -> Result<Self, auth::Error> {
         let authenticator = Arc::new(Authenticator::new(keys)?);
-        // A host program decides alone who reads.
+        // A host program alone decides who may read.
         let has_anonymous = config.anonymous_reader && matches!(identity, Identity::Credential);
         Ok(Self {
             hosts: config.hosts.clone(),
@@ -109,18 +109,18 @@ impl Guard {
         })
     }
 
-    /// Who judges credentials.
+    /// Returns the authenticator that checks credentials.
     pub fn authenticator(&self) -> Arc<Authenticator> {
         Arc::clone(&self.authenticator)
     }
 
-    /// What tells where to get a credential.
+    /// Returns the metadata that names the token issuer.
     pub(super) const fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Whether the request means us and comes from nowhere or from a listed origin, which is
-    /// returned as it was written.
+    /// Checks `Host` and `Origin`: the host must be one of Switchyard's, and the origin, if any, must be allowed.
+    /// Returns the allowed origin as the client wrote it.
     pub(super) fn check_source(&self, parts: &request::Parts) -> Result<Option<HeaderValue>, Refusal> {
         if self.is_usual(parts) {
             return Ok(None);
@@ -136,7 +136,7 @@ impl Guard {
             return Err(Refusal::Host);
         }
         if let Some(header) = parts.headers.get(HOST) {
-            // Whoever comes second with another one is read each time.
+            // Only the first allowed host is stored; other hosts are parsed for each request.
             let _ = self.usual_host.get_or_init(|| header.clone());
         }
         let mut origins = parts.headers.get_all(ORIGIN).iter();
@@ -146,8 +146,7 @@ impl Guard {
         if allowed { Ok(Some(written.clone())) } else { Err(Refusal::Origin) }
     }
 
-    /// Whether nothing but `Host` says where the request comes from, and that says, byte for byte, what
-    /// was read and allowed before.
+    /// Whether the request has no origin, and its only `Host` equals the stored one byte for byte.
     fn is_usual(&self, parts: &request::Parts) -> bool {
         let headers = &parts.headers;
         let is_repeated = headers.len() > headers.keys_len();
@@ -158,8 +157,8 @@ impl Guard {
             && !headers.contains_key(ORIGIN)
     }
 
-    /// Who asks, judged by the head alone; for what is public `None`, unless there is a good credential,
-    /// which may show more.
+    /// Authenticates the head. For a public path `None` is a valid result; a valid credential is still returned there,
+    /// because it may show more.
     fn check_head(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
         if declared_length(&parts.headers).is_some_and(|length| length > self.max_body_bytes as u64) {
             return Err(Refusal::TooLarge { limit: self.max_body_bytes });
@@ -186,7 +185,7 @@ impl Guard {
         Err(Refusal::Denied(denied))
     }
 
-    /// The same for a key that it takes long to check.
+    /// Authenticates the head if its key needs a slow hash.
     async fn check_key(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
         match self.authenticator.check(&parts.headers).await {
             Err(_) if is_public(parts) => Ok(None),
@@ -194,7 +193,8 @@ impl Guard {
         }
     }
 
-    /// Who asks, and the whole body. A credential that was taken back while the body arrived opens nothing.
+    /// Authenticates the request and reads its body. If the credential is revoked while the body arrives, the request
+    /// is refused.
     pub(super) async fn admit<B: Incoming>(
         &self,
         head: &request::Parts,
@@ -223,7 +223,7 @@ impl Guard {
             });
             body.await?
         };
-        // Looking takes a lock, so who sent all at once is spared it.
+        // The check takes a lock, so it is skipped for a body that arrived at once.
         if waited && principal.is_taken_back() {
             return Err(Refusal::Denied(Denied::Credential(Reason::TakenBack)));
         }
@@ -236,17 +236,17 @@ impl Guard {
         let is_sent = !head.headers.contains_key(EXPECT);
         drop(head);
         let nobody = || Charge::open(Account::Nobody, Kind::Request);
-        // A body that has no room is not read: its connection ends after the answer.
+        // A body that does not fit the memory budget is not read: its connection ends after the answer.
         if is_sent && let Ok(_trailers) = body_budget::trailers(&body, nobody) {
             let rest = drop_rest(&mut body, self.max_body_bytes);
-            // Whatever comes of it, the answer is decided.
+            // The result does not matter: the answer is already decided.
             let _ = tokio::time::timeout(DISCARD_TIME, rest).await;
         }
     }
 }
 
-/// The host that the request is for: `Host`, or the authority of an absolute target; where
-/// both are there they agree.
+/// Returns the host that the request is for: `Host`, or the authority of an absolute target. If both are present, they
+/// must agree.
 fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
     let mut headers = parts.headers.get_all(HOST).iter();
     let header = headers.next();
@@ -274,12 +274,12 @@ fn is_of_oauth(path: &str) -> bool {
     OAUTH.contains(&path) || OAUTH_METADATA.iter().any(|metadata| path.contains(metadata))
 }
 
-/// Whether it reads the REST API. MCP uses GET too, for streams and sessions, which are for clients with a credential.
+/// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.
 fn is_rest_read(parts: &request::Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD) && Face::of(parts.uri.path()) == Face::Rest
 }
 
-/// Whether it only asks how we are. A page of another origin is none that may, as everywhere.
+/// Whether the request is a health check. A request with an `Origin` is not one, so its host is checked as usual.
 fn is_probe(parts: &request::Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD)
         && PROBES.contains(&parts.uri.path())

@@ -1,4 +1,5 @@
-//! Probes of a supervisor that knows us by an address alone: answered, and nothing else with them.
+//! Tests of health checks from a supervisor that knows only an address: they are answered, other
+//! requests are not.
 
 use super::*;
 
@@ -32,6 +33,6 @@ async fn probes_are_answered_whatever_the_host_is_and_nothing_else_is() {
         assert_eq!(answer.status().as_u16(), expected, "{method} {path} {headers:?}");
         assert!(!answer.headers().contains_key("access-control-allow-origin"), "{method} {path}");
     }
-    // A host that a probe came with is not one of ours from then on.
+    // The host of a health check does not become an accepted one.
     assert_eq!(get_from(&door, "/health", &[pod]).await.status(), StatusCode::FORBIDDEN);
 }

@@ -1,4 +1,5 @@
-//! The door without a socket: who and what gets in, in which order, and how a refusal looks.
+//! Tests of the request checks without a socket: accepted requests, the order of checks, and the form
+//! of refusals.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -67,7 +68,7 @@ async fn json(response: Response) -> Value {
     serde_json::from_slice(&body).expect("JSON")
 }
 
-/// `Host`, `Origin`, and whether that gets in by default.
+/// `Host`, `Origin`, and whether the request is accepted by default.
 const FORMS: &[(&str, Option<&str>, bool)] = &[
     ("localhost", None, true),
     ("localhost:8080", None, true),
@@ -377,7 +378,7 @@ async fn a_panic_is_an_answer() {
     assert!(!problem.to_string().contains("bug"));
 }
 
-/// A key of another system, and who is let in with it: the first time it is held against a slow hash.
+/// A key of another system is checked against its slow hash at its first request.
 #[tokio::test]
 async fn a_key_with_a_slow_hash_gets_in_at_its_first_request_and_a_wrong_one_does_not() {
     let key = "legacy-key-of-another-system";

@@ -1,8 +1,8 @@
-//! What the headers of an HTTP request must say, in each era.
+//! Checks the headers of MCP requests over HTTP, in each era.
 //!
-//! Modern: they mirror the body, and a request whose headers and body differ is refused, so that
-//! whoever routes by header and whoever executes by body mean the same. Names compare
-//! case-insensitively, values exactly, white space around them ignored.
+//! Modern headers repeat parts of the body. A request whose headers and body differ is refused, because
+//! a proxy may route by header while Switchyard executes the body. Names are compared without case,
+//! values exactly; white space around values is ignored.
 
 use std::fmt::Display;
 
@@ -14,16 +14,16 @@ use gateway::tools::Mirrored;
 use json::{Part, Raw};
 use protocol::{Request, Version, headers, meta, sanitize};
 
-/// Names as they are looked up; of one that is text each look would read it first.
+/// Header names, parsed once: a lookup by text would parse the name each time.
 static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 static METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
 static NAME: HeaderName = HeaderName::from_static(headers::NAME);
 
-/// What clients write that can read JSON and event streams, which are all there are.
+/// Values of `Accept` that cover both forms of answers, JSON and event streams.
 const USUAL_ACCEPT: [&str; 3] =
     ["application/json, text/event-stream", "text/event-stream, application/json", "*/*"];
 
-/// The value of a header that may stand once, without the white space around it.
+/// Returns the value of a header that may occur once, without the white space around it.
 pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, Refusal>
 where
     K: AsHeaderName + Copy + Display,
@@ -32,7 +32,7 @@ where
     Single { value: map.get(name), is_repeated }.text(&name)
 }
 
-/// One header of those that may stand once.
+/// A header that may occur once.
 #[derive(Clone, Copy, Default)]
 struct Single<'a> {
     value: Option<&'a HeaderValue>,
@@ -40,7 +40,7 @@ struct Single<'a> {
 }
 
 impl<'a> Single<'a> {
-    /// The headers called `names`, found in one look at all of them.
+    /// Finds the headers called `names` in one pass.
     fn all<const N: usize>(map: &'a HeaderMap, names: [&HeaderName; N]) -> [Self; N] {
         let mut found = [Self::default(); N];
         for (name, value) in map {
@@ -52,7 +52,7 @@ impl<'a> Single<'a> {
         found
     }
 
-    /// What it says, without the white space around it; `name` is for people.
+    /// Returns the value without the white space around it; `name` is for error texts.
     fn text(self, name: &dyn Display) -> Result<Option<&'a str>, Refusal> {
         let Some(value) = self.value else { return Ok(None) };
         if self.is_repeated {
@@ -64,12 +64,12 @@ impl<'a> Single<'a> {
     }
 }
 
-/// Whether any header stands more than once: hardly ever, so that one look is enough for each.
+/// Whether any header is repeated. That is rare, and one check then covers all headers.
 fn has_repeated(map: &HeaderMap) -> bool {
     map.len() > map.keys_len()
 }
 
-/// Whether the body is declared as JSON, and as nothing else: who stands before us may read another one.
+/// Requires exactly one `Content-Type`, and that it is JSON: a proxy might read another one.
 pub fn check_content_type(map: &HeaderMap) -> Result<(), Refusal> {
     let value = map.get(CONTENT_TYPE);
     if has_repeated(map) && map.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
@@ -83,7 +83,7 @@ pub fn check_content_type(map: &HeaderMap) -> Result<(), Refusal> {
     if media_type.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Refusal::ContentType) }
 }
 
-/// Whether the client can read every one of `types`.
+/// Requires that the client accepts every one of `types`.
 pub fn check_accept(
     map: &HeaderMap,
     types: &'static [&'static str],
@@ -107,18 +107,18 @@ pub fn check_accept(
     if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(Refusal::Accept(shown)) }
 }
 
-/// Whether the client would rather have an event stream than a JSON text: it names it first.
+/// Whether the client prefers an event stream to JSON, because `Accept` names the stream first.
 ///
-/// Without `q` both are equal to it (RFC 9110, 12.5.1), and which one it gets is our choice; in a
-/// session a stream can be read on after a broken connection, from its beginning.
+/// Without `q` both are equal (RFC 9110, 12.5.1), so Switchyard may choose. In a session, an event
+/// stream can be resumed after its connection broke.
 pub fn prefers_stream(map: &HeaderMap) -> bool {
     let values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut ranges = values.flat_map(|value| value.split(',')).map(str::trim);
     ranges.next().is_some_and(|first| first.eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// Whether a request describes itself, which is what makes it modern: by a claim in its body, or by
-/// a version header that names no revision with a handshake.
+/// Whether a request is modern: its body declares a modern revision, or its version header names no
+/// revision with a handshake.
 pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
     let by_header = || {
         let value = map.get(&PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
@@ -127,7 +127,7 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
     meta::claimed_version(params).is_some() || by_header()
 }
 
-/// The version header of a legacy request: absent, or a revision somebody knows.
+/// Checks the version header of a legacy request: absent, or a known revision.
 pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
     match single(map, &PROTOCOL_VERSION)? {
         Some(name) if Version::from_name(name).is_none() => Err(Refusal::VersionHeader(sanitize::name(name))),
@@ -135,7 +135,7 @@ pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// `_meta` and the headers of a modern request, checked against one another.
+/// Checks `_meta` and the headers of a modern request against each other.
 pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let [version, method, name] = Single::all(map, [&PROTOCOL_VERSION, &METHOD, &NAME]);
     let header = version
@@ -156,7 +156,7 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     check_name(name, request)
 }
 
-/// What the body of a modern request must say of itself, on every transport.
+/// Checks the `_meta` that a modern request needs on every transport.
 pub fn check_meta(request: &Request) -> Result<(), Refusal> {
     let described = meta::part(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described
@@ -166,7 +166,7 @@ pub fn check_meta(request: &Request) -> Result<(), Refusal> {
     check_description(described, &claimed)
 }
 
-/// What a modern request says of itself, in which it claims the revision `claimed`.
+/// Checks the `_meta` of a modern request that declares the revision `claimed`.
 fn check_description(described: Part<'_>, claimed: &str) -> Result<(), Refusal> {
     if Version::from_name(claimed).is_none_or(|version| !version.is_modern()) {
         return Err(Refusal::UnsupportedVersion { requested: sanitize::name(claimed) });
@@ -187,7 +187,7 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), Refusal> {
     if decoded.as_ref().is_some_and(|decoded| body.says(decoded)) {
         return Ok(());
     }
-    let Some(body) = body.text() else { return Ok(()) }; // nor one that is no text
+    let Some(body) = body.text() else { return Ok(()) }; // the method also refuses one that is not a string
     let sent = sent.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
     let decoded = decoded.ok_or_else(|| {
         let sent = sanitize::name(sent);
@@ -196,8 +196,8 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), Refusal> {
     Err(mismatch("Mcp-Name", &decoded, &body))
 }
 
-/// The mirrored parameters of a tool call: each stands in its header exactly when it stands in the
-/// body, with the same value.
+/// Checks the mirrored parameters of a tool call: each has its header exactly when it is in the body,
+/// with an equal value.
 pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Refusal> {
     for Mirrored { header, value, is_ambiguous } in mirrored {
         if *is_ambiguous {

@@ -1,14 +1,13 @@
-//! From a request at the door to the part that answers it.
+//! Routes an HTTP request from the listener to the part that answers it.
 //!
 //! ```text
 //! Host, Origin ──▶ (preflight?) ──▶ size, credential, body ──▶ /mcp, shortcuts, metadata ──▶ else the router
 //! ```
 //!
-//! What is called all the time is found by comparing paths, and is handed the head, the body and the
-//! principal as they are; everything else goes through an axum router, which finds the [`RequestId`]
-//! and the [`Principal`] among the extensions. A panic behind the door is an answer, not a dead
-//! connection. Whose credential is taken back before the answer has begun gets the answer that comes next
-//! with it; what was begun for it is dropped.
+//! Frequent routes are found by comparing paths and get head, body and principal directly. Other requests go
+//! through an axum router, which finds the [`RequestId`] and the [`Principal`] among the extensions. A panic
+//! in a handler gives an error answer and does not end the connection. If the credential is revoked before
+//! the answer begins, the handler is dropped and the request is refused.
 //!
 //! Not here: the checks themselves (`guard`); answers that have begun (`exchange`, `sessions`).
 
@@ -44,29 +43,29 @@ use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, pace, panics, untrusted};
 use runtime::worker::{now, until};
 
-/// How long a request is answered before anybody looks whether its credential is still one: looking takes
-/// a lock, which most requests never come to.
+/// How long a handler runs before the credential is checked for revocation. The check takes a lock, and most
+/// requests end sooner.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
-/// Where the MCP endpoint is; behind it a slash and the name of one server.
+/// Path of the MCP endpoint. A slash and the name of one server may follow it.
 const MCP: &str = "/mcp";
 
-/// A request that was let in.
+/// A request that passed the checks of `guard`.
 #[derive(Debug)]
 pub struct Admitted {
     /// Its head.
     pub head: request::Parts,
     /// Its body, complete.
     pub body: Bytes,
-    /// Who sent it; none only on paths that are public.
+    /// The authenticated sender; none only on public paths.
     pub principal: Option<Principal>,
-    /// Its name in answers and logs.
+    /// The id of the request in answers and logs.
     pub id: RequestId,
 }
 
-/// Answers what is posted to one path, without a router in between.
+/// Handler of POST requests to one path, without a router.
 pub type Shortcut = Box<dyn Fn(Admitted) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// The door with all that lies behind it. Clones are the same one.
+/// The complete HTTP service. Clones share it.
 #[derive(Clone)]
 pub struct Front(Arc<Parts>);
 
@@ -78,12 +77,12 @@ struct Parts {
 }
 
 impl Front {
-    /// `rest` behind `guard`.
+    /// A service of `guard` and the router `rest`.
     pub fn new(guard: Guard, rest: Router) -> Self {
         Self::with(guard, None, Vec::new(), rest)
     }
 
-    /// The same with the MCP endpoint and the shortcuts before the router.
+    /// A service whose MCP endpoint and shortcuts are tried before the router.
     pub fn with(
         guard: Guard,
         mcp: Option<Endpoint>,
@@ -94,7 +93,7 @@ impl Front {
         Self(Arc::new(Parts { guard, mcp, shortcuts, rest }))
     }
 
-    /// It as a router, for programs that mount it in one of their own.
+    /// Returns the service as a router, for programs that mount it in their own.
     pub fn into_router(self) -> Router {
         Router::new().fallback_service(self)
     }
@@ -117,8 +116,7 @@ impl Front {
 }
 
 impl Parts {
-    /// The answer of whatever the path means. A panic ends this request and nothing else; the panic
-    /// itself is logged by the panic hook.
+    /// Answers the request by its path. A panic ends this request only; the panic hook logs it.
     async fn route(&self, request: Admitted) -> Response {
         let Some((mcp, scope)) = self.mcp.as_ref().zip(scope_of(request.head.uri.path())) else {
             return Box::pin(self.elsewhere(request)).await;
@@ -136,7 +134,7 @@ impl Parts {
         with_room(answer, head.headers)
     }
 
-    /// The same where the path is not that of the MCP endpoint.
+    /// Answers a request whose path is not that of the MCP endpoint.
     async fn elsewhere(&self, request: Admitted) -> Response {
         let (line, id) = (Line::of(&request.head), request.id);
         if let Some(answer) = self.guard.metadata().answer(&request.head, || line.host()) {
@@ -148,7 +146,7 @@ impl Parts {
             let shortcut = self.shortcuts.iter().find(|(at, _)| is_posted && *at == line.uri.path());
             match shortcut {
                 Some((_, shortcut)) => shortcut(request).await,
-                // Boxed: it is large, and seldom taken.
+                // Boxed: the future is large and rarely needed.
                 None => Box::pin(self.routed(request)).await,
             }
         };
@@ -197,7 +195,8 @@ impl Parts {
     }
 }
 
-/// Logs a refused request, unless there were too many with this code: anybody can cause the line.
+/// Logs a refused request, unless this code was logged too often. Any client can cause this line, so it is
+/// rate-limited.
 fn log_refused(refusal: &Refusal, line: &Line, id: RequestId) {
     let Some(suppressed) = pace::refusal(refusal.code().as_str()) else { return };
     let (method, path) = (untrusted(line.method.as_str()), untrusted(line.uri.path()));
@@ -209,7 +208,7 @@ fn log_refused(refusal: &Refusal, line: &Line, id: RequestId) {
     tracing::info!(request_id = %id, %method, %path, code = refusal.code().as_str(), %reason, suppressed, "refused");
 }
 
-/// What is kept of a request for the case that it is refused.
+/// The parts of a request that the answer to a refusal needs.
 struct Line {
     method: Method,
     uri: Uri,
@@ -221,17 +220,17 @@ impl Line {
         Self { method: head.method.clone(), uri: head.uri.clone(), host: head.headers.get(HOST).cloned() }
     }
 
-    /// Whom it was sent to, which was judged before.
+    /// Returns the host of the request, which `guard` has already checked.
     fn host(&self) -> Option<Authority> {
         let header = self.host.as_ref().and_then(|host| host.to_str().ok());
         header.or(self.uri.authority().map(http::uri::Authority::as_str)).and_then(Authority::parse)
     }
 }
 
-/// Which servers a path of the MCP endpoint means; none when it is no such path.
+/// Returns the servers that a path of the MCP endpoint addresses; none for any other path.
 fn scope_of(path: &str) -> Option<Scope> {
     let rest = path.strip_prefix(MCP)?;
-    // People write a slash at the end, and some clients add one.
+    // Some users and clients append a slash.
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.is_empty() {
         return Some(Scope::All);
@@ -240,9 +239,9 @@ fn scope_of(path: &str) -> Option<Scope> {
     Some(Scope::Server(percent_decode_str(name).decode_utf8_lossy().into()))
 }
 
-/// What `work` comes to, unless it panics, or the credential of `principal` is taken back before: then it is
-/// to be dropped where it stands. It is polled where it is: each place that a large future is moved to costs
-/// every call a copy of it.
+/// Returns the output of `work`. If it panics, or if the credential of `principal` is revoked first, `work`
+/// must be dropped and a refusal is returned. `work` is polled in place, because moving a large future costs
+/// every call a copy.
 async fn while_good<T>(
     principal: Option<&Principal>,
     work: Pin<&mut impl Future<Output = T>>,
@@ -250,7 +249,7 @@ async fn while_good<T>(
     let taken_back = async {
         until(now() + LOOK_AFTER).await;
         match principal {
-            // Boxed: most requests never come to it.
+            // Boxed: most requests never get here.
             Some(principal) => Box::pin(principal.taken_back()).await,
             None => std::future::pending().await,
         }
@@ -262,8 +261,8 @@ async fn while_good<T>(
     }
 }
 
-/// `answer`, whose headers stand in `map` now, in which those of its request stood: the connection reads the
-/// next head into the map of its last answer, and that one has the room.
+/// Puts the headers of `answer` into `map`, the header map of the request, to reuse its allocation. The
+/// connection reads the next head into the map of its last answer.
 fn with_room(mut answer: Response, mut map: HeaderMap) -> Response {
     map.clear();
     let own = std::mem::replace(answer.headers_mut(), map);

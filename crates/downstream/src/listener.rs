@@ -1,14 +1,14 @@
-//! The accept loop: connections with a cap, time limits and an end.
+//! The accept loop: connections with a limit, time limits and an orderly shutdown.
 //!
-//! Why not `axum::serve`: it leaves a silent peer open for ever, knows no cap, and its graceful
-//! end waits for event streams that never end. Only HTTP/1.1 is spoken: a client that begins with the
+//! `axum::serve` is not used: it keeps a silent connection open forever, has no limit of connections, and its
+//! graceful shutdown waits for event streams that never end. Only HTTP/1.1 is spoken. A client that begins with the
 //! preface of HTTP/2 is closed (`docs/contributing/decisions/0001-no-http2-without-tls.md`).
 //!
-//! Invariants: at most `max_sockets` connections are open; a further one is answered 503 and closed (`load_shed`). A
-//! peer that is slow to send its head or body, or to read, is closed in time. An error of `accept` never spins. No
-//! connection outlives [`serve`].
+//! Invariants: at most `max_sockets` connections are open; a further one is answered with 503 and closed
+//! (`load_shed`). A client that sends its head or body too slowly, or reads too slowly, is closed in time. An error
+//! of `accept` never causes a busy loop. No connection outlives [`serve`].
 //!
-//! Not here: one connection (`http1`), what a request means ([`Site`]), who may send one (`guard`).
+//! Not here: one connection (`http1`), handling of requests ([`Site`]), their checks (`guard`).
 
 use std::future::Future;
 use std::io;
@@ -34,14 +34,14 @@ use runtime::telemetry::limit::{self, Socket};
 use runtime::worker::Crew;
 use runtime::worker::bulk::{BulkThreads, Left, until_asked};
 
-/// How long `accept` rests after an error that is not the peer's, such as too many open files.
+/// How long `accept` pauses after an error that the client did not cause, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Files that are open beside client connections: connections to servers, pipes, logs.
+/// File descriptors that are needed beside client connections: connections to servers, pipes, logs.
 const OTHER_FILES: u64 = 1_024;
-/// What is left after `drain_timeout` is cut; this long it may take to notice.
+/// Time for connections to end after `drain_timeout`, when they are cut.
 const CUT_TIME: Duration = Duration::from_secs(1);
 
-/// What a listener allows its peers.
+/// Limits of the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections open at a time.
@@ -50,11 +50,11 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Time for a whole body.
     pub body_timeout: Duration,
-    /// Time between two requests.
+    /// How long a connection may be idle between two requests.
     pub idle_timeout: Duration,
-    /// Time for which a client may leave what it is sent unread.
+    /// How long a client may leave a response unread.
     pub write_timeout: Duration,
-    /// Time for running requests after the end was requested.
+    /// Time for running requests after shutdown began.
     pub drain_timeout: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Default for Limits {
     }
 }
 
-/// What answers the requests that come in.
+/// Answers incoming requests.
 pub trait Site: Clone + Send + Sync + 'static {
     /// Answers one request. Dropping the future cancels it.
     fn answer(self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static;
@@ -87,17 +87,17 @@ impl Site for Router {
     }
 }
 
-/// Accepts connections and answers them with `site` until `shutdown` begins; then accepts no
-/// more, lets running requests end for `drain_timeout`, cuts the rest and returns. Event streams
-/// must be ended by who serves them: they watch the same `shutdown`.
+/// Accepts connections and answers them with `site` until `shutdown` begins. Then it accepts no more, lets running
+/// requests end for `drain_timeout`, cuts the rest and returns. The handlers of event streams must end them when the
+/// same `shutdown` begins.
 pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shutdown: Shutdown) {
-    // Without threads of its own nothing can fail.
+    // A crew of one starts no threads, so it cannot fail.
     if let Ok(crew) = Crew::start(1) {
         serve_with(listener, site, (limits, shutdown), &crew).await;
     }
 }
 
-/// The same with connections shared out among the workers of `crew`. To be run on its worker 0.
+/// Accepts connections as [`serve`] does, and distributes them among the workers of `crew`. Run it on worker 0.
 pub async fn serve_with<S: Site>(
     listener: TcpListener,
     site: S,
@@ -128,26 +128,26 @@ pub async fn serve_with<S: Site>(
 
 struct Door<'a, S> {
     crew: &'a Crew,
-    /// The connections; asked to end with the program.
+    /// The connections; asked to end at shutdown.
     live: Shutdown,
-    /// Ends connections where they stand.
+    /// Ends connections immediately.
     cut: CancellationToken,
     slots: Arc<Semaphore>,
-    /// Connections that found none.
+    /// Number of connections that were refused because all slots were taken.
     refused: AtomicU64,
-    /// Tells them.
+    /// Answers refused connections.
     porter: LoadShed,
     site: S,
     limits: Limits,
 }
 
 impl<S: Site> Door<'_, S> {
-    /// Never returns.
+    /// Accepts connections; never returns.
     async fn accept(&self, listener: &TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((socket, _)) => {
-                    // It is watched by the worker it goes to.
+                    // The socket is registered with the worker that it is moved to.
                     let _ = socket.into_std().map(|socket| self.admit(socket));
                 }
                 Err(error) if is_of_peer(&error) => {}
@@ -159,8 +159,8 @@ impl<S: Site> Door<'_, S> {
         }
     }
 
-    /// Takes in who stands in the queue of the system, and closes it: those peers have been told
-    /// that they are connected.
+    /// Accepts the connections in the system's backlog, then closes the listener. For those clients the connection
+    /// is already established.
     fn accept_waiting(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
         while let Ok((socket, _)) = listener.accept() {
@@ -175,7 +175,7 @@ impl<S: Site> Door<'_, S> {
             return self.begin(socket, (slot, Socket::opened()));
         }
         let refused = limit::Limit::Sockets.met(self.refused.fetch_add(1, Ordering::Relaxed) + 1);
-        // A flood must not fill the log as well.
+        // A flood must not fill the log.
         if refused.is_power_of_two() {
             tracing::warn!(refused, "too many connections, new ones are turned away");
         }
@@ -183,7 +183,7 @@ impl<S: Site> Door<'_, S> {
     }
 
     fn begin(&self, socket: std::net::TcpStream, slot: (OwnedSemaphorePermit, Socket)) {
-        // Small answers must not wait for more; a socket that refuses is about to fail anyway.
+        // Small answers must not be delayed. A socket that refuses this option is about to fail anyway.
         let _ = socket.set_nodelay(true);
         let house = House {
             live: self.live.clone(),
@@ -209,7 +209,7 @@ impl<S: Site> Door<'_, S> {
     }
 }
 
-/// Runs `connection`, which holds `slot`, and moves it to a bulk thread when it asks for that.
+/// Runs `connection`, which holds `slot`, and moves it to a bulk thread on request.
 async fn movable(
     mut connection: Pin<Box<impl Future<Output = ()> + Send + 'static>>,
     slot: (OwnedSemaphorePermit, Socket),
@@ -228,14 +228,14 @@ async fn movable(
     live.spawn_on(moved, &runtime);
 }
 
-/// Errors of one connection that was gone before it was accepted.
+/// Whether the error concerns one connection that failed before it was accepted.
 fn is_of_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-/// Lets the process open as many files as `limits` may need, as far as the system allows it: many
-/// systems begin with 1,024, which is less than the connections we would accept.
+/// Raises the limit of open files to what `limits` may need, as far as the system allows. Many systems start with
+/// 1,024, fewer than the connections that Switchyard accepts.
 pub fn allow_open_files(limits: &Limits) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let wanted = limits.max_sockets as u64 + OTHER_FILES;

@@ -1,4 +1,4 @@
-//! The accept loop on real sockets, with limits short enough to wait for.
+//! Tests of the accept loop on real sockets, with short limits.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use runtime::worker::{now, until};
 #[path = "listener_full_tests.rs"]
 mod full;
 
-/// What no test waits longer for: far more than any limit set here.
+/// The longest wait of a test: far more than any limit set here.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_mins(1);
@@ -57,7 +57,7 @@ impl Served {
         TcpStream::connect(self.at).await.expect("connects")
     }
 
-    /// Asks the gateway to end; how long that took.
+    /// Starts shutdown, and returns how long it took.
     async fn end(self) -> Duration {
         let start = Instant::now();
         self.shutdown.begin();
@@ -85,14 +85,14 @@ async fn send(socket: &mut TcpStream, bytes: &[u8]) {
     socket.write_all(bytes).await.expect("sent");
 }
 
-/// Everything until the server closes; a reset is an end as well.
+/// Reads until the server closes; a reset counts as the end too.
 async fn rest(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = within(socket.read_to_end(&mut bytes)).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// One answer to [`GET`].
+/// Reads one answer to [`GET`].
 async fn answer(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"hello") {
@@ -205,7 +205,7 @@ async fn a_client_that_sends_too_much_gets_to_read_why() {
     assert!(rest(&mut socket).await.starts_with("HTTP/1.1 431 "));
 }
 
-/// A body without end that tells when it is dropped, and whether the end of the program ends it.
+/// An endless body that reports when it is dropped. Shutdown ends it if it watches one.
 fn stream(watches: Option<Shutdown>) -> (Body, oneshot::Receiver<()>) {
     let (held, dropped) = oneshot::channel::<()>();
     let pieces = futures_util::stream::unfold((held, watches), |(held, watches)| async move {
@@ -218,7 +218,7 @@ fn stream(watches: Option<Shutdown>) -> (Body, oneshot::Receiver<()>) {
     (Body::from_stream(pieces), dropped)
 }
 
-/// A route that gives `body` to the first who asks.
+/// A route that gives `body` to the first request.
 fn once(body: Body) -> Router {
     let body = Arc::new(std::sync::Mutex::new(Some(body)));
     let take = move || {
@@ -278,7 +278,7 @@ async fn a_request_that_had_arrived_is_answered() {
         std::io::Write::write_all(&mut socket, GET).expect("sent");
         sockets.push(socket);
     }
-    // On this single thread nothing of it was accepted yet.
+    // On this single thread, none of them was accepted yet.
     served.shutdown.begin();
     for socket in sockets {
         socket.set_nonblocking(true).expect("a socket");
@@ -343,7 +343,7 @@ async fn a_thousand_slow_peers_do_not_disturb_the_others() {
     within(async { tokio::join!(good, closed) }).await;
 }
 
-/// In a process of its own, which this test starts: the limit is the whole process's.
+/// Runs in a separate process, which this test starts, because the limit affects the whole process.
 #[test]
 fn too_many_open_files_are_waited_for() {
     const NAME: &str = "SWITCHYARD_TEST_WITH_FEW_FILES";

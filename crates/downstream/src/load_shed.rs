@@ -1,11 +1,12 @@
-//! What a peer is told that found no place: 503, when to come again, and nothing else.
+//! Answers connections over the limit with 503 and `Retry-After`, and closes them.
 //!
-//! Invariants: [`AT_ONCE`] are told at a time, whoever comes then is closed without a word, so a flood costs
-//! what these cost; telling one takes [`LIMIT`] at most and reads [`MOST_BYTES`], of which only the first
-//! line is looked at. The answer comes after the first bytes of the request and before the end of the rest is
-//! read away: a socket that is closed with unread bytes takes its answer back.
+//! Invariants: at most [`AT_ONCE`] connections are answered at a time, and others are closed without an
+//! answer, so the cost of a flood is limited. Each answer takes at most [`LIMIT`] and reads at most
+//! [`MOST_BYTES`], of which only the first line is used. The answer is sent after the first bytes of the
+//! request, and the rest is then read and dropped. A socket that is closed with unread bytes would be reset,
+//! and the client would lose the answer.
 //!
-//! Not here: how many places there are (`listener`), what the answer says (`refusal`).
+//! Not here: the limit of connections (`listener`), the text of the answer (`refusal`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +21,21 @@ use super::refusal::{Face, Refusal};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
 
-/// Peers that are told at a time.
+/// Limit of connections that are answered at a time.
 pub(super) const AT_ONCE: usize = 32;
-/// How long telling one may take.
+/// Time limit of one answer.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Most bytes that are read of one.
+/// Limit of the bytes that are read from one connection.
 const MOST_BYTES: usize = 64 * 1024;
-/// What is read at once, and looked at for the path.
+/// Size of the first read, in which the path is searched.
 const FIRST_BYTES: usize = 1_024;
-/// The first bytes of an HTTP/2 client, which would not understand the answer.
+/// The first bytes of an HTTP/2 client, which would not understand an HTTP/1.1 answer.
 const HTTP2: &[u8] = b"PRI ";
 
-/// Who tells them.
+/// Answers connections over the limit.
 pub(super) struct LoadShed {
     places: Arc<Semaphore>,
-    /// How many connections there may be.
+    /// The limit of connections.
     most: usize,
 }
 
@@ -43,23 +44,23 @@ impl LoadShed {
         Self { places: Arc::new(Semaphore::new(AT_ONCE)), most }
     }
 
-    /// Tells the peer of `socket` in a task of `live`, or closes it if too many are being told.
+    /// Answers `socket` in a task of `live`, or closes it if too many are being answered.
     pub(super) fn turn_away(&self, socket: std::net::TcpStream, live: &Shutdown) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
         let Ok(socket) = TcpStream::from_std(socket) else { return };
         let refusal = Refusal::Full { most: self.most };
         live.spawn(async move {
-            // A peer that is too slow for it is closed like one that finds no place here.
+            // A client that is too slow is closed without the answer.
             let _ = timeout(LIMIT, tell(socket, refusal)).await;
             drop(place);
         });
     }
 }
 
-/// Tells a client, whose request began with `begun`, and reads for a moment what it still sends.
+/// Answers a client whose request began with `begun`, then reads for a moment what it still sends.
 pub(super) async fn refuse(socket: impl AsyncRead + AsyncWrite + Unpin, begun: &[u8], refusal: Refusal) {
     let face = face(begun);
-    // A client that is too slow for it is closed without the answer.
+    // A client that is too slow is closed without the answer.
     let _ = timeout(LIMIT, answer_and_close(socket, face, refusal)).await;
 }
 
@@ -91,7 +92,7 @@ async fn answer_and_close(
     Ok(())
 }
 
-/// Who reads the answer, by the path in the first line.
+/// Chooses the form of the answer by the path in the first line.
 fn face(begun: &[u8]) -> Face {
     let line = begun.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
@@ -99,12 +100,12 @@ fn face(begun: &[u8]) -> Face {
     Face::of(std::str::from_utf8(path).unwrap_or_default())
 }
 
-/// The whole answer as it goes over the wire.
+/// Returns the complete answer as bytes.
 async fn answer(refusal: Refusal, face: Face) -> Vec<u8> {
     let id = RequestId::new();
     let response = refusal.response(face, id);
     let (head, body) = response.into_parts();
-    // It is in memory: nothing can go wrong with it.
+    // The body is in memory, so collecting it cannot fail.
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let mut wire = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
     let own = [

@@ -1,16 +1,15 @@
-//! Where a client learns whose tokens are taken here: the metadata of a protected resource (RFC 9728).
+//! Metadata of a protected resource (RFC 9728): tells clients which issuer's tokens are accepted.
 //!
 //! ```text
 //! 401, WWW-Authenticate: Bearer resource_metadata="…/.well-known/oauth-protected-resource/mcp"
 //!   ──▶ GET it, without a credential ──▶ {"resource": …, "authorization_servers": [the issuer], …}
 //! ```
 //!
-//! Invariants: there is a document only while tokens are accepted whose issuer is a URL, else there would be
-//! nobody to name; it holds what the operator wrote, the path that was asked for if it is one of ours, and a
-//! `Host` that was allowed, never a header that a proxy or a client may have added (`X-Forwarded-…`).
+//! Invariants: the document exists only while tokens are accepted whose issuer is a URL; otherwise there is no
+//! issuer to name. It contains only configured values, the requested path if it is a known one, and an allowed
+//! `Host`. Headers that a proxy or client may have added (`X-Forwarded-…`) are not used.
 //!
-//! Not here: which tokens are accepted ([`auth`]); who may ask (`guard`), to whom it is as open as
-//! `/health`.
+//! Not here: which tokens are accepted ([`auth`]), access (`guard`), which treats it as public like `/health`.
 
 use std::sync::Arc;
 
@@ -24,16 +23,16 @@ use super::authority::Authority;
 use auth::{Authenticator, TokenSource};
 use json::Raw;
 
-/// Where metadata is; behind it the path of the endpoint that it is about (RFC 9728, section 3.1).
+/// Path of the metadata; the path of the described endpoint follows it (RFC 9728, section 3.1).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// How long a document may be kept: a reload may name another issuer.
+/// How long a document may be cached: a reload may change the issuer.
 const LASTS: HeaderValue = HeaderValue::from_static("public, max-age=300");
 /// The longest name of a server that is repeated, in bytes.
 const MAX_NAME: usize = 128;
-/// The longest URL that is taken from the operator, in bytes.
+/// The longest URL that is accepted from the configuration, in bytes.
 const MAX_URL: usize = 1_024;
 
-/// What the metadata is made of.
+/// The sources of the metadata.
 #[derive(Debug)]
 pub(super) struct Metadata {
     public_url: Option<String>,
@@ -55,7 +54,8 @@ impl Metadata {
         Self { public_url, authenticator }
     }
 
-    /// The answer to `head`, if it asks for a document that there is. `host` tells for whom it was let in.
+    /// Returns the answer to `head` if it requests an existing document. `host` gives the host of the request,
+    /// which was checked before.
     pub(super) fn answer(
         &self,
         head: &request::Parts,
@@ -75,7 +75,7 @@ impl Metadata {
         headers.insert(CONTENT_LENGTH, length.into());
         headers.insert(CACHE_CONTROL, LASTS);
         if !head.headers.contains_key(ORIGIN) {
-            // What a program got must not be given to a page, which could not read it.
+            // A cached answer without CORS headers must not be given to a web page, which could not read it.
             headers.insert(VARY, HeaderValue::from_static("origin"));
         }
         Some(response)
@@ -83,7 +83,8 @@ impl Metadata {
 
     fn document(&self, path: &str, host: Option<&Authority>) -> Option<Raw> {
         let source = self.source()?;
-        // Tokens for anything else would be refused, whatever we are called (RFC 8707).
+        // Tokens for another resource would be refused, so the configured audience is named under every host (RFC
+        // 8707).
         let resource = match WebUrl::parse(&source.audience) {
             Some(_) => source.audience.clone(),
             None => format!("{}{path}", self.base(&source, host)?),
@@ -97,19 +98,19 @@ impl Metadata {
         }))
     }
 
-    /// Where the document is about what `path` is a part of, if there is one.
+    /// Returns the URL of the document about the endpoint of `path`, if there is one.
     pub(super) fn url(&self, path: &str, host: Option<&Authority>) -> Option<String> {
         let base = self.base(&*self.source()?, host)?;
         Some(format!("{base}{WELL_KNOWN}{}", endpoint_of(path)))
     }
 
-    /// Whose tokens are accepted, if that is somebody whom a client can find.
+    /// Returns the source of accepted tokens, if its issuer is a URL that clients can open.
     fn source(&self) -> Option<Arc<TokenSource>> {
         self.authenticator.token_source().filter(|source| WebUrl::parse(&source.issuer).is_some())
     }
 
-    /// The URL of the gateway. Where the operator says nothing, it is plain HTTP to the host that was asked for, as
-    /// we speak it ourselves, unless that is the host of an audience that says how it is reached.
+    /// Returns the base URL of Switchyard. Without a configured `public_url` it is plain HTTP, which the listener
+    /// speaks, with the requested host. If the audience has that host, its scheme is used instead.
     fn base(&self, source: &TokenSource, host: Option<&Authority>) -> Option<String> {
         if let Some(url) = &self.public_url {
             return Some(url.clone());
@@ -120,13 +121,13 @@ impl Metadata {
     }
 }
 
-/// Whether a document may be at `path`, which then needs no credential.
+/// Whether `path` is a path of such a document, which is public.
 pub(super) fn is_below(path: &str) -> bool {
     path.strip_prefix(WELL_KNOWN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The endpoint that `path` belongs to; nothing for the gateway as a whole. A name is only repeated if it can do
-/// no harm in a header.
+/// Returns the endpoint that `path` belongs to; empty for Switchyard as a whole. A server name is repeated only if
+/// it is harmless in a header.
 fn endpoint_of(path: &str) -> &str {
     let path = path.strip_suffix('/').unwrap_or(path);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~%".contains(&b);
@@ -139,14 +140,15 @@ fn endpoint_of(path: &str) -> &str {
     of("/mcp").or_else(|| of("/sse")).unwrap_or(if path == "/messages" { "/sse" } else { "" })
 }
 
-/// A URL that stands for somebody on the web.
+/// An absolute web URL.
 struct WebUrl<'t> {
     scheme: &'t str,
     authority: Authority,
 }
 
 impl<'t> WebUrl<'t> {
-    /// Reads `http` or `https`, `://`, a host and perhaps a port and a path. No user, no query, no fragment.
+    /// Parses `http` or `https`, `://`, a host, and optionally a port and a path. A user, query or fragment is
+    /// refused.
     fn parse(text: &'t str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -156,7 +158,7 @@ impl<'t> WebUrl<'t> {
     }
 }
 
-/// `text` without the slashes at its end, if it is a URL that clients can reach us at.
+/// Returns `text` without trailing slashes, if it is a valid public URL.
 pub(super) fn parse_public_url(text: &str) -> Option<String> {
     WebUrl::parse(text).map(|_| text.trim_end_matches('/').to_owned())
 }

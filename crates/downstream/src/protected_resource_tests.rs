@@ -1,4 +1,4 @@
-//! Whom the metadata names, for what, and where a refusal says that it is.
+//! Tests of the metadata: its issuer and resource, and the URL in refusals.
 
 use axum::Router;
 use axum::body::Body;
@@ -16,7 +16,7 @@ use settings::{Node, Problems, Setting};
 
 const PRM: &str = "/.well-known/oauth-protected-resource";
 
-/// A gateway with these settings; `jwt` is added to those it must have.
+/// Creates a gateway with these settings; `jwt` is added to the required ones.
 fn door(settings: &Value, jwt: Option<Value>) -> Router {
     let mut settings = settings.clone();
     if let Some(more) = jwt {
@@ -41,7 +41,7 @@ async fn ask(door: &Router, method: &str, path: &str, headers: &[(&str, &str)]) 
 }
 
 async fn document(door: &Router, path: &str, host: &str) -> Value {
-    // What a proxy or a client says of itself changes nothing.
+    // Forwarding headers of a proxy or a client have no effect.
     let forwarded = [
         ("host", host),
         ("x-forwarded-host", "evil.example"),

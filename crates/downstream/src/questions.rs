@@ -1,18 +1,18 @@
-//! What a legacy client was asked and has not answered yet.
+//! Server requests that a legacy client has not answered yet.
 //!
 //! ```text
 //!          ask                     the client's response
-//! Question ───▶ open under our id ───────────────────────▶ answered
-//!                │  whoever asked gives up
-//!                └────────────────────────────────────────▶ withdrawn; the client is told
+//! Question ───▶ open under its id ───────────────────────▶ answered
+//!                │  the server gives up
+//!                └────────────────────────────────────────▶ withdrawn; the client is notified
 //! ```
 //!
-//! Invariants: an id is used once in a session; a response that names no open question changes
-//! nothing; at most `MAX_OPEN` are open, and what finds no room is refused; when the call or the
-//! session ends, its questions go.
+//! Invariants: an id is used once in a session. A response without a matching open request changes
+//! nothing. At most `MAX_OPEN` requests are open, and further ones are refused. When the call or the
+//! session ends, its requests end.
 //!
-//! Not here: which client can be asked what (`gateway::era`), and the stream that a question travels
-//! on (`exchange`).
+//! Not here: which client can get which request (`gateway::era`), and the stream that carries it
+//! (`exchange`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,12 +25,12 @@ use protocol::{Message, Notification, Request, RequestId, Response, method};
 use runtime::telemetry::limit::Limit;
 use upstream::Question;
 
-/// Questions of one session that may be open at a time.
+/// Limit of open requests of one session.
 const MAX_OPEN: usize = 256;
-/// What a client is told when its answer is not wanted any more.
+/// The reason in the cancellation when the answer is no longer needed.
 const REASON: &str = "nobody waits for the answer any more";
 
-/// The open questions of one session.
+/// The open server requests of one session.
 #[derive(Debug, Default)]
 pub struct Questions(Mutex<Table>);
 
@@ -42,8 +42,8 @@ struct Table {
 }
 
 impl Questions {
-    /// Opens a question; the request that asks it. None, which refuses it, when too many are open or
-    /// nobody can answer any more.
+    /// Opens a server request and returns the message for the client. Returns none, which refuses
+    /// it, if too many are open or if the session has ended.
     pub fn ask(self: &Arc<Self>, question: Question) -> Option<(Asked, Message)> {
         let mut table = self.lock();
         if table.is_closed || table.open.len() >= MAX_OPEN {
@@ -57,7 +57,7 @@ impl Questions {
         Some((Asked { questions: Arc::clone(self), id }, Message::Request(request)))
     }
 
-    /// Takes a response of the client.
+    /// Handles a response of the client.
     pub fn answer(&self, response: Response) {
         let id = response.id.as_ref().and_then(RequestId::as_u64);
         let question = id.and_then(|id| self.lock().open.remove(&id));
@@ -66,42 +66,42 @@ impl Questions {
         }
     }
 
-    /// Refuses what is open and what comes: nobody will answer any more.
+    /// Refuses all open and later requests, because the client can no longer answer.
     pub fn close(&self) {
         let mut table = self.lock();
         table.is_closed = true;
         table.open.clear();
     }
 
-    /// Whether the question `id` waits for its answer.
+    /// Whether the request `id` is open.
     pub fn is_open(&self, id: &RequestId) -> bool {
         id.as_u64().is_some_and(|id| self.lock().open.contains_key(&id))
     }
 
-    /// How many are open.
+    /// The number of open requests.
     pub fn count(&self) -> usize {
         self.lock().open.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while it is held, and every write leaves a valid table.
+        // No code panics while it holds the lock, and every write leaves a valid table.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One question that was asked; dropping it refuses it, if it is open still.
+/// An open server request. Dropping it refuses the request, if it is still open.
 #[derive(Debug)]
 pub struct Asked {
     questions: Arc<Questions>,
     id: u64,
 }
 
-/// How a question ended.
+/// How a server request ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// The client answered, or will never.
+    /// The client answered, or can no longer answer.
     Answered,
-    /// Whoever asked gave up.
+    /// The server withdrew it.
     Withdrawn,
 }
 
@@ -113,7 +113,7 @@ struct Cancelled {
 }
 
 impl Asked {
-    /// Whether it has ended. An answer wakes nobody: there is nothing to do about it.
+    /// Polls for the end. An answer does not wake the task, because there is nothing to do then.
     pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<End> {
         match self.questions.lock().open.get_mut(&self.id) {
             None => Poll::Ready(End::Answered),
@@ -121,12 +121,12 @@ impl Asked {
         }
     }
 
-    /// Whether the client has not answered yet.
+    /// Whether it is still open.
     pub fn is_open(&self) -> bool {
         self.questions.lock().open.contains_key(&self.id)
     }
 
-    /// Withdraws it; what its client is told.
+    /// Withdraws the request and returns the notification for the client.
     pub fn cancel(self) -> Message {
         let params = Raw::of(&Cancelled { request_id: self.id, reason: REASON });
         Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) })

@@ -1,8 +1,7 @@
-//! What the door answers when it does not let a request in: one list, and its two renderings.
+//! Answers to requests that `guard` refuses: one list, rendered in two forms.
 //!
-//! Texts say what the rule is and nothing about what else would be let in. MCP clients get a
-//! JSON-RPC error response without `id` (the body was not read, so there is none), everybody else a
-//! problem document (RFC 9457).
+//! The texts state the rule, but not what would be accepted. MCP clients get a JSON-RPC error response without `id`,
+//! because the body was not read. All others get a problem document (RFC 9457).
 
 use std::time::Duration;
 
@@ -19,12 +18,12 @@ use protocol::error_data::Members;
 use protocol::{ErrorCode, ErrorData, ErrorObject};
 use runtime::telemetry::RequestId;
 
-/// When the check of a key is worth another try, in seconds.
+/// Seconds until the check of a key is worth a retry.
 const BUSY_RETRY_IN: u64 = 1;
-/// When there may be a place for another connection, in seconds.
+/// Seconds until another connection may be accepted.
 const FULL_RETRY_IN: u64 = 5;
 
-/// Who reads the answer.
+/// The form of the answer, by its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Face {
     /// An MCP client.
@@ -34,7 +33,7 @@ pub enum Face {
 }
 
 impl Face {
-    /// Who asks for `path`: what is at or below one of three paths belongs to MCP.
+    /// Chooses the form by `path`: three paths and all paths below them belong to MCP.
     pub fn of(path: &str) -> Self {
         let is_below =
             |of: &str| path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -42,25 +41,25 @@ impl Face {
     }
 }
 
-/// Why a request is not let in.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// RFC 9112, section 3.2: a request names exactly one host.
     #[error("the request must have exactly one Host")]
     HostCount,
-    /// `Host` is not one of ours.
+    /// `Host` is not an accepted name of Switchyard.
     #[error("this Host is not served here")]
     Host,
-    /// `Origin` is not one of those that may ask.
+    /// `Origin` is not an allowed one.
     #[error("this Origin may not ask here")]
     Origin,
     /// The body is larger than allowed.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
-        /// The cap in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     #[error("the body did not arrive in time")]
     BodyTimedOut,
     /// The body ended before it was complete.
@@ -71,32 +70,32 @@ pub enum Refusal {
         "the memory budget of the gateway has no room for this body; send it again in a moment, or ask its operator to raise `memory_budget`"
     )]
     MemoryExhausted,
-    /// No room for its head.
+    /// The memory budget has no room for the head.
     #[error(
         "too many large heads of requests are being read; send it again in a moment, or with fewer headers"
     )]
     HeadsFull,
-    /// RFC 9112, section 6.1: a coding of the message that is not understood here.
+    /// RFC 9112, section 6.1: a transfer coding that is not supported.
     #[error("the only transfer coding supported is `chunked`, named once; send the body without another one")]
     TransferCoding,
-    /// No principal.
+    /// The request has no principal.
     #[error("{}", text_of(*.0))]
     Denied(Denied),
     /// A path that OAuth clients try and that does not exist here.
     #[error("there is no such path; clients of this gateway send a credential that they were given")]
     NoSuchPath,
-    /// No place for one more connection.
+    /// The limit of connections is reached.
     #[error("all {most} connections are taken; come back when one has ended")]
     Full {
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
-    /// A bug of ours.
+    /// A bug in Switchyard.
     #[error("the gateway failed; its log tells more under the request id")]
     Panicked,
 }
 
-/// The same text whatever is wrong with a credential: why it was refused helps only who guesses.
+/// The text is the same for every bad credential: the reason would only help an attacker.
 const fn text_of(denied: Denied) -> &'static str {
     match denied {
         Denied::Missing | Denied::Credential(_) | Denied::Unchecked => "a valid credential is required",
@@ -129,7 +128,7 @@ impl Refusal {
         self.code().status()
     }
 
-    /// The code that programs tell refusals apart by.
+    /// The stable code by which programs distinguish refusals.
     pub const fn code(self) -> ErrorCode {
         match self {
             Self::HostCount => ErrorCode::BadHost,
@@ -152,7 +151,7 @@ impl Refusal {
         }
     }
 
-    /// Seconds until it is worth trying again, where that is known.
+    /// Seconds until a retry may succeed, if known.
     pub const fn retry_after(self) -> Option<u64> {
         match self {
             Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Some(BUSY_RETRY_IN),
@@ -161,7 +160,7 @@ impl Refusal {
         }
     }
 
-    /// How many connections there may be, where that is the reason.
+    /// The limit that was reached, if that is the reason.
     const fn limit(self) -> Option<Limit> {
         match self {
             Self::Full { most } => Some(Limit { most, now: most }),
@@ -169,7 +168,7 @@ impl Refusal {
         }
     }
 
-    /// The members that every error has.
+    /// The members that every error response has.
     fn members(self, id: RequestId) -> Members<'static> {
         let retry_after = self.retry_after().map(Duration::from_secs);
         let code = self.code();
@@ -178,7 +177,7 @@ impl Refusal {
         Members { retryable, retry_after, request_id, ..Members::new(code, self.to_string()) }
     }
 
-    /// The whole answer.
+    /// The complete response.
     pub fn response(self, face: Face, id: RequestId) -> Response {
         let (kind, body) = match face {
             Face::Rest => ("application/problem+json", self.problem(id)),
@@ -208,7 +207,7 @@ impl Refusal {
         })
     }
 
-    /// The body was not read, so the era is not known: the number is one that both eras share.
+    /// The body was not read, so the era is unknown: the code is one that both eras have.
     fn json_rpc(self, id: RequestId) -> Raw {
         let number = if self == Self::Panicked { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
         let mut data = ErrorData::new(self.code(), "");
@@ -217,7 +216,7 @@ impl Refusal {
         Raw::of(&ErrorResponse { jsonrpc: "2.0", error: error.raw() })
     }
 
-    /// RFC 6750, section 3: a challenge names an error only where a credential was sent.
+    /// RFC 6750, section 3: a challenge names an error only if a credential was sent.
     const fn challenge(self) -> Option<&'static str> {
         match self {
             Self::Denied(Denied::Missing) => Some("Bearer"),
@@ -228,8 +227,8 @@ impl Refusal {
     }
 }
 
-/// Adds to the challenge in `answer` where the client learns whose tokens are taken (RFC 9728, section 5.1). Nothing
-/// in `url` has to be escaped.
+/// Adds the URL of the metadata about accepted tokens to the challenge in `answer` (RFC 9728, section 5.1). `url`
+/// contains no character that needs escaping.
 pub fn lead_to(url: &str, answer: &mut Response) {
     let challenge = answer.headers().get(WWW_AUTHENTICATE).and_then(|challenge| challenge.to_str().ok());
     let Some(challenge) = challenge else { return };

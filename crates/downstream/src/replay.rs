@@ -1,5 +1,5 @@
-//! What the event streams of one legacy session said, so that a client whose connection broke reads
-//! on where it stopped.
+//! Records the event streams of a legacy session, so that a client can resume after a broken
+//! connection.
 //!
 //! ```text
 //!       push                       read, by one reader at a time
@@ -8,13 +8,13 @@
 //!                └ ended: kept for KEEP, then forgotten
 //! ```
 //!
-//! Source: 2025-11-25 `basic/transports`, Resumability and Redelivery. Invariants: an event id names
-//! its stream and is unique among all sessions, so an id of somebody else is an unknown one; nobody
-//! waits for a reader: one that is slow or gone costs `MAX_EVENTS` and `MAX_BYTES` of notices, of
-//! which the oldest go, and the questions and the answer, which stay; nothing is given twice to one
-//! reader, and a newer reader ends the older one.
+//! Invariants: an event id contains its stream and is unique among all sessions. No sender waits for a
+//! reader. A slow reader costs at most `MAX_EVENTS` and `MAX_BYTES` of notifications, of which the
+//! oldest are dropped; server requests and the response stay. No event is sent twice to one reader,
+//! and a newer reader ends the older one. Source: 2025-11-25 `basic/transports`, Resumability and
+//! Redelivery.
 //!
-//! Not here: what is said (`exchange`), HTTP (`events`).
+//! Not here: the messages (`exchange`), HTTP (`events`).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,23 +32,23 @@ use net::sse::Event;
 use protocol::{Era, Message, RequestId};
 use runtime::memory::Charge;
 
-/// Events that one stream keeps.
+/// Limit of events that one stream stores.
 const MAX_EVENTS: usize = 256;
-/// Bytes of notices that one stream keeps; one notice that is larger is kept alone.
+/// Byte limit of the notifications that one stream stores; a single larger one is stored alone.
 const MAX_BYTES: usize = 512 * 1024;
-/// Streams of one session that are kept after their end.
+/// Limit of ended streams that one session stores.
 const MAX_ENDED: usize = 32;
-/// Bytes of streams that have ended, of all sessions together.
+/// Limit of the bytes of ended streams of all sessions.
 const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 /// How long a stream can be resumed after its end.
 const KEEP: Duration = Duration::from_mins(5);
 
-/// Bytes that ended streams of all sessions keep.
+/// Bytes of the ended streams of all sessions.
 #[derive(Debug, Default, Clone)]
 pub struct Kept(Arc<AtomicUsize>);
 
 impl Kept {
-    /// How many.
+    /// The number of bytes.
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -57,7 +57,7 @@ impl Kept {
 /// The streams of one session.
 #[derive(Debug)]
 pub struct Replay {
-    /// What every event id of this session begins with.
+    /// Prefix of every event id of this session.
     tag: String,
     questions: Arc<Questions>,
     kept: Kept,
@@ -81,14 +81,15 @@ struct Ended {
 }
 
 impl Replay {
-    /// No streams yet; `questions` are the session's, `kept` is everybody's, and `principal` pays.
+    /// An empty record. `questions` belongs to the session, all sessions share `kept`, `principal`
+    /// pays.
     pub fn new(questions: Arc<Questions>, kept: Kept, principal: &Arc<str>) -> Self {
         let tag = Uuid::new_v4().simple().to_string();
         let printer = Printer::new(principal, Era::Legacy);
         Self { tag, questions, kept, printer, table: Mutex::default() }
     }
 
-    /// A new stream.
+    /// Opens a new stream.
     pub fn open(&self) -> Arc<Log> {
         let mut table = self.lock();
         table.last += 1;
@@ -106,8 +107,8 @@ impl Replay {
         log
     }
 
-    /// Nothing more is said on this stream. It is kept for a while, as far as there is room: the
-    /// session's oldest make it.
+    /// Ends a stream. It is stored for a while; if room is missing, the oldest streams of the session
+    /// are dropped.
     pub fn end(&self, log: &Log) {
         let bytes = log.end();
         let mut table = self.lock();
@@ -119,8 +120,8 @@ impl Replay {
         self.make_room(&mut table);
     }
 
-    /// Reads on behind the event `id`; none when it is unknown, its stream is forgotten, or nothing
-    /// comes behind it any more: a client that was never answered would ask for ever.
+    /// Resumes after the event `id`. Returns none if it is unknown or dropped, or if no event can
+    /// follow: a client without an answer would otherwise resume forever.
     pub fn resume(&self, id: &str) -> Option<Reader> {
         let (name, event) = id.rsplit_once('-')?;
         let (tag, number) = name.rsplit_once('-')?;
@@ -134,12 +135,12 @@ impl Replay {
         log.reader(digits(event)?)
     }
 
-    /// Forgets what was kept for long enough.
+    /// Drops streams whose time is over.
     pub fn sweep(&self) {
         self.make_room(&mut self.lock());
     }
 
-    /// Forgets everything: the session is over.
+    /// Drops everything, because the session has ended.
     pub fn close(&self) {
         let mut table = self.lock();
         table.is_closed = true;
@@ -164,7 +165,7 @@ impl Replay {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing panics while it is held, and every write leaves a valid table.
+        // No code panics while it holds the lock, and every write leaves a valid table.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,7 +176,7 @@ impl Drop for Replay {
     }
 }
 
-/// A number as we write it: no sign, no leading zero.
+/// Parses a number in the form that Switchyard writes: no sign, no leading zero.
 fn digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }
@@ -193,15 +194,15 @@ pub struct Log {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By number, ascending.
+    /// Ordered by number, ascending.
     events: VecDeque<Numbered>,
-    /// The number of the event that comes next.
+    /// The number of the next event.
     next: u64,
     /// Bytes of notices among the events.
     notice_bytes: usize,
-    /// Who reads; older readers have ended.
+    /// The number of the current reader; older readers have ended.
     reader: u64,
-    /// The reader that is to come back later, and what it is told.
+    /// The reader that must reconnect later, and its last event.
     pause: Option<(u64, Bytes)>,
     is_ended: bool,
     charge: Option<Charge>,
@@ -216,11 +217,11 @@ struct Numbered {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// May be lost.
+    /// May be dropped.
     Notice,
-    /// Stays as long as it is open.
+    /// Stays while the server request is open.
     Question(u64),
-    /// Stays.
+    /// Is never dropped.
     Answer,
 }
 
@@ -240,8 +241,8 @@ impl Log {
         }
     }
 
-    /// Adds an event without a message, from which on the stream can be resumed, and says how soon
-    /// (2025-11-25).
+    /// Adds an event without a message. From it the stream can be resumed, and it tells the client how
+    /// soon (2025-11-25).
     pub fn prime(&self, retry: Duration) {
         let mut state = self.lock();
         let id = Some(self.next_id(&state));
@@ -249,7 +250,7 @@ impl Log {
         self.add(&mut state, event.encode(), Kind::Notice);
     }
 
-    /// Ends the connection of who reads now, who is to come back after `pause` (2025-11-25).
+    /// Ends the connection of the current reader, which must reconnect after `pause` (2025-11-25).
     pub fn pause(&self, pause: Duration) {
         let mut state = self.lock();
         state.pause = Some((state.reader, retry(pause)));
@@ -257,23 +258,22 @@ impl Log {
         self.changed.notify_waiters();
     }
 
-    /// A reader of everything that is kept.
+    /// A reader that begins with the oldest stored event.
     pub fn reader_from_start(self: &Arc<Self>) -> Reader {
         self.read_from(&mut self.lock(), 0)
     }
 
-    /// A reader of what is said from now on.
+    /// A reader of events from now on.
     pub fn reader_from_now(self: &Arc<Self>) -> Reader {
         let mut state = self.lock();
         let next = state.next;
         self.read_from(&mut state, next)
     }
 
-    /// A reader of what was said after `event`; none when there was no such event, or nothing comes
-    /// behind it.
+    /// A reader of the events after `event`; none if that event does not exist or no event can follow.
     fn reader(self: &Arc<Self>, event: u64) -> Option<Reader> {
         let mut state = self.lock();
-        // The number is the client's: nothing is reckoned with it before it is known to be one of ours.
+        // The client chose the number, so it is compared before any arithmetic.
         let next = (event < state.next).then(|| event + 1)?;
         let comes_more = next < state.next || !state.is_ended;
         comes_more.then(|| self.read_from(&mut state, next))
@@ -289,7 +289,7 @@ impl Log {
         format!("{}-{}", self.name, state.next).into()
     }
 
-    /// Adds the event that is next.
+    /// Adds an event with the next number.
     fn add(&self, state: &mut State, text: Bytes, kind: Kind) {
         let number = state.next;
         state.next += 1;
@@ -301,7 +301,7 @@ impl Log {
         self.changed.notify_waiters();
     }
 
-    /// Drops the oldest of what may be lost until the rest is within the caps. The newest stays.
+    /// Drops the oldest notifications until the rest is within the limits. The newest one stays.
     fn make_room(&self, state: &mut State) {
         while state.events.len() > MAX_EVENTS || state.notice_bytes > MAX_BYTES || !self.is_charged(state) {
             let older = state.events.len() - 1;
@@ -327,7 +327,7 @@ impl Log {
         }
     }
 
-    /// Notes that nothing more is said; the bytes that are kept.
+    /// Marks the stream as ended and returns its stored bytes.
     fn end(&self) -> usize {
         let mut state = self.lock();
         state.is_ended = true;
@@ -338,7 +338,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // No code panics while it holds the lock, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -363,8 +363,8 @@ impl Reader {
         &self.log
     }
 
-    /// The next event as it travels; none when the stream has ended, or somebody else reads it, or
-    /// it is to be read on another connection. Dropping the future loses nothing.
+    /// Returns the next event as it is sent. Returns none if the stream has ended, if another reader
+    /// took its place, or if it must be read on another connection. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Bytes> {
         let log = Arc::clone(&self.log);
         loop {

@@ -1,4 +1,4 @@
-//! Streams under paused time: what is given again, what is kept and for how long, and to whom.
+//! Tests of recorded streams under paused time: resumption, limits of storage, and access.
 
 use serde_json::json;
 
@@ -19,14 +19,14 @@ fn answer(text: &str) -> Message {
     Message::Response(Response { id: Some(RequestId::from_u64(1)), reply: Ok(Raw::of(&text)) })
 }
 
-/// Id and data of an event.
+/// Returns id and data of an event.
 fn read(text: &Bytes) -> (String, String) {
     let text = std::str::from_utf8(text).expect("UTF-8");
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     (field("id: ").to_owned(), field("data: ").to_owned())
 }
 
-/// What can be read without waiting.
+/// Returns the events that can be read without waiting.
 async fn rest(reader: &mut Reader) -> Vec<(String, String)> {
     let mut events = Vec::new();
     while let Ok(Some(text)) = tokio::time::timeout(Duration::ZERO, reader.next()).await {

@@ -1,10 +1,10 @@
-//! Sessions of the legacy era: who they belong to, how long they live, and what runs in them.
+//! Sessions of the legacy era: owners, lifetimes and running requests.
 //!
-//! Invariants: at most `max_sessions`, of which no principal can keep the others from having some
-//! (`table`); a session belongs to one principal and one endpoint, and for everybody else its id is
-//! unknown; one that was idle for long enough is gone, and so is one whose client came in last with a
-//! credential that was taken back ([`Sessions::sweep`]). Nothing here is HTTP; the pipe of `switchyard
-//! stdio` is a session of its own.
+//! Invariants: there are at most `max_sessions`, and no principal can keep the others from opening some (`table`).
+//! A session belongs to one principal and one endpoint; for all others its id is unknown. [`Sessions::sweep`]
+//! removes idle sessions and sessions whose last used credential was revoked.
+//!
+//! Not here: HTTP. The pipe of `switchyard stdio` is one session of its own.
 
 mod eviction;
 mod table;
@@ -29,22 +29,22 @@ use protocol::{Notification, RequestId, method};
 use runtime::telemetry::limit::Limit;
 use table::{Returned, Table};
 
-/// Requests of one session that may run at a time.
+/// Limit of concurrent requests of one session.
 const MAX_RUNNING: usize = 256;
-/// The longest time between two looks at what is to be forgotten.
+/// Longest interval between two sweeps.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 /// One client's session.
 pub struct Session {
-    /// What the client is and sees.
+    /// The client: its principal, capabilities and visible servers.
     pub caller: Arc<Caller>,
-    /// What the client is being asked.
+    /// Server requests that the client has not answered yet.
     pub questions: Arc<Questions>,
-    /// What its event streams said.
+    /// Recorded events of its streams.
     pub(super) replay: Replay,
-    /// The stream of what the gateway says by itself.
+    /// The stream of messages that belong to no request.
     own_stream: OnceLock<Arc<Log>>,
-    /// Whether one channel carries the whole session, and `/mcp` does not know it.
+    /// Whether one channel carries the whole session, so that `/mcp` cannot find it.
     is_channel: bool,
     id: Arc<str>,
     state: Mutex<State>,
@@ -53,15 +53,15 @@ pub struct Session {
 }
 
 struct State {
-    /// Who used it last: the same principal as its opener, maybe with another credential.
+    /// The principal that used the session last: the owner, perhaps with another credential.
     holder: Principal,
     last_used: Instant,
-    /// Streams and requests under way; a session that has any is not idle.
+    /// Open streams and running requests. A session that has any is not idle.
     open: usize,
-    /// Whether the table set it aside while it is in use, and is to be told when it is not.
+    /// Whether the table counts this session as in use and must be notified when it no longer is.
     is_set_aside: bool,
     running: HashMap<RequestId, CancellationToken>,
-    /// One of those that all clients share, until the session ends; none for a pipe.
+    /// The client slot of the session, held until the session ends; none for a pipe.
     place: Option<Place>,
 }
 
@@ -85,20 +85,20 @@ impl Session {
         }
     }
 
-    /// A session that no table holds: the two ends of a pipe.
+    /// A session outside any table, for a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
         let session = Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true));
         session.caller.home.belongs_to(&session);
         session
     }
 
-    /// Its id, 32 hexadecimal digits.
+    /// The session id, 32 hexadecimal digits.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Notes that the request `id` has begun, unless that id is already running or too many are, or
-    /// the session has ended since it was found.
+    /// Registers the request `id`. Fails if this id is already running, if too many requests run, or if the
+    /// session has ended.
     pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<Running, Refusal> {
         if self.ended.is_cancelled() {
             return Err(Refusal::UnknownSession);
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// What a notification of the client does to its session.
+    /// Applies a notification of the client to its session.
     pub fn note(&self, notice: &Notification) {
         if notice.method == method::CANCELLED {
             let id = notice.params.as_ref().and_then(|params| params.get("requestId"));
@@ -138,19 +138,19 @@ impl Session {
         }
     }
 
-    /// The stream for what the gateway says by itself. There is one, read on one connection at a
-    /// time: an older connection, whose client may be gone without a trace, ends.
+    /// Returns the stream of messages that belong to no request. Only one connection reads it at a time: an
+    /// older connection, whose client may be gone without a trace, is ended.
     pub(super) fn own_stream(&self) -> &Arc<Log> {
         self.own_stream.get_or_init(|| self.replay.open())
     }
 
-    /// Keeps the session from being idle as long as somebody reads.
+    /// Keeps the session from becoming idle while a client reads from it.
     pub fn hold(self: &Arc<Self>) -> Held {
         self.state().open += 1;
         Held(self.clone())
     }
 
-    /// How many requests are under way.
+    /// The number of running requests.
     pub fn running(&self) -> usize {
         self.state().running.len()
     }
@@ -164,7 +164,7 @@ impl Session {
             mailbox.close();
         }
         self.caller.home.end();
-        // Now, though streams that have yet to see the end keep the session for a moment.
+        // Freed now, although streams that have not yet seen the end keep the session for a moment.
         self.state().place = None;
     }
 
@@ -173,12 +173,12 @@ impl Session {
         self.ended.cancelled().await;
     }
 
-    /// Whose it is, whatever role and credential they come with.
+    /// The id of the owner, which does not depend on role or credential.
     fn owner(&self) -> &Arc<str> {
         self.caller.principal.id()
     }
 
-    /// Since when nobody uses it; none while somebody does.
+    /// Since when the session is unused; none while it is in use.
     fn unused_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.open == 0).then_some(state.last_used)
@@ -188,7 +188,7 @@ impl Session {
         self.unused_since().is_some_and(|since| since.elapsed() >= limit)
     }
 
-    /// Whether the credential that was used last in it was taken back.
+    /// Whether the last used credential was revoked.
     fn is_taken_back(&self) -> bool {
         self.state().holder.is_taken_back()
     }
@@ -206,19 +206,19 @@ impl Session {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, and if it did the state would still be whole.
+        // No code panics while it holds the lock, and the state would be consistent even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The id is a credential of a kind: it does not belong in a log.
+        // The id works like a credential, so it must not be logged.
         write!(f, "Session({})", self.caller.version)
     }
 }
 
-/// A request under way in a session; dropping it takes it off the session's books.
+/// A running request of a session. Dropping it unregisters the request.
 #[derive(Debug)]
 pub struct Running {
     session: Arc<Session>,
@@ -228,7 +228,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// What the session's client is being asked.
+    /// Server requests that the session's client has not answered yet.
     pub fn questions(&self) -> &Arc<Questions> {
         &self.session.questions
     }
@@ -240,7 +240,7 @@ impl Drop for Running {
     }
 }
 
-/// A connection that reads in a session; dropping it ends that.
+/// A reader of a session. Dropping it releases the session.
 #[derive(Debug)]
 pub struct Held(Arc<Session>);
 
@@ -260,9 +260,9 @@ impl Drop for Held {
 /// All sessions of an endpoint.
 pub struct Sessions {
     table: RwLock<Table>,
-    /// When it was last looked through for what is to be forgotten.
+    /// The time of the last sweep.
     swept: Mutex<Option<Instant>>,
-    /// What the streams of all of them keep.
+    /// Counts the bytes of the ended streams of all sessions.
     kept: Kept,
     returned: Returned,
     max: usize,
@@ -279,7 +279,7 @@ impl Sessions {
         Self { table, swept: Mutex::default(), kept: Kept::default(), returned, max, idle, places }
     }
 
-    /// The same, where each session takes one of `places`, which it shares with requests without a session.
+    /// Makes each session take one of `places`, which it shares with requests without a session.
     #[must_use]
     pub fn among(self, places: Places) -> Self {
         Self { places, ..self }
@@ -291,7 +291,7 @@ impl Sessions {
         self.open_as(caller, false)
     }
 
-    /// The same for a session that one channel carries: it cannot be found here.
+    /// Opens a session that one channel carries; `find` does not return it.
     pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
         self.open_as(caller, true)
     }
@@ -308,13 +308,15 @@ impl Sessions {
         let table = self.read();
         let session = table.get(id).filter(|session| {
             let caller = &session.caller;
-            // The role is part of it: a session does not lend what its opener was allowed to do.
+            // The role is compared too: a session must not lend the rights of its opener.
             let is_theirs = caller.principal == *principal && caller.scope == *scope;
             is_theirs && !session.is_channel && !session.ended.is_cancelled()
         })?;
         let mut state = session.state();
         if !state.holder.is_very(principal) {
-            // Whoever ends what is taken back waits for the table, so none comes in after it was looked through.
+            // `sweep` holds the table's lock too, so no request with a revoked credential can use a session
+            // after a sweep.
+            // sweep.
             if principal.is_taken_back() {
                 return None;
             }
@@ -325,7 +327,7 @@ impl Sessions {
         Some(session.clone())
     }
 
-    /// Ends a session and forgets it.
+    /// Ends a session and removes it.
     pub fn close(&self, session: &Session) {
         session.end();
         self.write().remove(&session.id);
@@ -338,22 +340,22 @@ impl Sessions {
         all.iter().for_each(|session| session.end());
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.read().len()
     }
 
-    /// How many clients have a place, with a session or with a request.
+    /// The number of client slots in use, by sessions or by requests.
     pub fn clients(&self) -> usize {
         self.places.taken()
     }
 
-    /// Bytes that their ended streams keep.
+    /// Bytes of recorded events of ended streams.
     pub fn kept_bytes(&self) -> usize {
         self.kept.bytes()
     }
 
-    /// Ends sessions that have been idle for too long, and those whose credential was taken back.
+    /// Removes sessions that were idle too long, and those whose credential was revoked.
     pub fn sweep(&self) {
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut table = self.write();
@@ -371,7 +373,7 @@ impl Sessions {
         }
     }
 
-    /// Sweeps for ever, so that forgotten sessions go even when nobody opens new ones.
+    /// Sweeps periodically, so that idle sessions are removed even if no new ones are opened.
     pub async fn sweep_for_ever(&self) {
         loop {
             tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;

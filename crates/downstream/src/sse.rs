@@ -1,20 +1,19 @@
-//! The transport of 2024-11-05, HTTP+SSE: one event stream for everything that the client is told,
-//! and a POST for each of its messages.
+//! The transport of 2024-11-05, HTTP+SSE: one event stream for all messages to the client, and a POST for each
+//! message of the client.
 //!
 //! ```text
 //! GET /sse ──▶ event: endpoint, data: /messages?session_id=… ──▶ event: message … until it ends
 //! POST /messages?session_id=… ──▶ 202; the answer comes on the stream
 //! ```
 //!
-//! The stream is the session: its id is not told to anybody else, it belongs to the principal that
-//! opened the stream and to the servers of its path, and when the stream ends the session ends, and
-//! with it the calls in it, because nothing could bring their answers any more. (In the other legacy
-//! transports a lost connection is no end: there a session outlives it.) Invariants: whoever does
-//! not read costs `OUTGOING` messages and what [`super::exchange`] allows; these sessions count
-//! towards the same limit as those of `/mcp` and are unknown there.
+//! The stream is the session. Its id is known to the client only, and it belongs to the principal that opened the
+//! stream and to the servers of its path. When the stream ends, the session and its calls end, because their answers
+//! could not be delivered. (In the other legacy transports a session outlives its connection.) Invariants: a client
+//! that does not read costs `OUTGOING` messages and what [`super::exchange`] allows. These sessions count toward the
+//! limit of `/mcp`, but `/mcp` does not know them.
 //!
-//! Source: 2024-11-05 `basic/transports`, HTTP with SSE. Not here: what a message means
-//! (`conversation`), Host, Origin and credentials (`guard`).
+//! Not here: the meaning of messages (`conversation`), Host, Origin and credentials (`guard`). Source: 2024-11-05
+//! `basic/transports`, HTTP with SSE.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -42,14 +41,14 @@ use net::sse::{Event, KEEP_ALIVE};
 use protocol::Message;
 use runtime::shutdown::Shutdown;
 
-/// Messages that may wait for the client to read.
+/// Limit of messages that wait for the client to read.
 const OUTGOING: usize = 16;
-/// Longer than any call: each has a deadline of its own.
+/// Longer than any call: each call has its own deadline.
 const FOR_EVER: Duration = Duration::MAX;
-/// Where the client posts its messages.
+/// Path to which the client posts its messages.
 const MESSAGES: &str = "/messages";
 
-/// The endpoint: the gateway, its sessions, and the conversations on open streams.
+/// The endpoint: the gateway, its sessions, and the conversations of open streams.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Parts>);
 
@@ -58,7 +57,7 @@ struct Parts {
     sessions: Arc<Sessions>,
     tasks: Shutdown,
     max_body: usize,
-    /// By session id. As many as there are sessions of this kind.
+    /// By session id. There is one for each session of this kind.
     conversations: RwLock<HashMap<String, Arc<Conversation>>>,
 }
 
@@ -68,15 +67,15 @@ struct Of {
 }
 
 impl Endpoint {
-    /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused; `tasks` ends the
-    /// streams when their calls have ended.
+    /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused. At shutdown `tasks` ends the
+    /// streams after their calls have ended.
     pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
         let conversations = RwLock::default();
         Self(Arc::new(Parts { gateway, sessions, tasks, max_body, conversations }))
     }
 
-    /// `/sse` for all servers, `/sse/{server}` for one alone, both also with a slash at the end, and `/messages` for
-    /// what clients say.
+    /// Returns a router with `/sse` for all servers, `/sse/{server}` for one, both also with a final slash, and
+    /// `/messages` for messages of clients.
     pub fn router(self) -> Router {
         Router::new()
             .route("/sse", any(listen_to_all))
@@ -95,7 +94,7 @@ impl Endpoint {
         if let Scope::Server(name) = &scope {
             self.0.gateway.manager().snapshot().server(name).map(drop).map_err(Refusal::Server)?;
         }
-        // Who it is says `initialize`; until then only whose it is counts.
+        // The client describes itself in `initialize`; until then only the principal is known.
         let caller = Caller::legacy(principal, scope, None);
         let session = self.0.sessions.open_channel(caller)?;
         Ok(events::event_stream(Body::from_stream(self.channel(&session).events())))
@@ -157,7 +156,7 @@ impl Endpoint {
         conversations.remove(session.id());
     }
 
-    /// The conversation of the session `id`, if that is the principal's.
+    /// Returns the conversation of the session `id`, if it belongs to the principal.
     fn find(&self, id: Option<&str>, principal: &Principal) -> Result<Arc<Conversation>, Refusal> {
         let conversations = self.0.conversations.read().unwrap_or_else(PoisonError::into_inner);
         let found = id.and_then(|id| conversations.get(id));
@@ -166,7 +165,7 @@ impl Endpoint {
     }
 }
 
-/// Waits for the end of a session and for what ran in it.
+/// Waits for the end of a session and of its requests.
 async fn keep(endpoint: Endpoint, session: Arc<Session>, requests: Shutdown) {
     session.ended().await;
     endpoint.forget(&session);
@@ -174,7 +173,7 @@ async fn keep(endpoint: Endpoint, session: Arc<Session>, requests: Shutdown) {
     requests.wait(FOR_EVER).await;
 }
 
-/// The stream of one session; dropping it ends the session.
+/// The stream of one session. Dropping it ends the session.
 struct Channel {
     endpoint: Endpoint,
     held: Held,
@@ -195,7 +194,7 @@ impl Channel {
 
     async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
-            // What was said before the end arrives before it.
+            // Messages from before the end are sent before it.
             biased;
             Some(event) = self.waiting.recv() => Some(event),
             () = self.held.session().ended() => None,
@@ -211,7 +210,7 @@ impl Drop for Channel {
     }
 }
 
-/// Resolves when the gateway is to end and the session's calls have.
+/// Resolves when shutdown has begun and the session's calls have ended.
 async fn drained(tasks: &Shutdown, requests: &Shutdown) {
     tasks.requested().await;
     requests.begin();

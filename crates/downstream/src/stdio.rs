@@ -1,9 +1,9 @@
-//! The gateway over a pipe: one message a line, for clients that spawn a process.
+//! MCP over a pipe: one message per line, for clients that spawn a process.
 //!
-//! Both eras share the pipe: a request that describes itself is modern, everything else belongs to
-//! the one legacy session that `initialize` opened. Invariants: nothing but messages is ever
-//! written; what was asked before the end of input is answered before we end; a line longer than
-//! the cap is answered with an error and does not end the conversation.
+//! Both eras share the pipe: a request that describes itself is modern, and all others belong to
+//! the one legacy session that `initialize` opens. Invariants: only messages are written. Requests
+//! before the end of input are answered before the pipe is closed. A line over the limit is
+//! answered with an error and does not end the conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::worker::WorkBudget;
 
-/// Messages that may wait for the client to read.
+/// Limit of messages that wait for the client to read.
 const OUTGOING: usize = 256;
-/// Longer than any call: each has a deadline of its own.
+/// Longer than any call: each call has its own deadline.
 const FOR_EVER: Duration = Duration::MAX;
 
-/// Serves the client at the other end of `input` and `output` until the input ends or `tasks` are
-/// asked to end. Lines longer than `max_line` bytes are refused.
+/// Serves the client at the other end of `input` and `output` until the input ends or shutdown
+/// begins. Lines longer than `max_line` bytes are refused.
 pub async fn serve<R, W>(manager: Arc<Manager>, input: R, output: W, tasks: &Shutdown, max_line: usize)
 where
     R: AsyncRead + Unpin + Send,
@@ -48,7 +48,7 @@ where
         () = read(&conversation, input, max_line) => {}
         () = tasks.requested() => {}
     }
-    // Nobody will answer a question any more, and no call may wait for that.
+    // The client can no longer answer server requests, and no call may wait for an answer.
     conversation.session().questions.close();
     drop(conversation);
     requests.begin();
@@ -63,7 +63,7 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receive
             result = result.and(output.write_all(&next).await);
         }
         if result.and(output.flush().await).is_err() {
-            return; // the client is gone; whoever still answers finds the channel closed
+            return; // the client has disconnected; later answers find the channel closed
         }
     }
 }

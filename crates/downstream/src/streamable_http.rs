@@ -1,11 +1,11 @@
-//! Streamable HTTP towards clients, both eras on one path.
+//! Streamable HTTP for clients; both eras share one path.
 //!
-//! `POST` carries every message; `GET` and `DELETE` belong to legacy sessions. A message says itself
-//! which era it is of, so one URL serves every client. The first thing a request produces decides
-//! how it is answered: the response itself as JSON, anything else as an event stream.
+//! `POST` carries every message; `GET` and `DELETE` belong to legacy sessions. Each message shows its
+//! era, so one URL serves all clients. The first output of a request decides the form of its answer: a
+//! response is sent as JSON, anything else starts an event stream.
 //!
-//! Source: `basic/transports` of 2025-03-26 to 2026-07-28. Not here: Host, Origin and credentials
-//! (`guard`), what a method means (`gateway`).
+//! Not here: Host, Origin and credentials (`guard`), the meaning of methods (`gateway`). Source:
+//! `basic/transports` of 2025-03-26 to 2026-07-28.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ use protocol::headers::{LAST_EVENT_ID, SESSION_ID};
 use protocol::{Message, Request, RequestId, method};
 use runtime::shutdown::Shutdown;
 
-/// What `Accept` must allow on POST.
+/// Media types that `Accept` must allow on POST.
 const BOTH: &[&str] = &["application/json", "text/event-stream"];
-/// The same for people.
+/// These media types in error texts.
 const BOTH_SHOWN: &str = "application/json and text/event-stream";
-/// What legacy sessions may do here.
+/// HTTP methods of the endpoint, for `Allow`.
 const ALL_METHODS: &str = "GET, POST, DELETE";
 
-/// The MCP endpoint: the gateway, its sessions, and the tasks that outlive a connection.
+/// The MCP endpoint: the gateway, its sessions, and tasks that outlive a connection.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Parts>);
 
@@ -49,12 +49,12 @@ struct Parts {
     max_body: usize,
 }
 
-/// Who asks for what, before the message is looked at.
+/// The sender and target of a message, before the message is parsed.
 pub(super) struct Asked<'a> {
     pub principal: Principal,
     pub scope: Scope,
     pub headers: &'a HeaderMap,
-    /// The name of the HTTP request, for the audit.
+    /// The id of the HTTP request, for the audit log.
     pub named: Named,
 }
 
@@ -64,14 +64,14 @@ impl Asked<'_> {
     }
 }
 
-/// What became of a request without waiting. What can be seen of it at once is no future, because each
-/// layer of those would carry the request about once more.
+/// The first result of handling a request, found without waiting. Immediate answers are not futures,
+/// because each layer of futures would copy the request once more.
 enum Begun<'a> {
-    /// It is answered.
+    /// The answer is complete.
     Answered(Response),
-    /// A modern one is under way.
+    /// A modern request is running.
     Running(Exchange),
-    /// All others.
+    /// Any other request.
     Waiting(BoxFuture<'a, Response>),
 }
 
@@ -82,19 +82,20 @@ impl Begun<'_> {
 }
 
 impl Endpoint {
-    /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused; `tasks` ends the
-    /// streams and waits for the calls.
+    /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused. At shutdown
+    /// `tasks` ends the streams and waits for the calls.
     pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
         Self(Arc::new(Parts { gateway, sessions, tasks, max_body }))
     }
 
-    /// `/mcp` for all servers, `/mcp/{server}` for one alone, as a router for who does not use
-    /// [`crate::http_service::Front`]. It finds the [`Principal`] among the extensions of a request.
+    /// Returns a router with `/mcp` for all servers and `/mcp/{server}` for one, for programs that do
+    /// not use [`crate::http_service::Front`]. The [`Principal`] must be among the extensions of each
+    /// request.
     pub fn router(self) -> Router {
         Router::new().route("/mcp", any(serve_all)).route("/mcp/{server}", any(serve_one)).with_state(self)
     }
 
-    /// Answers a request that comes out of a router.
+    /// Answers a request from a router.
     async fn routed(&self, principal: Principal, scope: Scope, request: HttpRequest) -> Response {
         let (head, body) = request.into_parts();
         match read(body, self.0.max_body).await {
@@ -107,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a request that was let in.
+    /// Answers a request that passed the checks of `guard`.
     pub(super) async fn answer(&self, asked: Asked<'_>, method: &Method, body: Bytes) -> Response {
         match self.begin(asked, method, &body) {
             Begun::Answered(response) => response,
@@ -127,7 +128,7 @@ impl Endpoint {
         answered.map_or_else(|refusal| Begun::refused(refusal, None, named), Begun::Answered)
     }
 
-    /// Whether the endpoint exists: `/mcp/{server}` does when the server does.
+    /// Checks that the endpoint exists: `/mcp/{server}` exists if the server does.
     fn known(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         match &asked.scope {
             Scope::All => Ok(()),
@@ -151,7 +152,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes in what is not answered.
+    /// Handles a message that needs no answer.
     fn note(&self, asked: &Asked<'_>, message: Message) -> Result<(), Refusal> {
         self.known(asked)?;
         match message {
@@ -167,7 +168,8 @@ impl Endpoint {
             Message::Response(_) if headers::is_modern(asked.headers, None) => {
                 return Err(Refusal::PostedResponse);
             }
-            // One that answers nothing is legal too: the question may be withdrawn by now.
+            // A response without a matching server request is legal too: the request may have been
+            // withdrawn.
             Message::Response(response) => self.session(asked)?.questions.answer(response),
             Message::Request(_) => {}
         }
@@ -206,7 +208,7 @@ impl Endpoint {
             exchange.hold(place);
             exchange
         };
-        // Hardly any tool mirrors parameters, and then its name is looked up once, for the call.
+        // Few tools mirror parameters. Without any, the name is looked up only once, for the call.
         if request.method != method::TOOLS_CALL || !gateway.manager().may_mirror(&caller.scope) {
             return Begun::Running(attached(caller, request));
         }
@@ -272,18 +274,18 @@ impl Endpoint {
     }
 }
 
-/// The name of the HTTP request with these extensions.
+/// Returns the id of the HTTP request with these extensions.
 pub(super) fn named(extensions: &Extensions) -> Named {
     extensions.get().copied()
 }
 
-/// Whether a POST brings JSON, and takes both kinds of answer.
+/// Checks that a POST has JSON, and accepts both forms of answers.
 fn check_media_types(headers: &HeaderMap) -> Result<(), Refusal> {
     headers::check_content_type(headers)?;
     headers::check_accept(headers, BOTH, BOTH_SHOWN)
 }
 
-/// The body of a message.
+/// Reads the body of a message.
 pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     axum::body::to_bytes(body, limit).await.map_err(|error| {
         let cause = std::error::Error::source(&error);
@@ -309,7 +311,7 @@ async fn serve_one(
     endpoint.routed(principal, Scope::Server(server.into()), request).await
 }
 
-/// How a request is refused whose id is `id`.
+/// Returns a function that answers the request `id` with a refusal.
 fn refusing(id: RequestId, named: Named) -> impl FnOnce(Refusal) -> Response {
     move |refusal| refusal.into_response(Some(id), named)
 }

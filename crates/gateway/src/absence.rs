@@ -1,7 +1,8 @@
-//! Tells clients of one server that it is down: in `instructions`, and in a log line with a list.
+//! Notifies clients of one server that it is down: in `instructions`, and in a log message with a list.
 //!
-//! Invariants: only clients of the endpoint of that server are told. A legacy session gets one log line, with its first
-//! list, if the server was away at `initialize` too. A modern client gets it with each list that asks for log lines.
+//! Invariants: only clients of the endpoint of that server are notified. A legacy session gets one log message with its
+//! first list, if the server was also down at `initialize`. A modern client gets one with each list for which it
+//! enabled log messages.
 //!
 //! Not here: the errors of calls (`error`).
 
@@ -12,10 +13,10 @@ use crate::manager::{Scope, Snapshot};
 use json::Raw;
 use protocol::{LogLevel, Notification, method};
 
-/// Longest reason that is told, in characters.
+/// Longest reason in such a message, in characters.
 const MAX_REASON: usize = 1_000;
 
-/// Why the server that `scope` consists of cannot be used now; none if it can, and for all servers together.
+/// Why the only server of `scope` cannot be used now; none if it can be used, and none for all servers together.
 pub(crate) fn reason(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
     let error = snapshot.absence(scope)?.to_string();
     let reason: String =
@@ -23,7 +24,7 @@ pub(crate) fn reason(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
     Some(format!("{reason}. Until it is back its lists may be empty or out of date, and calls fail."))
 }
 
-/// Whether `caller` gets a log line with a list because its server is down.
+/// Whether `caller` gets a log message with a list because its server is down.
 pub(super) fn is_due(snapshot: &Snapshot, caller: &Caller) -> bool {
     let is_wanted = || match &caller.mailbox {
         Some(mailbox) => mailbox.owes_reason(),
@@ -32,7 +33,7 @@ pub(super) fn is_due(snapshot: &Snapshot, caller: &Caller) -> bool {
     caller.scope != Scope::All && is_wanted() && snapshot.absence(&caller.scope).is_some()
 }
 
-/// The log line that is due, which is told only once to a session.
+/// Returns the log message, if it is due. A session gets it only once.
 pub(super) fn line(snapshot: &Snapshot, caller: &Caller) -> Option<Notification> {
     if !is_due(snapshot, caller) {
         return None;

@@ -100,7 +100,7 @@ pub fn list(form: Form, result: &Raw, caching: Caching) -> Raw {
     complete(&result.edit(&[(caching::TTL, Some(&ttl)), (caching::SCOPE, Some(&scope))]))
 }
 
-/// The refusal to read what nobody has: −32002, since 2026-07-28 −32602.
+/// The error for a resource that no server has: −32002, since 2026-07-28 −32602.
 pub fn no_resource(caller: &Caller, uri: &str) -> ErrorObject {
     error::no_resource(caller.version.era(), uri)
 }

@@ -4,7 +4,7 @@
 //! members that all errors have (`protocol::error_data`). An invalid parameter is named with what it may be. A bug has
 //! the id of its line in the log.
 //!
-//! This module does not touch what servers answered; that passes unchanged.
+//! This module does not change answers of servers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ struct Facts<'a> {
     unreached: &'a [Arc<str>],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     changed: &'a [&'static str],
-    /// The facts that the service behind a built-in server told of its error.
+    /// Details of the error of the service behind a built-in server.
     #[serde(skip_serializing_if = "Option::is_none")]
     backend: Option<&'a Raw>,
 }
@@ -64,7 +64,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The URI that a request is about.
+/// The URI of a request.
 #[derive(Serialize)]
 struct About<'a> {
     uri: &'a str,
@@ -90,7 +90,7 @@ impl<'a> From<Wrong<'a>> for Rejected<'a> {
     }
 }
 
-/// How many there may be, and how many there are.
+/// The limit and the current number.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Limit {
     /// The limit.
@@ -101,7 +101,7 @@ pub struct Limit {
     pub now: usize,
 }
 
-/// The JSON-RPC error that tells a client of `era` what happened.
+/// The JSON-RPC error for a client of `era`.
 pub fn object(error: &Error, era: Era) -> ErrorObject {
     let (text, class, hint) = (error.to_string(), error.class(), error.hint());
     let detail = match error {
@@ -132,7 +132,7 @@ fn rejected<'a>(error: &'a Error, suggestion: &'a str) -> Option<Rejected<'a>> {
     Some(Rejected { field, value: value.map(|value| sanitize::value(&Raw::of(value))), range, suggestion })
 }
 
-/// Refuses one more than a client may have; `limit` says how many there may be.
+/// Refuses a request over a limit of the client; `limit` has the number.
 pub fn limited(
     code: ErrorCode,
     era: Era,
@@ -181,8 +181,8 @@ pub fn internal(text: &str, id: RequestId) -> ErrorObject {
     ErrorObject::new(ErrorCode::InternalError.number(Era::Modern), text).with_data(&data)
 }
 
-/// The refusal of something that the caller's role does not allow. No MCP method operates the gateway, so a caller may
-/// do everything that is refused here.
+/// The refusal of an action that the caller's role does not allow. No MCP method operates Switchyard, so the role
+/// *caller* is enough for everything that is refused here.
 pub fn forbidden(action: &str) -> ErrorObject {
     let text = format!("this credential may not {action}; it needs the role {}", Role::Caller);
     let mut data = ErrorData::new(ErrorCode::Forbidden, &*text);
@@ -216,7 +216,7 @@ pub fn bad_input(text: &str, wrong: Wrong<'_>) -> ErrorObject {
     refused(ErrorCode::InvalidParams.number(Era::Modern), text, &data)
 }
 
-/// A cursor that this list did not give.
+/// A cursor that is not from this list.
 pub fn bad_cursor(found: &Raw) -> ErrorObject {
     let wrong = Wrong {
         field: "params.cursor",

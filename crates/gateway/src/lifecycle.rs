@@ -1,4 +1,4 @@
-//! What the gateway says of itself: `initialize`, `server/discover`, `ping`.
+//! The handshakes and description of Switchyard: `initialize`, `server/discover`, `ping`.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use json::Raw;
 use protocol::caching::Caching;
 use protocol::{Version, lifecycle};
 
-/// Servers' advice is merged up to this many bytes; language models read all of it at every start.
+/// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
 #[derive(Serialize)]
@@ -41,8 +41,8 @@ pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
     })
 }
 
-/// The result of `server/discover`. Only revisions that can stand in a request's `_meta` are named:
-/// a client that wants an older one begins with `initialize`.
+/// The result of `server/discover`. It names only revisions that are allowed in a request's `_meta`: a client that
+/// wants an older one begins with `initialize`.
 pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],
@@ -53,8 +53,8 @@ pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
     era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY)
 }
 
-/// What the servers that a client sees can do. A server that was not reached yet may turn out to have
-/// everything.
+/// The capabilities of the servers that a client sees. A server that was not reached yet may turn out to have all
+/// capabilities.
 fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
     let snapshot = manager.snapshot();
     let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
@@ -72,13 +72,13 @@ fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
             (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
         }
     };
-    // The reason why the server is down is told in a log line.
+    // A log message tells the client why the server is down.
     let capabilities = logs.map_or(capabilities.clone(), |logs| capabilities.with("logging", &logs));
     era::task::declared(&capabilities, caller.version, &peers)
 }
 
-/// The advice of all servers a scope sees, each under its server's name; of one alone, untouched, after the reason why
-/// it is down if it is.
+/// The instructions of all servers in a scope, each under its server's name. For a single server they are unchanged;
+/// if it is down, the reason comes first.
 fn instructions(manager: &Manager, scope: &Scope) -> Option<String> {
     let snapshot = manager.snapshot();
     let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());

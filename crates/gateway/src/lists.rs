@@ -1,14 +1,13 @@
-//! `tools/list`, `prompts/list`, `resources/list` and `resources/templates/list`: one page of what
-//! the caller sees.
+//! `tools/list`, `prompts/list`, `resources/list` and `resources/templates/list`: one page of the items
+//! that the caller sees.
 //!
-//! The catalog keeps what is printed here, so that a request costs a lookup and no copy of the page.
-//! Invariant: a cursor names the item behind which to go on, so it survives changes elsewhere in
-//! the list and means the same in every process.
+//! The catalog stores the printed pages, so a request costs a lookup and no copy. Invariant: a cursor
+//! names the last item of a page, so it stays valid when the list changes elsewhere, and it means the same
+//! in every process.
 //!
-//! A cursor is not sealed, as other things are that we hand out (`auth/seal`): nothing is kept for it, and
-//! the item that it names has to stand in the list that its caller sees. So one that was invented and is
-//! taken is one that the caller could have been given, and leads to nothing but that list; all others are
-//! refused. Sealed for a principal it could not stand in a page that is printed once for all of them.
+//! Cursors are not sealed (`auth/seal`), because a page is printed once for all principals. The item that
+//! a cursor names must be in the list that its caller sees; all other cursors are refused. An invented
+//! cursor that is accepted could have been a real one, and gives access to that list only.
 
 use super::caller::Caller;
 use super::{absence, era, error};
@@ -19,10 +18,10 @@ use protocol::feature::Kind;
 use protocol::{Closed, ErrorObject, Reply};
 use upstream::Outlet;
 
-/// What a cursor begins with, before the key.
+/// Prefix of a cursor, before the key.
 const AFTER: &str = "after:";
 
-/// One page of the list of `kind`.
+/// Answers with one page of the list of `kind`.
 pub(super) async fn list(
     manager: &Manager,
     caller: &Caller,
@@ -37,7 +36,7 @@ pub(super) async fn list(
     Ok(page(&snapshot, caller, kind, params)?.result())
 }
 
-/// Answers a list for which no server has to be waited for and nothing is to be told; none otherwise.
+/// Answers a list at once, if no server must be waited for and no notification is due; else none.
 pub(super) fn at_once(
     manager: &Manager,
     caller: &Caller,

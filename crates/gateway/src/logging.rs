@@ -1,9 +1,9 @@
-//! Log lines of servers: which of them a client wants.
+//! Log messages of servers: the levels that a client wants.
 //!
-//! A legacy session says it once with `logging/setLevel`, which is kept with the session and
-//! answered here: a connection to a server is shared, so its own level is whatever its callers need,
-//! and each client gets what it asked for. A modern client says it in each request. Source:
-//! `server/utilities/logging` of each revision.
+//! A legacy session sets its level once with `logging/setLevel`, which is stored with the session
+//! and answered here. A connection to a server is shared, so its level follows the needs of its
+//! callers, and each client gets the messages of its own level. A modern client sets the level in
+//! each request. Source: `server/utilities/logging` of each revision.
 
 use super::caller::Caller;
 use crate::manager::Manager;
@@ -11,14 +11,14 @@ use crate::params;
 use json::Raw;
 use protocol::{ErrorObject, LogLevel, Reply, meta};
 
-/// `logging/setLevel`.
+/// Handles `logging/setLevel`.
 pub(super) async fn set_level(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> Reply {
     let level = noted(caller, params)?;
     manager.want_log(&caller.scope, &caller.home, level).await;
     Ok(Raw::empty_object())
 }
 
-/// The level that a legacy client asks for, noted for its session.
+/// Returns the level that a legacy client requests, and stores it in its session.
 fn noted(caller: &Caller, params: Option<&Raw>) -> Result<LogLevel, ErrorObject> {
     let found = params.and_then(|params| params.get("level"));
     let name = found.as_ref().and_then(|level| level.read::<String>().ok());
@@ -30,7 +30,7 @@ fn noted(caller: &Caller, params: Option<&Raw>) -> Result<LogLevel, ErrorObject>
     Ok(level)
 }
 
-/// Refuses a modern request whose level of log lines is none. In the other era a request says none.
+/// Refuses a modern request with an invalid level. Legacy requests have no level.
 pub(super) fn check(caller: &Caller, params: Option<&Raw>) -> Result<(), ErrorObject> {
     if !caller.names_no_level {
         return Ok(());
@@ -64,7 +64,7 @@ mod tests {
         (Caller::modern(Principal::anonymous(), Scope::All, Some(&params)), params)
     }
 
-    /// The levels that reach the caller; the last one is of a line without a level.
+    /// Returns the levels that reach the caller; the last one is that of a message without a level.
     fn heard(caller: &Caller) -> String {
         let passes = |level: Option<LogLevel>| {
             let params = level.map_or(json!({}), |level| json!({"level": level.as_str()}));

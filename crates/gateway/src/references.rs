@@ -1,8 +1,8 @@
-//! URIs in results: what a server calls its own becomes what its client reaches it by.
+//! Converts URIs in results from the server's URI to the one for the client.
 //!
-//! Only where the two differ, which is where two servers have the same URI; every other byte stays,
-//! and with one server nothing is looked at. Looked at are links and embedded resources in the
-//! content of tools and prompts, and the URIs of what was read.
+//! The two differ only if several servers have that URI; all other bytes stay, and with a single server nothing
+//! is searched. It converts links and embedded resources in the content of tools and prompts, and the URIs of
+//! read resources.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +10,11 @@ use crate::manager::catalog::LinkBudget;
 use crate::manager::{Scope, Snapshot};
 use json::Raw;
 
-/// Blocks of one result that are looked at. Links beyond them keep the URI of their server, which is refused as
-/// ambiguous where another server has it too.
+/// Limit of converted blocks of one result. Links after them keep the URI of their server, which is refused as
+/// ambiguous if another server has it too.
 const MAX_BLOCKS: usize = 10_000;
 
-/// The result of a tool or a prompt of `server`, whose references lead back to it.
+/// Converts a result of a tool or a prompt of `server`, so that its references lead back to that server.
 pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result: Raw) -> Raw {
     if !snapshot.can_clash(scope) {
         return result;
@@ -33,7 +33,7 @@ pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result:
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     for content in contents.chain(result.get("content")) {
-        // No list of the blocks is made: there may be millions.
+        // The blocks are not collected in a list: there may be millions.
         let done = if content.is_object() {
             follow(&content)
         } else {
@@ -46,7 +46,7 @@ pub(super) fn followed(snapshot: &Snapshot, scope: &Scope, server: &str, result:
     result.replacing(&changes)
 }
 
-/// The URI in a block that links to a resource, or holds one.
+/// Returns the URI in a block that links to a resource, or embeds one.
 fn uri_of(block: &Raw) -> Option<Raw> {
     match block.get_as::<String>("type")?.as_str() {
         "resource_link" => block.get("uri"),
@@ -55,7 +55,7 @@ fn uri_of(block: &Raw) -> Option<Raw> {
     }
 }
 
-/// What was read at a server: the URI that it knows becomes the one that its client asked for.
+/// Replaces the server's URI in a read resource by the one that the client requested.
 pub(super) fn of_contents(
     snapshot: &Snapshot,
     scope: &Scope,

@@ -1,7 +1,8 @@
-//! JSON as editors keep it: with comments and commas before a closing bracket, members in their order.
+//! JSON in the form that editors accept: with comments and trailing commas; members keep their order.
 //!
-//! Comments and such commas are blanked out and the rest is `serde_json`'s, so a place in an error is the
-//! place in the file. A key that stands twice is an error: clients would take one of the two.
+//! Comments and trailing commas are replaced by blanks and `serde_json` parses the rest, so positions in
+//! errors are those of the file. A repeated key is an error, because clients would use only one of the
+//! two.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,7 +17,7 @@ use settings::{Mark, Node, Value, one_line};
 pub(super) enum Json {
     Null,
     Bool(bool),
-    /// As a client would write it into a text.
+    /// As a client would write it into a string.
     Number(String),
     Text(String),
     List(Vec<Json>),
@@ -27,7 +28,7 @@ pub(super) enum Json {
 pub(super) type Members = Vec<(String, Json)>;
 
 impl Json {
-    /// What it is, for people.
+    /// Its type, for error texts.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -39,12 +40,12 @@ impl Json {
         }
     }
 
-    /// Its text, if it is one.
+    /// Its string, if it is one.
     pub(super) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Calls `visit` with every text below it that is no key.
+    /// Calls `visit` with every string in it, except keys.
     pub(super) fn texts<'j>(&'j self, visit: &mut dyn FnMut(&'j str)) {
         match self {
             Self::Text(text) => visit(text),
@@ -63,7 +64,7 @@ impl Json {
     }
 }
 
-/// References stay as they are written.
+/// References stay unchanged.
 impl From<Node> for Json {
     fn from(node: Node) -> Self {
         match node.value {
@@ -84,12 +85,12 @@ pub(super) fn member<'j>(members: &'j Members, name: &str) -> Option<&'j Json> {
     members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-/// Whether `text` is meant to be JSON: an object, a list or a comment begins it, or nothing is in it.
+/// Whether `text` is meant to be JSON: it is empty, or begins with an object, a list or a comment.
 pub(super) fn begins(text: &str) -> bool {
     text.trim_start().chars().next().is_none_or(|first| "{[/".contains(first))
 }
 
-/// Reads `text`.
+/// Parses `text`.
 pub(super) fn read(text: &str) -> Result<Json, Error> {
     serde_json::from_slice(&plain(text)).map_err(|error| {
         let place = format!(" at line {} column {}", error.line(), error.column());
@@ -100,7 +101,7 @@ pub(super) fn read(text: &str) -> Result<Json, Error> {
     })
 }
 
-/// The place of `error`, which counts bytes, in characters.
+/// Converts the position of `error` from bytes to characters.
 fn mark(text: &str, error: &serde_json::Error) -> Mark {
     let line = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or("");
     let before = line.char_indices().filter(|(at, _)| *at < error.column()).count();
@@ -108,7 +109,7 @@ fn mark(text: &str, error: &serde_json::Error) -> Mark {
     Mark { line: count(error.line()), column: count(before) }
 }
 
-/// `text` with blanks for what JSON does not have, every other byte in its place.
+/// Replaces everything that JSON does not allow by blanks; all other bytes keep their positions.
 fn plain(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     let (mut at, mut last, mut comma) = (0, b'[', None);
@@ -132,7 +133,7 @@ fn plain(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of the string at the beginning of `bytes`, up to their end when it is not closed.
+/// The length in bytes of the string at the start of `bytes`; all of `bytes` if it is not closed.
 fn string(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(&byte) = bytes.get(at) {
@@ -145,7 +146,7 @@ fn string(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Bytes of the comment at the beginning of `bytes`; 1 when there is none.
+/// The length in bytes of the comment at the start of `bytes`; 1 if there is none.
 fn comment(bytes: &[u8]) -> usize {
     match bytes.get(1) {
         Some(b'/') => bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len()),

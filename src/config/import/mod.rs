@@ -1,12 +1,12 @@
-//! The file in which an MCP client keeps its servers (JSON), or that of another program (YAML), as a configuration file.
+//! Converts the configuration of an MCP client (JSON) or another program (YAML) to a configuration file.
 //!
-//! Read are `mcpServers` (Claude Desktop, Claude Code, Cursor, Gemini CLI, Windsurf), those of one folder (Claude
-//! Code), `servers` with `inputs` (VS Code), and the files of other MCP servers (`programs`). The caller reads the file
-//! and prints the outcome.
+//! It reads `mcpServers` (Claude Desktop, Claude Code, Cursor, Gemini CLI, Windsurf), those of one folder (Claude
+//! Code), and `servers` with `inputs` (VS Code). It also reads the files of other MCP servers (`programs`). The caller
+//! reads the file and prints the result.
 //!
-//! Invariants: what is written is read by [`super::Config`] and means the same; nothing is lost in silence;
-//! one server that can not be taken over does not cost the others; no note quotes a value that may be a
-//! secret. What is a secret in the JSON stands in the YAML as it was.
+//! Invariants: [`super::Config`] can read the output, and it has the same meaning. Everything that is not imported gets
+//! a note. A server that cannot be imported does not affect the others. No note quotes a value that may be a secret.
+//! Secrets of the input are copied to the YAML unchanged.
 
 mod json;
 mod programs;
@@ -29,32 +29,32 @@ use settings::document::{self, MAX_BYTES};
 use settings::{Mark, Problems, one_line};
 use upstream::config::{MAX_SERVER_NAME, server_name};
 
-/// Largest file that is read, in bytes: clients keep other things in theirs too.
+/// Largest file that is read, in bytes. Clients store other data in their files too.
 pub const MAX_JSON: usize = 16 << 20;
 
-/// What every variable of the environment is while a server is tried out. With one of them a URL is valid
-/// that has a variable for itself, with the other one that has it for a port.
+/// Values of every environment variable while a server is validated. With the first, a URL that is a single variable is
+/// valid; with the second, a URL with a variable as its port.
 const TRIED: [&str; 2] = ["http://localhost", "1"];
 
-/// A registry file, and what its user should know.
+/// A configuration file, and notes for its user.
 #[derive(Debug)]
 pub struct Imported {
-    /// The file.
+    /// The content of the file.
     pub yaml: String,
-    /// One line each.
+    /// The notes, one line each.
     pub notes: Vec<String>,
     /// How many servers it has.
     pub servers: usize,
 }
 
-/// Why nothing can be made of a file.
+/// Why a file cannot be imported.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where.
+    /// The position.
     pub mark: Mark,
-    /// What is wrong there.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub hint: Option<&'static str>,
 }
 
@@ -73,7 +73,8 @@ impl Error {
     }
 }
 
-/// Makes a registry file of `content`, with what it has for `folder`; `source` is what a comment in it calls the file.
+/// Converts `content` to a configuration file, with the servers for `folder`. `source` is the name of the input file in
+/// a comment.
 pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Imported, Error> {
     let text = text_of(content)?;
     let is_json = json::begins(text);
@@ -89,7 +90,7 @@ pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Import
     }
 }
 
-/// The values of a YAML file, without the values of variables.
+/// Parses a YAML file; variables are not expanded.
 fn of_yaml(text: &str) -> Result<Json, Error> {
     if text.len() > MAX_BYTES {
         return Err(Error::whole(format!("the file is larger than {MAX_BYTES} bytes"), None));
@@ -130,10 +131,10 @@ fn text_of(content: &[u8]) -> Result<&str, Error> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Servers and inputs of a file.
+/// Servers and inputs of the input file.
 type Parts<'j> = (Vec<&'j (String, Json)>, &'j [Json]);
 
-/// Finds both; notes what else there is.
+/// Finds servers and inputs; adds notes about other content.
 fn parts<'j>(root: &'j Members, folder: Folder<'_>, notes: &mut Vec<String>) -> Result<Parts<'j>, Error> {
     let projects = Projects::of(root, folder)?;
     let (mut servers, mut inputs, mut others): (Vec<_>, &[Json], Vec<_>) = (Vec::new(), &[], Vec::new());
@@ -168,16 +169,16 @@ fn parts<'j>(root: &'j Members, folder: Folder<'_>, notes: &mut Vec<String>) -> 
     Err(Error::whole("neither `mcpServers` nor `servers` stands in it", Some(hint)))
 }
 
-/// All servers while they are read.
+/// Servers converted so far.
 struct All<'j> {
     references: References<'j>,
-    /// Those that are given away.
+    /// Names already in use.
     names: BTreeSet<String>,
     notes: Vec<String>,
 }
 
 impl All<'_> {
-    /// The lines of the server `name`, or a comment that says why there are none.
+    /// Returns the lines of the server `name`, or a comment that says why there are none.
     fn server(&mut self, name: &str, server: &Json) -> String {
         let Json::Object(members) = server else {
             return self.left_out(name, &format!("it is {}, expected an object", server.kind()));
@@ -212,7 +213,7 @@ impl All<'_> {
         comment
     }
 
-    /// `name`, or one like it that is valid and that no other server has.
+    /// Returns `name`, or a similar valid name that no other server has.
     fn own_name(&mut self, name: &str) -> String {
         let valid = server_name(name);
         let numbered = |number: u64| {
@@ -229,7 +230,7 @@ impl All<'_> {
         own
     }
 
-    /// The comment at the top.
+    /// Returns the comment at the top of the file.
     fn head(&self, source: &str) -> String {
         let mut head = format!("# Made of {} by `switchyard import`.\n", yaml::comment(source));
         if !self.references.needed.is_empty() {
@@ -242,7 +243,7 @@ impl All<'_> {
     }
 }
 
-/// Why a configuration file would be refused, if it would be. Paths in the text begin below `base`.
+/// Returns why a configuration file would be refused, if it would be. Relative paths are resolved against `base`.
 fn refusal(yaml: &str, base: &str) -> Option<String> {
     let attempts = TRIED.map(|value| {
         let environment = |_: &str| Ok(value.to_owned());

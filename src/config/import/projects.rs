@@ -1,40 +1,40 @@
-//! The servers that Claude Code keeps for one folder: `projects."/the/folder".mcpServers` of `~/.claude.json`, which
-//! is where `claude mcp add` writes when no scope is named.
+//! The servers that Claude Code stores for one folder: `projects."/the/folder".mcpServers` of `~/.claude.json`,
+//! where `claude mcp add` writes if no scope is given.
 //!
-//! One of a folder stands before one of the same name for all folders, as there. Other folders that have some are
-//! named.
+//! As in Claude Code, a server of a folder takes precedence over one of the same name for all folders. Other folders
+//! with servers are listed in a note.
 
 use std::path::Path;
 
 use super::json::{Json, Members, member};
 use super::{Error, server};
 
-/// The folder whose servers are wanted beside those of all folders.
+/// The folder whose servers are imported beside those for all folders.
 #[derive(Debug, Clone, Copy)]
 pub struct Folder<'a> {
     /// Its absolute path.
     pub path: &'a Path,
-    /// Whether somebody asked for it: then it has to be there.
+    /// Whether the user named it; then it must be in the file.
     pub is_asked_for: bool,
 }
 
 impl Folder<'_> {
-    /// None: only what is meant for all folders.
+    /// No folder: only servers for all folders.
     pub fn none() -> Self {
         Self { path: Path::new(""), is_asked_for: false }
     }
 }
 
-/// What a file has for folders.
+/// The servers in a file that belong to folders.
 pub(super) struct Projects<'j> {
-    /// The servers of the one that is wanted, if it has any.
+    /// The servers of the requested folder, if any.
     pub(super) wanted: Option<&'j Members>,
-    /// The paths of the others that have servers.
+    /// The paths of other folders with servers.
     pub(super) others: Vec<&'j str>,
 }
 
 impl<'j> Projects<'j> {
-    /// Those of `root`, of which `folder` is wanted.
+    /// Reads `root`; `folder` is the requested one.
     pub(super) fn of(root: &'j Members, folder: Folder<'_>) -> Result<Self, Error> {
         let mut found = Self { wanted: None, others: Vec::new() };
         let Some(Json::Object(projects)) = member(root, "projects") else {
@@ -60,7 +60,8 @@ impl<'j> Projects<'j> {
         Ok(found)
     }
 
-    /// The servers of all folders, `common`, and those of the one that is wanted in their place.
+    /// Returns the servers for all folders, `common`, replaced by those of the requested folder if the names are
+    /// equal.
     pub(super) fn over(
         &self,
         common: Vec<&'j (String, Json)>,
@@ -82,7 +83,7 @@ impl<'j> Projects<'j> {
         self.wanted.is_some() || !self.others.is_empty()
     }
 
-    /// `before` and the other folders, or nothing when there are none.
+    /// Returns `before` and the other folders, or an empty text if there are none.
     pub(super) fn shown(&self, before: &str) -> String {
         if self.others.is_empty() {
             return String::new();
@@ -91,7 +92,7 @@ impl<'j> Projects<'j> {
     }
 }
 
-/// The servers of one folder, unless there are none.
+/// Returns the servers of one folder, if it has any.
 fn servers_of(project: &Json) -> Option<&Members> {
     let Json::Object(members) = project else { return None };
     match member(members, "mcpServers") {

@@ -1,54 +1,54 @@
-//! References in a client's texts, in the form that the registry file has for them.
+//! Converts references in a client's strings to those of the configuration file.
 //!
 //! | written | understood by | here |
 //! |---|---|---|
-//! | `${X}`, `${X:-default}` | Claude Code | the same; in `args`, `$${X}` if `env` of the server sets `X` to another text: the program expands it |
+//! | `${X}`, `${X:-default}` | Claude Code | unchanged; in `args`, `$${X}` if `env` of the server sets `X` to another text: the program expands it |
 //! | `${env:X}` | VS Code, Cursor | `${X}` |
-//! | `${input:x}` | VS Code | a variable called after it, to be set by the user |
-//! | `${workspaceFolder}` and its like, `${config:x}`, `${command:x}` | VS Code, Cursor | the same |
+//! | `${input:x}` | VS Code | a variable named after it, to be set by the user |
+//! | `${workspaceFolder}` and similar, `${config:x}`, `${command:x}` | VS Code, Cursor | a variable named after it, too |
 //! | `${userHome}`; `${/}`, `${pathSeparator}` | VS Code, Cursor | `${HOME}`; `/` |
 //!
-//! Any other dollar sign is one, and written `$$`. Invariant: a variable that is made up here is none that the
-//! file names itself, and none that every process has.
+//! Any other dollar sign is literal and written as `$$`. Invariant: a variable that is made up here has no name that
+//! the file uses, and none that every process has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::json::{Json, Members, member};
 use settings::one_line;
 
-/// Set in every process, so nobody would notice that it means something else.
+/// Variables of every process: reusing one of these names would go unnoticed.
 const USUAL: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TMPDIR"];
-/// Names that VS Code and Cursor give to what an editor knows.
+/// Names that VS Code and Cursor give to values of the editor.
 const EDITOR: [&str; 3] = ["workspaceFolder", "workspaceFolderBasename", "cwd"];
 
-/// What was found so far.
+/// The references found so far.
 #[derive(Clone)]
 pub(super) struct References<'j> {
     inputs: Vec<&'j Members>,
-    /// The references of other kinds, and what stands for each.
+    /// References of other kinds, and their replacements.
     made: BTreeMap<String, String>,
     taken: BTreeSet<String>,
-    /// Variables that the user has to set, in the order of the file, and what for; empty until the server is known.
+    /// Variables that the user must set, in the order of the file, and their purpose; empty until the server is known.
     pub(super) needed: Vec<(String, String)>,
-    /// Variables that the present server sets for its program.
+    /// Variables that the current server sets for its program.
     own: BTreeSet<String>,
 }
 
-/// A text in our form.
+/// A converted string.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Translated {
     pub(super) text: String,
     pub(super) has_reference: bool,
-    /// Names of variables whose default could not be kept.
+    /// Variables whose default could not be kept.
     pub(super) lost_defaults: Vec<String>,
-    /// Names of variables that the program expands by itself.
+    /// Variables that the program expands itself.
     pub(super) left_to_program: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
 enum Piece<'t> {
     Literal(&'t str),
-    /// What stands between `${` and `}`.
+    /// The text between `${` and `}`.
     Reference(&'t str),
 }
 
@@ -60,7 +60,7 @@ impl Piece<'_> {
 }
 
 impl<'j> References<'j> {
-    /// For a file with `inputs` and these values.
+    /// For a file with `inputs` and these servers.
     pub(super) fn new(inputs: &'j [Json], servers: &[&'j Json]) -> Self {
         let mut taken: BTreeSet<String> = USUAL.map(str::to_owned).into();
         let mut note = |text: &'j str| {
@@ -77,7 +77,7 @@ impl<'j> References<'j> {
         Self { inputs, made: BTreeMap::new(), taken, needed: Vec::new(), own: BTreeSet::new() }
     }
 
-    /// Notes which variables the server with this `env` sets to something else than Switchyard's own of that name.
+    /// Notes the variables that `env` of a server sets to another value than Switchyard's variable of that name.
     pub(super) fn begin_server(&mut self, env: Option<&Json>) {
         let Some(Json::Object(members)) = env else { return self.own.clear() };
         let is_own = |(name, value): &&(String, Json)| match value {
@@ -88,8 +88,8 @@ impl<'j> References<'j> {
         self.own = members.iter().filter(is_own).map(|(name, _)| name.clone()).collect();
     }
 
-    /// `text` of an argument in our form. A variable that the server sets for its program stays for the program to
-    /// expand, as mcp-remote does it.
+    /// Converts `text` of an argument. Variables that the server sets for its program stay, so that the program expands
+    /// them, as mcp-remote does.
     pub(super) fn translate_argument(&mut self, text: &str) -> Translated {
         let mut translated = Translated::default();
         for piece in pieces(text) {
@@ -104,7 +104,7 @@ impl<'j> References<'j> {
         translated
     }
 
-    /// `text` in our form: it expands to what the client would have made of it.
+    /// Converts `text`: it then expands to the value that the client would have used.
     pub(super) fn translate(&mut self, text: &str) -> Translated {
         let mut translated = Translated::default();
         for piece in pieces(text) {
@@ -120,7 +120,7 @@ impl<'j> References<'j> {
         }
     }
 
-    /// Lists a variable that has to be set.
+    /// Adds a variable that the user must set.
     fn need(&mut self, name: &str) {
         let is_known = USUAL.contains(&name) || self.needed.iter().any(|(known, _)| known == name);
         if !is_known {
@@ -128,7 +128,7 @@ impl<'j> References<'j> {
         }
     }
 
-    /// Says of the variables that were listed for the server `name` that it needs them.
+    /// Records that the server `name` needs the variables that were added for it.
     pub(super) fn needed_by(&mut self, name: &str) {
         for (_, what) in self.needed.iter_mut().filter(|(_, what)| what.is_empty()) {
             *what = format!("needed by `{name}`");
@@ -159,7 +159,7 @@ impl<'j> References<'j> {
         into.text.push_str(&reference);
     }
 
-    /// The reference that stands for `${inner}`, which only an editor can answer.
+    /// Returns the reference that replaces `${inner}`, which only an editor knows.
     fn made_up(&mut self, inner: &str) -> String {
         if let Some(reference) = self.made.get(inner) {
             return reference.clone();
@@ -185,7 +185,7 @@ impl<'j> References<'j> {
         self.inputs.iter().copied().find(is_it)
     }
 
-    /// A name for a variable, made of `words`, which nobody has yet.
+    /// Returns an unused name of a variable, made of `words`.
     fn free_name(&mut self, words: &str) -> String {
         let name = upper_snake(words);
         let is_free = !name.starts_with(|c: char| c.is_ascii_digit()) && !USUAL.contains(&name.as_str());
@@ -202,7 +202,7 @@ impl<'j> References<'j> {
     }
 }
 
-/// The text between references, and the references.
+/// Splits a text into literal parts and references.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find("${") {
@@ -215,7 +215,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     found
 }
 
-/// The variables in a text of a configuration file that have no default.
+/// Returns the variables without a default in a string of a configuration file.
 pub(super) fn without_default(text: &str) -> impl Iterator<Item = &str> {
     let names = pieces(text).into_iter().filter_map(|piece| match piece {
         Piece::Reference(inner) => variable(inner),
@@ -224,14 +224,14 @@ pub(super) fn without_default(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|(name, default)| default.is_none() && !USUAL.contains(name)).map(|(name, _)| name)
 }
 
-/// Whether only an editor knows what it means.
+/// Whether only an editor knows the value.
 fn is_editors(inner: &str) -> bool {
     let (kind, name) = inner.split_once(':').unwrap_or((inner, ""));
     EDITOR.contains(&kind) && !name.starts_with('-')
         || matches!(kind, "input" | "config" | "command") && !name.is_empty() && !name.starts_with('-')
 }
 
-/// The variable of the environment that `${inner}` names, and its default.
+/// Returns the environment variable that `${inner}` names, and its default.
 fn variable(inner: &str) -> Option<(&str, Option<&str>)> {
     let named = inner.strip_prefix("env:");
     let (name, default) = match named.unwrap_or(inner).split_once(":-") {
@@ -245,21 +245,21 @@ fn variable(inner: &str) -> Option<(&str, Option<&str>)> {
     (is_name && is_plain).then_some((name, default))
 }
 
-/// The default of an input, where it is to be seen and can be written.
+/// Returns the default of an input, if it is not a secret and can be written.
 fn default(input: &Members) -> Option<&str> {
     let is_secret = member(input, "password") == Some(&Json::Bool(true));
     let default = member(input, "default").and_then(Json::text)?;
     (!is_secret && !default.is_empty() && !default.contains(['$', '}'])).then_some(default)
 }
 
-/// What an input is for.
+/// Describes the purpose of an input.
 fn described(id: &str, input: Option<&Members>) -> String {
     let text = input.and_then(|input| member(input, "description")).and_then(Json::text);
     let text = text.map_or_else(String::new, |text| format!(" ({})", one_line(text)));
     format!("the input `{}`{text}", one_line(id))
 }
 
-/// `api-key` and `apiKey` as `API_KEY`.
+/// Converts `api-key` and `apiKey` to `API_KEY`.
 fn upper_snake(words: &str) -> String {
     let mut name = String::new();
     let mut was_lower = false;

@@ -1,9 +1,9 @@
-//! One server of a client's file, as lines of YAML.
+//! Converts one server of a client's file to lines of YAML.
 //!
-//! What a client has and the registry file has not is left out and named. A part that can not be left out
-//! without changing what the server is (an argument that is no text) costs the whole server.
+//! Members that the configuration file does not support are left out with a note. If leaving out a part
+//! would change the server, such as an argument that is not a string, the whole server is left out.
 //!
-//! Invariant: no value is quoted in what is said about a server; any of them may be a secret.
+//! Invariant: no remark quotes a value, because any of them may be a secret.
 
 use std::fmt::Write as _;
 
@@ -15,16 +15,16 @@ use super::yaml;
 use settings::one_line;
 use upstream::config::is_reserved_header;
 
-/// Where clients keep the URL of a server, the strongest first: Gemini CLI, Windsurf, and all others.
+/// Members with the URL of a server, the strongest first: Gemini CLI, Windsurf, and all others.
 const URLS: [&str; 3] = ["httpUrl", "serverUrl", "url"];
-/// Names that are listed in one sentence.
+/// Limit of names in one sentence.
 const MAX_NAMED: usize = 20;
 
-/// What became of a server.
+/// A converted server.
 pub(super) struct Draft {
     /// The lines below its name.
     pub(super) yaml: String,
-    /// What its user should know.
+    /// Notes for the user.
     pub(super) remarks: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ enum Kind {
     Stdio,
 }
 
-/// The server with these `members`, or why there is none.
+/// Converts the server with these `members`, or says why that is not possible.
 pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Result<Draft, String> {
     let left = members.iter().filter(|(_, value)| *value != Json::Null);
     let left = left.map(|(name, value)| (name.as_str(), value)).collect();
@@ -47,14 +47,14 @@ pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Resul
     Ok(Draft { yaml: reader.yaml, remarks: reader.remarks })
 }
 
-/// A server while it is read.
+/// A server during conversion.
 struct Reader<'j, 'r, 'f> {
-    /// Members that nobody asked for yet.
+    /// Members that were not read yet.
     left: Vec<(&'j str, &'j Json)>,
     references: &'r mut References<'f>,
     yaml: String,
     remarks: Vec<String>,
-    /// Where a secret may stand literally.
+    /// Places that may contain a literal secret.
     secrets: Vec<String>,
 }
 
@@ -99,8 +99,8 @@ impl<'j> Reader<'j, '_, '_> {
         self.take("cwd").map_or(Ok(()), |cwd| self.line("cwd", cwd))
     }
 
-    /// The transport that is named, or follows from what is there; as in the registry file, a URL counts
-    /// before a command.
+    /// Returns the transport: the named one, or one that follows from the members. As in the
+    /// configuration file, a URL takes precedence over a command.
     fn kind(&mut self) -> Result<Kind, String> {
         let named = self.take("type").or_else(|| self.take("transport"));
         let Some(named) = named else {
@@ -161,7 +161,7 @@ impl<'j> Reader<'j, '_, '_> {
         Ok(())
     }
 
-    /// `env` or `headers`.
+    /// Converts `env` or `headers`.
     fn mapping(&mut self, name: &str) -> Result<(), String> {
         let members = match self.take(name) {
             None => return Ok(()),
@@ -187,7 +187,8 @@ impl<'j> Reader<'j, '_, '_> {
         Ok(())
     }
 
-    /// A text as it is to be written; numbers and the like become one, as they would for a program.
+    /// Converts a string for the output. Numbers and booleans become strings, as they would for a
+    /// program.
     fn text(&mut self, path: &str, value: &Json) -> Result<String, String> {
         let text = match value {
             Json::Text(text) => text,
@@ -199,14 +200,14 @@ impl<'j> Reader<'j, '_, '_> {
         Ok(self.told(path, text, translated))
     }
 
-    /// A text of `args` as it is to be written.
+    /// Converts a string of `args`.
     fn argument(&mut self, path: &str, value: &Json) -> Result<String, String> {
         let Json::Text(text) = value else { return self.text(path, value) };
         let translated = self.references.translate_argument(text);
         Ok(self.told(path, text, translated))
     }
 
-    /// The text of `translated`, once it was said what is special about it.
+    /// Returns the text of `translated`, and adds notes about its references.
     fn told(&mut self, path: &str, text: &str, translated: Translated) -> String {
         for name in &translated.left_to_program {
             let reason = "the program expands it, from its `env`";
@@ -222,7 +223,7 @@ impl<'j> Reader<'j, '_, '_> {
         translated.text
     }
 
-    /// Notes that `value` may be a secret, by the name it has.
+    /// Notes that `value` may be a secret, judged by its name.
     fn judge(&mut self, path: &str, name: &str, value: &str) {
         if sounds_secret(name) && is_literal(value) {
             self.secrets.push(path.to_owned());
@@ -246,7 +247,7 @@ impl<'j> Reader<'j, '_, '_> {
     }
 }
 
-/// `` `a`, `b` `` and how many more.
+/// Formats `` `a`, `b` `` and the number of further names.
 pub(super) fn names<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     let more = names.len().saturating_sub(MAX_NAMED);
     let shown: Vec<_> = names.take(MAX_NAMED).map(|name| format!("`{}`", one_line(name))).collect();
@@ -259,7 +260,7 @@ fn sounds_secret(name: &str) -> bool {
     ["key", "token", "secret", "passw", "auth", "credential", "cookie"].iter().any(|word| name.contains(word))
 }
 
-/// Whether `value` says something, and by itself.
+/// Whether `value` is a non-empty literal without references.
 fn is_literal(value: &str) -> bool {
     let is_setting =
         matches!(value, "true" | "false" | "none") || value.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,7 +1,7 @@
-//! Files as clients write them, and that what is made of them is loaded and means the same.
+//! Tests of the import: files of clients are converted to configuration files that load and mean the same.
 //!
-//! `tests/configs/import/NAME.json` stands beside what is printed for it, `NAME.expected`: the YAML, then what
-//! goes to standard error. `UPDATE_GOLDEN=1` writes those anew; look at the difference before it is committed.
+//! `tests/configs/import/NAME.json` is next to its expected output, `NAME.expected`: the YAML, then standard
+//! error. `UPDATE_GOLDEN=1` writes the expected files again; review the difference before you commit it.
 
 use std::collections::BTreeMap;
 use std::env::VarError;
@@ -16,7 +16,7 @@ use upstream::config::Transport;
 
 const CLIENTS: [&str; 4] = ["claude_desktop", "claude_code", "cursor", "vs_code"];
 
-/// Every variable that the files name.
+/// Values for every variable that the files name.
 fn environment(name: &str) -> Result<String, VarError> {
     let found = match name {
         "HOME" => "/home/me",
@@ -54,14 +54,14 @@ fn of(servers: &serde_json::Value) -> Imported {
     import("x.json", json!({"mcpServers": servers}).to_string().as_bytes(), Folder::none()).expect("read")
 }
 
-/// Program, arguments and environment, as a child would get them.
+/// Program, arguments and environment of the child process.
 fn child(server: &upstream::Config) -> (String, Vec<String>, BTreeMap<String, String>) {
     let Transport::Stdio(stdio) = &server.transport else { panic!("{} is not stdio", server.name) };
     let env = stdio.env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned()));
     (stdio.command.clone(), stdio.args.clone(), env.collect())
 }
 
-/// Transport, URL and headers, as they would be used.
+/// Transport, URL and headers of the server.
 fn remote(server: &upstream::Config) -> String {
     let (kind, http) = match &server.transport {
         Transport::Http(http) => ("http", http),

@@ -1,32 +1,32 @@
-//! Texts as YAML that every reader takes for the same text.
+//! Writes strings as YAML that every reader takes for the same string.
 //!
-//! Plain where nothing can be mistaken, else between double quotes with every odd character escaped: no
-//! text changes the structure of the document or draws on a terminal.
+//! Unambiguous strings are plain. All others are in double quotes with unusual characters escaped, so
+//! no string changes the structure of the document or controls a terminal.
 
 use std::fmt::Write as _;
 
 use super::json::{Json, Members};
 
-/// What a reader of YAML 1.1 or 1.2 takes for something else than a text.
+/// Words that a reader of YAML 1.1 or 1.2 does not take for a string.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"];
 
-/// A value on a line of its own.
+/// Writes a value on its own line.
 pub(super) fn scalar(text: &str) -> String {
     if is_plain(text, "_-./@:") && !text.ends_with(':') { text.to_owned() } else { quoted(text) }
 }
 
-/// A key.
+/// Writes a key.
 pub(super) fn key(text: &str) -> String {
     if is_plain(text, "_-.") { text.to_owned() } else { quoted(text) }
 }
 
-/// A list on one line.
+/// Writes a list on one line.
 pub(super) fn list(texts: &[String]) -> String {
     let items: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
     format!("[{}]", items.join(", "))
 }
 
-/// The lines of a mapping.
+/// Writes the lines of a mapping.
 pub(super) fn block(members: &Members) -> String {
     let mut lines = String::new();
     add_block(members, 0, &mut lines);
@@ -48,7 +48,7 @@ fn add_block(members: &Members, depth: usize, lines: &mut String) {
     }
 }
 
-/// A value on one line, whose texts are written by `text`.
+/// Writes a value on one line; `text` writes its strings.
 fn in_line(value: &Json, text: fn(&str) -> String) -> String {
     match value {
         Json::Null => "null".to_owned(),
@@ -73,7 +73,7 @@ fn is_plain(text: &str, marks: &str) -> bool {
         && !WORDS.contains(&text.to_ascii_lowercase().as_str())
 }
 
-/// Between double quotes.
+/// Writes a string in double quotes.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -83,7 +83,7 @@ pub(super) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             _ if is_odd(c) => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c)); // all of them have four digits
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c)); // all of them have at most four digits
             }
             _ => quoted.push(c),
         }
@@ -92,13 +92,13 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Control characters, what some readers take for the end of a line, and what turns writing round.
+/// Whether `c` is a control character, a line end for some readers, or changes the direction of text.
 fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A comment in one line.
+/// Writes a comment on one line.
 pub(super) fn comment(text: &str) -> String {
     text.chars().map(|c| if is_odd(c) { ' ' } else { c }).collect()
 }

@@ -30,7 +30,7 @@ pub const MOST: u64 = 320;
 /// The size of a large answer.
 pub const LARGE: usize = 8 * MIB;
 
-/// The server that is used for the attack, and the one of everybody else.
+/// The server that the attack uses, and the one of the other clients.
 pub struct Servers {
     bulk: Served,
     good: Served,

@@ -74,7 +74,7 @@ async fn measure(gateway: &Running) -> Times {
     Times { call: median(calls), probe: median(probes) }
 }
 
-/// How many times as long calls and probes take beside `floods` calls of servers that answer `event` for ever.
+/// Returns how many times longer calls and probes take beside `floods` calls of servers that send `event` endlessly.
 async fn slowdown(event: &str, floods: usize) -> (f64, Times) {
     let steady = Scripted::modern().tool(Tool::named("steady").does(Act::Slow(SERVICE))).start();
     let names: Vec<String> = (0..floods).map(|number| format!("flood{number}")).collect();
@@ -121,7 +121,7 @@ async fn endless_event_streams_take_only_their_share_of_a_worker() {
     }
 }
 
-/// A child that writes `line` for ever, from its first call on: to standard output, or as a flood of errors.
+/// Starts a child that writes `line` endlessly from its first call on: to standard output or standard error.
 async fn child_that_floods(flag: &str, line: &str) -> (Running, f64, Times) {
     let steady = Scripted::modern().tool(Tool::named("steady").does(Act::Slow(SERVICE))).start();
     let registry = Registry::new()
@@ -136,7 +136,7 @@ async fn child_that_floods(flag: &str, line: &str) -> (Running, f64, Times) {
     let beside = measure(&gateway).await;
     let ratio = beside.call.as_secs_f64() / before.call.as_secs_f64();
     eprintln!("{flag} {line:?}: calls at {ratio:.2}, probes {:?}, before {before:?}", beside.probe);
-    // The gateway outlives its server here, which nobody calls any more.
+    // The server `steady` ends here, before the gateway, which no longer calls it.
     (gateway, ratio, beside)
 }
 

@@ -1,4 +1,4 @@
-//! Servers that stop a worker, keep memory or take over URIs by the way in which they answer.
+//! Servers whose answers try to block a worker, hold memory, or claim URIs of other servers.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn list(member: &str, items: &Value) -> String {
     json!({member: items, "resultType": "complete", "ttlMs": 0, "cacheScope": "public"}).to_string()
 }
 
-/// A server called `name` that answers the lists of resources and templates as these say, one after another.
+/// A server with this name that returns the given lists of resources and templates, one after another.
 fn server(name: &str, resources: &[&str], templates: &[&str]) -> Server {
     let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
     let read = json!({"contents": [{"uri": "db://users", "text": format!("from {name}")}],

@@ -38,7 +38,7 @@ fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64().max(0.001)
 }
 
-/// A tool that answers with so many links.
+/// A tool that answers with `count` links.
 fn linking(name: &str, count: usize) -> Tool {
     let link = |number| json!({"type": "resource_link", "name": "l", "uri": hostile_uri(number)});
     let content: Vec<Value> = (0..count).map(link).collect();

@@ -110,7 +110,7 @@ fn slower([before, after]: [[Duration; 2]; 2]) -> f64 {
     ratio(0).max(ratio(1))
 }
 
-/// nobody reads standard error, and requests are served as before.
+/// If no process reads standard error, requests are served as before.
 #[tokio::test]
 async fn an_unread_log_slows_no_probe_and_no_call() {
     let server = Scripted::modern().tool(Tool::named("good")).start();

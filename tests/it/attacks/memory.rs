@@ -1,6 +1,6 @@
-//! Memory in sum: bodies, answers, notices and waiting calls against one budget.
+//! The memory budget: bodies, answers, notifications and waiting calls together.
 //!
-//! Each attack held far more than 320 MiB before there was a budget. Figures are of the process, in MiB.
+//! Each attack held far more than 320 MiB before the budget existed. Figures are for the process, in MiB.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use super::control::Sink;
 use crate::support::Running;
 use crate::support::client::Session;
 
-/// MiB that the process may hold above its warm state 60 s after an attack.
+/// MiB that the process may hold above its warm state, 60 s after an attack.
 const LEFT: u64 = 32;
 
-/// A running attack: sockets that nobody reads, and sessions.
+/// A running attack: sockets that are not read, and sessions.
 #[derive(Default)]
 struct Attack {
     sockets: Vec<TcpStream>,
@@ -26,7 +26,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// Modern clients; `tool` answers as JSON or as an event stream.
+    /// Adds modern clients; `tool` answers as JSON or as an event stream.
     async fn modern(&mut self, gateway: &Running, tool: &str, count: usize) {
         let (headers, body) = modern(&format!("bulk__{tool}"), 0);
         for _ in 0..count {
@@ -34,7 +34,7 @@ impl Attack {
         }
     }
 
-    /// Legacy clients, whose answers are recorded.
+    /// Adds legacy clients, whose answers are recorded.
     async fn legacy(&mut self, gateway: &Running, count: usize) {
         let session = gateway.mcp().legacy().await;
         let id = session.client.header("mcp-session-id").expect("a session").to_owned();
@@ -56,7 +56,7 @@ impl Attack {
         }
     }
 
-    /// Calls of 4 MiB that are never answered.
+    /// Adds calls of 4 MiB that are never answered.
     async fn hung(&mut self, address: &str, count: usize) {
         let (headers, body) = modern("bulk__hang", 4 * MIB - 1024);
         for _ in 0..count {
@@ -64,7 +64,7 @@ impl Attack {
         }
     }
 
-    /// Bodies of 4 MiB of which the last bytes never come.
+    /// Adds bodies of 4 MiB whose last bytes never arrive.
     async fn slow(&mut self, address: &str, count: usize) {
         let length = 4 * MIB - 1024;
         let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
@@ -74,7 +74,7 @@ impl Attack {
         }
     }
 
-    /// Complete heads of nearly 16 KiB, whose bodies never come.
+    /// Adds complete heads of nearly 16 KiB whose bodies never arrive.
     async fn heads(&mut self, address: &str, count: usize) {
         let value = "v".repeat(170);
         let lines: Vec<String> = (0..90).map(|number| format!("x-{number}: {value}\r\n")).collect();
@@ -85,7 +85,7 @@ impl Attack {
         }
     }
 
-    /// The largest static file, asked for 20 times on each connection.
+    /// Requests the largest static file 20 times on each connection.
     async fn pages(&mut self, gateway: &Running, count: usize) {
         let requests = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);
         for _ in 0..count {
@@ -93,7 +93,7 @@ impl Attack {
         }
     }
 
-    /// A session that subscribes to what is updated again and again, and does not read its stream.
+    /// Adds a session that subscribes to frequently updated resources and does not read its stream.
     async fn idle_session(&mut self, gateway: &Running) {
         let session = gateway.mcp().legacy().await;
         let answer = session.request("resources/subscribe", json!({"uri": "a://all/"})).await;
@@ -102,8 +102,8 @@ impl Attack {
     }
 }
 
-/// Runs `attack` beside small calls, and asserts what it may cost. `control` sends what it can of the same bytes to the
-/// address of a program that only keeps them, while the gateway is not attacked.
+/// Runs `attack` beside small calls, and checks its cost. `control` sends as many of the same bytes as possible to a
+/// program that only stores them, while the gateway is not attacked.
 async fn withstood(
     name: &str,
     gateway: &Running,
@@ -134,7 +134,7 @@ async fn withstood(
     );
     assert!(peak <= MOST, "{peak} MiB");
     assert_eq!(failed, 0);
-    // Wide enough for a debug build, and for a machine that is busy with other programs.
+    // Enough for a debug build, and for a machine that is busy with other programs.
     let usual = before.max(controlled).max(Duration::from_millis(250));
     assert!(beside <= 3 * usual, "{beside:?} where {before:?} is usual");
     assert!(left <= warm + LEFT, "{left} MiB left, {warm} MiB warm");
@@ -173,7 +173,7 @@ async fn large_calls_at_a_hung_server_stay_within_the_budget() {
     assert!(hanging >= 10, "{hanging}");
 }
 
-/// The status line of an answer, and whether the gateway has a thread for large requests.
+/// Returns the status line of an answer, and whether the gateway has a thread for large requests.
 async fn answered(gateway: &Running, mut socket: TcpStream) -> (String, bool) {
     let mut line = [0; 12];
     socket.read_exact(&mut line).await.expect("an answer");
@@ -202,7 +202,7 @@ async fn large_requests_are_refused_on_a_thread_of_their_own() {
     assert_eq!(answered(&gateway, socket).await, ("HTTP/1.1 413".to_owned(), true));
 }
 
-/// Waits until the memory budget has used bytes as `wanted`, or for 5 s. Returns the bytes.
+/// Waits until the used bytes of the memory budget match `wanted`, for at most 5 s, and returns them.
 async fn used(gateway: &Running, wanted: impl Fn(u64) -> bool) -> u64 {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -222,7 +222,7 @@ async fn trailers_that_do_not_end_are_charged_to_the_budget() {
     let servers = bulk::servers();
     let gateway = gateway(&servers).await;
     let value = "v".repeat(15 * 1024);
-    // The last host is refused, and what follows its head is read and dropped.
+    // The last host is refused, and the data after its head is read and dropped.
     for (host, data) in [("localhost", "2\r\n{}\r\n"), ("localhost", ""), ("another.example", "2\r\n{}\r\n")]
     {
         let head = format!("POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n");
@@ -255,7 +255,7 @@ async fn notices_for_an_idle_session_keep_only_what_the_protocol_needs() {
         begun.elapsed()
     );
     assert!(left <= warm + LEFT, "{left} MiB");
-    // They did arrive: the session is told when it reads.
+    // The updates did arrive: the session is notified when it reads.
     let mut stream = attack.sessions[0].client.listen().await;
     let told = stream.next().await.expect("a notice");
     assert_eq!(told["method"], "notifications/resources/updated", "{told}");

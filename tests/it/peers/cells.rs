@@ -1,6 +1,6 @@
-//! Every client through the program to every server: { new, 2025-11-25, older, HTTP+SSE } ×
-//! { new, 2025-11-25, HTTP+SSE, stdio }, by SDKs of other makers. Each believes to talk to a peer of
-//! its own kind, and every feature works as it does in `direct`.
+//! Every client with every server through the program: { new, 2025-11-25, older, HTTP+SSE } × { new,
+//! 2025-11-25, HTTP+SSE, stdio }, with SDKs of other makers. To each of them the other side looks
+//! like its own kind, and every feature works as in `direct`.
 
 use serde_json::Value;
 
@@ -13,16 +13,17 @@ use crate::support::Registry;
 use crate::support::gateway::Running;
 use crate::support::peers::{self, Listening};
 
-/// The servers of the table, and one that speaks both eras.
+/// The servers of the table, and one that supports both eras.
 const SERVERS: [&str; 5] = ["new", "old", "streams", "child", "both"];
 
-/// The program with all servers; they end with this value.
+/// The program with all servers. Dropping it ends them.
 struct Cells {
     gateway: Running,
     _servers: [Listening; 3],
 }
 
-/// A server of each era over HTTP, and one as a child; the first two end with what is returned.
+/// A server of each era over HTTP, and one as a child process. Dropping the result ends the first
+/// two.
 async fn three_servers() -> (Registry, [Listening; 2]) {
     let new = fixtures::server("peer-node", &["server-ts2.mjs"]).await;
     let old = fixtures::server("peer-node", &["server-ts1.mjs"]).await;
@@ -35,7 +36,7 @@ async fn three_servers() -> (Registry, [Listening; 2]) {
     (registry, [new, old])
 }
 
-/// `target`, where the names and URIs of the server `name` stand beside those of others.
+/// Changes `target` for an endpoint at which the server `name` is one of several.
 fn among_others(name: &str, mut target: Value) -> Target {
     target["prefix"] = format!("{name}__").into();
     target["owner"] = name.into();
@@ -52,12 +53,12 @@ impl Cells {
         Self { gateway, _servers: [new, old, both] }
     }
 
-    /// Each server alone, at `path` and its name.
+    /// One target for each server alone, at `path` and its name.
     fn each(&self, path: &str, target: impl Fn(&str, &str) -> Target) -> Vec<Target> {
         SERVERS.iter().map(|name| target(name, &self.gateway.url(&format!("{path}/{name}")))).collect()
     }
 
-    /// All of them at one endpoint, told apart by their names.
+    /// One target for each server at the common endpoint, distinguished by names.
     fn merged(&self) -> Vec<Target> {
         let target = http("", &self.gateway.url("/mcp")).1;
         SERVERS.iter().map(|name| among_others(name, target.clone())).collect()
@@ -90,7 +91,7 @@ async fn old_clients() {
 async fn older_clients() {
     let cells = Cells::start().await;
     let targets = cells.each("/mcp", http);
-    // This revision has no elicitation, whatever an SDK would answer.
+    // This revision has no elicitation, even if an SDK supports it.
     let march: Vec<&str> = FEATURES.into_iter().filter(|feature| *feature != "elicitation").collect();
     all_is_ok(&[visit(&[TS2_MARCH], &targets, &march).await]);
     all(&[TS2_JUNE], "2025-06-18", &targets).await;

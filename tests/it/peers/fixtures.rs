@@ -1,7 +1,7 @@
 //! The fixture servers and client programs in `fixtures/`, written with the SDKs of other makers.
 //!
-//! Every server offers the same; every program tries every feature on each target it is given and
-//! answers what the server asks it. What comes out is held against one table: all is `ok`.
+//! Every server has the same offer. Every program tries every feature on each of its targets and
+//! answers the server's requests. The results are compared with one table, in which all is `ok`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::rmcp_client;
 use crate::support::peers::{self, Listening};
 
-/// What each program does with each target. They all can with all of their servers when nothing
-/// stands between: `direct` holds that. One more is `CANCEL`.
+/// The features that each program tries on each target. All of them work with all of the servers if
+/// the connection is direct, which `direct` checks. `CANCEL` is tried separately.
 pub const FEATURES: [&str; 12] = [
     "tools",
     "resources",
@@ -31,23 +31,24 @@ pub const FEATURES: [&str; 12] = [
     "updated",
 ];
 
-/// Comes after all others of all programs: on a channel that calls share, a call given up counts as
-/// open for five seconds, and what the server asks or logs meanwhile may be its own.
+/// Comes after all other features of all programs. On a channel that calls share, an abandoned call
+/// counts as running for five seconds. Requests and log messages of the server in that time may
+/// belong to it.
 pub const CANCEL: [&str; 1] = ["cancel"];
 
-/// How long a program may take with all of its targets.
+/// How long a program may take for all of its targets.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The outcome of each feature, by target.
+/// The result of each feature, by target.
 type Outcomes = BTreeMap<String, BTreeMap<String, String>>;
 
-/// A client program and how it negotiates.
+/// A client program and the way it negotiates.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
     interpreter: &'static str,
     file: &'static str,
     mode: &'static str,
-    /// The revision it ends up with.
+    /// The revision that it negotiates.
     speaks: &'static str,
 }
 
@@ -69,7 +70,7 @@ pub const TS2_JUNE: Program = Program::typescript("client-ts2.mjs", "2025-06-18"
 pub const PYTHON: Program = Program::python("legacy", "2025-11-25");
 pub const PYTHON_AUTO: Program = Program::python("auto", "2026-07-28");
 
-/// Something to talk to: its name in the outcome, and what `features.mjs` says of it.
+/// A target: its name in the results, and its description for `features.mjs`.
 pub type Target = (String, Value);
 
 pub fn http(name: &str, url: &str) -> Target {
@@ -90,7 +91,7 @@ pub fn path(file: &str) -> String {
     path.to_str().expect("UTF-8").to_owned()
 }
 
-/// Starts a fixture server that listens; it ends with what is returned.
+/// Starts a fixture server, which ends when the returned value is dropped.
 pub async fn server(interpreter: &str, arguments: &[&str]) -> Listening {
     peers::listening(interpreter, |_| {
         std::iter::once(path(arguments[0]))
@@ -108,12 +109,12 @@ async fn outcomes(program: Program, targets: &[Target], features: &[&str]) -> Ou
     let mut command = peers::command(program.interpreter, home.path());
     command.args([path(program.file), ask.to_string()]);
     let (stdout, stderr) = output(command).await;
-    // The last line: the SDKs have things to say too.
+    // Only the last line counts, because the SDKs print lines too.
     let last = stdout.lines().last().unwrap_or_default();
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{}: {error}: {stdout}\n{stderr}", program.file))
 }
 
-/// Runs every program with `features` on every target, and says what went wrong.
+/// Runs every program with `features` on every target, and returns the failures.
 pub async fn visit(programs: &[Program], targets: &[Target], features: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for program in programs {
@@ -129,7 +130,7 @@ pub async fn visit(programs: &[Program], targets: &[Target], features: &[&str]) 
     wrong
 }
 
-/// The same with the client of the Rust SDK, over Streamable HTTP, speaking `revision`.
+/// Tries the features with the client of the Rust SDK, over Streamable HTTP in `revision`.
 pub async fn visit_by_rmcp(revision: &str, targets: &[Target], features: &[&str]) -> Vec<String> {
     let mut outcomes = Outcomes::new();
     for (name, target) in targets {
@@ -139,13 +140,13 @@ pub async fn visit_by_rmcp(revision: &str, targets: &[Target], features: &[&str]
     judge(&format!("rmcp {revision}"), revision, &outcomes, features)
 }
 
-/// A paragraph for each target with an outcome that is not `ok`.
+/// Returns a paragraph for each target with a result that is not `ok`.
 fn judge(client: &str, speaks: &str, outcomes: &Outcomes, features: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (target, outcome) in outcomes {
         let found = |what: &str| outcome.get(what).map_or("not tried", String::as_str);
         let tried = features.iter().map(|feature| (*feature, found(feature), "ok"));
-        // Where there is no connection nothing else was tried.
+        // Without a connection nothing else was tried.
         let connected = found("connected") == speaks;
         let all =
             std::iter::once(("connected", found("connected"), speaks)).chain(tried.filter(|_| connected));
@@ -161,13 +162,13 @@ fn judge(client: &str, speaks: &str, outcomes: &Outcomes, features: &[&str]) -> 
     wrong
 }
 
-/// Fails with everything that went wrong.
+/// Fails with a list of all failures.
 pub fn all_is_ok(wrong: &[Vec<String>]) {
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Runs a program to its end, beside the test.
+/// Runs a program to its end without blocking the test.
 async fn output(mut command: Command) -> (String, String) {
     let ran = tokio::task::spawn_blocking(move || command.output().expect("it runs"));
     let output = tokio::time::timeout(PATIENCE, ran).await.expect("it ends").expect("it is waited for");

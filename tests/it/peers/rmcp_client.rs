@@ -1,5 +1,5 @@
-//! The client of the Rust SDK: what `fixtures/features.mjs` does, in this process.
-#![allow(deprecated)] // half of what the old era has is marked as deprecated
+//! The client of the Rust SDK: the features of `fixtures/features.mjs`, in this process.
+#![allow(deprecated)] // half of the legacy era is marked as deprecated
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,13 +18,13 @@ use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, Role
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// How long a notice may take.
+/// How long a notification may take.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// `Err` says what went wrong.
+/// The result of a feature; `Err` describes the failure.
 type Outcome = Result<(), String>;
 
-/// What the server said by itself.
+/// Notifications of the server.
 #[derive(Debug, Default)]
 struct Heard {
     progress: Mutex<Vec<String>>,
@@ -32,7 +32,7 @@ struct Heard {
     changes: Mutex<Vec<String>>,
 }
 
-/// Notes what is said and answers what is asked.
+/// Records notifications and answers requests of the server.
 #[derive(Debug, Clone)]
 struct Answers {
     heard: Arc<Heard>,
@@ -93,7 +93,7 @@ impl ClientHandler for Answers {
     }
 }
 
-/// Tries `features` over Streamable HTTP with the server at `url`, in the revision named.
+/// Tries `features` over Streamable HTTP with the server at `url`, in this revision.
 pub async fn outcome(url: &str, revision: &str, features: &[&str]) -> BTreeMap<String, String> {
     let version: ProtocolVersion = typed(json!(revision));
     let mode = if version.has_initialize() {
@@ -280,7 +280,7 @@ impl Peer {
         Box::pin(self.listening(json!({"resourceSubscriptions": [watched]}), act)).await
     }
 
-    /// Does `act` while what `filter` names is listened to.
+    /// Runs `act` while subscribed to `filter`.
     async fn listening(&self, filter: Value, act: impl Future<Output = Outcome>) -> Outcome {
         if self.modern {
             let mut subscription = self.client.listen(typed(filter)).await.map_err(words)?;
@@ -309,7 +309,7 @@ impl Peer {
     }
 }
 
-/// The change a notice of a subscription tells of.
+/// Returns the change that a notification of a subscription reports.
 fn change(said: Option<ServerNotification>) -> Result<String, String> {
     match said {
         Some(ServerNotification::ToolListChangedNotification(_)) => Ok("tools".to_owned()),
@@ -322,7 +322,7 @@ fn note(list: &Mutex<Vec<String>>, what: String) {
     list.lock().expect("no panic").push(what);
 }
 
-/// A value of the SDK, most of whose types can not be built otherwise.
+/// Builds a value of the SDK from JSON, because most of its types have no constructor.
 fn typed<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("it is of that form")
 }

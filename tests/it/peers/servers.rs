@@ -1,4 +1,4 @@
-//! Servers of other makers behind the program, over every transport they have.
+//! Servers of other makers connected to the program, over every transport they have.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::gateway;
 use crate::support::gateway::Running;
 use crate::support::{Client, Registry, peers};
 
-/// How the everything server of the Python SDK is started on the transports its command lacks.
+/// Starts the everything server of the Python SDK on the transports that its command lacks.
 const PYTHON_STDIO: &str = "from mcp_everything_server.server import mcp; mcp.run('stdio')";
 
 fn python_sse(port: u16) -> Vec<String> {
@@ -14,7 +14,8 @@ fn python_sse(port: u16) -> Vec<String> {
     vec!["-c".to_owned(), program]
 }
 
-/// Calls `tool` over REST and as a client of both eras; `expected` must stand in every answer.
+/// Calls `tool` over REST and as a client of both eras, and checks that every answer contains
+/// `expected`.
 async fn is_answered_everywhere(
     gateway: &Running,
     server: &str,
@@ -110,7 +111,7 @@ async fn python_everything_over_stdio() {
     python_answers(Registry::new().command("python", &program, &["-c", PYTHON_STDIO])).await;
 }
 
-/// What a client gets through the gateway is what it gets without it, byte for byte.
+/// A client gets the same bytes through the gateway as without it.
 #[tokio::test]
 async fn modern_answers_are_those_of_the_server_itself() {
     let server =

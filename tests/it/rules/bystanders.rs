@@ -1,4 +1,4 @@
-//! What happens to one call or one server, and what the others notice of it.
+//! Isolation: a failing call or server does not affect other calls.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,12 +30,12 @@ fn call(tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
 }
 
-/// Calls of one client in one round; there are two at each gateway.
+/// Calls of one client in one round; each gateway has two clients.
 const CALLS: usize = 100;
-/// How long the server that does not hang takes for a call.
+/// How long the responsive server takes for a call.
 const SERVICE: Duration = Duration::from_millis(20);
 
-/// A gateway before a server that hangs and one that does not, with one worker.
+/// A gateway with one worker, a server that hangs and a responsive one.
 async fn gateway_of(hung: &Server, well: &Server) -> Running {
     let registry = Registry::new().setting("server: {workers: 1}").http("well", &well.url());
     let registry = registry.http("hung", &hung.url()).with("timeout: 120");
@@ -44,7 +44,7 @@ async fn gateway_of(hung: &Server, well: &Server) -> Running {
     gateway
 }
 
-/// How long one call of the server that does not hang takes.
+/// Measures one call of the responsive server.
 async fn time(line: &mut Line) -> Duration {
     let began = Instant::now();
     let headers = [&MODERN[..], &[("mcp-name", "a")]].concat();
@@ -53,7 +53,7 @@ async fn time(line: &mut Line) -> Duration {
     began.elapsed()
 }
 
-/// Keeps 320 calls of the server that hangs open: all its places and all of its queue.
+/// Opens 320 calls of the hanging server: they take all its slots and its whole queue.
 async fn hang(address: &str) -> Vec<Infallible> {
     let calls = (0..320).map(async |_| {
         let (mut line, headers) = (Line::to(address), [&MODERN[..], &[("mcp-name", "hang")]].concat());
@@ -66,8 +66,8 @@ async fn hang(address: &str) -> Vec<Infallible> {
     join_all(calls).await
 }
 
-/// One round: clients that call two gateways in turns. How many times as long as at `quiet` their calls take at
-/// `loaded`, in the median and at the 99th percentile.
+/// One round: clients call two gateways in turn. Returns how many times longer calls take at `loaded` than at `quiet`,
+/// in the median and at the 99th percentile.
 async fn round(loaded: &Running, quiet: &Running) -> (f64, f64) {
     let client = async || {
         let (mut loaded, mut quiet) = (Line::to(&loaded.address), Line::to(&quiet.address));
@@ -85,15 +85,15 @@ async fn round(loaded: &Running, quiet: &Running) -> (f64, f64) {
     (ratio(with.len() / 2), ratio(with.len() * 99 / 100 - 1))
 }
 
-/// RULES R13: a server that hangs, with all its places and all of its queue taken, costs the calls of another one on the
-/// same worker at most a fifth. A second gateway, at which nothing hangs, is measured in the same moments; the figure is
-/// the median of five rounds, which ends when three agree.
+/// RULES R13: a hanging server with all slots and its whole queue taken slows calls of another server on the same
+/// worker by at most a fifth. A second gateway without a hanging server is measured at the same time. The figure is the
+/// median of five rounds, which ends when three agree.
 #[tokio::test]
 async fn a_server_that_hangs_slows_nobody_else() {
     let well = Scripted::modern().tool(Tool::named("a").does(Act::Slow(SERVICE))).start();
     let hung = Scripted::modern().tool(Tool::named("hang").does(Act::Hang)).start();
     let (loaded, quiet) = (gateway_of(&hung, &well).await, gateway_of(&hung, &well).await);
-    round(&loaded, &quiet).await; // all is loaded and connected
+    round(&loaded, &quiet).await; // connects and warms up
     let measured = async {
         eventually("its places are taken", async || (hung.runs("hang") == 64).then_some(())).await;
         let (mut rounds, mut good) = (Vec::new(), 0);
@@ -112,8 +112,8 @@ async fn a_server_that_hangs_slows_nobody_else() {
     assert_eq!(good, 3, "(median, p99) as a multiple in each round: {rounds:.2?}");
 }
 
-/// RULES R25: 1,000 calls panic, over REST and MCP, beside as many that do not: each panic is the answer of its call, and
-/// nobody else is hurt.
+/// RULES R25: 1,000 calls panic, over REST and MCP, beside as many that do not. Each panic gives an error for its own
+/// call only.
 #[tokio::test]
 async fn a_thousand_panics_hurt_nobody_else() {
     let panics = Arc::new(AtomicUsize::new(0));

@@ -1,11 +1,11 @@
-//! Secrets of the registry file in every output there is.
+//! Secrets of the configuration file must not appear in any output.
 
 use serde_json::{Value, json};
 
 use crate::support::scripted::Refusing;
 use crate::support::{Gateway, Registry, Running, eventually};
 
-/// What every secret of these tests begins with.
+/// Prefix of every secret of these tests.
 const CANARY: &str = "canary-9b1d";
 /// Servers of each kind.
 const SERVERS: usize = 8;
@@ -14,7 +14,7 @@ fn variable(server: &str, place: &str) -> String {
     format!("{server}_{place}").to_uppercase()
 }
 
-/// Servers that fail each in its way, and the variables that they are given.
+/// Servers that fail in different ways, and the variables they use.
 fn registry(nobody: &str) -> (Registry, Vec<String>) {
     let (mut registry, mut variables) = (Registry::new(), Vec::new());
     let mut given = |server: &str, place: &str| {
@@ -28,7 +28,7 @@ fn registry(nobody: &str) -> (Registry, Vec<String>) {
             registry.http(&http, &url).with(&format!("headers: {{X-Key: \"{}\"}}", given(&http, "header")));
         registry =
             registry.sse(&sse, nobody).with(&format!("auth: {{bearer: \"{}\"}}", given(&sse, "bearer")));
-        // It says all it knows where everybody listens, and ends.
+        // The program prints everything it knows to both outputs and ends.
         let script = "echo \"$$KEY $$0\"; echo \"bad key $$KEY, bad argument $$0\" >&2; exit 3";
         let argument = given(&child, "argument");
         registry = registry
@@ -38,7 +38,7 @@ fn registry(nobody: &str) -> (Registry, Vec<String>) {
     (registry, variables)
 }
 
-/// Everything that can be asked of the program about its servers.
+/// Returns all answers of the program about its servers.
 async fn told(gateway: &Running) -> Vec<String> {
     let mut told = Vec::new();
     for path in ["/health", "/metrics", "/openapi.json", "/health/ready", "/"] {
@@ -64,8 +64,8 @@ async fn told(gateway: &Running) -> Vec<String> {
     told
 }
 
-/// RULES S16: 40 secrets, in URLs, headers, tokens, variables and arguments of servers that fail and repeat them: none
-/// stands in an answer, in the log, or in what the commands print, whether the file is right or wrong.
+/// RULES S16: 40 secrets, in URLs, headers, tokens, variables and arguments of servers that fail and repeat them. None
+/// is in an answer, in the log, or in the output of a command, whether the file is valid or not.
 #[tokio::test]
 async fn no_secret_of_the_registry_file_is_told() {
     let nobody = Refusing::new();

@@ -1,4 +1,4 @@
-//! Floods: bodies made to be expensive, and more sessions and streams than there is room for.
+//! Floods: bodies that are expensive to parse, and more sessions and streams than the limits allow.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use crate::support::line::Line;
 use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Client, Gateway, Registry, Running, eventually};
 
-/// A number in the metrics.
+/// Reads a number from the metrics.
 async fn metric(gateway: &Running, name: &str) -> u64 {
     let text = gateway.mcp().to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
 }
 
-/// Bodies of a megabyte that a careless reader makes far more of.
+/// Bodies of a megabyte that a careless parser expands to far more memory.
 fn bombs() -> Vec<(&'static str, Vec<u8>)> {
     const SIZE: usize = 1 << 20;
     let call = |arguments: &str| {
@@ -55,8 +55,8 @@ fn bombs() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// RULES S12: bombs at every endpoint that reads a body, at once: refused as the client's fault, with
-/// little memory and no panic.
+/// RULES S12: such bodies at every endpoint, at once: they are refused as the client's error, with little memory and no
+/// panic.
 #[tokio::test]
 async fn bombs_are_refused_and_cost_little() {
     let server = Scripted::modern().tool(Tool::named("a")).start();
@@ -80,8 +80,8 @@ async fn bombs_are_refused_and_cost_little() {
     assert_eq!(server.runs("a"), 1, "and no bomb got there");
 }
 
-/// RULES S13: 10,000 sessions, of which there is room for 500, and streams of those: the rest is refused, and when they
-/// are gone all is as it was.
+/// RULES S13: 10,000 sessions with a limit of 500, and their streams: the rest is refused, and afterwards everything is
+/// released.
 #[tokio::test]
 async fn sessions_and_streams_stop_at_their_limit_and_leave_nothing_behind() {
     const ROOM: usize = 500;
@@ -104,7 +104,7 @@ async fn sessions_and_streams_stop_at_their_limit_and_leave_nothing_behind() {
     assert_eq!(sessions.len(), 10_000, "each unused session gives up its slot");
     let sessions = sessions.split_off(sessions.len() - ROOM);
     assert_eq!(metric(&gateway, "switchyard_sessions").await, ROOM as u64);
-    // Of a client of its own, which takes its connections along.
+    // A separate client, so that dropping it closes these connections.
     let (client, mut streams) = (Client::at(&gateway.url("/mcp")), Vec::new());
     for id in &sessions[..STREAMS] {
         streams.push(client.clone().with_header("mcp-session-id", id).listen().await);

@@ -1,4 +1,4 @@
-//! Sessions of somebody else: on every verb and at every endpoint they are sessions that never were.
+//! Sessions of other principals: every verb and every endpoint treats them as unknown.
 
 use sha2::{Digest as _, Sha256};
 
@@ -11,10 +11,10 @@ const KEYS: [&str; 2] = [
     "swy_ada_0123456789abcdef0123456789abcdef0123456789abcdef",
     "swy_bob_fedcba9876543210fedcba9876543210fedcba9876543210",
 ];
-/// Sessions of each kind, each tried with every request.
+/// Sessions of each kind; each is tried with every request.
 const SESSIONS: usize = 32;
 
-/// What can be asked of a session: method, body.
+/// Requests to a session: method, body.
 const REQUESTS: [(&str, &str); 8] = [
     ("POST", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
     ("POST", r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#),
@@ -47,7 +47,7 @@ fn holder(gateway: &Running, path: &str, key: &str) -> Client {
     gateway.mcp().to(&gateway.url(path)).with_header("x-api-key", key)
 }
 
-/// What one hears who asks `request` of the session `id`, without what differs from answer to answer.
+/// Sends `request` to the session `id`, and returns the answer without its variable parts.
 async fn ask(line: &mut Line, path: &str, request: (&str, &str), id: &str) -> Told {
     let headers = [("x-api-key", KEYS[1]), ("mcp-session-id", id), ("mcp-protocol-version", "2025-11-25")];
     let mut told = match request {
@@ -63,14 +63,14 @@ async fn ask(line: &mut Line, path: &str, request: (&str, &str), id: &str) -> To
     told
 }
 
-/// RULES S5: over 1,000 tries at sessions of another principal, or of the same one at another endpoint, in the middle of
-/// their life: each is answered as a session that never was, and none of them suffers from it.
+/// RULES S5: over 1,000 requests to sessions of another principal, or of the same one at another endpoint, while they
+/// are in use. Each is answered like a request to an unknown session, and none of the sessions is affected.
 #[tokio::test]
 async fn a_session_of_somebody_else_is_one_that_never_was() {
     let gateway = started().await;
     let (mut line, mut tries) = (Line::to(&gateway.address), 0);
     for (own, other) in [("/mcp", "/mcp/one"), ("/mcp/one", "/mcp")] {
-        // Ada's sessions, asked for at the right endpoint; Bob's own, asked for at the wrong one.
+        // Ada's sessions at the right endpoint; Bob's own sessions at the wrong one.
         for (key, path) in [(KEYS[0], own), (KEYS[1], other)] {
             for _ in 0..SESSIONS {
                 let session = holder(&gateway, own, key).legacy().await;

@@ -1,4 +1,4 @@
-//! Answers without an end: as much of them is read as fits, and that is all they cost.
+//! Endless answers: Switchyard reads only up to its limits, and the memory use stays bounded.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::support::line::Line;
 use crate::support::{Gateway, Registry, Running};
 use testkit::served::Served;
 
-/// What a message may be, and beside it what the rules leave for reading one.
+/// The limit of a message. The rules allow further memory for reading one.
 const CAP: usize = 1 << 20;
 
-/// What `call` adds to the most memory that the program has held, in MiB. It counts from a call of the same size as the
-/// cap: what comes into use with the first one stays.
+/// Returns how much `call` raises the peak memory of the program, in MiB. A call as large as the limit must run before:
+/// memory that it brings into use stays.
 async fn growth(gateway: &Running, call: impl AsyncFnOnce()) -> u64 {
     let before = gateway.peak_memory();
     call().await;
     gateway.peak_memory().saturating_sub(before) >> 20
 }
 
-/// A server whose tool answers by an event of so many MiB as it is asked for.
+/// A server whose tool answers with an event of the requested size in MiB.
 fn events() -> Router {
     let answer = async |body: String| -> Response {
         let request: Value = serde_json::from_str(&body).expect("a message");
@@ -75,8 +75,8 @@ async fn an_event_of_256_mib_costs_what_the_cap_costs() {
     assert!(grown <= (CAP >> 20) as u64 + 4, "{grown} MiB");
 }
 
-/// RULES R18: a line of 1 GiB from a child, which is never held whole by anybody, costs at most 20 MiB, and the child's next
-/// line is read.
+/// RULES R18: a line of 1 GiB from a child, which is never completely in memory, costs at most 20 MiB, and the child's
+/// next line is read.
 #[tokio::test]
 async fn a_line_of_1_gib_costs_little_and_ends_nothing() {
     let script = r#"

@@ -1,5 +1,5 @@
-//! A key store that fails lets nobody in: the file of a key set at the start and at a reload, and a check of slow
-//! hashes that is busy.
+//! A key store that fails authenticates no client: the file of a key set at the start and at a reload, and checks
+//! of slow hashes under load.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Servers that end and come back under load: what was acknowledged ran once, and nothing ran twice unless its
-//! server said that it only reads.
+//! Servers that crash and return under load: an acknowledged call ran once, and no call ran twice unless its
+//! tool is read-only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -22,15 +22,15 @@ use testkit::served::Served;
 
 const CALLS: usize = 10_000;
 const ENDS: usize = 50;
-/// Callers at a time.
+/// Number of concurrent callers.
 const CALLERS: usize = 16;
-/// Of a hundred thousand calls of a tool that only reads, so many may fail.
+/// How many of a hundred thousand calls of a read-only tool may fail.
 const MAY_FAIL: usize = 100;
 
 /// How often the call of each number ran.
 type Runs = HashMap<u64, usize>;
 
-/// What became of each call: its number, and whether it was answered.
+/// The result of each call: its number, and whether it was answered.
 #[derive(Default)]
 struct Outcomes {
     reads: Vec<(u64, bool)>,
@@ -38,7 +38,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// Holds what callers were told against what their servers did; how many calls ran whose answer was lost.
+    /// Compares the answers with the runs at the servers. Returns how many calls ran without an answer.
     fn judge(&self, runs: &Runs) -> usize {
         let ran = |number: &u64| runs.get(number).copied().unwrap_or(0);
         for (number, is_answered) in &self.writes {
@@ -54,7 +54,8 @@ impl Outcomes {
     }
 }
 
-/// Makes all calls, those of an even number reading; `server` says whose each is. Tells how many have ended.
+/// Makes all calls; those with an even number only read. `server` chooses the server of each, and `done` gets
+/// the number of ended calls.
 async fn load(gateway: &Running, server: impl Fn(usize) -> String, done: &watch::Sender<usize>) -> Outcomes {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Outcomes::default());
@@ -82,7 +83,7 @@ async fn load(gateway: &Running, server: impl Fn(usize) -> String, done: &watch:
     outcomes.into_inner().expect("no panic held it")
 }
 
-/// A server of two tools, which keeps the record of what ran; the record outlives it.
+/// A server with two tools that records its runs; the record outlives it.
 fn routes(runs: Arc<Mutex<Runs>>) -> Router {
     Router::new().route(
         "/mcp",
@@ -100,7 +101,7 @@ fn routes(runs: Arc<Mutex<Runs>>) -> Router {
                 Some("tools/call") => {
                     let number = arguments["n"].as_u64().expect("a number");
                     *runs.lock().expect("no panic holds it").entry(number).or_default() += 1;
-                    // Between the deed and its answer there is time to be killed in.
+                    // The server can be killed between the run and the answer.
                     tokio::time::sleep(Duration::from_millis(2)).await;
                     json!({"content": [{"type": "text", "text": arguments.to_string()}], "resultType": "complete"})
                 }
@@ -141,7 +142,7 @@ async fn what_an_http_server_acknowledged_before_it_was_killed_ran_once() {
     assert!(cut > 0, "no end came between a deed and its answer");
 }
 
-/// The numbers of the calls in the record of a child.
+/// The numbers of the calls that a child recorded.
 fn recorded(record: &Path, runs: &mut Runs) {
     let text = std::fs::read_to_string(record).expect("a record");
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -150,8 +151,8 @@ fn recorded(record: &Path, runs: &mut Runs) {
     }
 }
 
-/// RULES R2: 10,000 calls while 50 children are killed, each of them once. The pauses before
-/// the restarts of one child grow (R20), so one child cannot do.
+/// RULES R2: 10,000 calls while 50 children are killed, each of them once. The pauses before restarts of one
+/// child grow (R20), so a single child is not enough.
 #[tokio::test]
 async fn what_a_child_acknowledged_before_it_was_killed_ran_once_and_it_is_back_soon() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -191,7 +192,7 @@ async fn what_a_child_acknowledged_before_it_was_killed_ran_once_and_it_is_back_
         tokio::join!(load(&gateway, |number| format!("s{}", number % ENDS), &done), ends);
     let [usual, long, longest] = [ENDS / 2, ENDS - 2, ENDS - 1].map(|at| absences[at]);
     eprintln!("a killed child is back after {usual:?} (median), {longest:?} at most");
-    // One of them may meet a machine that is busy with something else.
+    // One of them may be slow because the machine is busy.
     assert!(long <= Duration::from_secs(1) && longest <= Duration::from_secs(5), "{absences:?}");
     let mut runs = Runs::new();
     (0..ENDS).for_each(|child| recorded(&record(child), &mut runs));

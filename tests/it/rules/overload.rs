@@ -1,4 +1,4 @@
-//! More calls than a server can take: it does what it can, and who is too many is told at once.
+//! Overload: with more calls than a server can take, it works at its capacity, and other calls are refused at once.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,18 @@ use crate::support::line::Line;
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Gateway, Registry};
 
-/// How long the server takes for a call. Long beside what a busy machine adds.
+/// How long the server takes for a call: long compared with the noise of a busy machine.
 const SERVICE: Duration = Duration::from_millis(400);
-/// How long a call that is refused may wait for that.
+/// How long a refused call may wait for its refusal.
 const SHED: Duration = Duration::from_millis(10);
-/// Calls that it is given at a time.
+/// Calls that the server gets at a time.
 const PLACES: u32 = 8;
-/// As many calls come as four such servers could take.
+/// Calls come at this multiple of the server's capacity.
 const OVERLOAD: u32 = 4;
-/// How many times the server's places are filled.
+/// How many times the server's slots are filled.
 const ROUNDS: u32 = 10;
 
-/// RULES R14: at four times what a server can take it does at least 80 % of what it can, and no call that was refused
-/// had to wait for that.
+/// RULES R14: at four times its capacity a server does at least 80 % of its capacity, and refused calls do not wait.
 #[tokio::test]
 async fn at_four_times_its_capacity_a_server_is_kept_busy_and_the_rest_refused_at_once() {
     let server = Scripted::modern().tool(Tool::named("a").does(Act::Slow(SERVICE))).start();
@@ -33,7 +32,7 @@ async fn at_four_times_its_capacity_a_server_is_kept_busy_and_the_rest_refused_a
     let began = Instant::now();
     let call = async |number: u32| {
         let mut line = Line::to(&gateway.address);
-        // Connected before, so that what is measured is the answer alone.
+        // Connected before the measurement, so that only the answer is measured.
         line.send("GET", "/health/live", &[], b"").await;
         tokio::time::sleep_until((began + SERVICE * number / (PLACES * OVERLOAD)).into()).await;
         let asked = Instant::now();

@@ -1,5 +1,5 @@
-//! Text that a shell would run, everywhere a client or an operator can put text: nothing is run but what the registry
-//! file names, and that with its arguments as they are.
+//! Shell injection: shell text in every place where a client or an operator can put text. Only the configured programs
+//! run, with their arguments unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +10,10 @@ use super::processes::{children, started};
 use crate::support::gateway::Running;
 use crate::support::{Gateway, Registry};
 
-/// The file that a payload makes when something runs it.
+/// The file that a payload creates if a shell runs it.
 const MARK: &str = "pwned";
 
-/// What a shell runs when it stands in a command, in one form of quotes or another.
+/// Texts that a shell runs inside a command, in various forms of quotes.
 const PAYLOADS: [&str; 20] = [
     "; touch pwned",
     ";touch${IFS}pwned;",
@@ -37,7 +37,7 @@ const PAYLOADS: [&str; 20] = [
     "; sh -c 'touch pwned'",
 ];
 
-/// Runs `payload` in the place of an argument, between quotes of each kind, as a careless program does.
+/// Runs `payload` as an argument, in quotes of each kind, like a careless program.
 fn is_dangerous(payload: &str) -> bool {
     let folder = tempfile::tempdir().expect("a folder");
     for command in [format!("echo {payload}"), format!("echo \"{payload}\""), format!("echo '{payload}'")] {
@@ -48,7 +48,7 @@ fn is_dangerous(payload: &str) -> bool {
     folder.path().join(MARK).exists()
 }
 
-/// Every body and path of one payload; each is one try.
+/// Sends every body and path of one payload. Returns the number of requests.
 async fn try_all(gateway: &Running, payload: &str) -> usize {
     let command = json!({"command": "sh", "args": ["-c", payload], "env": {"BASH_ENV": payload}, "cwd": "/"});
     let call = |server: &str, tool: &str, arguments: Value| json!({"server": server, "tool": tool, "arguments": arguments});
@@ -103,7 +103,7 @@ async fn try_all(gateway: &Running, payload: &str) -> usize {
     bodies.len() + paths.len() + 7
 }
 
-/// Nothing made a file, in the gateway's own folder or in those where a program might begin.
+/// Checks that no payload created a file, in the gateway's folder or in folders where a program might start.
 fn nothing_ran(folder: &Path) {
     for place in [folder, Path::new("/"), Path::new("/tmp")] {
         assert!(!place.join(MARK).exists(), "something was run in {}", place.display());
@@ -129,8 +129,8 @@ async fn what_comes_in_through_the_api_is_never_run() {
     assert_eq!(gateway.get("/servers").await.json()["servers"].as_array().expect("servers").len(), 1);
 }
 
-/// RULES S20: the same payloads as arguments, variables and names in the registry file, through reloads: each reaches its
-/// program as it is, and what is no program is not started.
+/// RULES S20: the same payloads as arguments, variables and names in the configuration file, through reloads. Each
+/// reaches its program unchanged, and a payload in place of a program is not started.
 #[tokio::test]
 async fn what_a_registry_file_says_is_no_shell_text() {
     let folder = tempfile::tempdir().expect("a folder");

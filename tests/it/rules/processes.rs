@@ -1,4 +1,5 @@
-//! Child processes over many lives, their own and ours: none too many, none too few, and no descriptor kept.
+//! Child processes over many restarts of the children and the program: their number is right, and no descriptor
+//! leaks.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -10,24 +11,24 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::gateway::Running;
 use crate::support::{Gateway, Registry, eventually};
 
-/// The processes that a record of the stdio peer names as started.
+/// The ids of started processes in a record of the stdio peer.
 pub fn started(record: &Path) -> Vec<u32> {
     let text = std::fs::read_to_string(record).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("started ")?.parse().ok()).collect()
 }
 
-/// Whether the process is there and does not only wait for its parent.
+/// Whether the process runs and is not a zombie.
 pub fn is_alive(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Ends the process as a crash does.
+/// Kills the process.
 pub fn kill(process: u32) {
     let id = i32::try_from(process).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(id, Signal::KILL).expect("it is there");
 }
 
-/// The children of `parent`, those included that have ended and were not waited for.
+/// The number of children of `parent`, zombies included.
 pub fn children(parent: u32) -> usize {
     let processes = std::fs::read_dir("/proc").expect("Linux").filter_map(Result::ok);
     let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
@@ -36,8 +37,7 @@ pub fn children(parent: u32) -> usize {
     parents.filter(|found: &u32| *found == parent).count()
 }
 
-/// A gateway with `count` children, each of which offers a tool of its own. With `--stays` they do not end with
-/// their input.
+/// A gateway with `count` children, each with its own tool. With `--stays` they do not end with their input.
 async fn with_children(count: usize, ends: &[&str]) -> (Running, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let tools: Vec<String> = (0..count).map(|child| format!("tool{child}")).collect();
@@ -90,7 +90,7 @@ async fn children_that_are_started_and_stopped_leave_nothing_behind() {
     .await;
 }
 
-/// RULES R19: 20 kills of ourselves.
+/// RULES R19: 20 kills of the program.
 #[tokio::test]
 async fn children_of_gateways_that_are_killed_end_with_them() {
     for _ in 0..4 {
@@ -106,8 +106,8 @@ async fn children_of_gateways_that_are_killed_end_with_them() {
     }
 }
 
-/// RULES R21: 20 of 20 children are alive after a time in which nothing happens. A child ends with the thread that
-/// started it, and tokio ends a blocking thread after ten seconds without work: so this outlasts that.
+/// RULES R21: 20 of 20 children are alive after idle time. A child ends with the thread that started it, and tokio
+/// ends a blocking thread after ten seconds without work, so the idle time is longer than that.
 #[tokio::test]
 async fn twenty_children_outlive_every_thread_that_has_nothing_to_do() {
     let (gateway, folder) = with_children(20, &[]).await;

@@ -1,4 +1,4 @@
-//! Messages that say two things at once: what runs is what was judged, or nothing runs.
+//! Ambiguous messages: a tool runs only if every reader of the message finds that tool.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -13,16 +13,16 @@ use crate::support::{Gateway, Registry};
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 const MESSAGES: usize = 5_000;
 
-/// One message, with the headers that go with it.
+/// One message and its headers.
 struct Smuggled {
     body: Vec<u8>,
     method: &'static str,
     name: &'static str,
-    /// Whether an honest client would send it.
+    /// Whether a correct client would send it.
     is_plain: bool,
 }
 
-/// Spellings of a member's name that a lax reader takes for the name itself.
+/// Spellings of a member's name that a lax parser takes for the name itself.
 fn misspelled(random: &mut StdRng, name: &str) -> String {
     let escaped = |index: usize| {
         let (at, character) = name.char_indices().nth(index).expect("a letter");
@@ -38,7 +38,7 @@ fn misspelled(random: &mut StdRng, name: &str) -> String {
     }
 }
 
-/// The text of one name or another, in one spelling or another.
+/// The text of one of two names, in some spelling.
 fn value(random: &mut StdRng, tool: &str) -> String {
     match random.random_range(0..5) {
         0 => format!("\"\\u{:04x}{}\"", u32::from(tool.as_bytes()[0]), &tool[1..]),
@@ -48,7 +48,7 @@ fn value(random: &mut StdRng, tool: &str) -> String {
     }
 }
 
-/// An object of `members`, some of them twice, misspelled, or in another order; `true` if nothing was done to it.
+/// An object of `members`, some repeated, misspelled or reordered; `true` if it is unchanged.
 fn object(
     random: &mut StdRng,
     members: Vec<(&str, String)>,
@@ -123,16 +123,16 @@ fn smuggled(random: &mut StdRng) -> Smuggled {
     Smuggled { body, method, name, is_plain }
 }
 
-/// Every `name` right inside `params`, however often it stands there and in whatever case.
+/// All members `name` directly in `params`, repeated or in another case.
 #[derive(Debug, Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
     params: &'a serde_json::value::RawValue,
 }
 
-/// RULES S8: of 5,000 messages with members twice, in other cases, escaped, behind a byte order mark, in batches, or with
-/// headers that say something else: where a tool ran, it was the one that the policy lets through, the header
-/// named, and every reader of the body finds.
+/// RULES S8: 5,000 messages with repeated, escaped or differently cased members, a byte order mark, batches, or
+/// contradicting headers. If a tool ran, it was the one that the policy allows, that the header names, and that every
+/// reader of the body finds.
 #[tokio::test]
 async fn nothing_runs_that_was_not_judged() {
     let server = Scripted::modern().tool(Tool::named("good")).tool(Tool::named("evil")).start();
@@ -159,7 +159,7 @@ async fn nothing_runs_that_was_not_judged() {
         }
     }
     assert!(plain > 200 && odd > 3_000, "{plain} plain, {odd} odd");
-    // An escape or a member that means nothing is no lie.
+    // An escape or an unused member does not make a message ambiguous.
     assert!(answered > 20, "{answered} of {odd} odd ones were harmless");
     assert_eq!(server.runs("evil"), 0);
     for seen in server.seen_calling("tools/call") {

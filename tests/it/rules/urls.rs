@@ -1,4 +1,4 @@
-//! URLs that come from a server: none leads anywhere but to the server, and none takes a credential along.
+//! URLs that a server sends: none leads to another host, and none carries a credential there.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Background, Gateway, Registry, Running, eventually};
 use testkit::served::Served;
 
-/// Somebody else on this machine, who counts who comes.
+/// A foreign service on this machine that counts its connections.
 struct Elsewhere {
     port: u16,
     visits: Arc<AtomicUsize>,
@@ -41,8 +41,8 @@ impl Elsewhere {
     }
 }
 
-/// Ways to spell a URL that leads to `port` of this machine, to what only this machine reaches, or to nothing. `own` is
-/// the port of the server that says it.
+/// Spellings of a URL that leads to `port` of this machine, to private addresses, or nowhere. `own` is the port of the
+/// server that sends it.
 fn forms(port: u16, own: u16) -> Vec<String> {
     let hosts = [
         "127.0.0.1",
@@ -140,7 +140,8 @@ fn forms(port: u16, own: u16) -> Vec<String> {
     spelled.chain(tricks).collect()
 }
 
-/// Whose each answer is: an event stream that names an endpoint, a refusal that names metadata, a redirect.
+/// The answer of the server, by its kind: an event stream that names an endpoint, a refusal that names metadata, or a
+/// redirect.
 fn answer(forms: &[String], kind: &str, number: &str) -> Response {
     let form = number.parse::<usize>().ok().and_then(|number| forms.get(number)).cloned().unwrap_or_default();
     let header = |text: &str| http::HeaderValue::from_bytes(text.as_bytes()).expect("a header");
@@ -163,7 +164,7 @@ fn answer(forms: &[String], kind: &str, number: &str) -> Response {
     .map(Into::into)
 }
 
-/// Serves `forms` of a server that has them from `make`, which is told its port.
+/// Starts a server with the URLs that `make` returns for its port.
 fn serve(make: impl FnOnce(u16) -> Vec<String>) -> (Served, Arc<std::sync::OnceLock<Vec<String>>>) {
     let forms: Arc<std::sync::OnceLock<Vec<String>>> = Arc::default();
     let its = Arc::clone(&forms);
@@ -179,7 +180,7 @@ fn serve(make: impl FnOnce(u16) -> Vec<String>) -> (Served, Arc<std::sync::OnceL
     (served, forms)
 }
 
-/// Waits until it is known of every server why it is not there; the reasons, by name.
+/// Waits until every server has a reason why it is not available, and returns the reasons by name.
 async fn reasons(gateway: &Running, count: usize) -> Vec<(String, String)> {
     eventually("all servers have failed", async || {
         let health = gateway.get("/health").await.json();
@@ -194,8 +195,8 @@ async fn reasons(gateway: &Running, count: usize) -> Vec<(String, String)> {
     .await
 }
 
-/// RULES S19: of over 120 forms of URLs, each as the endpoint that an HTTP+SSE server names and as the metadata of one that
-/// refuses us, none is connected to.
+/// RULES S19: over 120 forms of URLs, each as the endpoint that an HTTP+SSE server names and as the metadata of a
+/// server that refuses Switchyard. None is connected to.
 #[tokio::test]
 async fn what_a_server_names_is_not_connected_to() {
     let elsewhere = Elsewhere::start();
@@ -239,8 +240,8 @@ async fn no_redirect_is_followed_by_any_transport() {
     assert_eq!(elsewhere.visits(), 0);
 }
 
-/// RULES S26: what a tool's schemas refer to is not fetched, and what they match is not matched here: no pattern of a server
-/// holds anybody up.
+/// RULES S26: references in a tool's schemas are not fetched, and patterns of a server are not matched, so none can
+/// delay a call.
 #[tokio::test]
 async fn schemas_are_neither_fetched_nor_worked_through() {
     let elsewhere = Elsewhere::start();

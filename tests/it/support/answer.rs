@@ -1,4 +1,4 @@
-//! What came back from one HTTP request or on one pipe: status, headers, and every byte.
+//! An answer of one HTTP request or on one pipe: status, headers, and every byte.
 
 use http::HeaderMap;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::sse;
 
-/// One HTTP answer, read to its end.
+/// One HTTP answer, read completely.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The HTTP status code.
@@ -29,7 +29,7 @@ struct Envelope<'a> {
 }
 
 impl Answer {
-    /// Reads `response` to its end.
+    /// Reads `response` completely.
     pub async fn read(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = response.text().await.expect("the answer comes whole");
@@ -41,17 +41,17 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().expect("a visible header"))
     }
 
-    /// Whether it came as an event stream.
+    /// Whether it is an event stream.
     pub fn is_stream(&self) -> bool {
         self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
     }
 
-    /// The body as JSON: for REST.
+    /// The body as JSON, for REST.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The texts of the JSON-RPC messages in it, in order.
+    /// The JSON-RPC messages in it as text, in order.
     pub fn messages(&self) -> Vec<String> {
         let mut texts = if self.is_stream() {
             sse::events(&self.body).into_iter().map(|event| event.data).collect()
@@ -69,7 +69,7 @@ impl Answer {
         parsed.filter(|message| message.get("method").is_some()).collect()
     }
 
-    /// The text of the one response in it.
+    /// The text of the only response in it.
     pub fn response_text(&self) -> String {
         let mut found = self.messages();
         found.retain(|text| {

@@ -1,19 +1,19 @@
-//! A legacy server whose tool `ask` puts a question to its client before it answers, as a machine
-//! without a wire: a message goes in, and what is to be said comes out, each with where to say it.
+//! A legacy server whose tool `ask` sends a request to its client before it answers. It has no transport: a
+//! message goes in, and the outgoing messages come out with their streams.
 //!
-//! A call brings a nonce. Progress and question name it, and the answer is the nonce of the call and
-//! that in the client's answer, `n|n`; or `n|error CODE` when the question was refused, or `n` when
-//! the call did not want to be asked. No other module is used here: the child process includes it.
+//! A call has a nonce, which progress and request repeat. The answer is the nonce of the call and that in the
+//! client's answer, `n|n`; `n|error CODE` if the request was refused; or `n` if the call disabled the request.
+//! No other module is used here, because the child process includes this file.
 //!
-//! A call with `hangs` is not answered. Others act on it: `then` is a list of `[ACTION, NONCE]`, done after the
-//! answer of the call that brings it, `cancelled` one that is done when the call itself is cancelled. Actions:
-//! `ask` sends a request to the client, `log` a log line, `answer` the answer of the hanging call.
+//! A call with `hangs` is not answered. Other calls act on it: `then` is a list of `[ACTION, NONCE]` that is
+//! done after the answer of its call. `cancelled` is one such pair, done when the call itself is cancelled.
+//! Actions: `ask` sends a request to the client, `log` a log message, `answer` the answer of the hanging call.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// The server. `S` is where something is said: the stream of a call, or the only one there is.
+/// The server. `S` identifies a stream: that of a call, or the only one.
 #[derive(Debug)]
 pub struct Asker<S> {
     asked: u64,
@@ -43,7 +43,7 @@ impl<S> Default for Asker<S> {
 }
 
 impl<S: Clone> Asker<S> {
-    /// Takes a message that came on `stream`.
+    /// Handles a message that came on `stream`.
     pub fn take(&mut self, message: &str, stream: &S) -> Vec<(S, String)> {
         let Ok(message) = serde_json::from_str::<Value>(message) else { return Vec::new() };
         let (id, params) = (&message["id"], &message["params"]);
@@ -103,7 +103,7 @@ impl<S: Clone> Asker<S> {
         self.act(&actions)
     }
 
-    /// Does `[ACTION, NONCE]` one after the other.
+    /// Runs each `[ACTION, NONCE]` in order.
     fn act(&mut self, actions: &Value) -> Vec<(S, String)> {
         let mut out = Vec::new();
         for action in actions.as_array().into_iter().flatten() {
@@ -121,7 +121,7 @@ impl<S: Clone> Asker<S> {
         out
     }
 
-    /// The client's answer to a question.
+    /// Handles the client's answer to a request.
     fn answered(&mut self, id: &Value, answer: &Value) -> Vec<(S, String)> {
         let waiting = id.as_u64().and_then(|id| self.waiting.remove(&id));
         let Some(Waiting { call, nonce, stream }) = waiting else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! The server that asks ([`super::asker`]) on both wires over HTTP: with a stream for each call, and
-//! with one for all.
+//! The server that sends requests ([`super::asker`]) on both HTTP transports: with a stream for each
+//! call, and with one for all.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::asker::Asker;
 use super::{Background, listen};
 
-/// A running server; it ends with this value.
+/// A running server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Asking {
     address: SocketAddr,
@@ -38,7 +38,7 @@ struct Inside {
 }
 
 impl Asking {
-    /// Starts it on a port of its own: Streamable HTTP at `/mcp`, HTTP+SSE at `/sse`.
+    /// Starts it on its own port: Streamable HTTP at `/mcp`, HTTP+SSE at `/sse`.
     pub fn start() -> Self {
         let listener = listen((Ipv4Addr::LOCALHOST, 0).into());
         let address = listener.local_addr().expect("an address");
@@ -54,7 +54,7 @@ impl Asking {
         Self { address, _task: task }
     }
 
-    /// Where it is, at `path`.
+    /// The URL of `path`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -64,7 +64,7 @@ impl Shared {
     fn take(&self, body: &str, stream: &Stream) {
         let said = self.lock().asker.take(body, stream);
         for (stream, message) in said {
-            // Whoever left does not hear it.
+            // A client that has disconnected gets nothing.
             let _ = stream.send(format!("data: {message}\n\n"));
         }
     }

@@ -1,5 +1,5 @@
-//! A client of MCP over HTTP that hides nothing: it sends the bytes it is given and shows those it
-//! gets. Both eras; no retries, no caches, no opinion.
+//! A transparent MCP client over HTTP: it sends exactly the given bytes and returns exactly the
+//! received ones. Both eras; no retries, no caches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::{PATIENCE, sse};
 
-/// The revision of the modern era that is spoken here.
+/// The modern revision that this client speaks.
 pub const MODERN: &str = "2026-07-28";
-/// The newest revision with a handshake.
+/// The newest legacy revision.
 pub const LEGACY: &str = "2025-11-25";
 
-/// Speaks to one endpoint.
+/// Sends requests to one endpoint.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -33,34 +33,35 @@ impl Client {
         Self { http, url: url.to_owned(), headers: HeaderMap::new(), ids: Arc::new(AtomicU64::new(1)) }
     }
 
-    /// A client of another endpoint, on the same connections.
+    /// Returns a client of another endpoint that shares the connections.
     pub fn to(&self, url: &str) -> Self {
         Self { url: url.to_owned(), ..self.clone() }
     }
 
-    /// The same client with one header more on everything it sends.
+    /// Adds a header to every request of this client.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         let name = HeaderName::try_from(name).expect("a header name");
         self.headers.insert(name, HeaderValue::try_from(value).expect("a header value"));
         self
     }
 
-    /// A header that it sends with everything.
+    /// Returns a header that every request has.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// One modern request with everything the revision requires.
+    /// Sends one modern request with all required members.
     pub async fn modern(&self, method: &str, params: Value) -> Answer {
         self.modern_text(method, &params.to_string()).await
     }
 
-    /// The same with `params` as text, so that their bytes are the test's own; `_meta` is put last.
+    /// Sends one modern request with `params` as text, so that the test chooses its bytes. `_meta`
+    /// is appended.
     pub async fn modern_text(&self, method: &str, params: &str) -> Answer {
         Answer::read(self.open_modern(method, params).await).await
     }
 
-    /// The same, answered by a stream that is read while it runs.
+    /// Sends one modern request and returns the event stream while it runs.
     pub async fn modern_stream(&self, method: &str, params: &Value) -> Stream {
         Stream::of(self.open_modern(method, &params.to_string()).await)
     }
@@ -70,12 +71,12 @@ impl Client {
         self.modern("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
-    /// The handshake of the legacy era, complete.
+    /// Performs the complete legacy handshake.
     pub async fn legacy(&self) -> Session {
         self.legacy_of(LEGACY).await
     }
 
-    /// The same, asking for one revision by name.
+    /// Performs the legacy handshake and requests one revision.
     pub async fn legacy_of(&self, version: &str) -> Session {
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client_info()});
         let body = self.envelope("initialize", &params.to_string());
@@ -95,28 +96,28 @@ impl Client {
         Session { client, version, server }
     }
 
-    /// POSTs `body` as it is, with `headers` on top of the usual ones.
+    /// Sends a POST with `body` unchanged, and with `headers` in addition to the usual ones.
     pub async fn post(&self, body: &str, headers: &[(&str, &str)]) -> Answer {
         Answer::read(self.open(body, headers).await).await
     }
 
-    /// The same, answered by a stream that is read while it runs.
+    /// Sends a POST and returns the event stream while it runs.
     pub async fn post_stream(&self, body: &str, headers: &[(&str, &str)]) -> Stream {
         Stream::of(self.open(body, headers).await)
     }
 
-    /// A request without a body: GET, DELETE and the rest.
+    /// Sends a request without a body, such as GET or DELETE.
     pub async fn bare(&self, method: http::Method, headers: &[(&str, &str)]) -> Answer {
         Answer::read(self.send(self.http.request(method, &self.url), headers).await).await
     }
 
-    /// Opens the legacy stream of what a server says unasked.
+    /// Opens the legacy stream of messages that belong to no request.
     pub async fn listen(&self) -> Stream {
         let request = self.http.get(&self.url).header("accept", "text/event-stream");
         Stream::of(self.send(request, &[]).await)
     }
 
-    /// A modern request's body: what the revision requires stands in `_meta`, after `params`.
+    /// Returns the body of a modern request: the required members are in `_meta`, after `params`.
     pub fn modern_body(&self, method: &str, params: &str) -> String {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -126,7 +127,7 @@ impl Client {
         self.envelope(method, &with_meta(params, &meta))
     }
 
-    /// A request's body with the next id.
+    /// Returns the body of a request with the next id.
     pub fn envelope(&self, method: &str, params: &str) -> String {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
@@ -155,7 +156,7 @@ impl Client {
     }
 }
 
-/// What a modern request says in a header too.
+/// Parameters that a modern request repeats in a header.
 #[derive(Deserialize)]
 struct Named {
     #[serde(default)]
@@ -167,21 +168,21 @@ struct Named {
 /// A legacy session.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Sends the session's headers by itself.
+    /// The client, which sends the session's headers.
     pub client: Client,
-    /// The revision agreed on.
+    /// The negotiated revision.
     pub version: String,
-    /// What the server said of itself.
+    /// The server's description of itself.
     pub server: Value,
 }
 
 impl Session {
-    /// One request in the session.
+    /// Sends one request in the session.
     pub async fn request(&self, method: &str, params: Value) -> Answer {
         self.request_text(method, &params.to_string()).await
     }
 
-    /// The same with `params` as text.
+    /// Sends one request with `params` as text.
     pub async fn request_text(&self, method: &str, params: &str) -> Answer {
         self.client.post(&self.client.envelope(method, params), &[]).await
     }
@@ -191,7 +192,7 @@ impl Session {
         self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
-    /// Ends the session.
+    /// Deletes the session.
     pub async fn delete(&self) -> Answer {
         self.client.bare(http::Method::DELETE, &[]).await
     }
@@ -202,7 +203,7 @@ pub struct Stream {
     response: futures_util::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
     text: String,
     read: usize,
-    /// Whether it broke, which is an end too, as far as its reader can tell.
+    /// Whether the stream broke. For its reader that also ends it.
     pub is_broken: bool,
 }
 
@@ -237,7 +238,7 @@ impl Stream {
     }
 }
 
-/// Who the tests say they are.
+/// The name and version that the tests send.
 pub fn client_info() -> Value {
     json!({"name": "switchyard-tests", "version": "1"})
 }

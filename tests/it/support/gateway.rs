@@ -1,4 +1,4 @@
-//! The program under test: `switchyard serve` on a port of its own, and `switchyard stdio`.
+//! The program under test: `switchyard serve` on its own port, and `switchyard stdio`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// With `yaml` as its registry file, in a folder of its own.
+    /// Creates a program with `yaml` as its configuration file, in its own folder.
     pub fn with_config(yaml: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("mcp_servers.yaml"), yaml).expect("it can be written");
@@ -39,40 +39,40 @@ impl Gateway {
         }
     }
 
-    /// With `registry` as its registry file.
+    /// Creates a program with `registry` as its configuration file.
     pub fn of(registry: &Registry) -> Self {
         Self::with_config(&registry.yaml())
     }
 
-    /// With one more variable in its environment, which is empty but for `PATH` and `HOME`.
+    /// Adds a variable to its environment, which otherwise has only `PATH` and `HOME`.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With a folder of programs before the others.
+    /// Adds a folder of programs before the others.
     pub fn path(mut self, folder: &Path) -> Self {
         self.path.push(folder.to_owned());
         self
     }
 
-    /// With `/proc/PID/fd` readable for a test that does not run as root.
+    /// Makes `/proc/PID/fd` readable for a test that does not run as root.
     pub fn dumpable(self) -> Self {
         self.env("SWITCHYARD_DUMPABLE", "1")
     }
 
-    /// Listening elsewhere than on loopback.
+    /// Makes it listen on another address than loopback.
     pub fn listening_on(mut self, address: &'static str) -> Self {
         self.listen = address;
         self
     }
 
-    /// The folder its configuration stands in, which is also its working folder and its home.
+    /// The folder of its configuration file, which is also its working folder and its home.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Runs the program to its end, where it ends by itself.
+    /// Runs the program until it ends by itself. Starts `stdio`.
     pub fn output(&self, arguments: &[&str]) -> Output {
         self.program().args(arguments).stdin(Stdio::null()).output().expect("it runs")
     }
@@ -96,13 +96,13 @@ impl Gateway {
         self.piped(command)
     }
 
-    /// Starts `serve` with its standard input and output as a client has them, where these are its only way in.
+    /// Starts `serve` with only standard input and output for clients.
     pub fn start_piped(self) -> StdioSession {
         let command = self.command("serve");
         self.piped(command)
     }
 
-    /// The same where it listens beside.
+    /// Starts `serve` with standard input and output, and a listener beside it.
     pub fn start_piped_and_listening(self) -> StdioSession {
         let mut command = self.command("serve");
         command.args(["--listen", self.listen]);
@@ -114,7 +114,7 @@ impl Gateway {
         StdioSession::of(Process::start(command), Some(self.folder))
     }
 
-    /// The command line and environment of one start, for clients that spawn it themselves.
+    /// Returns the command line and environment of one start, for clients that spawn it themselves.
     pub fn command(&self, command: &str) -> Command {
         let mut program = self.program();
         program.args([command, "--config", "mcp_servers.yaml"]);
@@ -141,11 +141,11 @@ fn bound_address(line: &str) -> Option<String> {
     (line["message"] == "listening").then(|| line["address"].as_str().expect("an address").to_owned())
 }
 
-/// The program, listening.
+/// The running program, which listens.
 #[derive(Debug)]
 pub struct Running {
     process: Process,
-    /// Where it listens, as `127.0.0.1:40123`.
+    /// Its address, such as `127.0.0.1:40123`.
     pub address: String,
     client: Client,
     gateway: Gateway,
@@ -157,22 +157,22 @@ impl Running {
         format!("http://{}{path}", self.address)
     }
 
-    /// A client of the MCP endpoint over all servers.
+    /// Returns a client of the MCP endpoint of all servers.
     pub fn mcp(&self) -> Client {
         self.client.clone()
     }
 
-    /// A client of the endpoint of one server alone.
+    /// Returns a client of the MCP endpoint of one server.
     pub fn mcp_of(&self, server: &str) -> Client {
         self.client.to(&self.url(&format!("/mcp/{server}")))
     }
 
-    /// GET of a REST route, below `/api/v1/mcp`.
+    /// Sends GET to a REST route below `/api/v1/mcp`.
     pub async fn get(&self, route: &str) -> Answer {
         self.client.to(&self.url(&format!("/api/v1/mcp{route}"))).bare(http::Method::GET, &[]).await
     }
 
-    /// POST to a REST route, below `/api/v1/mcp`.
+    /// Sends POST to a REST route below `/api/v1/mcp`.
     pub async fn post(&self, route: &str, body: &str) -> Answer {
         self.client.to(&self.url(&format!("/api/v1/mcp{route}"))).post(body, &[]).await
     }
@@ -183,7 +183,7 @@ impl Running {
         self.post("/call", &body.to_string()).await
     }
 
-    /// Waits until the catalog has all of `tools`, and returns every name in it.
+    /// Waits until the catalog has all of `tools`, and returns all names in it.
     pub async fn offers(&self, tools: &[&str]) -> Vec<String> {
         let client = self.mcp();
         eventually(&format!("the tools {tools:?} are offered"), async || {
@@ -193,7 +193,7 @@ impl Running {
         .await
     }
 
-    /// The same for one tool, asked for with a credential.
+    /// Waits until one tool is in the catalog of a client with `credential`.
     pub async fn offers_to(&self, tool: &str, credential: &str) {
         let client = self.mcp().with_header("authorization", credential);
         eventually(&format!("{tool} is offered"), async || {
@@ -203,12 +203,12 @@ impl Running {
         .await;
     }
 
-    /// Puts `yaml` in the place of its registry file.
+    /// Replaces its configuration file with `yaml`.
     pub fn rewrite(&self, yaml: &str) {
         std::fs::write(self.gateway.folder().join("mcp_servers.yaml"), yaml).expect("it can be written");
     }
 
-    /// The folder that it runs in.
+    /// Its working folder.
     pub fn folder(&self) -> &Path {
         self.gateway.folder()
     }
@@ -218,12 +218,12 @@ impl Running {
         self.process.hang_up();
     }
 
-    /// The most memory it has held so far, in bytes (`VmHWM`).
+    /// Its peak memory so far, in bytes (`VmHWM`).
     pub fn peak_memory(&self) -> u64 {
         self.memory("VmHWM:")
     }
 
-    /// The memory it holds now, in bytes (`VmRSS`).
+    /// Its resident memory, in bytes (`VmRSS`).
     pub fn resident_memory(&self) -> u64 {
         self.memory("VmRSS:")
     }
@@ -234,7 +234,7 @@ impl Running {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 
-    /// Its number among the processes.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -242,27 +242,27 @@ impl Running {
     /// The names of its threads.
     pub fn threads(&self) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it runs");
-        // A thread may end meanwhile.
+        // A thread may end in the meantime.
         tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok()).collect()
     }
 
-    /// How many files and sockets it has open.
+    /// The number of its open files and sockets.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("it runs").count()
     }
 
-    /// The lines of its log so far, each one JSON.
+    /// The lines of its log so far, each parsed from JSON.
     pub fn log(&self) -> Vec<Value> {
         let lines = self.process.errors();
         lines.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Sends it SIGTERM.
     pub fn ask_to_end(&self) {
         self.process.ask_to_end();
     }
 
-    /// Asks it to end and waits for that.
+    /// Sends it SIGTERM and waits until it has ended.
     pub async fn stop(mut self) -> ExitStatus {
         self.process.ask_to_end();
         tokio::task::spawn_blocking(move || self.process.wait()).await.expect("it is waited for")
@@ -275,7 +275,7 @@ impl Running {
     }
 }
 
-/// A conversation with a child over its standard input and output, one message a line.
+/// A conversation with a child process over its standard input and output, one message per line.
 #[derive(Debug)]
 pub struct StdioSession {
     process: Process,
@@ -286,7 +286,7 @@ pub struct StdioSession {
 }
 
 impl StdioSession {
-    /// Speaks to `process`, whose input and output are piped.
+    /// Connects to `process`, whose input and output are piped.
     pub fn of(mut process: Process, folder: Option<TempDir>) -> Self {
         let (input, stdout) = (process.take_stdin(), process.take_stdout());
         let (lines, output) = mpsc::channel();
@@ -306,7 +306,7 @@ impl StdioSession {
         writeln!(input, "{line}").expect("it reads");
     }
 
-    /// The next line; everything on standard output must be a message. `None` at its end.
+    /// Returns the next line, which must be a message; `None` at the end of standard output.
     pub fn next(&mut self) -> Option<Value> {
         match self.output.recv_timeout(PATIENCE) {
             Ok(line) => {
@@ -319,7 +319,7 @@ impl StdioSession {
         }
     }
 
-    /// Sends a legacy request and returns its response; notifications on the way are dropped.
+    /// Sends a legacy request and returns its response; notifications before it are dropped.
     pub fn request(&mut self, method: &str, params: &Value) -> Value {
         let id = self.next_id;
         self.next_id += 1;
@@ -342,7 +342,7 @@ impl StdioSession {
         self.request(method, &params)
     }
 
-    /// The handshake of the legacy era; returns the result of `initialize`.
+    /// Performs the legacy handshake and returns the result of `initialize`.
     pub fn initialize(&mut self) -> Value {
         let params = json!({"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client_info()});
         let response = self.request("initialize", &params);
@@ -355,7 +355,7 @@ impl StdioSession {
         self.process.hang_up();
     }
 
-    /// Where it listens beside, once it does.
+    /// Returns the address of its listener, once it listens.
     pub async fn address(&mut self) -> String {
         let process = &mut self.process;
         eventually("the program listens", async || {
@@ -369,18 +369,18 @@ impl StdioSession {
         self.process.has_ended()
     }
 
-    /// Asks it to end and waits for that.
+    /// Sends it SIGTERM and waits until it has ended.
     pub async fn stop(mut self) -> ExitStatus {
         self.process.ask_to_end();
         tokio::task::spawn_blocking(move || self.process.wait()).await.expect("it is waited for")
     }
 
-    /// Closes standard input; what was asked before is still answered.
+    /// Closes standard input; requests sent before are still answered.
     pub fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Closes standard input, reads to the end, and returns what still came and the exit status.
+    /// Closes standard input, and returns the remaining messages and the exit status.
     pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
         self.close_input();
         let mut rest = Vec::new();

@@ -1,10 +1,10 @@
-//! A bare HTTP connection for tests that make thousands of requests: in a debug build most of their time would be
-//! spent in a client that can more. It reads answers that say how long they are, and nothing else.
+//! A minimal HTTP connection for tests with thousands of requests: in a debug build, a full client would take
+//! most of their time. It reads only answers that declare their length.
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// One connection, made anew when the other side closed it.
+/// One connection, reopened if the other side closed it.
 #[derive(Debug)]
 pub struct Line {
     address: String,
@@ -18,12 +18,12 @@ pub struct Told {
     pub status: u16,
     /// The lines of its head.
     pub head: Vec<String>,
-    /// Its body; empty where the head does not say how long it is.
+    /// Its body; empty if the head does not declare a length.
     pub body: String,
 }
 
 impl Told {
-    /// The value of a header, whose name is in small letters.
+    /// The value of a header; the name is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.iter().filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| *found == name).map(|(_, value)| value)
@@ -31,12 +31,12 @@ impl Told {
 }
 
 impl Line {
-    /// To `address`, such as `127.0.0.1:8080`.
+    /// Connects to `address`, such as `127.0.0.1:8080`.
     pub fn to(address: &str) -> Self {
         Self { address: address.to_owned(), socket: None }
     }
 
-    /// POSTs JSON to `path`, with `headers` beside the usual ones.
+    /// Sends a POST with JSON to `path`, with `headers` beside the usual ones.
     pub async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Told {
         let usual = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
         self.send("POST", path, &[&usual, headers].concat(), body).await
@@ -50,7 +50,7 @@ impl Line {
         let head =
             format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{lines}\r\n");
         let request = [head.as_bytes(), body].concat();
-        // What is idle may be closed just as it is used.
+        // The other side may close an idle connection just as it is used.
         for _ in 0..3 {
             if let Some(told) = self.try_once(&request).await {
                 return told;

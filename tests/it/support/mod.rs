@@ -1,22 +1,22 @@
-//! What the integration tests are written in: the running program, its clients, and servers that
-//! do as they are told. Nothing here knows a test.
+//! Support for the integration tests: the running program, its clients, and scripted servers. It is
+//! independent of any test.
 //!
 //! - [`gateway`] the program under test, as `serve` and as `stdio`;
-//! - [`client`] a bare JSON-RPC client for both eras, which sees every byte of an answer;
-//! - [`line`] a barer one still, for thousands of requests;
-//! - [`registry`] registry files;
+//! - [`client`] a plain JSON-RPC client for both eras, which sees every byte of an answer;
+//! - [`line`] an even simpler one, for thousands of requests;
+//! - [`registry`] configuration files;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`flooding`] servers that answer a call with events without end;
-//! - [`child`] the same for a server on standard input and output;
+//! - [`child`] a flooding server on standard input and output;
 //! - [`asker`] and [`asking`] a server that asks its client before it answers;
 //! - [`stateful`] and [`stateful_http`] a server that keeps state for each client;
-//! - [`redis`] a real Redis, and a slow way to it;
+//! - [`redis`] a real Redis, and a slow proxy to it;
 //! - [`rmcp_peer`] the Rust SDK as independent client and server;
 //! - [`r2r`] R2R, from recordings;
 //! - [`rag`] a RAG bridge;
-//! - [`served`] what these two are served by, which can be killed and come back;
+//! - [`served`] serves these two, and can be killed and restarted;
 //! - [`user`] the program as a user without privileges, and in a control group;
-//! - [`peers`] programs of other makers, where `scripts/peers` installed them.
+//! - [`peers`] programs of other makers, if `scripts/peers` installed them.
 
 pub mod answer;
 pub mod asker;
@@ -48,18 +48,18 @@ pub use gateway::{Gateway, Running};
 pub use registry::Registry;
 pub use testkit::{r2r, rag};
 
-/// How long a test waits for what should come at once; a test that gets here has failed.
+/// How long a test waits for an event that should come at once; after that it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server of ours on a thread and a runtime of its own, until this value goes. It answers also
-/// while its test waits for the end of a process, as a server elsewhere does.
+/// A service on its own thread and runtime, until this value is dropped. It also answers while its
+/// test blocks on the end of a process.
 #[derive(Debug)]
 pub struct Background {
     _stop: tokio::sync::oneshot::Sender<()>,
 }
 
 impl Background {
-    /// Runs what `task` makes until it ends or this value goes.
+    /// Runs the future of `task` until it ends or this value is dropped.
     pub fn run<F: Future<Output = ()>>(task: impl FnOnce() -> F + Send + 'static) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -75,16 +75,16 @@ impl Background {
     }
 }
 
-/// A listener that belongs to no runtime yet.
+/// A listener without a runtime.
 pub fn listen(address: SocketAddr) -> std::net::TcpListener {
     let listener = std::net::TcpListener::bind(address).expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     listener
 }
 
-/// Asks again until `attempt` has something, and fails with `what` when patience ends.
+/// Repeats `attempt` until it returns a value, and fails with `what` when `PATIENCE` is over.
 ///
-/// For what another process does in its own time; it returns as soon as it is so.
+/// Use it for events in another process; it returns as soon as the event has happened.
 pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {

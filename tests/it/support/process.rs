@@ -1,4 +1,4 @@
-//! A child process that can not outlive its test, and what it wrote to standard error.
+//! A child process that cannot outlive its test, and its standard error.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,16 +11,16 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long a process may take to end by itself.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A running child. Dropped, it is asked to end, and killed when it does not.
+/// A running child. When dropped, it gets SIGTERM, and SIGKILL if it does not end.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     errors: Lines,
-    /// Closed when standard error ended, which is when the process ended.
+    /// Closed when standard error ended, that is, when the process ended.
     ended: mpsc::Receiver<()>,
 }
 
-/// Lines that a process wrote, still growing.
+/// The lines that a process has written so far.
 #[derive(Debug, Clone, Default)]
 pub struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -39,7 +39,7 @@ impl Lines {
 }
 
 impl Process {
-    /// Starts `command` with standard error collected.
+    /// Starts `command` and collects its standard error.
     pub fn start(mut command: Command) -> Self {
         let program = command.get_program().to_owned();
         let mut child = command
@@ -57,7 +57,7 @@ impl Process {
         Self { child, errors, ended }
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns what it wrote to standard error so far.
     pub fn errors(&self) -> Vec<String> {
         self.errors.so_far()
     }
@@ -67,12 +67,12 @@ impl Process {
         self.child.id()
     }
 
-    /// The writing end of its standard input, once.
+    /// Returns the writing end of its standard input, once.
     pub fn take_stdin(&mut self) -> std::process::ChildStdin {
         self.child.stdin.take().expect("standard input is piped")
     }
 
-    /// The reading end of its standard output, once.
+    /// Returns the reading end of its standard output, once.
     pub fn take_stdout(&mut self) -> std::process::ChildStdout {
         self.child.stdout.take().expect("standard output is piped")
     }
@@ -82,29 +82,29 @@ impl Process {
         self.child.try_wait().expect("it is our child").is_some()
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Sends it SIGTERM.
     pub fn ask_to_end(&self) {
         self.send(Signal::TERM);
     }
 
-    /// Tells it that something changed (SIGHUP).
+    /// Sends it SIGHUP.
     pub fn hang_up(&self) {
         self.send(Signal::HUP);
     }
 
     fn send(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        // An error means that it has ended already.
+        // An error means that it has already ended.
         let _ = kill_process(id, signal);
     }
 
-    /// Ends it as a crash does; it is gone when this returns.
+    /// Kills it, and returns when it has ended.
     pub fn kill(mut self) {
-        let _ = self.child.kill(); // it has ended already
+        let _ = self.child.kill(); // it has already ended
         let _ = self.child.wait();
     }
 
-    /// Waits for its end, and kills it when patience ends; the status tells which.
+    /// Waits for its end, and kills it after `GRACE`; the status tells which.
     pub fn wait(&mut self) -> ExitStatus {
         if self.ended.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let _ = self.child.kill();

@@ -1,4 +1,4 @@
-//! A real Redis, started by the test on a port of its own, and a way to it that can be slow.
+//! A real Redis, which the test starts on its own port, and a proxy to it that can be slow.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// One that answers. Another test may take the port that was free a moment ago: then on another one.
+    /// Starts a Redis that answers. If another process takes the chosen port, another port is tried.
     pub async fn start() -> Self {
         for _ in 0..20 {
             if let Some(redis) = Self::begin(free_port()).await {
@@ -35,12 +35,12 @@ impl Redis {
         panic!("redis finds no port of its own");
     }
 
-    /// The same on `port`, where one has been before.
+    /// Starts a Redis on `port`, where one ran before.
     pub async fn start_on(port: u16) -> Self {
         Self::begin(port).await.expect("the port is free again")
     }
 
-    /// One on `port`; none when that is somebody else's.
+    /// Starts a Redis on `port`; none if another process has that port.
     async fn begin(port: u16) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let there = Command::new("redis-server").arg("--version").output().is_ok();
@@ -56,7 +56,7 @@ impl Redis {
         answers.await.then_some(redis)
     }
 
-    /// Whether it is this process that answers on its port.
+    /// Whether this process answers on its port.
     async fn is_asked(&self) -> bool {
         let own = format!("process_id:{}\r\n", self.process.id());
         self.answer(&["INFO", "server"]).await.is_some_and(|answer| answer.contains(&own))
@@ -67,12 +67,12 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The first line that it answers.
+    /// Returns the first line of an answer.
     pub async fn ask(&self, words: &[&str]) -> Option<String> {
         self.answer(words).await?.lines().next().map(str::to_owned)
     }
 
-    /// The beginning of what it answers, at most 4 KiB.
+    /// Returns the beginning of an answer, at most 4 KiB.
     async fn answer(&self, words: &[&str]) -> Option<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.ok()?;
         let mut text = format!("*{}\r\n", words.len());
@@ -85,23 +85,23 @@ impl Redis {
         Some(String::from_utf8_lossy(&answer[..length]).into_owned())
     }
 
-    /// How many names it has.
+    /// The number of its keys.
     pub async fn names(&self) -> usize {
         let answer = self.ask(&["DBSIZE"]).await.expect("it answers");
         answer.trim_start_matches(':').parse().expect("a number")
     }
 
-    /// It takes what is sent and answers nothing, until [`Redis::resume`].
+    /// Stops it (SIGSTOP): it accepts data but answers nothing, until [`Redis::resume`].
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// See [`Redis::pause`].
+    /// Continues after [`Redis::pause`].
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// It is gone at once, with all it knew; where it was.
+    /// Kills it with all its data, and returns its port.
     pub fn kill(self) -> u16 {
         self.signal(Signal::KILL);
         self.port
@@ -115,13 +115,13 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Who is paused does not end. It may have ended already.
+        // A stopped process would not end. An error means that it has already ended.
         let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         let _ = id.map(|id| kill_process(id, Signal::CONT));
     }
 }
 
-/// A way to a Redis on which answers take their time.
+/// A proxy to a Redis that can delay answers.
 #[derive(Debug)]
 pub struct SlowWay {
     address: SocketAddr,
@@ -130,7 +130,7 @@ pub struct SlowWay {
 }
 
 impl SlowWay {
-    /// One to `redis`, which is not slow yet.
+    /// A proxy to `redis` without a delay.
     pub fn to(redis: &Redis) -> Self {
         let listener = listen((Ipv4Addr::LOCALHOST, 0).into());
         let address = listener.local_addr().expect("an address");
@@ -147,12 +147,12 @@ impl SlowWay {
         Self { address, delay, _running: running }
     }
 
-    /// The address of this end.
+    /// The URL of the proxy.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// From now on each piece of an answer takes so long.
+    /// Delays each piece of an answer by `delay` from now on.
     pub fn take(&self, delay: Duration) {
         self.delay.store(u64::try_from(delay.as_millis()).expect("not that long"), Ordering::SeqCst);
     }

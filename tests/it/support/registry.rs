@@ -1,10 +1,10 @@
-//! Registry files, written a server at a time.
+//! Builds configuration files, one server at a time.
 
 use std::fmt::Write as _;
 
 use super::child;
 
-/// A registry file in the making.
+/// An unfinished configuration file.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     servers: String,
@@ -12,7 +12,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty one.
+    /// An empty file.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,19 +44,19 @@ impl Registry {
         self.command(name, &child::program(), arguments)
     }
 
-    /// One more line for the server named last.
+    /// Adds a line to the last server.
     pub fn with(mut self, line: &str) -> Self {
         writeln!(self.servers, "    {line}").expect("a string");
         self
     }
 
-    /// One more line at the top level.
+    /// Adds a line at the top level.
     pub fn setting(mut self, line: &str) -> Self {
         writeln!(self.settings, "{line}").expect("a string");
         self
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn yaml(&self) -> String {
         format!("mcp_servers:\n{}{}", self.servers, self.settings)
     }

@@ -1,4 +1,4 @@
-//! Slots for clients when all are taken: an unused session gives up its slot (`table`).
+//! Slots for clients: if all are taken, an unused session gives up its slot (`table`).
 //!
 //! Invariants: a client is refused only if every slot belongs to a session in use or to a running request. A
 //! refused client costs no more than an accepted one.
@@ -15,11 +15,12 @@ use protocol::Notification;
 use runtime::telemetry::limit::Limit;
 use upstream::ClientSession;
 
-/// The shortest time between two looks for what is to be forgotten.
+/// The shortest interval between two sweeps.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Sessions {
-    /// A slot for a client of the principal `owner`. If all are taken, an unused session gives up its slot.
+    /// Takes a slot for a client of the principal `owner`. If all are taken, an unused session gives up its
+    /// slot.
     pub fn place_for(&self, owner: &str) -> Result<Place, Full> {
         let place = self.places.take().or_else(|full| {
             let displaced = self.write().displaced_by(owner);
@@ -28,7 +29,7 @@ impl Sessions {
         place.map_err(|full| Limit::Connections.met(full))
     }
 
-    /// Puts it into the table; none where it has no room.
+    /// Adds a session to the table; none if there is no room.
     pub(super) fn add(&self, session: Session) -> Option<Arc<Session>> {
         let session = Arc::new(session);
         session.caller.home.belongs_to(&session);
@@ -42,14 +43,14 @@ impl Sessions {
         if let Some(displaced) = displaced {
             displaced.give_way();
         }
-        // Whoever looks through the table when a credential is taken back may have done so by now.
+        // A sweep for revoked credentials may have run before the session was added.
         if session.is_taken_back() {
             self.close(&session);
         }
         Some(session)
     }
 
-    /// Whether it is long enough ago that somebody looked for sessions to be forgotten.
+    /// Whether the last sweep was long enough ago.
     fn may_look(&self) -> bool {
         let swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         swept.is_none_or(|swept| swept.elapsed() >= LOOK_EVERY)
@@ -57,7 +58,7 @@ impl Sessions {
 }
 
 impl Session {
-    /// Ends the session, which is unused, and gives its slot to another client.
+    /// Ends an unused session and returns its slot for another client.
     fn give_way(&self) -> Option<Place> {
         tracing::debug!(owner = %self.owner(), "ended the session that was unused for longest: all slots are taken");
         let place = self.state().place.take();
@@ -65,7 +66,7 @@ impl Session {
         place
     }
 
-    /// Since when nobody uses it, for the table. A session in use reports the end of that to the table.
+    /// Since when the session is unused, for the table. A session in use notifies the table later.
     pub(super) fn unused_or_set_aside(&self) -> Option<Instant> {
         let mut state = self.state();
         state.is_set_aside = state.open > 0;
@@ -75,7 +76,7 @@ impl Session {
 
 impl ClientSession for Session {
     fn unused_since(&self) -> Option<Instant> {
-        // A channel is read for as long as its session lasts.
+        // A channel is in use as long as its session lasts.
         if self.is_channel { None } else { Self::unused_since(self) }
     }
 

@@ -1,4 +1,4 @@
-//! What the table promises, after any sequence of openings, endings and uses.
+//! Tests of the invariants of the table, after any sequence of openings, endings and uses.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const OWNERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 #[derive(Debug, Clone)]
 enum Step {
     Open(&'static str),
-    /// One of those that are there.
+    /// Uses one of the open sessions.
     Use(prop::sample::Index),
     Hold(prop::sample::Index),
     Release,
@@ -45,7 +45,7 @@ fn some(table: &Table, index: prop::sample::Index) -> Option<Arc<Session>> {
     (!all.is_empty()).then(|| Arc::clone(index.get(&all)))
 }
 
-/// Opens one for `owner` and checks which one gave up its slot.
+/// Opens a session for `owner` and checks which session gave up its slot.
 fn open(table: &mut Table, owner: &str) {
     if table.is_full() {
         let own = count(table, owner);

@@ -12,7 +12,7 @@ use upstream::{CallEvent, Inlet};
 
 const ABLE: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// A modern server that answers its calls in turn, the last one for ever; what it was sent.
+/// A modern server that gives `answers` in turn and repeats the last one. Returns what it was sent.
 async fn scene(answers: &'static [&'static str]) -> (Scene, Arc<Mutex<Vec<String>>>) {
     let scene = Scene::with(Version::V2026_07_28).await;
     let (sent, number) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU32::new(0)));

@@ -1,4 +1,4 @@
-//! A modern client of a legacy server that asks, under paused time.
+//! Tests of a modern client and a legacy server that sends requests, under paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use upstream::fake::Answer;
 const ABLE: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}}"#;
 const YES: &str = r#"{"question-1":{"action":"accept","content":{"n":1e400}}}"#;
 
-/// Asks `questions` together and answers with what it was told.
+/// Sends all `questions` to the client at once, and answers the call with the client's answers.
 async fn asks(outlet: Outlet, questions: Vec<(&'static str, &'static str)>) -> Reply {
     outlet.offer(Notification { method: "notifications/message".into(), params: Some(raw(r#"{"data":1}"#)) });
     let answers = questions.into_iter().map(|(method, params)| outlet.ask(method.into(), Some(raw(params))));
@@ -218,7 +218,7 @@ async fn whoever_leaves_or_never_comes_back_leaves_nothing_behind() {
             0 => tokio::time::sleep(Duration::from_mins(11)).await,
             1 => {
                 let (retry, _heard) = scene.call_heard(&client, &[("requestState", &state)]);
-                // Gone while it waits for the call, or for what the server asks again.
+                // Dropped while it waits for the call, or for the next request of the server.
                 let _ = tokio::time::timeout(Duration::from_millis(round % 3), retry).await;
             }
             2 => drop(scene.call(&client, &[("requestState", &state), ("inputResponses", YES)]).await),

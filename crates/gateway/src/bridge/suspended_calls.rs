@@ -1,13 +1,13 @@
-//! Calls of modern clients that wait for answers while no request of their client is open.
+//! Calls of modern clients that wait for the client's input while no request of the client is open.
 //!
-//! Each has a `requestState`, sealed for one principal and one request, that is good once and for
-//! ten minutes: as long as its call is in the table, whatever becomes of the time of day. Invariants: at most
-//! 1,024 calls are parked, at most 16 of one principal, whose oldest makes room for a further one; a call that
-//! is not taken back in time is dropped, and with it cancelled at its server, and so is one whose client
-//! may not come any more; the shutdown drops all.
-//! Whoever shows a wrong, foreign, used or old state learns only that it is of no use.
+//! Each call has a `requestState`, sealed for one principal and one request. It is valid once, as long as its
+//! call is in the table, and for ten minutes at most. Changes of the system time do not matter. Invariants: at
+//! most 1,024 calls are parked, and at most 16 of one principal, whose oldest one is dropped for a further
+//! one. A call is dropped, and cancelled at its server, if it is not resumed in time or if the credential of
+//! its client is revoked. Shutdown drops all calls. If a state is wrong, foreign, used or expired, the client
+//! learns only that it is not valid.
 //!
-//! Does not ask the client or resume a call (`modern_client`).
+//! Not here: requests to the client, and resuming the call (`modern_client`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +23,9 @@ use auth::{Principal, Sealer};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 
-/// Calls that may be parked at a time.
+/// Limit of parked calls.
 const MAX_PARKED: usize = 1024;
-/// Calls of one principal that may be parked at a time: a part of the places that one server has.
+/// Limit of parked calls of one principal: a part of the slots of one server.
 const MAX_OF_ONE: usize = 16;
 /// How long a call waits for its client.
 const LIMIT: Duration = Duration::from_mins(10);
@@ -38,10 +38,10 @@ pub(crate) struct Parked {
     numbers: AtomicU64,
 }
 
-/// Where a parked call is asked for. Its task waits at the other end.
+/// A parked call in the table. Its task waits at the other end of the channel.
 struct Entry {
     principal: Arc<str>,
-    /// Which one it is, of all that were ever parked.
+    /// Number of the call, unique in the process.
     number: u64,
     back: oneshot::Sender<oneshot::Sender<Waiting>>,
 }
@@ -49,22 +49,22 @@ struct Entry {
 /// Why a call was not parked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
-    /// The cap of all is reached.
+    /// The limit for all clients is reached.
     #[error("too many calls already wait for answers; answer or drop some of them first")]
     TooMany,
-    /// The gateway ends.
+    /// Shutdown has begun.
     #[error("the gateway is shutting down")]
     ShuttingDown,
 }
 
 impl Parked {
-    /// An empty table. Calls live in `tasks`.
+    /// An empty table. Parked calls run in `tasks`.
     pub(crate) fn new(sealer: Arc<Sealer>, tasks: Shutdown) -> Arc<Self> {
         Arc::new(Self { sealer, tasks, table: Mutex::default(), numbers: AtomicU64::new(0) })
     }
 
-    /// Keeps a call going until it is taken back with the state that is returned. `purpose` names
-    /// the request that it belongs to.
+    /// Keeps a call running until it is resumed with the state that is returned. `purpose` names the request
+    /// that it belongs to.
     pub(super) fn park(
         self: &Arc<Self>,
         principal: &Principal,
@@ -78,12 +78,13 @@ impl Parked {
         {
             let mut table = self.lock();
             let of_one = || table.iter().filter(|(_, entry)| entry.principal == *principal.id());
-            // Nobody may come for it any more, and where nobody needs a credential all clients are one.
+            // The client of the oldest call may be gone. Without authentication, all clients are one
+            // principal.
             let oldest = (of_one().count() >= MAX_OF_ONE)
                 .then(|| of_one().min_by_key(|(_, entry)| entry.number).map(|(id, _)| *id))
                 .flatten();
             if let Some(oldest) = oldest {
-                // Its task finds that nobody can ask for it.
+                // Dropping the entry ends the task of that call.
                 Limit::ParkedCalls.met(table.remove(&oldest));
             } else if table.len() >= MAX_PARKED {
                 return Err(Limit::ParkedCalls.met(Refused::TooMany));
@@ -96,7 +97,7 @@ impl Parked {
         Ok(self.sealer.seal(purpose, principal, id.as_bytes()))
     }
 
-    /// The call that `state` was given for; none when there is none, whatever the reason.
+    /// Removes and returns the call of `state`; none, without a reason, if the state is not valid.
     pub(super) async fn take(&self, principal: &Principal, purpose: &str, state: &str) -> Option<Waiting> {
         let id = self.sealer.open(purpose, principal, state)?;
         let entry = self.lock().remove(&Uuid::from_slice(&id).ok()?)?;
@@ -105,19 +106,19 @@ impl Parked {
         waiting.await.ok()
     }
 
-    /// How many calls are parked now.
+    /// The number of parked calls.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Entry>> {
-        // Nothing panics while it is held, and every change is one call.
+        // No code panics while it holds the lock, and every change is one call.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A call's line in the table; it goes with the call's task.
+/// An entry of the table; it is removed when the call's task ends.
 struct Place {
     parked: Arc<Parked>,
     id: Uuid,
@@ -129,7 +130,7 @@ impl Drop for Place {
     }
 }
 
-/// Keeps a call going until somebody takes it back, or for too long.
+/// Keeps a call running until it is resumed, or until the time limit.
 async fn keep(
     _place: Place,
     mut waiting: Waiting,
@@ -144,7 +145,7 @@ async fn keep(
         () = principal.taken_back() => None,
     };
     if let Some(to) = to {
-        // Whoever asked for it may have left just now; then the call ends here.
+        // The client may have disconnected just now; then the call ends here.
         let _ = to.send(waiting);
     }
 }

@@ -1,4 +1,4 @@
-//! What a client gets of a server's answer, in each of the four meetings of eras.
+//! Tests of the conversion of a server's answer, for each pair of eras.
 
 use bytes::Bytes;
 
@@ -10,7 +10,8 @@ fn raw(text: &str) -> Raw {
     Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")
 }
 
-/// What a client of the era `client` gets when a server of the era `server` answers `text`.
+/// Returns the answer that a client of the era `client` gets when a server of the era `server`
+/// sends `text`.
 fn told(server: Era, client: Era, method: &str, text: &str) -> Result<String, ErrorObject> {
     let caller = match client {
         Era::Modern => Caller::modern(Principal::anonymous(), Scope::All, None),

@@ -1,9 +1,8 @@
-//! What the gateway declares it can do, from what its servers declared.
+//! Capabilities that Switchyard declares, from those that its servers declared.
 //!
-//! All servers together: everything the gateway passes on, whatever is connected now, because a
-//! client asks only once and servers come and go. One server alone: what it declared itself. Vendors'
-//! members keep their bytes. Invariant: no extension of the protocol's own is declared whose methods the
-//! gateway refuses.
+//! For all servers together: everything that Switchyard can pass on, whichever servers are connected now, because a
+//! client asks only once. For one server: its own capabilities. Members of vendors keep their bytes. Invariant:
+//! Switchyard declares no extension of the protocol whose methods it refuses.
 
 use std::collections::HashSet;
 
@@ -15,23 +14,23 @@ use protocol::lifecycle::Peer;
 /// Members whose own members are merged.
 const MERGED: [&str; 2] = [EXTENSIONS, "experimental"];
 const EXTENSIONS: &str = "extensions";
-/// What the names of the protocol's own extensions begin with. Of another one nobody here knows whether it
-/// has methods; what it puts into definitions, results and `_meta` passes.
+/// Prefix of the protocol's own extensions. It is unknown whether other extensions have methods; their parts of
+/// definitions, results and `_meta` pass.
 const OF_PROTOCOL: &str = "io.modelcontextprotocol/";
-/// Those of them that work through the gateway: tasks, whose methods it has, and MCP Apps, which are resources
-/// and what definitions say. Not there: skills, whose `skills/list` it would refuse, and ways to authenticate, which
-/// are between the gateway and its own clients.
+/// Extensions of the protocol that work through Switchyard: tasks, whose methods it has, and MCP Apps, which are
+/// resources and members of definitions. Not included: skills, whose `skills/list` it would refuse, and kinds of
+/// authentication, which concern only Switchyard and its clients.
 const SERVED: [&str; 2] = [task::EXTENSION, "io.modelcontextprotocol/ui"];
-/// Most members that one of them gets, and most bytes.
+/// Limits of the members and bytes of one extension.
 const MAX_MEMBERS: usize = 256;
 const MAX_BYTES: usize = 64 * 1024;
-/// Capabilities that have a list, which the gateway watches.
+/// Capabilities with a list that Switchyard watches.
 const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
 
 const GENEROUS: &[u8] = br#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{}}"#;
 
-/// What all servers have together. Of two with the same extension the first one's settings count.
-/// Without servers it is what a client may expect of one that was not reached yet.
+/// Merges the capabilities of all servers. If two have the same extension, the settings of the first one count.
+/// Without servers, the result covers what a server may still turn out to have.
 pub(crate) fn merged(peers: &[&Peer]) -> Raw {
     let generous = Raw::parse(&bytes::Bytes::from_static(GENEROUS)).unwrap_or_else(|_| Raw::empty_object());
     let unions = MERGED.map(|name| union(name, peers.iter().filter_map(|peer| peer.capabilities.get(name))));
@@ -40,11 +39,11 @@ pub(crate) fn merged(peers: &[&Peer]) -> Raw {
     generous.edit(&changes)
 }
 
-/// What one server declared, for a client of the revision `client`.
+/// Returns the capabilities of one server, for a client of the revision `client`.
 ///
-/// `listChanged` is true for every list it has: the gateway notices a change when it connects again,
-/// also where the server does not tell. `tasks` is how 2025-11-25 declares them, and means methods
-/// that later revisions do not have. Other members that a revision does not know are legal in it.
+/// `listChanged` is true for every list it has: Switchyard notices a change when it reconnects, even if the server
+/// sends no notification. `tasks` is removed for later revisions, which do not have its methods. Other members are
+/// legal in every revision.
 pub(crate) fn alone(peer: &Peer, client: Version) -> Raw {
     let lists = LISTS.map(|name| {
         let own = peer.capabilities.get(name).filter(Raw::is_object);
@@ -65,7 +64,7 @@ pub(crate) fn alone(peer: &Peer, client: Version) -> Raw {
     peer.capabilities.edit(&changes)
 }
 
-/// `extensions` with those alone that may be declared; none when there are none.
+/// Removes the extensions that must not be declared; none if none remain.
 fn without_unserved(extensions: &Raw) -> Option<Raw> {
     let names: Vec<_> = extensions.members().map(|(name, _)| name).collect();
     let unserved: Vec<_> = names.iter().filter(|name| !is_served(name)).collect();
@@ -81,7 +80,7 @@ fn is_served(name: &str) -> bool {
     !name.starts_with(OF_PROTOCOL) || SERVED.contains(&name)
 }
 
-/// The members of all `objects`, which stand under `of`, each under its first value; none when there are none.
+/// Merges the members of all `objects` below `of`; the first value of a member counts. None if there are none.
 fn union(of: &str, objects: impl Iterator<Item = Raw>) -> Option<Raw> {
     let (mut seen, mut found, mut bytes) = (HashSet::new(), Vec::new(), 0);
     for object in objects {

@@ -1,8 +1,8 @@
-//! Questions of a server, as the other era writes them.
+//! Converts server requests between the eras.
 //!
-//! Both eras ask `sampling/createMessage`, `elicitation/create` and `roots/list` with the same
-//! parameters, less what is said here. Source: `client/` and the schemas of 2025-11-25 and
-//! 2026-07-28.
+//! Both eras have `sampling/createMessage`, `elicitation/create` and `roots/list` with the same
+//! parameters, apart from the differences in this module. Source: `client/` and the schemas of
+//! 2025-11-25 and 2026-07-28.
 
 use uuid::Uuid;
 
@@ -10,17 +10,17 @@ use json::Raw;
 use protocol::error::code;
 use protocol::{ErrorObject, Version, method};
 
-/// What a legacy server answers when a page has to be visited first (2025-11-25, `client/elicitation`).
+/// Error of a legacy server if the user must visit a page first (2025-11-25, `client/elicitation`).
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-/// Elicitations of one such answer.
+/// Limit of elicitations in one such error.
 const MAX_ELICITATIONS: usize = 16;
-/// What 2026-07-28 took out of elicitations by URL.
+/// A member of elicitations by URL that 2026-07-28 removed.
 const ELICITATION_ID: &str = "elicitationId";
-/// The capability to be asked something by the person at the client.
+/// The capability to ask the user at the client.
 const ELICITATION: &str = "elicitation";
 
-/// What a legacy client of `version` declares, without the questions that its revision lacks, so that
-/// servers do not ask what would be refused.
+/// Returns the capabilities of a legacy client of `version`, without server requests that its revision
+/// lacks, so that servers do not send requests that would be refused.
 pub fn declared(version: Version, capabilities: Raw) -> Raw {
     let has = |params: Option<&Raw>| version.has_question(method::ELICITATION_CREATE, params);
     if !has(None) {
@@ -35,8 +35,8 @@ pub fn declared(version: Version, capabilities: Raw) -> Raw {
     }
 }
 
-/// The parameters of a modern server's question for a legacy client. One that sends somebody to a
-/// URL has an id since it exists in that era.
+/// Converts the parameters of a modern server's request for a legacy client. In that era an elicitation
+/// by URL needs an id.
 pub fn for_legacy(version: Version, method: &str, params: Raw) -> Raw {
     let needs_id = method == method::ELICITATION_CREATE
         && !version.is_modern()
@@ -45,7 +45,7 @@ pub fn for_legacy(version: Version, method: &str, params: Raw) -> Raw {
     if needs_id { params.with(ELICITATION_ID, &Raw::of(&Uuid::new_v4().to_string())) } else { params }
 }
 
-/// A legacy server's question as an entry of `inputRequests`.
+/// Converts a legacy server's request to an entry of `inputRequests`.
 pub fn for_modern(method: &str, params: Option<&Raw>) -> Raw {
     let params = params.map(|params| {
         if method == method::ELICITATION_CREATE { params.without(ELICITATION_ID) } else { params.clone() }
@@ -53,8 +53,8 @@ pub fn for_modern(method: &str, params: Option<&Raw>) -> Raw {
     Raw::empty_object().edit(&[("method", Some(&Raw::of(method))), ("params", params.as_ref())])
 }
 
-/// The questions to a modern client that an error of a legacy server stands for; none when the
-/// error is another one or names no page.
+/// Converts an error of a legacy server to requests to a modern client; none if it is another error or
+/// names no page.
 pub fn of_error(error: &ErrorObject) -> Option<Vec<Raw>> {
     if error.code() != URL_ELICITATION_REQUIRED {
         return None;
@@ -69,14 +69,14 @@ pub fn of_error(error: &ErrorObject) -> Option<Vec<Raw>> {
     (!questions.is_empty()).then_some(questions)
 }
 
-/// The refusal of a question that the client did not say it can answer, for the server.
+/// The error for the server if the client did not declare the needed capability.
 pub fn refusal(method: &str) -> ErrorObject {
     let shown: String = method.chars().take(64).collect();
     let text = format!("the client did not say that it can answer {shown:?}");
     ErrorObject::new(code::METHOD_NOT_FOUND, &text)
 }
 
-/// The client capabilities that a question needs.
+/// The client capabilities that a server request needs.
 pub fn required(method: &str, params: Option<&Raw>) -> Raw {
     let one = |name: &str, value: &Raw| Raw::empty_object().with(name, value);
     let empty = Raw::empty_object();
@@ -99,7 +99,7 @@ pub fn required(method: &str, params: Option<&Raw>) -> Raw {
     }
 }
 
-/// The client capabilities that it takes to be sent to a page.
+/// The client capabilities that an elicitation by URL needs.
 pub fn required_by_url() -> Raw {
     required(method::ELICITATION_CREATE, Some(&Raw::empty_object().with("mode", &Raw::of("url"))))
 }

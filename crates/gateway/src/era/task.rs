@@ -1,27 +1,26 @@
-//! Tasks as both eras write them, one into the other.
+//! Converts tasks between the two eras.
 //!
 //! 2025-11-25 (`basic/utilities/tasks`) has `ttl` and `pollInterval`, wraps a new task in `task`, and
-//! hands its result out by a method of its own; the 2026-07-28 extension `io.modelcontextprotocol/tasks`
-//! has `ttlMs` and `pollIntervalMs`, a new task is flat with `resultType: "task"`, and result, error and
-//! questions stand in the task. A tool that answers `isError` has `failed` in the first and has
-//! `completed` in the second. What neither of them names keeps its bytes.
+//! returns its result by a separate method. The 2026-07-28 extension `io.modelcontextprotocol/tasks` has
+//! `ttlMs` and `pollIntervalMs`. There a new task is flat, with `resultType: "task"`, and contains
+//! result, error and server requests. A tool that answers `isError` is `failed` in the first and
+//! `completed` in the second. Members that neither defines keep their bytes.
 //!
-//! Not here: task ids, which are the gateway's own, and which requests make which.
+//! Not here: task ids, which Switchyard assigns, and which requests create tasks.
 
 use crate::error;
 use json::Raw;
 use protocol::lifecycle::Peer;
-/// The extension of the modern era, in the capabilities of clients and servers.
+/// The modern extension, in the capabilities of clients and servers.
 pub use protocol::lifecycle::TASKS_EXTENSION as EXTENSION;
 use protocol::{ErrorObject, Reply, Version};
 
 /// `_meta` key of legacy messages that belong to a task.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// `capabilities`, which the gateway declares to a client of the revision `client`, with the tasks of
-/// all `peers` in that revision's words. A server of 2025-11-25 that makes tasks of calls has, for a
-/// modern client, the extension; the other way round a client asks for tasks only where a tool's
-/// definition says so, which no modern one does.
+/// Adds the tasks of all `peers` to `capabilities`, in the form of the client's revision. If a server of
+/// 2025-11-25 makes tasks of calls, a modern client sees the extension. The reverse is not possible: a
+/// legacy client requests tasks only for tools whose definition says so, and modern definitions do not.
 pub fn declared(capabilities: &Raw, client: Version, peers: &[&Peer]) -> Raw {
     let tasks: Vec<Raw> = peers.iter().filter_map(|peer| peer.capabilities.get("tasks")).collect();
     let has = |part: &str| tasks.iter().any(|tasks| tasks.get(part).is_some_and(|part| part.is_object()));
@@ -48,7 +47,7 @@ pub fn declared(capabilities: &Raw, client: Version, peers: &[&Peer]) -> Raw {
     capabilities.with("tasks", &all)
 }
 
-/// A legacy task as the extension writes it. Of one that has ended [`finished`] says how.
+/// Converts a legacy task to the extension. For a task that has ended, use [`finished`].
 pub fn task_to_modern(task: &Raw) -> Raw {
     let ttl = task.get("ttl").and_then(|ttl| milliseconds(&ttl)).unwrap_or_else(|| Raw::of(&()));
     let poll = task.get("pollInterval").and_then(|poll| milliseconds(&poll)).filter(|poll| !poll.is_null());
@@ -60,7 +59,7 @@ pub fn task_to_modern(task: &Raw) -> Raw {
     ])
 }
 
-/// A task of the extension as 2025-11-25 writes it: without result, error and questions.
+/// Converts a task of the extension to 2025-11-25: without result, error and server requests.
 pub fn task_to_legacy(task: &Raw) -> Raw {
     let failed = Raw::of("failed");
     let status = if is_tool_error(task) { Some(failed) } else { task.get("status") };
@@ -78,7 +77,7 @@ pub fn task_to_legacy(task: &Raw) -> Raw {
     ])
 }
 
-/// A legacy `{task}`, the answer that made one, as the extension writes it; none for any other result.
+/// Converts a legacy `{task}`, the answer that created one, to the extension; none for any other result.
 pub fn created_to_modern(result: &Raw) -> Option<Raw> {
     let task = result.get("task").filter(|task| task.text("taskId").is_some())?;
     let meta = result.get("_meta");
@@ -86,7 +85,7 @@ pub fn created_to_modern(result: &Raw) -> Option<Raw> {
     Some(task.edit(&[("resultType", Some(&Raw::of("task"))), ("_meta", meta.as_ref())]))
 }
 
-/// The extension's answer that made a task as 2025-11-25 writes it; none for any other result.
+/// Converts the extension's answer that created a task to 2025-11-25; none for any other result.
 pub fn created_to_legacy(result: &Raw) -> Option<Raw> {
     result.text("resultType").filter(|kind| kind == "task")?;
     let meta = result.get("_meta");
@@ -94,8 +93,8 @@ pub fn created_to_legacy(result: &Raw) -> Option<Raw> {
     Some(Raw::empty_object().edit(&[("task", Some(&task)), ("_meta", meta.as_ref())]))
 }
 
-/// A legacy task that has ended, in the form of the extension, with `outcome`: what `tasks/result`
-/// answered. Any result, also one with `isError`, means that it completed.
+/// Converts a legacy task that has ended to the extension. `outcome` is the answer of `tasks/result`.
+/// Any result, even with `isError`, means that the task completed.
 pub fn finished(task: &Raw, outcome: &Reply) -> Raw {
     let task = task_to_modern(task);
     match outcome {
@@ -110,7 +109,8 @@ pub fn finished(task: &Raw, outcome: &Reply) -> Raw {
     }
 }
 
-/// What a legacy `tasks/result` answers for a task of the extension; none while it goes on.
+/// Returns the answer of a legacy `tasks/result` for a task of the extension; none while the task is
+/// running.
 pub fn outcome(task: &Raw) -> Option<Reply> {
     let id = task.get("taskId").unwrap_or_else(|| Raw::of(""));
     match task.get_as::<String>("status")?.as_str() {
@@ -127,14 +127,14 @@ pub fn outcome(task: &Raw) -> Option<Reply> {
     }
 }
 
-/// `message`, a result or parameters, marked as belonging to the task `id`.
+/// Marks `message`, a result or parameters, as belonging to the task `id`.
 pub fn with_related(message: &Raw, id: &Raw) -> Raw {
     let meta = message.get("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     let related = Raw::empty_object().with("taskId", id);
     message.with("_meta", &meta.with(RELATED_TASK, &related))
 }
 
-/// `message` without that mark, and without the `_meta` that held nothing else.
+/// Removes that mark from `message`, and `_meta` if it becomes empty.
 pub fn without_related(message: &Raw) -> Raw {
     match message.get("_meta").filter(|meta| meta.get(RELATED_TASK).is_some()) {
         Some(meta) if meta.members().count() == 1 => message.without("_meta"),
@@ -148,13 +148,13 @@ fn is_tool_error(task: &Raw) -> bool {
     has_ended && task.get("result").and_then(|result| result.get_as("isError")).unwrap_or(false)
 }
 
-/// A duration for the extension, which allows whole numbers only; none for what is no duration.
+/// Converts a duration for the extension, which allows whole numbers only; none for any other value.
 fn milliseconds(value: &Raw) -> Option<Raw> {
     if value.is_null() || value.read::<u64>().is_ok() {
         return Some(value.clone());
     }
     let value: f64 = value.read().ok().filter(|value: &f64| (0.0..9e15).contains(value))?;
-    // In this range every whole number is exact.
+    // Every whole number in this range is exact.
     format!("{:.0}", value.ceil()).parse::<u64>().ok().map(|whole| Raw::of(&whole))
 }
 

@@ -1,12 +1,12 @@
-//! A running manager under another configuration.
+//! Applies a new configuration to a running manager.
 //!
-//! Invariants: all or nothing: what can fail comes before anything is changed. A server whose settings
-//! are the same goes on untouched, with its connections, breaker and calls. One whose settings changed is
-//! another server in its place: calls that run at the old one end there, and its subscriptions go on at
-//! the new one. Names of tools do not go away because their server is being replaced: what the old one
-//! offered stays known until the new one was asked, where both are the same target.
+//! Invariants: a configuration applies completely or not at all, because all steps that can fail come
+//! first. A server with unchanged settings keeps its connections, breaker and calls. A server with
+//! changed settings is replaced by a new one: running calls end at the old server, and subscriptions
+//! continue at the new one. While a server is replaced, its names stay: if both have the same target, the
+//! old offer is used until the new server was asked.
 //!
-//! Not here: where configurations come from (`app`).
+//! Not here: the sources of configurations (`app`).
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
 use upstream::{Connector, Means, Upstream, transport};
 
-/// What became of the servers, each list in the order of its registry file.
+/// The changes of the servers; each list has the order of the configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Those that are new.
+    /// New servers.
     pub added: Vec<Arc<str>>,
-    /// Those that were there with other settings.
+    /// Servers whose settings changed.
     pub changed: Vec<Arc<str>>,
-    /// Those that are gone.
+    /// Removed servers.
     pub removed: Vec<Arc<str>>,
-    /// Those that go on as they were.
+    /// Servers that were not changed.
     pub unchanged: Vec<Arc<str>>,
 }
 
-/// What is to be done about one server of the new configuration.
+/// The change of one server of the new configuration.
 enum Step {
     Keep(Arc<Upstream>),
     Replace(Arc<Upstream>, Arc<dyn Connector>),
@@ -39,16 +39,16 @@ enum Step {
 }
 
 impl Manager {
-    /// Has the servers and names be those of `config` from now on; returns when every later call sees
-    /// them. Where the cache is stays as it was at the start.
+    /// Applies the servers and names of `config`. Returns when every later call sees them. The cache
+    /// stays where it was at the start.
     ///
-    /// On an error nothing was changed.
+    /// An error means that nothing changed.
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
         let means = Means { shutdown: self.shutdown.clone(), store: self.store.clone(), only_looks: false };
         self.apply_with(config, |server| transport::connector(server, &means)).await
     }
 
-    /// The same with connectors of the caller's choice for servers that are new or changed.
+    /// Applies `config`, with the connectors of `connect` for new and changed servers.
     pub async fn apply_with(
         &self,
         config: Config,
@@ -83,7 +83,7 @@ impl Manager {
         published.await.map_err(|_| gone)
     }
 
-    /// Stops the servers of `before` that are there no more, each when its calls have ended.
+    /// Stops the servers of `before` that are gone, each when its calls have ended.
     fn retire(&self, before: &Snapshot) {
         let now = self.snapshot();
         for old in before.servers().iter().map(|server| &server.upstream) {
@@ -93,7 +93,7 @@ impl Manager {
             let (old, shutdown) = (Arc::clone(old), self.shutdown.clone());
             self.shutdown.spawn(async move {
                 tokio::select! {
-                    // No call is given longer, unless it asked for that itself.
+                    // No call runs longer than this, unless its request asked for more time.
                     () = old.stop(old.config().max_timeout) => {}
                     () = shutdown.requested() => {}
                 }
@@ -135,7 +135,7 @@ impl Applied {
     }
 }
 
-/// Whether `upstream` is one of those that are called now.
+/// Whether `upstream` is a server of `snapshot`.
 pub(super) fn is_in(upstream: &Arc<Upstream>, snapshot: &Snapshot) -> bool {
     snapshot.servers().iter().any(|server| Arc::ptr_eq(&server.upstream, upstream))
 }

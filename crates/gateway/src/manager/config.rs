@@ -1,4 +1,4 @@
-//! What the operator says of the whole: the manager's own settings, and the list of servers.
+//! Configuration of the manager: its own settings, and the list of servers.
 
 use std::path::Path;
 
@@ -14,16 +14,16 @@ pub enum ToolNames {
     Auto,
     /// Always `server__tool`.
     Prefixed,
-    /// Always as the server has them; on a clash the first server in the file keeps the bare name.
+    /// Always as on the server; on a clash the first server in the file keeps the bare name.
     Verbatim,
 }
 
 /// The settings of a [`super::Manager`].
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The servers, in the order of the registry file.
+    /// The servers, in the order of the configuration file.
     pub servers: Vec<upstream::Config>,
-    /// Where answers are kept that may be given again.
+    /// The location of the response cache.
     pub cache: store::Config,
     /// How tools are named.
     pub tool_names: ToolNames,
@@ -34,8 +34,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the manager's fields, which stand at the root of the file among others. Relative paths
-    /// are relative to `folder`; `kinds` are the built-in servers that the program has.
+    /// Reads the manager's settings at the root of the file. Paths are relative to `folder`;
+    /// `kinds` are the built-in servers of the program.
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path, kinds: Kinds) -> Self {
         let defaults = Defaults::from_fields(fields, folder, kinds);
         let names =
@@ -52,7 +52,7 @@ impl Config {
 
 #[cfg(any(test, feature = "testing"))]
 impl Config {
-    /// `servers` as most tests want them: names that stay as they are, and lists in pages.
+    /// `servers` with the settings that most tests need: names unchanged, and lists in pages.
     pub fn of(servers: Vec<upstream::Config>) -> Self {
         Self {
             servers,

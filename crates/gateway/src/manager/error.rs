@@ -1,7 +1,7 @@
-//! Why the manager could not do what it was asked: nobody by that name, or the server's failure.
+//! Errors of the manager: an unknown or ambiguous name, or a failure of the server.
 //!
-//! Each carries the facts its reader needs to go on: what there is instead, and the nearest name. What was
-//! asked for is given back as it was written, and of what is too long to be a name only the beginning.
+//! Each error carries the facts that its reader needs to continue: the available names and the nearest
+//! one. The requested name is repeated as it was written, and shortened if it is too long to be a name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use protocol::sanitize;
 use settings::nearest_few;
 
-/// Names listed in an error at most; a catalog can hold thousands.
+/// Limit of names in an error; a catalog can have thousands.
 const LISTED: usize = 20;
 
-/// What is asked for by its name.
+/// The kind of a named item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     /// To be called.
@@ -31,56 +31,56 @@ impl fmt::Display for Named {
     }
 }
 
-/// A failure of the facade.
+/// An error of the manager.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// No server has that name.
     #[error("there is no server called {server:?}{}", hint(nearest, available))]
     ServerNotFound {
-        /// The name asked for.
+        /// The requested name.
         server: String,
-        /// Servers there are, at most 20.
+        /// Configured servers, at most 20.
         available: Vec<String>,
-        /// Names that look like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
     /// No tool, or no prompt, has that name.
     #[error("there is no {kind} called {name:?}{}{}{}", at(server.as_ref()), hint(nearest, available), not_known(unreached))]
     NameNotFound {
-        /// What was asked for.
+        /// The kind of the item.
         kind: Named,
-        /// Its name.
+        /// The requested name.
         name: String,
-        /// The server it was looked for at, if one was named.
+        /// The server whose items were searched, if one was named.
         server: Option<String>,
-        /// Those there are, at most 20.
+        /// Available names, at most 20.
         available: Vec<String>,
-        /// Names that look like it.
+        /// Similar names.
         nearest: Vec<String>,
-        /// Servers that may have it, because they were not reached yet; at most 20.
+        /// Servers that may have the name, because they were not reached yet; at most 20.
         unreached: Box<[Arc<str>]>,
     },
-    /// Several servers have one of that name.
+    /// Several servers have an item of that name.
     #[error("{name:?} {}; use one of {}", not_clear(before.as_deref()), candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The kind of the item.
         kind: Named,
-        /// Its name.
+        /// The requested name.
         name: String,
-        /// The names that are not ambiguous.
+        /// Unambiguous names of the candidates.
         candidates: Vec<String>,
-        /// The server that had the name before, where only another one has it now.
+        /// The server that had the name before, if only another one has it now.
         before: Option<Arc<str>>,
     },
     /// Several servers have that URI.
     #[error("{uri:?} is a URI of several servers; use one of {}", candidates.join(", "))]
     AmbiguousUri {
-        /// The URI asked for.
+        /// The requested URI.
         uri: String,
-        /// The URIs that are not ambiguous.
+        /// Unambiguous URIs of the candidates.
         candidates: Vec<String>,
     },
-    /// An argument that its server reads from a header stands in the body more than once.
+    /// The body repeats an argument that its server also reads from a header.
     #[error(
         "{member:?} stands more than once: the tool {tool:?} of server {server:?} has it in a header too, and it is \
          not clear which one counts; send it once"
@@ -88,12 +88,12 @@ pub enum Error {
     AmbiguousArgument {
         /// The server.
         server: Arc<str>,
-        /// What the server calls the tool.
+        /// The tool's name on the server.
         tool: String,
-        /// Where it stands in the parameters: `arguments.region`.
+        /// The path of the argument in the parameters: `arguments.region`.
         member: String,
     },
-    /// The tool is not the one that was approved, and held back.
+    /// The definition of the tool changed since it was approved, and the tool is blocked.
     #[error(
         "the tool {tool:?} of server {server:?} is held back until an operator approves it: {}",
         reason(changed)
@@ -101,27 +101,27 @@ pub enum Error {
     ToolChanged {
         /// The server.
         server: Arc<str>,
-        /// What the server calls the tool.
+        /// The tool's name on the server.
         tool: String,
-        /// The members of its definition that changed; none where it was never looked at.
+        /// The members of its definition that changed; none if the trusted definition was never seen.
         changed: Vec<&'static str>,
     },
-    /// What an operator approves is not what the server shows by now.
+    /// The definition that an operator approves is not the current one.
     #[error(
         "server {server:?} shows another definition of the tool {tool:?} than the one to be approved: {now}"
     )]
     OtherDefinition {
         /// The server.
         server: Arc<str>,
-        /// What the server calls the tool.
+        /// The tool's name on the server.
         tool: String,
-        /// The SHA-256 of what it shows.
+        /// The SHA-256 of the current definition.
         now: String,
     },
-    /// No server has, or would be asked for, that resource.
+    /// No server has that resource.
     #[error("there is no resource {uri:?}")]
     ResourceNotFound {
-        /// The URI asked for.
+        /// The requested URI.
         uri: String,
     },
     /// The server could not be called, or its answer was lost.
@@ -129,23 +129,23 @@ pub enum Error {
     Upstream {
         /// The server.
         server: Arc<str>,
-        /// The tool, when the call was one of a tool.
+        /// The tool, if a tool was called.
         tool: Option<String>,
-        /// What happened.
+        /// The failure.
         source: upstream::Error,
-        /// When the server is tried again, where `source` does not say it.
+        /// When the server is tried again, if `source` does not say so.
         retry_in: Option<Duration>,
     },
 }
 
 impl Error {
-    /// A server that is not among `servers`.
+    /// An error for a server that is not among `servers`.
     pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str> + Clone) -> Self {
         let (available, nearest) = alternatives(server, servers);
         Self::ServerNotFound { server: sanitize::name(server), available, nearest }
     }
 
-    /// A name that is not among `names`.
+    /// An error for a name that is not among `names`.
     pub fn name_not_found<'a>(
         kind: Named,
         name: &str,
@@ -155,7 +155,8 @@ impl Error {
         Self::unknown_at(kind, (name, name), server, names)
     }
 
-    /// A name that is not among `names`, of which only `own` is compared with them.
+    /// An error for a name that is not among `names`; similar names are searched with `own`, its
+    /// unqualified part.
     pub fn unknown_at<'a>(
         kind: Named,
         (name, own): (&str, &str),
@@ -176,13 +177,13 @@ impl Error {
         self
     }
 
-    /// A URI that nobody has.
+    /// An error for a URI that no server has.
     pub fn resource_not_found(uri: &str) -> Self {
         Self::ResourceNotFound { uri: sanitize::uri(uri) }
     }
 }
 
-/// The first names there are, and those that `name` was probably meant to be.
+/// Returns the first available names, and those similar to `name`.
 fn alternatives<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> (Vec<String>, Vec<String>) {
     let nearest = nearest_few(name, names.clone()).into_iter().map(str::to_owned).collect();
     (names.take(LISTED).map(str::to_owned).collect(), nearest)
@@ -208,7 +209,7 @@ fn not_clear(before: Option<&str>) -> String {
     }
 }
 
-/// Which setting ended a call that was not answered in time.
+/// Names the setting that ended a call which timed out.
 const fn how_to_wait_longer(source: &upstream::Error) -> &'static str {
     match source {
         upstream::Error::TimedOut { .. } => {

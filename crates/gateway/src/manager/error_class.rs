@@ -21,7 +21,7 @@ pub struct ErrorClass {
     pub numbered: ErrorCode,
     /// Whether the same call can succeed when it is made again.
     pub is_retryable: bool,
-    /// When that is worth it, if somebody said so.
+    /// When a retry is useful, if known.
     pub retry_after: Option<Duration>,
 }
 

@@ -81,9 +81,9 @@ pub struct Names {
 }
 
 impl Names {
-    /// Gives each of `keys` its name and notes in `owners` which server has it. The order of `keys` is that of
-    /// the configuration file; in `verbatim` the first server gets a bare name that nobody had before. Every key
-    /// is there once.
+    /// Gives each of `keys` its name and records in `owners` which server has it. The order of `keys` is that of the
+    /// configuration file. In `verbatim` mode a bare name without an owner goes to the first server that has it. No key
+    /// occurs twice.
     pub fn assign(keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> Self {
         let bare = bare_names(keys, rules, owners);
         let wanted: Vec<Wanted> =

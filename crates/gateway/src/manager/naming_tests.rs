@@ -115,7 +115,7 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof!["[ab_]{1,6}", "[a-c]{1,2}", "a__b", "[aä ]{1,3}", "x{60,70}"]
 }
 
-/// At most so many different keys.
+/// Up to `most` different keys.
 pub(super) fn set(most: usize) -> impl Strategy<Value = Vec<Key>> {
     let key = ("[ab_]{1,4}", name()).prop_map(|(server, name)| Key { server: server.into(), name });
     prop::collection::vec(key, 0..=most).prop_map(|keys| {

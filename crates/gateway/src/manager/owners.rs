@@ -30,7 +30,7 @@ impl Owners {
         self.by_name.get(&hash(name))
     }
 
-    /// Whether `server` owns `name`, or nobody does.
+    /// Whether `name` belongs to `server` or to no server.
     pub fn is_free_for(&self, name: &str, server: &str) -> bool {
         self.owner(name).is_none_or(|owner| owner.as_ref() == server)
     }

@@ -1,12 +1,12 @@
-//! The one task that owns the servers: it hears what they offer, which they are to be and what of them is
-//! approved, and publishes the catalog.
+//! The task that owns the servers. It receives their offers, configurations and approvals, and publishes the
+//! catalog.
 //!
-//! Everybody else reads [`Snapshot`]s through an atomic pointer; nobody but this task writes one.
-//! Invariants: snapshots are built on a blocking thread, because what servers list decides how long that takes,
-//! and no thread that serves clients waits for it; they are built one after another, in the order of the updates.
-//! An audit line about what a server changed, for which the audit log has no room, is repeated until it is written,
-//! at the latest when the task ends.
-//! Not here: connecting, health (each server's own supervisor does that).
+//! All other code reads [`Snapshot`]s through an atomic pointer; only this task writes them. Invariants: snapshots
+//! are built on a blocking thread, because large lists of servers take long and must not block a thread that serves
+//! clients. They are built one after another, in the order of the updates. If the audit log has no room for a line
+//! about a changed definition, the line is retried until it is written, at the latest when the task ends.
+//!
+//! Not here: connecting and health (each server's supervisor).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,56 +25,55 @@ use protocol::Notification;
 use protocol::feature::Lists;
 use upstream::{Change, Home, Offer, State, Update, Upstream};
 
-/// Notices of servers that may wait for a slow listener; who is later than that is told that it
-/// missed some.
+/// Limit of queued notifications for a slow receiver. A receiver that falls behind learns that it missed some.
 const NOTICES: usize = 1_024;
-/// Pause before audit lines are tried again for which there was no room.
+/// Pause before audit lines are retried.
 const RETRY_AUDIT: Duration = Duration::from_secs(1);
 
-/// A notice of a server for whoever asked for it.
+/// A notification of a server, for the clients that subscribed to it.
 #[derive(Debug, Clone)]
 pub struct Told {
     /// The server's name.
     pub server: Arc<str>,
-    /// What it said; none: it may have said anything, and nobody heard it.
+    /// The notification; none: some were missed, so any may have been sent.
     pub notice: Option<Notification>,
-    /// The client on whose connection it said so; none: on one that clients share.
+    /// The client whose private connection it came on; none: a connection that clients share.
     pub home: Option<Home>,
 }
 
-/// What operators wish.
+/// Commands to the task.
 pub(super) enum Order {
-    /// Other servers.
+    /// Replace the servers.
     Apply(Apply),
-    /// That definitions of tools are trusted.
+    /// Trust changed definitions of tools.
     Approve(Approve),
-    /// An answer once all updates that were sent before are published.
+    /// Answer once all earlier updates are published.
     CatchUp(oneshot::Sender<()>),
 }
 
-/// The wish that definitions which changed are trusted from now on.
+/// Command: trust changed definitions from now on.
 pub(super) struct Approve {
-    /// The server that has them.
+    /// The server of the tools.
     pub(super) server: String,
-    /// Which of its tools; none: all.
+    /// One tool; none: all changed tools.
     pub(super) tool: Option<String>,
-    /// Which definition of it; none: whatever it is.
+    /// The approved definition by its hash; none: the current one.
     pub(super) sha256: Option<String>,
-    /// Told when it is done.
+    /// Receives the result.
     pub(super) done: oneshot::Sender<Result<(), Error>>,
 }
 
-/// The wish that other servers are there from now on.
+/// Command: replace the servers.
 pub(super) struct Apply {
-    /// The settings of the whole.
+    /// The complete configuration.
     pub(super) config: Arc<Config>,
-    /// One for each server of it, in its order.
+    /// One for each configured server, in the configured order.
     pub(super) upstreams: Vec<Arc<Upstream>>,
-    /// Told when it is done.
+    /// Notified when it is done.
     pub(super) done: oneshot::Sender<()>,
 }
 
-/// Where snapshots are published, and how often that happened; and what servers say meanwhile.
+/// Publishes snapshots, their number, and notifications of servers.
 #[derive(Clone)]
 pub(super) struct Published {
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
@@ -90,11 +89,11 @@ pub(super) struct Registry {
     count: watch::Sender<u64>,
     told: broadcast::Sender<Told>,
     views: Views,
-    /// Offers of servers to single clients.
+    /// Offers that servers make to single clients.
     own: OwnOffers,
-    /// Servers whose changed tools are still to be logged, because the audit log was full.
+    /// Servers whose changed tools must still be logged, because the audit log was full.
     untold: HashSet<Arc<str>>,
-    /// Names that stay with their first server are still to be logged, for the same reason.
+    /// Whether names that stay with their first server must still be logged, for the same reason.
     has_untold_names: bool,
 }
 
@@ -116,7 +115,7 @@ impl Registry {
         (registry, Published { snapshot, count, told, views })
     }
 
-    /// Publishes what the servers report and what is ordered, until the manager is gone.
+    /// Publishes updates of servers and runs commands, until the manager is dropped.
     pub(super) async fn run(
         mut self,
         mut updates: mpsc::Receiver<Update>,
@@ -159,7 +158,7 @@ impl Registry {
             Change::Offered(..) | Change::State(_) => None,
         };
         if let Some((notice, home)) = told {
-            // Nobody listens: nobody asked for it.
+            // Without a receiver, no client has subscribed.
             let _ = self.told.send(Told { server: update.server, notice, home });
             return;
         }
@@ -201,7 +200,7 @@ impl Registry {
             let name = &server.upstream.config().name;
             let known = before.server(name).ok().map(|before| &before.trust);
             let is_new = known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust));
-            // A server that is to be repeated tells all its changes then.
+            // If the changes of a server must be logged again, all of them are logged then.
             if is_new
                 && !self.untold.contains(name)
                 && server.trust.tell(name, known.map(AsRef::as_ref)).is_err()
@@ -218,7 +217,7 @@ impl Registry {
         self.has_untold_names || !self.untold.is_empty()
     }
 
-    /// Logs again what the audit log had no room for, as it is now.
+    /// Retries the audit lines that found no room, in their current state.
     fn log_untold(&mut self) {
         let now = self.snapshot.load();
         let is_full =
@@ -231,7 +230,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// Publishes what a server offers one client; `None`: nothing of its own any more.
+    /// Publishes the offer of a server to one client; `None` removes it.
     async fn see_privately(
         &mut self,
         (server, home): (&Arc<str>, &Home),
@@ -243,7 +242,8 @@ impl Registry {
         self.count.send_modify(|count| *count += 1);
     }
 
-    /// Forgets what servers offered single clients that are gone or others now. Their clients are asked anew.
+    /// Drops offers to single clients of servers that are gone or were replaced. The lists are then read again for
+    /// these clients.
     async fn forget_replaced(&mut self, before: &Snapshot) {
         let now = self.snapshot.load_full();
         for server in before.servers() {
@@ -257,7 +257,7 @@ impl Registry {
         }
     }
 
-    /// Makes every client's own view anew, because what all clients see changed.
+    /// Rebuilds the views of all clients with private offers, because the shared catalog changed.
     async fn see_all_privately(&mut self) {
         for home in self.own.homes() {
             self.see(home, Lists::default()).await;
@@ -285,12 +285,12 @@ impl Drop for Registry {
     }
 }
 
-/// Runs `build` on a blocking thread; `None` when it panicked: then what was published stays.
+/// Runs `build` on a blocking thread; `None` if it panicked. The published snapshot then stays.
 async fn off_thread<T: Send + 'static>(build: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(build).await.ok()
 }
 
-/// The snapshot that follows `now` after an update; none when nothing visible changed.
+/// Returns the snapshot after an update; none if nothing visible changed.
 fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> {
     let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
     match &update.change {

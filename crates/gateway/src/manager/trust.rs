@@ -1,13 +1,12 @@
-//! Which definition of each tool is trusted: the one that the registry file names, or the first that its server
-//! showed, or one that an operator approved since; and which tools are another thing by now.
+//! Finds tools whose definition changed since it was trusted. A definition is trusted if the configuration file
+//! names it, if it was the first one seen, or if an operator approved it.
 //!
-//! A server that was looked at once can say something else tomorrow, and what it says of its tools is what
-//! makes a model call them. Invariants: a tool is compared by its own name and by what its server wrote,
-//! before anything of ours; a new tool and one that is gone are no change, and one that came back is
-//! compared with what it was; what is remembered of a server is bounded, and a tool beyond that is not
-//! trusted.
+//! A server can change the description of a tool later, and descriptions make a model call tools. Invariants: a
+//! tool is compared by its own name and by the definition that its server wrote, before Switchyard changes it. New
+//! and removed tools are not changes, and a tool that returns is compared with its former definition. The number
+//! of remembered tools of a server is limited, and a tool beyond that limit is not trusted.
 //!
-//! Not here: what becomes of a tool that is not trusted (`catalog`, by `tools.on_change`), who may approve.
+//! Not here: how an untrusted tool is treated (`catalog`, by `tools.on_change`), who may approve.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,35 +21,35 @@ use runtime::hex::hex;
 use runtime::telemetry::{audit, untrusted};
 use upstream::config::{OnChange, Tools};
 
-/// Tools of one server whose definitions are remembered, at most: as many as one list may have.
+/// Limit of remembered definitions of one server: the limit of one list of tools.
 const MOST: usize = 10_000;
-/// The members of a definition that a change is told by.
+/// The members of a definition that are compared one by one.
 const MEMBERS: [&str; 8] =
     ["title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta"];
-/// What any other member is told by.
+/// Name that a change of any other member is reported under.
 const OTHERS: &str = "other members";
-/// What a change is told by where the trusted definition was never seen, only its hash.
+/// Name that a change is reported under if only the hash of the trusted definition is known.
 const WHOLE: &str = "definition";
-/// Changes of one list that have a line of their own in the log.
+/// Number of changes of one list that are logged one by one.
 const TOLD: usize = 20;
 
 /// SHA-256.
 type Hash = [u8; 32];
 
-/// One definition, as far as it is remembered.
+/// Hashes of one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seal {
     whole: Hash,
-    /// The beginnings of the hashes of [`MEMBERS`], and of all others.
+    /// The first bytes of the hashes of [`MEMBERS`], and of all other members together.
     members: [[u8; 16]; MEMBERS.len() + 1],
 }
 
 /// A tool whose definition is not the trusted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What its server calls it.
+    /// The tool's name on its server.
     pub tool: String,
-    /// The members that are not what they were; none where no definition of it is remembered.
+    /// The members that changed; none if no trusted definition is remembered.
     pub changed: Vec<&'static str>,
     /// The definition as its server writes it now.
     pub definition: Raw,
@@ -58,7 +57,7 @@ pub struct Change {
     now: Seal,
 }
 
-/// What is trusted of one server, and what is not.
+/// Trusted definitions of one server, and the tools that differ from them.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
     /// By the hash of a tool's name, which may be long.
@@ -67,12 +66,12 @@ pub struct Trust {
     holds: bool,
 }
 
-/// What an operator approves.
+/// The changes that an operator approves.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Approval<'a> {
-    /// One tool, as its server calls it; none: all that changed.
+    /// One tool, by its name on the server; none: all changed tools.
     pub tool: Option<&'a str>,
-    /// The definition that was looked at, by its SHA-256 in hexadecimal digits; none: whatever it is now.
+    /// The SHA-256 of the approved definition, in hexadecimal digits; none: the current definition.
     pub sha256: Option<&'a str>,
 }
 
@@ -85,7 +84,7 @@ impl Seal {
         for (name, value) in &members {
             let at = MEMBERS.iter().position(|member| member == name).unwrap_or(MEMBERS.len());
             let value = canonical::text(value);
-            // With lengths, or what stands twice could be read in two ways.
+            // Each piece is preceded by its length, so that two different members never give the same input.
             for piece in [name.as_bytes(), &value] {
                 hashes[at].update(piece.len().to_le_bytes());
                 hashes[at].update(piece);
@@ -98,7 +97,7 @@ impl Seal {
         Self { whole, members: hashes.map(short) }
     }
 
-    /// The members in which it differs from `before`.
+    /// Returns the members in which this definition differs from `before`.
     fn differs(&self, before: &Self) -> Vec<&'static str> {
         let names = MEMBERS.into_iter().chain([OTHERS]);
         let both = self.members.iter().zip(&before.members);
@@ -126,12 +125,12 @@ impl Change {
         hex(&self.now.whole)
     }
 
-    /// The same of the trusted one.
+    /// The SHA-256 of the trusted definition, in hexadecimal digits.
     pub fn trusted_sha256(&self) -> Option<String> {
         self.trusted.map(|hash| hex(&hash))
     }
 
-    /// Why it is not called.
+    /// Returns the error of a call of this tool.
     pub(super) fn refusal(&self, server: &Arc<str>) -> Error {
         Error::ToolChanged {
             server: Arc::clone(server),
@@ -142,31 +141,30 @@ impl Change {
 }
 
 impl Trust {
-    /// Those that changed, in the order of their names.
+    /// Returns the changed tools, sorted by name.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = &Change> {
         self.changes.values().map(AsRef::as_ref)
     }
 
-    /// Whether those are held back.
+    /// Whether changed tools are blocked.
     pub const fn holds(&self) -> bool {
         self.holds
     }
 
-    /// What changed of `tool`, if it is to be held back for that.
+    /// Returns the change of `tool`, if the tool is blocked for it.
     pub(super) fn held(&self, tool: &str) -> Option<&Arc<Change>> {
         self.changes.get(tool).filter(|_| self.holds)
     }
 
-    /// The SHA-256 of the definition that its server shows of `tool` now, in hexadecimal digits; none where it is
-    /// not remembered.
+    /// The SHA-256 of the current definition of `tool`, in hexadecimal digits; none if it is not remembered.
     pub fn sha256(&self, tool: &str) -> Option<String> {
         let changed = self.changes.get(tool).map(|change| change.now);
         let now = changed.or_else(|| self.known.get(&name_hash(tool)).copied())?;
         Some(hex(&now.whole))
     }
 
-    /// The same after the server was found to have `tools`. What was never seen is trusted, unless the registry
-    /// file names another definition of it.
+    /// Compares `tools`, the current list of the server, with the trusted definitions. A tool that was never seen
+    /// becomes trusted, unless the configuration file names another definition of it.
     pub(super) fn reviewed(&self, tools: &[Tool], choice: &Tools) -> Self {
         let policy = choice.on_change;
         if policy == OnChange::Allow {
@@ -192,7 +190,7 @@ impl Trust {
         next
     }
 
-    /// The same after an operator approved what `server` has now, of its `tools`.
+    /// Applies an operator's approval to the current `tools` of `server`.
     pub(super) fn approved(
         &self,
         approval: Approval<'_>,
@@ -213,7 +211,7 @@ impl Trust {
         Ok(next)
     }
 
-    /// The changes that are approved. What is trusted already need not be any more.
+    /// Returns the changes that `approval` covers. A tool that is already trusted gives no change.
     fn chosen(
         &self,
         approval: Approval<'_>,
@@ -233,13 +231,13 @@ impl Trust {
         Ok(change.map(AsRef::as_ref).into_iter().collect())
     }
 
-    /// Makes room: of tools that the server has no more nothing is remembered.
+    /// Forgets the definitions of tools that the server no longer has.
     fn forget_but(&mut self, tools: &[Tool]) {
         let there: HashSet<Hash> = tools.iter().map(|tool| name_hash(&tool.name)).collect();
         self.known.retain(|name, _| there.contains(name));
     }
 
-    /// Logs for operators what changed since `before`. If the audit log is full, this fails and is to be repeated.
+    /// Logs the changes since `before`. If the audit log is full, this fails and must be repeated.
     pub(super) fn tell(&self, server: &str, before: Option<&Self>) -> Result<(), audit::Full> {
         let was_told = |change: &Change| {
             let told = before.and_then(|before| before.changes.get(&change.tool));
@@ -258,12 +256,12 @@ impl Trust {
     }
 }
 
-/// The SHA-256 of a definition in its one spelling, in hexadecimal digits.
+/// The SHA-256 of a definition in its canonical form, in hexadecimal digits.
 pub(super) fn definition_sha256(definition: &Raw) -> String {
     hex(&whole_hash(definition))
 }
 
-/// Of a definition in its one spelling.
+/// Hashes the canonical form of a definition.
 fn whole_hash(definition: &Raw) -> Hash {
     Sha256::digest(canonical::text(definition)).into()
 }

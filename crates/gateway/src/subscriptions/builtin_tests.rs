@@ -1,5 +1,5 @@
-//! What a built-in server says by itself, such as that a document which was promised is there, reaches
-//! the clients of both eras that asked for it, and no others.
+//! Tests of notifications of a built-in server, such as that a promised document is available: only
+//! subscribed clients of both eras get them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Builtin for Bell {
     }
 }
 
-/// A gateway with a built-in server, and where that reports.
+/// A gateway with a built-in server, and a function that sends its notification.
 async fn gateway() -> (Gateway, impl Fn()) {
     let bell: Arc<Mutex<Option<Events>>> = Arc::default();
     let kept = Arc::clone(&bell);

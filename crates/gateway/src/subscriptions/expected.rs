@@ -1,8 +1,8 @@
-//! What a legacy session is told because of something that happened to it: the page that it was sent
-//! to was visited, a task that it began went on.
+//! Notifications that a legacy session gets without a subscription: a page was visited, or a task of the
+//! session changed.
 //!
-//! Source: 2025-11-25 `client/elicitation` (URL mode) and `basic/utilities/tasks`. A modern client
-//! asks for notices of its tasks with `subscriptions/listen`, and retries after a visit by itself.
+//! A modern client subscribes to its tasks with `subscriptions/listen`, and retries after a visit without a
+//! notification. Source: 2025-11-25 `client/elicitation` (URL mode) and `basic/utilities/tasks`.
 
 use std::sync::Arc;
 
@@ -14,15 +14,16 @@ use protocol::error::code;
 use protocol::{Reply, method};
 use upstream::Question;
 
-/// The member that names an elicitation.
+/// Member with the id of an elicitation.
 const ID: &str = "elicitationId";
-/// The longest id of a server that is remembered, in bytes: each is kept twice.
+/// The longest id of a server that is stored, in bytes: each is stored twice.
 const MAX_ID: usize = 1_024;
-/// Elicitations of one answer that are remembered.
+/// Limit of stored elicitations of one answer.
 const MAX_PAGES: usize = 64;
 
 impl Gateway {
-    /// Notes what a session is asked: when it is sent to a page, it hears of the visit.
+    /// Records a server request to a session. If it sends the user to a page, the session is notified of the
+    /// visit.
     pub fn note_question(&self, caller: &Caller, question: &Question) {
         if question.method == method::ELICITATION_CREATE
             && let Some(server) = &question.server
@@ -32,7 +33,7 @@ impl Gateway {
         }
     }
 
-    /// Notes the answer of `server` to a session: an error may send it to pages too.
+    /// Records the answer of `server` to a session, because an error may send the user to pages too.
     pub(crate) fn note_answer(&self, caller: &Caller, server: &Arc<str>, reply: &Reply) {
         let Err(error) = reply else { return };
         if error.code() != code::URL_ELICITATION_REQUIRED {
@@ -46,14 +47,14 @@ impl Gateway {
         }
     }
 
-    /// Tells the session when `server` says that the page of its elicitation `id` was visited. No other server
-    /// can say that.
+    /// Subscribes the session to the visit of the page of elicitation `id`. Only `server` can send that
+    /// notification.
     pub fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
         let topic = Topic::Elicitation(Arc::clone(server), id.into());
         expect(caller, |mailbox| self.board.tell(topic, id, (mailbox, &caller.home)));
     }
 
-    /// Tells the session of the task that `server` calls `there` and the session `shown`.
+    /// Subscribes the session to a task, which `server` calls `there` and the session `shown`.
     pub fn expect_task(&self, caller: &Caller, server: &str, there: &str, shown: &str) {
         if there.len() > MAX_ID {
             return;
@@ -63,7 +64,7 @@ impl Gateway {
     }
 }
 
-/// The id of the elicitation that `page` describes, unless it is too long to be remembered.
+/// Returns the id of the elicitation in `page`, unless it is too long to store.
 fn elicitation_id(page: &Raw) -> Option<String> {
     page.get(ID).filter(|id| id.bytes().len() <= MAX_ID)?.read().ok()
 }

@@ -1,8 +1,8 @@
-//! The messages that the gateway sends a listener by itself, as one source.
+//! The notifications for one listener as one source.
 //!
-//! Every transport reads a session's own messages from here: the GET stream, a pipe, the stream of
-//! the old HTTP+SSE. What was told is kept in the session's mailbox, so a new feed goes on where the
-//! one before it ended.
+//! Every transport reads the messages outside of calls from here: the GET stream, a pipe, the stream
+//! of the old HTTP+SSE. The mailbox stores which notifications were sent, so a new feed continues
+//! where the previous one ended.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use protocol::Notification;
 use protocol::feature::List;
 use upstream::Home;
 
-/// What a listener is told, one after the other.
+/// The notifications for one listener, one after another.
 pub struct Feed {
     manager: Arc<Manager>,
     scope: Scope,
@@ -25,7 +25,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The feed of a listener that sees what `viewer` does.
+    /// A feed for a listener of `scope` and `home`.
     pub fn new(manager: &Arc<Manager>, (scope, home): (&Scope, &Home), mailbox: &Arc<Mailbox>) -> Self {
         Self {
             manager: Arc::clone(manager),
@@ -37,7 +37,7 @@ impl Feed {
         }
     }
 
-    /// The next message; waits for ever when there is none. Dropping the future loses nothing.
+    /// Returns the next notification; waits until there is one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Notification {
         loop {
             self.changes.mark_unchanged();
@@ -48,7 +48,8 @@ impl Feed {
             tokio::select! {
                 Ok(()) = self.changes.changed() => {}
                 Ok(()) = self.arrivals.changed() => {}
-                // The manager has ended, and the mailbox is ours: nothing will come.
+                // The manager has ended, and only this feed holds the mailbox, so no notification
+                // will come.
                 else => std::future::pending().await,
             }
         }
@@ -60,7 +61,7 @@ impl Feed {
     }
 }
 
-/// The notice that a list changed.
+/// The notification that a list changed.
 fn changed(list: List) -> Notification {
     Notification { method: list.changed().into(), params: None }
 }

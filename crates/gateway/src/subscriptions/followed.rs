@@ -1,11 +1,12 @@
 //! The tasks of a `subscriptions/listen`: `taskIds` of the extension `io.modelcontextprotocol/tasks`.
 //!
-//! Invariants: a client hears of its own tasks only, under the ids that it was given; each notice has the
-//! whole task, because a client that listens need not look: where one may have been lost, we look for it.
-//! A server of 2025-11-25 tells neither reliably nor the whole, so its tasks are not honoured.
+//! Invariants: a client is notified only of its own tasks, under the ids it was given. Each notification has
+//! the whole task, so that a client need not poll. If a notification may have been lost, Switchyard reads the
+//! task itself. A server of 2025-11-25 sends such notifications unreliably and without the whole task, so its
+//! tasks are left out of the acknowledgment.
 //!
-//! Source: the extension's "Task Status Notifications". Not here: what a legacy session is told of its
-//! tasks (`expected`).
+//! Source: the extension's "Task Status Notifications". Not here: notifications of tasks for legacy sessions
+//! (`expected`).
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use json::Raw;
 use protocol::{Notification, method};
 use upstream::Subject;
 
-/// Has `mailbox` told of all tasks that the client calls `ids`; those that it is told of, in their order. None
-/// for a caller that may not follow tasks.
+/// Subscribes `mailbox` to the tasks that the client calls `ids`. Returns the accepted ids in order; none if
+/// the caller may not follow tasks.
 pub(super) async fn follow_all(
     gateway: &Gateway,
     caller: &Caller,
@@ -37,7 +38,7 @@ pub(super) async fn follow_all(
 
 async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: &str) -> Option<()> {
     let (server, there) = tasks::told_at(gateway, caller, id)?;
-    // Before the server is asked, so that its first notice finds us.
+    // The listener is registered before the server is asked, so that the first notification finds it.
     let topic = Topic::Task(server.clone(), there.clone());
     let subscription = gateway.board.tell(topic, id, (mailbox, &caller.home));
     let client = (caller.principal.id(), Some(&caller.home));
@@ -46,7 +47,7 @@ async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: 
     mailbox.subscribe(id.to_owned(), subscription.kept_by(watching)).ok()
 }
 
-/// What says that the task `id` may have gone on while nobody listened.
+/// A notification for a task `id` whose notifications may have been missed.
 pub(super) fn missed(id: &str) -> Notification {
     Notification {
         method: method::TASKS.into(),
@@ -54,8 +55,8 @@ pub(super) fn missed(id: &str) -> Notification {
     }
 }
 
-/// `notice` as the client is to get it: one of a task that does not say how it is has the task as it is now.
-/// None when there is no such task any more, or nobody to ask.
+/// Completes `notice` for the client: if it names a task without its state, the current task is read. Returns
+/// none if the task is gone, or if no server can be asked.
 pub(super) async fn whole(gateway: &Gateway, caller: &Caller, notice: Notification) -> Option<Notification> {
     if notice.method != method::TASKS {
         return Some(notice);

@@ -1,4 +1,4 @@
-//! Who hears of which task, over a modern server in memory and under paused time.
+//! Tests of notifications of tasks, with a modern server in memory and under paused time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use upstream::fake::{Answer, Fake};
 
 const FOLLOWS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// A server that makes the task `t-1` of every call, which has completed whenever somebody looks.
+/// A server that makes the task `t-1` of every call. The task is completed whenever it is read.
 fn server() -> Fake {
     let server = Fake::new(Version::V2026_07_28);
     server.capabilities(&json!({"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}));
@@ -42,7 +42,8 @@ async fn begin(gateway: &Gateway, caller: &Caller) -> String {
     made.get_as("taskId").expect("an id")
 }
 
-/// What is acknowledged to `caller`, which asks for the task `id` and for changes of tools.
+/// Returns the acknowledgment for `caller`, which subscribes to the task `id` and to changes of
+/// tools.
 async fn honoured_of(gateway: &Gateway, caller: &Caller, id: &str) -> String {
     let (outlet, mut inlet) = Outlet::new(8);
     let params = raw(&json!({"notifications": {"toolsListChanged": true, "taskIds": [id]}}));

@@ -1,9 +1,10 @@
-//! What one listener asked to be told, and what waits for it: of a legacy session, or of one
+//! Subscriptions of one listener and its pending notifications. A listener is a legacy session or one
 //! `subscriptions/listen`.
 //!
-//! It outlives the streams it is read from, so nothing is lost between two of them and nothing is
-//! told twice. Invariants: what waits is bounded, because updates of one resource are one; several
-//! changes of one list are one. The memory budget is charged for what waits and for all subscriptions.
+//! The mailbox outlives the streams that read from it, so no notification is lost or repeated between
+//! two streams. Invariants: pending notifications are bounded. Several updates of one resource become
+//! one, and so do several changes of one list. The memory budget is charged for pending notifications
+//! and all subscriptions.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,26 +19,26 @@ use protocol::{LogLevel, Notification};
 use runtime::memory::{Account, Charge, Kind};
 use runtime::telemetry::limit::Limit;
 
-/// Notices that may wait; after that the oldest goes.
+/// Limit of pending notifications; beyond it the oldest is dropped.
 const MAX_WAITING: usize = 512;
-/// Bytes of notices that may wait; after that the oldest goes.
+/// Limit of the bytes of pending notifications; beyond it the oldest is dropped.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
-/// Bytes that a notice costs beside its text.
+/// Overhead of a notification in bytes, beside its text.
 const EACH: usize = 256;
 /// Resources that one listener may be subscribed to at a time.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 256;
-/// Pages and tasks of one listener that are waited for at a time; after that the oldest goes.
+/// Limit of pages and tasks that one listener waits for; beyond it the oldest is dropped.
 const MAX_EXPECTED: usize = 64;
 
-/// What a listener asked for and what waits for it.
+/// Subscriptions and pending notifications of one listener.
 #[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
-    /// Whether it is still to be told why its server is down.
+    /// Whether the listener must still be notified why its server is down.
     owes_reason: AtomicBool,
-    /// Changes when something was put in.
+    /// Changes when a notification was added.
     arrivals: watch::Sender<()>,
-    /// Whether the listener was given a list. Only then it is notified when the list changes.
+    /// Whether the listener has received a list. Only then is it notified when the list changes.
     has_listed: AtomicBool,
 }
 
@@ -46,22 +47,22 @@ struct State {
     lists: Lists,
     told: Revisions,
     waiting: VecDeque<Waiting>,
-    /// Bytes of what waits, charged to the listener.
+    /// Bytes of pending notifications, charged to the listener.
     bytes: usize,
-    /// Bytes of its subscriptions, charged to it as well.
+    /// Bytes of its subscriptions, also charged to it.
     subscribed: usize,
     charge: Charge,
     log_level: Option<LogLevel>,
-    /// By the URI it subscribed with.
+    /// By the URI of the subscription.
     subscriptions: HashMap<String, Subscription>,
-    /// Other things that it is told about when they happen.
+    /// Tasks and other one-time events that the listener waits for.
     expected: VecDeque<Subscription>,
-    /// How many connects find out now what the listener will see first.
+    /// How many connection attempts are still finding the first lists of the listener.
     waits: usize,
     is_closed: bool,
 }
 
-/// Until it is dropped, a listener without a list is not notified of changes.
+/// While it exists, a listener without a list is not notified of changes.
 #[derive(Debug)]
 pub struct Wait<'a>(&'a Mailbox);
 
@@ -74,7 +75,7 @@ impl Drop for Wait<'_> {
 
 #[derive(Debug)]
 struct Waiting {
-    /// What it is about; a later notice about the same takes its place.
+    /// The subject of the notification; a later one with the same subject replaces it.
     about: Option<String>,
     notice: Notification,
 }
@@ -93,7 +94,7 @@ impl State {
         Some(oldest)
     }
 
-    /// Charges what waits now; what finds no room goes, the newest first.
+    /// Charges the pending notifications; those without room are dropped, the newest first.
     fn count(&mut self) {
         self.bytes = self.waiting.iter().map(Waiting::size).sum();
         while self.charge.resize(self.bytes + self.subscribed).is_err() {
@@ -103,7 +104,7 @@ impl State {
         }
     }
 
-    /// Charges one more subscription, if the memory budget has room for it.
+    /// Charges a further subscription, if the memory budget has room for it.
     fn admit(&mut self, subscription: &Subscription) -> bool {
         let all = self.subscribed + subscription.size();
         let has_room = self.charge.resize(self.bytes + all).is_ok();
@@ -122,7 +123,7 @@ impl State {
 }
 
 impl Mailbox {
-    /// An empty one, for a listener of `principal`.
+    /// An empty mailbox for a listener of `principal`.
     pub fn of(principal: &Arc<str>) -> Self {
         let state = State {
             lists: Lists::default(),
@@ -145,41 +146,42 @@ impl Mailbox {
         }
     }
 
-    /// Tells of changes of `lists` from now on, where `known` is what the listener knows.
+    /// Sends notifications of changes of `lists` from now on; `known` is the version that the listener
+    /// has.
     pub fn listen_to(&self, lists: Lists, known: Revisions) {
         let mut state = self.state();
         (state.lists, state.told) = (lists, known);
     }
 
-    /// Whether it is still to be told why its server is down.
+    /// Whether the listener must still be notified why its server is down.
     pub fn owes_reason(&self) -> bool {
         self.owes_reason.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it is still to be told that.
+    /// Records whether the listener must still be notified why its server is down.
     pub fn owe_reason(&self, owes: bool) {
         self.owes_reason.store(owes, Ordering::Relaxed);
     }
 
-    /// Notes that the listener was given a list.
+    /// Records that the listener has received a list.
     pub fn note_listed(&self) {
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
-    /// Takes `known` for what the listener knows, unless it was given a list before.
+    /// Sets `known` as the versions that the listener has, unless it has received a list before.
     pub fn begin_with(&self, known: Revisions) {
         if !self.has_listed.load(Ordering::Relaxed) {
             self.state().told = known;
         }
     }
 
-    /// Begins to find out what the listener will see first.
+    /// Marks that the first lists of the listener are being found.
     pub fn wait(&self) -> Wait<'_> {
         self.state().waits += 1;
         Wait(self)
     }
 
-    /// Puts a notice in. One that is about the same as one that waits replaces it.
+    /// Adds a notification. It replaces a pending one with the same subject.
     pub fn put(&self, notice: Notification, about: Option<String>) {
         let mut state = self.state();
         let same = about.is_some().then(|| state.waiting.iter().position(|other| other.about == about));
@@ -197,7 +199,7 @@ impl Mailbox {
         self.arrivals.send_replace(());
     }
 
-    /// Ends everything it asked for, and takes nothing any more.
+    /// Ends all subscriptions; later notifications are dropped.
     pub fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -208,8 +210,7 @@ impl Mailbox {
         drop(ended);
     }
 
-    /// Keeps a subscription to `uri`; gives it back when there is no room for it, or nobody to keep
-    /// it for.
+    /// Stores a subscription to `uri`. Returns it if there is no room, or if the mailbox is closed.
     pub(super) fn subscribe(&self, uri: String, subscription: Subscription) -> Result<(), Subscription> {
         let mut state = self.state();
         let has_room = state.subscriptions.len() < MAX_SUBSCRIPTIONS;
@@ -243,12 +244,12 @@ impl Mailbox {
         self.state().subscriptions.contains_key(uri)
     }
 
-    /// Whether it can be subscribed to nothing more.
+    /// Whether the limit of subscriptions is reached.
     pub(super) fn is_full(&self) -> bool {
         self.state().subscriptions.len() >= MAX_SUBSCRIPTIONS
     }
 
-    /// Keeps `subscription` until the mailbox closes or many others came.
+    /// Stores `subscription` until the mailbox closes, or until too many newer ones push it out.
     pub(super) fn expect(&self, subscription: Subscription) {
         let mut state = self.state();
         if state.is_closed || !state.admit(&subscription) {
@@ -262,22 +263,23 @@ impl Mailbox {
         drop(oldest);
     }
 
-    /// The least level of log lines it wants, if it said so.
+    /// The lowest level of log messages that the listener wants, if it set one.
     pub fn log_level(&self) -> Option<LogLevel> {
         self.state().log_level
     }
 
-    /// It wants log lines of this level and above from now on.
+    /// Sets the lowest level of log messages for the listener.
     pub fn set_log_level(&self, level: LogLevel) {
         self.state().log_level = Some(level);
     }
 
-    /// Resolves for the owner of this receiver when something was put in.
+    /// A receiver that changes when a notification was added.
     pub(super) fn arrivals(&self) -> watch::Receiver<()> {
         self.arrivals.subscribe()
     }
 
-    /// What waits longest.
+    /// Removes and returns the oldest pending notification. Returns one list that changed since the
+    /// listener's version, and records the new version.
     pub(super) fn take(&self) -> Option<Notification> {
         self.state().take().map(|waiting| waiting.notice)
     }
@@ -294,7 +296,7 @@ impl Mailbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // No code panics while it holds the lock, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! What clients are told without asking each time: changes of lists, updates of resources.
+//! Subscriptions of clients: changes of lists, updates of resources.
 //!
-//! A legacy session asks by opening its stream and by `resources/subscribe`; a modern client by
-//! `subscriptions/listen`. Both have a [`Mailbox`], and a [`Feed`] reads from it. Source: 2026-07-28
-//! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the revisions before.
+//! A legacy session subscribes by opening its stream and by `resources/subscribe`, a modern client by
+//! `subscriptions/listen`. Both have a [`Mailbox`], from which a [`Feed`] reads. Source: 2026-07-28
+//! `basic/patterns/subscriptions`; `server/resources` and `basic/transports` of the earlier revisions.
 
 mod expected;
 mod feed;
@@ -35,20 +35,20 @@ use protocol::feature::{List, Lists};
 use protocol::{ErrorObject, Notification, Reply, RequestId, meta, method};
 use upstream::Outlet;
 
-/// The member that says what to listen to.
+/// Parameter with the requested subscriptions.
 const FILTER: &str = "notifications";
-/// Names in one filter that are read; a listener has at most a quarter of them.
+/// Limit of names that are read from one filter; a listener may subscribe to a quarter of them.
 const MAX_NAMED: usize = 4 * MAX_SUBSCRIPTIONS;
-/// Its members that say of which resources and of which tasks.
+/// Its members with the URIs of resources and the ids of tasks.
 const RESOURCES: &str = "resourceSubscriptions";
 const TASKS: &str = "taskIds";
-/// Resources, or tasks, of one stream that are asked for at a time.
+/// Limit of concurrent subscription requests of one stream.
 const AT_A_TIME: usize = 16;
-/// How long a stream waits for its servers before it begins without them.
+/// How long a stream waits for its servers before it starts without them.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// `subscriptions/listen`: says what is honoured, then sends notices into `outlet` until the
-/// gateway shuts down. Dropping the future ends the subscription.
+/// Serves `subscriptions/listen`: acknowledges the accepted subscriptions, then sends notifications into `outlet`
+/// until Switchyard shuts down. Dropping the future ends the subscription.
 pub async fn listen(
     gateway: &Gateway,
     caller: &Caller,
@@ -82,7 +82,7 @@ pub async fn listen(
     }
 }
 
-/// What the client is told next.
+/// Returns the next notification for the client.
 async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notification {
     loop {
         let notice = feed.next().await;
@@ -92,7 +92,7 @@ async fn next(gateway: &Gateway, caller: &Caller, feed: &mut Feed) -> Notificati
     }
 }
 
-/// What each of `asked` comes to in time, in their order, but for those that come to nothing.
+/// Runs `asked` concurrently and returns their results in order. Requests without a result in time are left out.
 async fn agreed<'a>(
     asked: impl Iterator<Item = impl Future<Output = Option<String>> + Send + 'a>,
 ) -> Vec<String> {
@@ -101,8 +101,8 @@ async fn agreed<'a>(
     stream::iter(asked).buffered(AT_A_TIME).filter_map(std::future::ready).collect().await
 }
 
-/// The lists of `filter` that somebody in `scope` has, or may turn out to have. Of tools there may always be
-/// some later.
+/// The lists of `filter` that a server in `scope` has, or may still turn out to have. Tools may always appear
+/// later.
 fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
     let snapshot = manager.snapshot();
@@ -111,8 +111,8 @@ fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }
 
-/// The names under `member` of `filter`, which must be `valid`, each once. Names beyond the first [`MAX_NAMED`] are
-/// not read.
+/// Returns the names under `member` of `filter`, which must be `valid`, without duplicates. Names beyond the first
+/// [`MAX_NAMED`] are not read.
 fn named(filter: &Raw, member: &str, valid: &str) -> Result<Vec<String>, ErrorObject> {
     let Some(found) = filter.get(member) else { return Ok(Vec::new()) };
     let bad = || {
@@ -132,7 +132,7 @@ fn named(filter: &Raw, member: &str, valid: &str) -> Result<Vec<String>, ErrorOb
     Ok(names)
 }
 
-/// What is honoured.
+/// The acknowledgment with the accepted subscriptions.
 fn acknowledged(lists: Lists, uris: &[String], ids: &[String]) -> Notification {
     let some = |names: &[String]| (!names.is_empty()).then(|| Raw::of(&names));
     let (yes, uris, ids) = (Raw::of(&true), some(uris), some(ids));
@@ -146,14 +146,14 @@ fn acknowledged(lists: Lists, uris: &[String], ids: &[String]) -> Notification {
     }
 }
 
-/// The result that ends a subscription from our side.
+/// The result by which Switchyard ends a subscription.
 fn ended(caller: &Caller, id: &RequestId) -> Raw {
     let result = era::own(caller, &Raw::empty_object());
     let meta = result.get("_meta").unwrap_or_else(Raw::empty_object);
     result.with("_meta", &meta.with(meta::SUBSCRIPTION_ID, id.raw()))
 }
 
-/// A notice under the id of the request that asked for it.
+/// Adds the id of the subscribing request to a notification.
 fn tagged(notice: Notification, id: &RequestId) -> Notification {
     let params = notice.params.unwrap_or_else(Raw::empty_object);
     let meta = meta::of(Some(&params)).unwrap_or_else(Raw::empty_object);

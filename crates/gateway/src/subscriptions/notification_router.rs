@@ -1,8 +1,8 @@
-//! Who asked to be told what: finds the listeners of what a server says.
+//! Routes notifications of servers to their subscribers.
 //!
-//! Invariants: a notice reaches exactly those who asked for its subject, under the URI they asked
-//! with; a listener that is gone costs nothing. One task hands notices over, and never waits for a
-//! listener.
+//! Invariants: a notification reaches exactly the listeners that subscribed to its subject, under the URI of
+//! their subscription. A listener that is gone leaves nothing behind. One task delivers notifications and never
+//! waits for a listener.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,42 +19,42 @@ use protocol::{Notification, meta, method, uri};
 use runtime::telemetry::pace::Pace;
 use upstream::{Home, Watching};
 
-/// Parts of a URI that may have been subscribed to instead of the whole.
+/// Limit of parent URIs that are searched for subscriptions.
 const MAX_ANCESTORS: usize = 64;
 
-/// Bytes that a subscription takes beside its names.
+/// Overhead of a subscription in bytes, beside its names.
 const EACH: usize = 512;
 
-/// What a notice can be about.
+/// The subject of a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Topic {
     /// A resource of a server, by its URI there.
     Resource(Arc<str>, Arc<str>),
     /// A task of a server, by its id there.
     Task(Arc<str>, Arc<str>),
-    /// A page that a server sent somebody to, by its id there.
+    /// A page to which a server sent a user, by its id there.
     Elicitation(Arc<str>, Arc<str>),
 }
 
 impl Topic {
-    /// The URI or the id, as the server has it.
+    /// The URI or id on the server.
     fn name(&self) -> &str {
         let (Self::Resource(_, name) | Self::Task(_, name) | Self::Elicitation(_, name)) = self;
         name
     }
 
-    /// The server whose resource it is.
+    /// The server, if the subject is a resource.
     const fn resource_of(&self) -> Option<&Arc<str>> {
         if let Self::Resource(server, _) = self { Some(server) } else { None }
     }
 
-    /// The server whose task it is.
+    /// The server, if the subject is a task.
     const fn task_of(&self) -> Option<&Arc<str>> {
         if let Self::Task(server, _) = self { Some(server) } else { None }
     }
 }
 
-/// Everybody who asked for anything.
+/// All subscriptions.
 #[derive(Debug, Default)]
 pub struct Board {
     index: Mutex<HashMap<Topic, Vec<Listener>>>,
@@ -65,31 +65,31 @@ pub struct Board {
 struct Listener {
     number: u64,
     mailbox: Weak<Mailbox>,
-    /// Its client. A notice on the connection of another client is not for it.
+    /// The client. Notifications from the private connection of another client are not for it.
     home: Home,
-    /// The URI or the id that it knows the subject by.
+    /// The client's URI or id of the subject.
     shown: Arc<str>,
 }
 
-/// One listener's interest in one topic; it ends when this is dropped.
+/// One listener's subscription to one subject; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscription {
     board: Arc<Board>,
     topic: Topic,
     number: u64,
-    /// Bytes that it takes.
+    /// Its size in bytes.
     size: usize,
-    /// Keeps the server telling.
+    /// Keeps the subscription at the server.
     watching: Option<Watching>,
 }
 
 impl Subscription {
-    /// Bytes that it takes here and in the mailbox.
+    /// Its size in bytes, here and in the mailbox.
     pub(super) const fn size(&self) -> usize {
         self.size
     }
 
-    /// The same, for as long as which the server is asked to tell.
+    /// Adds the subscription at the server, which lasts as long as this one.
     pub(super) fn kept_by(mut self, watching: Watching) -> Self {
         self.watching = Some(watching);
         self
@@ -97,7 +97,7 @@ impl Subscription {
 }
 
 impl Board {
-    /// Tells `mailbox`, which is of the client of `home`, about `topic` from now on, which it knows as `shown`.
+    /// Subscribes `mailbox`, of the client of `home`, to `topic`, which the client calls `shown`.
     pub(super) fn tell(
         self: &Arc<Self>,
         topic: Topic,
@@ -105,7 +105,7 @@ impl Board {
         (mailbox, home): (&Arc<Mailbox>, &Home),
     ) -> Subscription {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        // The mailbox has what is shown too, as its key.
+        // The mailbox stores `shown` too, as its key.
         let size = EACH + topic.name().len() + 2 * shown.len();
         let (mailbox, home) = (Arc::downgrade(mailbox), home.clone());
         let listener = Listener { number, mailbox, home, shown: shown.into() };
@@ -113,7 +113,7 @@ impl Board {
         Subscription { board: Arc::clone(self), topic, number, size, watching: None }
     }
 
-    /// Hands over what servers say, until they are gone.
+    /// Delivers notifications of servers until they are gone.
     pub(crate) async fn run(self: Arc<Self>, mut told: broadcast::Receiver<Told>) {
         let pace = Pace::new();
         loop {
@@ -137,12 +137,12 @@ impl Board {
         }
     }
 
-    /// How many listeners there are, counted for each topic.
+    /// The number of listeners, counted for each subject.
     pub fn count(&self) -> usize {
         self.lock().values().map(Vec::len).sum()
     }
 
-    /// Hands over what `server` said, on the connection of `home` if that has one of its own.
+    /// Delivers a notification of `server`; `home` is the client, if it came on a private connection.
     fn deliver(&self, (server, home): (&Arc<str>, Option<&Home>), notice: &Notification) {
         let is_meant = |listener: &Listener| home.is_none_or(|home| listener.home == *home);
         let named = |member| notice.params.as_ref().and_then(|params| params.get_as::<String>(member));
@@ -172,9 +172,9 @@ impl Board {
         }
     }
 
-    /// Who is to hear of `uri`, and under which one. A server may name a part of what was subscribed
-    /// to (2026-07-28, `ResourceUpdatedNotificationParams`): where nobody asked for the part itself,
-    /// it is told to those who asked for the nearest whole.
+    /// Returns the listeners of `uri`, each with its own URI. A server may name a part of a subscribed resource
+    /// (2026-07-28, `ResourceUpdatedNotificationParams`). If no listener subscribed to the part itself, the
+    /// listeners of the nearest parent are notified.
     fn listeners_of(&self, server: &Arc<str>, uri: &str) -> Vec<(Listener, Arc<str>)> {
         let exact = self.listeners(&Topic::Resource(server.clone(), uri.into()));
         if !exact.is_empty() {
@@ -194,7 +194,8 @@ impl Board {
         Vec::new()
     }
 
-    /// Everything that `server`, or anybody, may have said to `home`, or to anybody, counts as said once.
+    /// Acts as if `server` had sent every possible notification to `home`; none means every server and every
+    /// client.
     fn missed(&self, server: Option<&Arc<str>>, home: Option<&Home>) {
         let is_meant = |of: &Arc<str>| server.is_none_or(|server| server == of);
         let meant = |is_one: fn(&Topic) -> Option<&Arc<str>>| -> Vec<Listener> {
@@ -218,7 +219,7 @@ impl Board {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Vec<Listener>>> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // No code panics while it holds the lock, and every write leaves a valid state.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -234,12 +235,12 @@ impl Drop for Subscription {
     }
 }
 
-/// Puts `notice` into a mailbox, as a listener knows what it is about.
+/// Puts `notice` into a mailbox, with the listener's name of the subject.
 fn put(listener: &Listener, notice: &Notification, member: &str, shown: &str) {
     let Some(mailbox) = listener.mailbox.upgrade() else { return };
     let params = notice.params.clone().unwrap_or_else(Raw::empty_object);
     let meta = meta::of(Some(&params)).map(|meta| meta.edit(&[(meta::SUBSCRIPTION_ID, None)]));
-    // The id of our own stream is nobody else's.
+    // The id of Switchyard's own stream is not passed on.
     let meta = meta.filter(|meta| meta.bytes().as_ref() != b"{}");
     let is_same = params.get_as::<String>(member).is_some_and(|there| there == shown);
     let renamed = Raw::of(shown);
@@ -255,10 +256,10 @@ fn put(listener: &Listener, notice: &Notification, member: &str, shown: &str) {
     mailbox.put(Notification { method: notice.method.clone(), params: Some(params) }, Some(about));
 }
 
-/// The URIs that `uri` is a part of, nearest first.
+/// The parents of `uri`, nearest first.
 fn ancestors(uri: &str) -> impl Iterator<Item = &str> {
     let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
-    // With and without the slash at the end: both spellings are in use.
+    // With and without the final slash: both spellings are in use.
     ends.flat_map(|(at, _)| [&uri[..=at], &uri[..at]]).filter(move |whole| !whole.is_empty() && *whole != uri)
 }
 

@@ -1,9 +1,9 @@
-//! Asking to be told when a resource changes: `resources/subscribe` of legacy sessions, and the
-//! resources of a `subscriptions/listen`.
+//! Subscriptions to resources: `resources/subscribe` of legacy sessions, and the resources of a
+//! `subscriptions/listen`.
 //!
-//! Invariants: a subscription belongs to one mailbox and ends with it; the first one who asks for a
-//! resource gets the server's own answer, refusals included; one mailbox has at most
-//! [`MAX_SUBSCRIPTIONS`]; who may not read resources asks no server for them.
+//! Invariants: a subscription belongs to one mailbox and ends with it. The first subscriber of a
+//! resource gets the server's own answer, refusals included. One mailbox has at most
+//! [`MAX_SUBSCRIPTIONS`]. For a caller that may not read resources, no server is asked.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use protocol::{Era, ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::limit::Limit;
 use upstream::{Refusal, Subject};
 
-/// `resources/subscribe`.
+/// Handles `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("subscribe to resources"));
@@ -37,7 +37,7 @@ pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>)
     Ok(answer)
 }
 
-/// `resources/unsubscribe`. Who did not subscribe has nothing to end.
+/// Handles `resources/unsubscribe`. Without a subscription it has no effect.
 pub fn unsubscribe(caller: &Caller, params: Option<&Raw>) -> Reply {
     let uri = uri_of(params)?;
     if let Some(mailbox) = &caller.mailbox {
@@ -46,8 +46,8 @@ pub fn unsubscribe(caller: &Caller, params: Option<&Raw>) -> Reply {
     Ok(Raw::empty_object())
 }
 
-/// Subscribes `mailbox` to all of `uris`; those that it is told about, in their order. None for a caller
-/// that may not read them: what is not honoured is left out of the answer, and no error.
+/// Subscribes `mailbox` to all of `uris` and returns the accepted ones in order. Returns none for a
+/// caller that may not read them. Refused URIs are left out of the answer and are not an error.
 pub(super) async fn subscribe_all(
     gateway: &Gateway,
     caller: &Caller,
@@ -66,7 +66,7 @@ pub(super) async fn subscribe_all(
 }
 
 impl Gateway {
-    /// Has whoever owns `uri` tell `mailbox` about it; with it comes the server's answer.
+    /// Subscribes `mailbox` at a server that has `uri`, and returns the server's answer.
     async fn subscription(
         &self,
         caller: &Caller,
@@ -79,7 +79,8 @@ impl Gateway {
         let mut refusal = None;
         for Place { server, uri: there } in places {
             let there: Arc<str> = there.into();
-            // Before the server is asked, so that its first notice finds us.
+            // The listener is registered before the server is asked, so that the first notification
+            // finds it.
             let topic = Topic::Resource(server.clone(), there.clone());
             let subscription = self.board.tell(topic, uri, (mailbox, &caller.home));
             let client = (caller.principal.id(), Some(&caller.home));

@@ -1,4 +1,4 @@
-//! Who hears of which resource, over servers in memory and under paused time.
+//! Tests of notifications of resources, with servers in memory and under paused time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn unsubscribe(gateway: &Gateway, caller: &Caller, uri: &str) -> Reply {
     ask(gateway, caller, method::RESOURCES_UNSUBSCRIBE, json!({ "uri": uri })).await
 }
 
-/// How many subjects the server is asked to tell about.
+/// The number of subscriptions at the server.
 fn watched(gateway: &Gateway, server: &str) -> usize {
     gateway.manager().snapshot().server(server).expect("configured").upstream.watched()
 }
@@ -175,7 +175,7 @@ async fn sixty_four_sessions_hear_exactly_what_they_asked_for_and_leave_nothing_
         mine.map(move |(_, uri)| subscribe(gateway, caller, uri))
     });
     assert!(join_all(asked).await.iter().all(Result::is_ok));
-    // Odd sessions are at "t", which is modern and listened to on one stream.
+    // Odd sessions subscribe at "t", a modern server with one stream for all.
     assert_eq!(servers[1].listening().len(), 1);
     for (at, server) in servers.iter().enumerate() {
         for uri in uris.iter().skip(at) {
@@ -192,7 +192,7 @@ async fn sixty_four_sessions_hear_exactly_what_they_asked_for_and_leave_nothing_
             (number % 2..8).filter(|uri| wants(number, *uri)).map(|uri| uris[uri].clone()).collect();
         assert_eq!(heard, expected, "session {number}");
     }
-    // Half of the sessions say that they end, the others are just gone.
+    // Half of the sessions end properly, the others just disappear.
     for caller in callers.iter().step_by(2) {
         caller.mailbox.as_ref().expect("a legacy client").close();
     }

@@ -1,7 +1,7 @@
-//! Task ids as clients know them: sealed tokens that carry the server and its own id.
+//! Task ids for clients: sealed tokens with the server and its own id.
 //!
-//! Invariants: the same task has the same id for the same principal, on every endpoint and without
-//! anything being remembered; an id of somebody else, of another program or of nobody is unknown.
+//! Invariants: a task has one id for a principal, on every endpoint and without stored state. An id of
+//! another client or another instance, or an invented one, is unknown.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::manager::Scope;
 use auth::{Principal, Sealer};
 use json::Raw;
 
-/// What the tokens are sealed for.
+/// The purpose that the tokens are sealed for.
 const PURPOSE: &str = "task";
-/// Between the server's name, which holds no such byte, and its id.
+/// Separates the server's name, which contains no such byte, from its id.
 const SEPARATOR: u8 = 0;
 
-/// Makes and reads task ids.
+/// Seals and opens task ids.
 #[derive(Clone)]
 pub(crate) struct TaskIds(Arc<Sealer>);
 
-/// A task with its server found.
+/// A task and its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub server: Arc<str>,
-    /// As the server calls it.
+    /// The id on the server.
     pub id: String,
 }
 
@@ -38,7 +38,7 @@ impl TaskIds {
         Ids { sealer: &self.0, principal, server, asked: None }
     }
 
-    /// The task that a client calls `token`, if it is the client's and of a server that it sees.
+    /// Returns the task of `token`, if it belongs to the client and to a server that the client sees.
     pub(super) fn find(&self, caller: &Caller, token: &str) -> Option<Found> {
         let payload = self.0.open(PURPOSE, &caller.principal, token)?;
         let at = payload.iter().position(|byte| *byte == SEPARATOR)?;
@@ -57,17 +57,17 @@ pub(super) struct Ids<'a> {
     sealer: &'a Sealer,
     principal: &'a Principal,
     server: &'a str,
-    /// A task by its id at the server, and as the client asked for it.
+    /// A task by its id on the server, and the id that the client used for it.
     asked: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> Ids<'a> {
-    /// These ids, where the client knows the task `id` as `token`: that may be sealed with an older key.
+    /// Records that the client calls the task `id` `token`, which may be sealed with an older key.
     pub(super) const fn asked_as(self, id: &'a str, token: &'a str) -> Self {
         Self { asked: Some((id, token)), ..self }
     }
 
-    /// `id` as the client knows it.
+    /// Returns the client's id of the task `id`.
     pub(super) fn expose(&self, id: &str) -> String {
         if let Some((_, token)) = self.asked.filter(|(asked, _)| *asked == id) {
             return token.to_owned();
@@ -76,18 +76,18 @@ impl<'a> Ids<'a> {
         self.sealer.seal(PURPOSE, self.principal, &payload)
     }
 
-    /// An object with a `taskId`, for the client.
+    /// Replaces `taskId` in an object for the client.
     pub(super) fn exposed(&self, object: &Raw) -> Raw {
         let id: Option<String> = object.get_as("taskId");
         id.map_or_else(|| object.clone(), |id| object.with("taskId", &Raw::of(&self.expose(&id))))
     }
 
-    /// A message that is marked as belonging to a task, for the client.
+    /// Replaces the task id in the mark of a message for the client.
     pub(super) fn related(&self, message: &Raw) -> Raw {
         related(message, |id| Some(self.expose(id)))
     }
 
-    /// A client's message that is marked as belonging to a task, for the server.
+    /// Replaces the task id in the mark of a client's message for the server.
     pub(super) fn related_back(&self, message: &Raw) -> Raw {
         related(message, |token| {
             let payload = self.sealer.open(PURPOSE, self.principal, token)?;

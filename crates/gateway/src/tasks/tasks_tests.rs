@@ -1,4 +1,4 @@
-//! Tasks in memory, under paused time: each era alone, and one across the other.
+//! Tests of tasks in memory, under paused time: each era alone, and across eras.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,12 +20,12 @@ fn refuse(code: i64) -> Reply {
 
 const NEEDS_TASK: &str = r#"{"name":"echo","execution":{"taskSupport":"required"}}"#;
 
-/// A server of 2025-11-25 whose tool is only to be had as a task, which asks once.
+/// A server of 2025-11-25 whose tool runs only as a task and sends one request to the client.
 async fn old() -> Scene {
     listing(HAS_TASKS, NEEDS_TASK, || Answer::work(old_server)).await
 }
 
-/// A server of 2025-11-25 with one tool, which answers everything but lists as it is told.
+/// A server of 2025-11-25 with one tool; `answer` answers everything except lists.
 async fn listing(
     capabilities: &str,
     definition: &'static str,
@@ -144,7 +144,7 @@ async fn a_modern_client_follows_an_old_task() {
     assert_eq!(scene.server.executed("tools/call"), 1, "a task from the beginning");
 
     let params = format!(r#"{{"taskId":{id}}}"#);
-    // It has ended, but its result needs an answer that nobody can give here.
+    // The task has ended, but its result needs an answer that no client gives here.
     let got = scene.request(&client, "tasks/get", &params).await.expect("there");
     assert!(
         got.as_str().contains(r#""status":"failed""#) && got.as_str().contains(r#""error":{"#),
@@ -181,7 +181,7 @@ async fn a_modern_client_without_tasks_waits_for_an_old_one_and_is_asked() {
     assert_eq!(scene.server.executed("tools/call"), 1);
     assert_eq!(scene.running(), 0);
 
-    // One that leaves has its task cancelled.
+    // If a client disconnects, its task is cancelled.
     let cancels = scene.server.executed("tasks/cancel");
     let (waiting, _heard) = scene.call_heard(&client, &[]);
     let _ = tokio::time::timeout(Duration::from_millis(5), waiting).await;
@@ -199,7 +199,7 @@ async fn what_a_server_refuses_is_not_sent_to_it_again() {
         (HAS_TASKS, optional, false),
         (HAS_TASKS, forbidden, false),
         (HAS_TASKS, NEEDS_TASK, true),
-        // Where it does not make tasks of calls, the definition means nothing.
+        // If the server does not make tasks of calls, the definition has no effect.
         (r#"{"tools":{},"tasks":{"list":{}}}"#, NEEDS_TASK, false),
     ] {
         for refused in [code::INVALID_REQUEST, code::METHOD_NOT_FOUND] {
@@ -223,7 +223,8 @@ async fn what_a_server_refuses_is_not_sent_to_it_again() {
     }
 }
 
-/// A modern server that makes a task of each call, for those who follow tasks; it asks once.
+/// A modern server that makes a task of each call, for clients that follow tasks. It sends one
+/// request to the client.
 async fn new() -> Scene {
     let scene = Scene::with(Version::V2026_07_28).await;
     let looks = Arc::new(AtomicUsize::new(0));

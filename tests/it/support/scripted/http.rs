@@ -1,4 +1,5 @@
-//! The three HTTP wires of a scripted server, on bare hyper, because it must be able to misbehave.
+//! The three HTTP transports of a scripted server, on plain hyper, because the server must be able
+//! to misbehave.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,13 +22,13 @@ use super::super::sse;
 use super::state::{Envelope, Era, Outcome, Seen, State, error, plain, tagged};
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
-/// An error closes the connection where it stands.
+/// An error closes the connection immediately.
 type Reply = Result<Response<Body>, io::Error>;
 /// The streams of HTTP+SSE by session.
 type Streams = Arc<Mutex<HashMap<String, mpsc::UnboundedSender<String>>>>;
 
-/// Accepts until it is dropped, and its runtime and every connection with it.
-#[allow(clippy::disallowed_methods)] // the runtime is a server's own
+/// Accepts connections until it is dropped; its runtime and all connections end with it.
+#[allow(clippy::disallowed_methods)] // the server has its own runtime
 pub async fn serve(listener: std::net::TcpListener, state: Arc<State>) {
     let listener = TcpListener::from_std(listener).expect("a socket");
     let streams = Streams::default();
@@ -35,7 +36,8 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<State>) {
         let (state, streams) = (state.clone(), streams.clone());
         let service = service_fn(move |request| handle(state.clone(), streams.clone(), request));
         let socket = TokioIo::new(socket);
-        // An error means that it was told to misbehave, or that the client left.
+        // An error means that the server was scripted to misbehave, or that the client
+        // disconnected.
         tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(socket, service));
     }
 }
@@ -118,7 +120,7 @@ async fn legacy(state: &Arc<State>, head: &::http::request::Parts, request: Opti
     }
 }
 
-#[allow(clippy::disallowed_methods)] // the runtime is a server's own
+#[allow(clippy::disallowed_methods)] // the server has its own runtime
 fn old_sse(
     state: &Arc<State>,
     streams: &Streams,
@@ -188,7 +190,7 @@ async fn perform(state: &Arc<State>, outcome: Outcome) -> Reply {
             let half = text.len() / 2;
             let half = Bytes::from(text).slice(..half);
             let end = stream::once(async {
-                // Meanwhile the first half is flushed; an error at once would take it along.
+                // This lets hyper flush the first half; an immediate error would discard it.
                 tokio::task::yield_now().await;
                 Err(io::Error::other("told to cut"))
             });

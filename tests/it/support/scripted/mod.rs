@@ -1,10 +1,10 @@
-//! Servers that do as they are told and keep the record: what they were asked, byte for byte, and
-//! how often each tool really ran.
+//! Scripted servers. They record what they received, byte for byte, and how often each tool really
+//! ran.
 //!
-//! They are strict where the specification is: a client that sends a wrong header or forgets the
-//! session gets the error the specification names, not a friendly answer.
+//! They are as strict as the specification: a client that sends a wrong header or forgets the
+//! session gets the specified error.
 //!
-//! Not here: what a wire looks like (`http`).
+//! Not here: the transports (`http`).
 
 mod http;
 mod state;
@@ -21,7 +21,7 @@ use state::Era;
 pub use state::Seen;
 use state::State;
 
-/// What a tool does when it is called.
+/// The reaction of a tool to a call.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// Answers with one text block: the arguments exactly as they arrived.
@@ -70,14 +70,14 @@ impl Tool {
         Self { name: name.to_owned(), definition: definition.to_owned(), acts: Vec::new() }
     }
 
-    /// What the first call does, then the second, …; the last one is repeated.
+    /// Adds the reaction to the next call; the last one is repeated.
     pub fn does(mut self, act: Act) -> Self {
         self.acts.push(act);
         self
     }
 }
 
-/// A server to be.
+/// A server that was not started yet.
 #[derive(Debug)]
 pub struct Scripted {
     era: Era,
@@ -111,44 +111,44 @@ impl Scripted {
         Self { era: Era::Sse, ..Self::modern() }
     }
 
-    /// With one more tool.
+    /// Adds a tool.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// With this list, byte for byte: `member` is `tools`, `prompts`, `resources` or
+    /// Sets a complete list, byte for byte: `member` is `tools`, `prompts`, `resources` or
     /// `resourceTemplates`.
     pub fn offers(mut self, member: &str, definitions: &str) -> Self {
         self.lists.insert(member.to_owned(), definitions.to_owned());
         self
     }
 
-    /// Answers requests with `method` by these results, byte for byte, one after another.
+    /// Answers requests with `method` with these results, byte for byte, one after another.
     pub fn answers(mut self, method: &str, mut results: Vec<String>) -> Self {
         results.reverse();
         self.answers.insert(method.to_owned(), results);
         self
     }
 
-    /// Answers requests with `method` by an error that says `message`.
+    /// Answers requests with `method` with an error that has `message`.
     pub fn refuses(mut self, method: &str, message: &str) -> Self {
         self.refusals.insert(method.to_owned(), message.to_owned());
         self
     }
 
-    /// With `tools/list` in pages of `size`.
+    /// Splits `tools/list` into pages of `size`.
     pub fn pages_of(mut self, size: usize) -> Self {
         self.page = size;
         self
     }
 
-    /// Starts it on a port of its own.
+    /// Starts it on its own port.
     pub fn start(self) -> Server {
         self.listen((Ipv4Addr::LOCALHOST, 0).into())
     }
 
-    /// Starts it where `url` points to, such as the address of a [`Refusing`] that is gone.
+    /// Starts it at `url`, such as the address of a dropped [`Refusing`].
     pub fn start_at(self, url: &str) -> Server {
         let authority = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         self.listen(authority.parse().expect("an address"))
@@ -165,7 +165,7 @@ impl Scripted {
     }
 }
 
-/// A running scripted server; it ends with this value.
+/// A running scripted server. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -174,7 +174,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Its endpoint.
+    /// The URL of its endpoint.
     pub fn url(&self) -> String {
         let path = if self.state.era == Era::Sse { "sse" } else { "mcp" };
         format!("http://{}/{path}", self.address)
@@ -195,17 +195,17 @@ impl Server {
         self.seen().into_iter().filter(|seen| seen.rpc_method.as_deref() == Some(method)).collect()
     }
 
-    /// Puts other tools in the place of its tools and tells everyone who listens.
+    /// Replaces its tools and notifies all listeners.
     pub fn change_tools(&self, tools: Vec<Tool>) {
         self.state.change_tools(tools);
     }
 
-    /// Answers 401 from now on to whoever does not bring `token`.
+    /// Requires `token` from now on, and answers other requests with 401.
     pub fn wants_token(&self, token: &str) {
         self.state.wants_token(token);
     }
 
-    /// Forgets every session, as a restart does.
+    /// Forgets every session, like a restart.
     pub fn forget_sessions(&self) {
         self.state.forget_sessions();
     }
@@ -216,35 +216,35 @@ impl Server {
     }
 }
 
-/// An address where connections are refused, kept as long as this value.
+/// An address that refuses connections, reserved as long as this value lives.
 #[derive(Debug)]
 pub struct Refusing(TcpSocket);
 
 impl Refusing {
-    /// Takes a port and does not listen on it.
+    /// Reserves a port without listening on it.
     pub fn new() -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
         Self(socket)
     }
 
-    /// Where nobody listens.
+    /// The URL of the address.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.0.local_addr().expect("an address"))
     }
 }
 
-/// An address where connections are made and nothing is ever read or written.
+/// An address that accepts connections but never reads or writes.
 #[derive(Debug)]
 pub struct Silent(std::net::TcpListener);
 
 impl Silent {
-    /// Listens without accepting: the kernel completes the connection by itself.
+    /// Listens without accepting: the kernel completes the connections.
     pub fn new() -> Self {
         Self(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"))
     }
 
-    /// Where nobody answers.
+    /// The URL of the address.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.0.local_addr().expect("an address"))
     }

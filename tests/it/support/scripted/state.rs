@@ -1,4 +1,4 @@
-//! What a scripted server knows and decides, whatever the wire.
+//! State and decisions of a scripted server, independent of the transport.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use super::super::client::MODERN;
 use super::{Act, Tool};
 
-/// Which wire a server speaks.
+/// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// 2026-07-28 only.
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-/// The members of JSON-RPC, with the bytes they came in.
+/// The members of a JSON-RPC message, with their original bytes.
 #[derive(Debug, Deserialize)]
 pub struct Envelope<'a> {
     /// Absent in a notification.
@@ -59,30 +59,31 @@ pub struct Envelope<'a> {
     /// Absent in a response.
     #[serde(default)]
     pub method: Option<String>,
-    /// Absent where the method needs none.
+    /// Absent if the method needs none.
     #[serde(borrow, default)]
     pub params: Option<&'a RawValue>,
 }
 
-/// The members of `params` that decide something.
+/// The members of `params` that the server reads.
 #[derive(Debug, Default, Deserialize)]
 pub struct Known {
-    /// Which tool.
+    /// The name of the tool.
     #[serde(default)]
     pub name: Option<String>,
-    /// Which page.
+    /// The cursor of the page.
     #[serde(default)]
     pub cursor: Option<String>,
-    /// Which revision a handshake asks for.
+    /// The revision that a handshake requests.
     #[serde(default, rename = "protocolVersion")]
     pub version: String,
-    /// Who asks, in the modern era.
+    /// The client's description of itself, in the modern era.
     #[serde(default, rename = "_meta")]
     pub meta: Value,
 }
 
 impl Envelope<'_> {
-    /// What a server looks at in `params`. The rest stays unread: `1e400` is no `Value`.
+    /// Returns the members of `params` that the server reads. The rest is not parsed: `1e400` is
+    /// not a valid `Value`.
     pub fn known(&self) -> Known {
         self.params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
@@ -93,7 +94,7 @@ impl Envelope<'_> {
     }
 }
 
-/// What is to happen on the wire.
+/// The reaction to a request.
 #[derive(Debug)]
 pub enum Outcome {
     /// One response.
@@ -106,13 +107,13 @@ pub enum Outcome {
     Status(u16, Option<u64>),
     /// One response after a while.
     Later(Duration, String),
-    /// Nothing, for ever.
+    /// Nothing, forever.
     Hang,
     /// The connection closes before the first byte.
     Drop,
-    /// The connection closes in the middle of this.
+    /// The connection closes in the middle of this text.
     Cut(String),
-    /// The stream of change notices, tagged with this id (JSON).
+    /// The stream of notifications, tagged with this id (JSON).
     Listen(String),
 }
 
@@ -120,12 +121,12 @@ pub enum Outcome {
 pub struct State {
     pub era: Era,
     page: usize,
-    /// What is said to requests that are refused, by method.
+    /// Errors of refused requests, by method.
     refusals: HashMap<String, String>,
-    /// Whole lists, by the member they stand in.
+    /// Complete lists, by the member that contains them.
     lists: BTreeMap<String, String>,
     inside: Mutex<Inside>,
-    /// Notifications for everyone who listens.
+    /// Notifications for all listeners.
     pub notices: broadcast::Sender<String>,
 }
 
@@ -136,13 +137,13 @@ struct Inside {
     seen: Vec<Seen>,
     sessions: HashSet<String>,
     named: usize,
-    /// What `Authorization` must be.
+    /// The required value of `Authorization`.
     token: Option<String>,
     /// Results by method, the next one last.
     answers: HashMap<String, Vec<String>>,
 }
 
-/// Whole lists by the member they stand in, results by method, refusals by method.
+/// Complete lists by the member that contains them, results by method, errors by method.
 type Prepared = (BTreeMap<String, String>, HashMap<String, Vec<String>>, HashMap<String, String>);
 
 impl State {
@@ -177,7 +178,7 @@ impl State {
 
     pub fn change_tools(&self, tools: Vec<Tool>) {
         self.lock().tools = tools;
-        // An error means that nobody listens.
+        // An error means that there is no listener.
         let _ = self.notices.send("notifications/tools/list_changed".to_owned());
     }
 
@@ -205,7 +206,7 @@ impl State {
         self.lock().sessions.remove(id)
     }
 
-    /// Decides what a request gets. Sessions and headers were checked before.
+    /// Chooses the reaction to a request whose session and headers were checked.
     pub fn answer(&self, request: &Envelope<'_>) -> Outcome {
         let result = |value: Value| Outcome::Message(response(request, "result", &value.to_string()));
         if let Some(said) = request.method.as_ref().and_then(|method| self.refusals.get(method)) {
@@ -228,7 +229,7 @@ impl State {
         }
     }
 
-    /// The result that was written down for `method`, or a whole list.
+    /// Returns the prepared result of `method`, or a complete list.
     fn prepared(&self, method: &str) -> Option<String> {
         if let Some(answer) = self.lock().answers.get_mut(method).and_then(Vec::pop) {
             return Some(answer);
@@ -352,7 +353,7 @@ fn initialized(asked: &str, capabilities: &Value) -> Value {
     json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": server_info()})
 }
 
-/// One response with a member that is spliced in as it is.
+/// A response with one member that is inserted unchanged.
 pub fn response(request: &Envelope<'_>, member: &str, value: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{},"{member}":{value}}}"#, request.id_text())
 }

@@ -7,12 +7,13 @@ use crate::manager::config::ToolNames;
 use protocol::Version;
 use protocol::lifecycle::Peer;
 
-/// JSON of any spelling.
+/// Parses JSON of any spelling.
 pub(super) fn raw(text: &str) -> Raw {
     Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")
 }
 
-/// What a server offers that declares everything. Definitions are told by their key, or whole.
+/// The offer of a server that declares every capability. A definition is given by its key, or
+/// completely.
 #[derive(Default)]
 pub(super) struct Has<'a> {
     pub tools: &'a [&'a str],
@@ -47,17 +48,17 @@ impl Has<'_> {
     }
 }
 
-/// The catalog of `servers`, with two items on a page.
+/// Builds the catalog of `servers`, with two items on a page.
 pub(super) fn catalog(servers: &[(&str, Has<'_>)]) -> Catalog {
     chosen(servers, &Tools::default())
 }
 
-/// The same with the operator's choice, the same for all servers.
+/// Builds the catalog with one operator's choice for all servers.
 pub(super) fn chosen(servers: &[(&str, Has<'_>)], choice: &Tools) -> Catalog {
     after(servers, choice, &mut History::default())
 }
 
-/// The catalog of `servers` where `history` tells which server has had each name.
+/// Builds the catalog of `servers`; `history` knows which server has had each name.
 pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut History) -> Catalog {
     let offers: Vec<(Arc<str>, Offer)> =
         servers.iter().map(|(server, has)| (Arc::from(*server), has.offer())).collect();
@@ -69,7 +70,7 @@ pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut H
     Catalog::build(&parts, Style { rules, per_page: 2 }, history)
 }
 
-/// What a list shows, on all its pages.
+/// Returns the names in a list, on all its pages.
 pub(super) fn shown(catalog: &Catalog, kind: Kind) -> Vec<String> {
     catalog.listing(kind).entries().iter().map(|entry| entry.exposed.clone()).collect()
 }

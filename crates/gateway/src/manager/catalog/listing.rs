@@ -1,8 +1,8 @@
-//! One merged list, page by page, each printed once in every form that is asked for.
+//! One merged list in pages. Each page is printed once for each form.
 //!
-//! Invariants: a cursor is the exposed key of the item behind which to go on, so it survives changes
-//! elsewhere in the list; what was printed is kept as long as the list, at most 6 times for each page
-//! (two choices of definitions, three forms), and handed out without a copy.
+//! Invariants: a cursor is the exposed name of the last item of a page, so it stays valid when the
+//! list changes elsewhere. Printed pages live as long as the list, at most 6 for each page (two
+//! choices of definitions, three forms). Readers share them without copies.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -16,45 +16,46 @@ use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::{Closed, Version};
 
-/// Where something lives, and what must be known to ask for it.
+/// The server of an item, and the facts that a request for it needs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Route {
     /// The server's name.
     pub server: Arc<str>,
-    /// What the server calls it: the name of a tool or prompt, a URI, a template.
+    /// The item's name on the server: the name of a tool or prompt, a URI, or a template.
     pub subject: Arc<str>,
-    /// What the annotations of a tool promise; the rest is only read.
+    /// The effect that a tool's annotations declare; other items are only read.
     pub effect: Effect,
-    /// What modern HTTP mirrors into headers, for a tool.
+    /// Parameters of a tool that the modern HTTP transport repeats in headers.
     pub header_params: Arc<[HeaderParam]>,
-    /// Whether a client that knows only objects as structured results was told that this tool's are
-    /// wrapped into one.
+    /// Whether clients that accept only objects as structured results see this tool's result wrapped
+    /// in an object.
     pub wraps_result: bool,
-    /// Whether its server runs it only as a task of 2025-11-25.
+    /// Whether its server runs the tool only as a task of 2025-11-25.
     pub needs_task: bool,
 }
 
 /// One item as clients see it.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The name or URI it is offered under.
+    /// The name or URI under which it is offered.
     pub exposed: String,
-    /// Where it lives.
+    /// Its server and its name there.
     pub route: Arc<Route>,
     /// Its definition, under that name or URI.
     pub definition: Raw,
-    /// The same for clients that know only objects as structured results, where that is another one.
+    /// Another definition for clients that accept only objects as structured results, if they need
+    /// one.
     pub older: Option<Raw>,
 }
 
-/// What stands around the items of a page; how, the gateway knows.
+/// The form of the result around the items of a page. The gateway writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// As the legacy revisions have it.
+    /// The form of the legacy revisions.
     Legacy,
-    /// As the modern one has it.
+    /// The form of the modern revision.
     Modern,
-    /// The same while servers are still connecting for the first time.
+    /// The modern form while some servers have not connected yet.
     Unsettled,
 }
 
@@ -63,7 +64,7 @@ pub enum Form {
 pub struct Page<'a> {
     listing: &'a Listing,
     first: usize,
-    /// Whether it is for clients that know only objects as structured results.
+    /// Whether it is for clients that accept only objects as structured results.
     is_older: bool,
 }
 
@@ -71,17 +72,17 @@ pub struct Page<'a> {
 #[derive(Debug)]
 pub struct Listing {
     entries: Vec<Entry>,
-    /// What was printed of each page that begins where pages usually do.
+    /// The printed pages, by number. Pages with other first items are not stored.
     printed: Vec<Printed>,
-    /// Whether a definition is another one for older clients.
+    /// Whether any definition differs for older clients.
     has_older: bool,
-    /// Page number by the key the page before it ends with.
+    /// Number of a page, by the name of the last item before it.
     page_after: HashMap<String, usize>,
     per_page: usize,
     caching: Caching,
 }
 
-/// The forms of one page, for newer and for older clients.
+/// The printed forms of one page, for newer and for older clients.
 type Printed = [[OnceLock<Closed>; 3]; 2];
 
 impl Default for Listing {
@@ -91,7 +92,7 @@ impl Default for Listing {
 }
 
 impl Listing {
-    /// The list of `entries`, whose parts all allow `caching`.
+    /// A list of `entries`, which caches may store as `caching` says.
     pub(super) fn new(entries: Vec<Entry>, per_page: usize, caching: Caching) -> Self {
         let per_page = per_page.max(1);
         let count = entries.len().div_ceil(per_page).max(1);
@@ -108,27 +109,27 @@ impl Listing {
         &self.entries
     }
 
-    /// What its parts allow caches to keep.
+    /// How caches may store the list.
     pub const fn caching(&self) -> Caching {
         self.caching
     }
 
-    /// The page that begins behind the item called `after`, or the first one, as a client of
-    /// `version` can read it; none when no item is called that.
+    /// Returns the page after the item `after`, or the first page, in the form for clients of
+    /// `version`. Returns none if there is no such item.
     pub fn page(&self, after: Option<&str>, version: Version) -> Option<Page<'_>> {
         let is_older = self.has_older && !version.has_any_output();
         let first = match after {
             None => 0,
             Some(key) => match self.page_after.get(key) {
                 Some(number) => number * self.per_page,
-                // The list has changed since the page before.
+                // The cursor comes from an earlier version of the list.
                 None => self.entries.iter().position(|entry| entry.exposed == key)? + 1,
             },
         };
         Some(Page { listing: self, first, is_older })
     }
 
-    /// Whether both list the same, in whatever order the members of an item are.
+    /// Whether both list the same items; the order of members in an item does not matter.
     pub(super) fn lists_the_same(&self, other: &Self) -> bool {
         let is_same = |one: &Raw, two: &Raw| one == two || canonical::text(one) == canonical::text(two);
         let mut both = self.entries.iter().zip(&other.entries);
@@ -143,7 +144,7 @@ impl<'a> Page<'a> {
         &rest[..rest.len().min(self.listing.per_page)]
     }
 
-    /// The JSON array of its definitions, printed now.
+    /// Prints the JSON array of its definitions.
     pub fn items(self) -> Raw {
         array(self.entries().iter().map(|entry| match &entry.older {
             Some(older) if self.is_older => older,
@@ -151,16 +152,15 @@ impl<'a> Page<'a> {
         }))
     }
 
-    /// The exposed key behind which the next page begins; none on the last page.
+    /// Returns the name of the last item of this page, if another page follows.
     pub fn next(self) -> Option<&'a str> {
         let part = self.entries();
         let is_last = self.first + part.len() >= self.listing.entries.len();
         part.last().filter(|_| !is_last).map(|last| last.exposed.as_str())
     }
 
-    /// The page in `form`, as `write` made it the first time that it was asked for. Only a page that
-    /// begins elsewhere than usual, because the list has changed since the page before, is written
-    /// each time.
+    /// Returns the page in `form`, which `write` prints the first time. A page that begins at an
+    /// unusual item, because the list changed since the page before, is printed each time.
     pub fn written(self, form: Form, write: impl FnOnce(Self) -> Raw) -> Closed {
         let write = || Closed::new(&write(self));
         let number = self.first / self.listing.per_page;

@@ -1,11 +1,11 @@
 //! The catalog: all offers merged into one immutable snapshot.
 //!
-//! Looking a name or a URI up takes no lock and lists nothing; each page of each list is printed
-//! once. Invariants: entries stand in the order of the registry file, then in the server's own;
-//! the same offers give the same bytes. A server that is away keeps its last known offer here, so
-//! neither names nor lists change because somebody crashed.
+//! A lookup of a name or URI takes no lock and allocates no list. Each page of each list is printed once.
+//! Invariants: entries have the order of the servers in the configuration file, then that of the server's own
+//! list. Equal offers give equal bytes. A server that is down keeps its last known offer, so names and lists do
+//! not change when it crashes.
 //!
-//! Not here: connections, health, who may see what.
+//! Not here: connections, health, permissions.
 
 mod clashes;
 #[cfg(test)]
@@ -31,48 +31,48 @@ use protocol::output_schema;
 use upstream::Offer;
 use upstream::config::Tools;
 
-/// What one server brings into a catalog.
+/// The contribution of one server to a catalog.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     /// The server's name.
     pub server: &'a Arc<str>,
-    /// The operator's choice among its tools.
+    /// The operator's selection of its tools.
     pub choice: &'a Tools,
-    /// What it offers.
+    /// The tools, prompts and resources of the server.
     pub offer: &'a Offer,
-    /// Which definitions of its tools are trusted.
+    /// The trusted definitions of its tools.
     pub trust: &'a Trust,
 }
 
-/// The answer to "who owns this name".
+/// Result of looking up the owner of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
-    /// This one.
+    /// One server has the name.
     Found(&'a Arc<Route>),
-    /// This one, which is held back.
+    /// One tool has the name, and it is blocked.
     Held(&'a Held),
-    /// Several; their exposed names.
+    /// Several servers have it; these are their exposed names.
     Ambiguous(&'a [String]),
-    /// One that another server had before.
+    /// Another server had the name before.
     Moved(MovedName<'a>),
-    /// Nobody.
+    /// No server has the name.
     Unknown,
 }
 
-/// A bare name or URI that another server had before the one that would have it now.
+/// A bare name or URI that belonged to another server before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MovedName<'a> {
     /// The server that had it.
     pub owner: &'a Arc<str>,
-    /// The server that would have it, and what that calls it.
+    /// The server that would have it now, and the item's name there.
     pub route: (&'a Arc<str>, &'a str),
     /// The bare name.
     pub name: &'a str,
-    /// The name that is offered in its place.
+    /// The name that is offered instead.
     pub exposed: &'a str,
 }
 
-/// How the lists of a catalog are made.
+/// Options for the lists of a catalog.
 #[derive(Debug, Clone, Copy)]
 pub struct Style<'a> {
     /// How tools and prompts are named.
@@ -81,56 +81,58 @@ pub struct Style<'a> {
     pub per_page: usize,
 }
 
-/// Which server has had each name, and each URI or template of URIs.
+/// The server that had each name, URI and URI template first.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// The names of tools.
     pub tools: Owners,
     /// The names of prompts.
     pub prompts: Owners,
-    /// URIs of resources and templates, shared with the catalog, which looks URIs up that nobody lists.
+    /// URIs of resources and templates. The catalog shares them, because it also looks up URIs that are in no
+    /// list.
     pub uris: Arc<Owners>,
 }
 
-/// A tool that has its name and is neither listed nor called.
+/// A blocked tool: it keeps its name, but is neither listed nor called.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Held {
     /// The server's name.
     pub server: Arc<str>,
-    /// What changed.
+    /// The change of its definition.
     pub change: Arc<Change>,
 }
 
-/// What has a name.
+/// The item behind a name. Only tools can be blocked.
 #[derive(Debug)]
 enum Slot {
     Open(Arc<Route>),
     Held(Held),
 }
 
-/// A list of things that have names.
+/// Named items of one kind.
 #[derive(Debug, Default)]
 struct NamedList {
     names: Names,
-    /// In the order of the names. A tool that is not called keeps its name, or another server's tool would get it.
+    /// In the order of the names. A blocked tool keeps its slot; otherwise the tool of another server would get
+    /// its name.
     slots: Vec<Slot>,
     /// The bare name, the server and its own name of each item whose name moved, in the order of `names.moved()`.
     moved: Vec<(String, Arc<str>, String)>,
     listing: Listing,
 }
 
-/// All that is offered under one naming, immutable.
+/// All items offered under one naming, immutable.
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: NamedList,
     prompts: NamedList,
     resources: Resources,
-    /// Whether any tool mirrors parameters into headers.
+    /// Whether any tool repeats parameters in headers.
     mirrors: bool,
 }
 
 impl Catalog {
-    /// Merges `parts` and notes in `history` which server has which name.
+    /// Merges `parts` and records in `history` which server has which name.
     pub fn build(parts: &[Part<'_>], style: Style<'_>, history: &mut History) -> Self {
         let resources = Resources::build(parts, style.per_page, &mut history.uris);
         let tools = tools(parts, style, &resources, &mut history.tools);
@@ -139,7 +141,7 @@ impl Catalog {
         Self { tools, prompts, resources, mirrors }
     }
 
-    /// The names, URIs or templates that their servers do not get because another server had them before.
+    /// Returns the names, URIs or templates that a server does not get because another server had them before.
     pub fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
         let named = match kind {
             Kind::Tools => Some(&self.tools),
@@ -150,7 +152,7 @@ impl Catalog {
         named.chain(self.resources.moved(kind))
     }
 
-    /// The list of one kind.
+    /// Returns the list of one kind.
     pub const fn listing(&self, kind: Kind) -> &Listing {
         match kind {
             Kind::Tools => &self.tools.listing,
@@ -165,22 +167,22 @@ impl Catalog {
         self.tools.listing.entries()
     }
 
-    /// Who owns the tool `name`.
+    /// Looks up the owner of the tool `name`.
     pub fn tool(&self, name: &str) -> Lookup<'_> {
         self.tools.lookup(name)
     }
 
-    /// Whether any tool mirrors parameters into headers (2026-07-28 `basic/transports/streamable-http`).
+    /// Whether any tool repeats parameters in headers (2026-07-28 `basic/transports/streamable-http`).
     pub const fn mirrors(&self) -> bool {
         self.mirrors
     }
 
-    /// Who owns the prompt `name`.
+    /// Looks up the owner of the prompt `name`.
     pub fn prompt(&self, name: &str) -> Lookup<'_> {
         self.prompts.lookup(name)
     }
 
-    /// What there is to read.
+    /// The resources and templates.
     pub const fn resources(&self) -> &Resources {
         &self.resources
     }
@@ -216,7 +218,7 @@ impl NamedList {
     }
 }
 
-/// The moved names of `names`, with what `subject` says that its server calls each of `keys`.
+/// Returns the moved names of `names`; `subject` gives the name of each of `keys` on its server.
 fn moved<'a>(
     names: &Names,
     keys: &[Key],
@@ -257,7 +259,7 @@ fn tool_entry(
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> Entry {
     let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
-    // What a server of the older revisions wrote, their clients get as it is.
+    // Clients of older revisions get definitions of older servers unchanged.
     let is_newer = part.offer.peer.version.has_any_output();
     let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
     let route = Route {
@@ -266,13 +268,13 @@ fn tool_entry(
         effect: tool.effect,
         header_params: tool.header_params.clone().unwrap_or_default().into(),
         wraps_result: older.is_some(),
-        // Without the capability a definition says nothing of tasks, whatever stands there.
+        // Without the capability, anything that a definition says about tasks is ignored.
         needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
     };
     Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
 }
 
-/// The tools of a part that the operator lets through, under the operator's names.
+/// Returns the tools of a part that the operator selected, under the operator's names.
 fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
     let (server, choice, offer) = (part.server, part.choice, part.offer);
     let mut taken = HashSet::new();
@@ -281,7 +283,7 @@ fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
             return None;
         }
         let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
-        // A server that lists a name twice, or a rename onto an existing name: the first one counts.
+        // If a name occurs twice, by the server's list or by a rename, the first one counts.
         taken.insert(name.clone()).then(|| (Key { server: Arc::clone(server), name }, tool))
     })
 }
@@ -303,7 +305,7 @@ fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedLi
     NamedList { names, slots, moved, listing }
 }
 
-/// The entry of something that is only read.
+/// The entry of an item that is only read.
 fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry {
     let route = Route {
         server: Arc::clone(server),
@@ -317,7 +319,7 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry
     Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
 }
 
-/// What all parts that have a list of `kind` allow caches to keep.
+/// How caches may store the lists of `kind` of all parts.
 fn caching(parts: &[Part<'_>], kind: Kind) -> Caching {
     Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)))
 }

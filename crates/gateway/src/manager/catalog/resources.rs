@@ -37,19 +37,19 @@ pub struct Place {
     pub uri: String,
 }
 
-/// Where a URI leads.
+/// The servers that can have a URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Places {
-    /// Here: somebody lists it, or has a template that makes it.
+    /// One server, which lists the URI or has a matching template.
     Listed(Place),
-    /// Nobody lists it; these are worth asking one after another, best first.
+    /// No server lists it; these may have it, the most likely first.
     Guessed(Vec<Place>),
     /// Several servers have it; the URIs that are not ambiguous.
     Ambiguous(Vec<String>),
 }
 
 impl Places {
-    /// Whether nobody lists it.
+    /// Whether no server lists the URI.
     pub const fn are_guessed(&self) -> bool {
         matches!(self, Self::Guessed(_))
     }
