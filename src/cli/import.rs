@@ -116,7 +116,7 @@ mod tests {
     fn what_is_unusable_is_refused_with_its_place_and_prints_nothing() {
         let (code, out, err) = answer("-", "{\n  \"mcpServers\": {]\n}");
         assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));
-        assert_eq!(err, "standard input:2:18: error: this is not valid JSON: key must be a string\n");
+        assert_eq!(err, "standard input:2:18: error: this is not valid JSON: unexpected token in object\n");
         let (code, _, err) = answer("/nowhere/at/all.json", "");
         assert_eq!(code, ExitCode::from(EXIT_USAGE));
         assert!(err.starts_with("/nowhere/at/all.json: it cannot be read: "), "{err}");

@@ -1,23 +1,39 @@
-//! JSON in the form that editors accept: with comments and trailing commas; members keep their order.
+//! JSON as editors write it: with comments, trailing commas, and members in their order.
 //!
-//! Comments and trailing commas are replaced by blanks and `serde_json` parses the rest, so positions in
-//! errors are those of the file. A repeated key is an error, because clients would use only one of the
-//! two.
+//! Invariants: an error has its place in the file, and a duplicate key is an error, because a client uses only one of the
+//! two values.
+//!
+//! It does not write JSON.
 
 use std::collections::HashSet;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use jsonc_parser::ast::{ObjectProp, Value as Parsed};
+use jsonc_parser::common::Ranged;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::Error;
 use settings::{Mark, Node, Value, one_line};
+
+/// Allows comments and trailing commas, and nothing else beyond JSON.
+const SYNTAX: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_extended_string_escapes: false,
+    allow_non_finite_numbers: false,
+};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Json {
     Null,
     Bool(bool),
-    /// As a client would write it into a string.
+    /// As a client would write it into a text.
     Number(String),
     Text(String),
     List(Vec<Json>),
@@ -28,7 +44,7 @@ pub(super) enum Json {
 pub(super) type Members = Vec<(String, Json)>;
 
 impl Json {
-    /// Its type, for error texts.
+    /// What it is, for people.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -40,12 +56,12 @@ impl Json {
         }
     }
 
-    /// Its string, if it is one.
+    /// Its text, if it is one.
     pub(super) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Calls `visit` with every string in it, except keys.
+    /// Calls `visit` with every text below it that is no key.
     pub(super) fn texts<'j>(&'j self, visit: &mut dyn FnMut(&'j str)) {
         match self {
             Self::Text(text) => visit(text),
@@ -64,7 +80,7 @@ impl Json {
     }
 }
 
-/// References stay unchanged.
+/// References stay as they are written.
 impl From<Node> for Json {
     fn from(node: Node) -> Self {
         match node.value {
@@ -85,136 +101,78 @@ pub(super) fn member<'j>(members: &'j Members, name: &str) -> Option<&'j Json> {
     members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-/// Whether `text` is meant to be JSON: it is empty, or begins with an object, a list or a comment.
+/// Whether `text` is meant to be JSON: an object, a list or a comment begins it, or nothing is in it.
 pub(super) fn begins(text: &str) -> bool {
     text.trim_start().chars().next().is_none_or(|first| "{[/".contains(first))
 }
 
-/// Parses `text`.
+/// Reads `text`.
 pub(super) fn read(text: &str) -> Result<Json, Error> {
-    serde_json::from_slice(&plain(text)).map_err(|error| {
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        let message = error.to_string();
-        let message = message.strip_suffix(&place).unwrap_or(&message);
-        let hint = None;
-        Error { mark: mark(text, &error), message: format!("this is not valid JSON: {message}"), hint }
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &SYNTAX).map_err(|error| {
+        let mark = Mark { line: count(error.line_display()), column: count(error.column_display()) };
+        let mut reason = error.kind().to_string();
+        if let Some(first) = reason.get_mut(..1) {
+            first.make_ascii_lowercase();
+        }
+        invalid(mark, &reason)
+    })?;
+    let root = parsed.value.ok_or_else(|| invalid(Mark::START, "it is empty"))?;
+    value(text, root)
+}
+
+/// Converts one value of `text`, and all that it contains.
+fn value(text: &str, parsed: Parsed<'_>) -> Result<Json, Error> {
+    Ok(match parsed {
+        Parsed::NullKeyword(_) => Json::Null,
+        Parsed::BooleanLit(literal) => Json::Bool(literal.value),
+        Parsed::NumberLit(literal) => match number(literal.value) {
+            Some(number) => Json::Number(number),
+            None => return Err(invalid(mark(text, literal.range.start), "the number is out of range")),
+        },
+        Parsed::StringLit(literal) => Json::Text(literal.value.into_owned()),
+        Parsed::Array(array) => {
+            let items = array.elements.into_iter().map(|item| value(text, item));
+            Json::List(items.collect::<Result<_, _>>()?)
+        }
+        Parsed::Object(object) => members(text, object.properties)?,
     })
 }
 
-/// Converts the position of `error` from bytes to characters.
-fn mark(text: &str, error: &serde_json::Error) -> Mark {
-    let line = text.split('\n').nth(error.line().saturating_sub(1)).unwrap_or("");
-    let before = line.char_indices().filter(|(at, _)| *at < error.column()).count();
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).max(1);
-    Mark { line: count(error.line()), column: count(before) }
+fn members(text: &str, properties: Vec<ObjectProp<'_>>) -> Result<Json, Error> {
+    let (mut members, mut seen) = (Members::new(), HashSet::new());
+    for property in properties {
+        let start = property.name.start();
+        let key = property.name.into_string();
+        if !seen.insert(key.clone()) {
+            let duplicate = format!("the key `{}` is there twice", one_line(&key));
+            return Err(invalid(mark(text, start), &duplicate));
+        }
+        members.push((key, value(text, property.value)?));
+    }
+    Ok(Json::Object(members))
 }
 
-/// Replaces everything that JSON does not allow by blanks; all other bytes keep their positions.
-fn plain(text: &str) -> Vec<u8> {
-    let mut bytes = text.as_bytes().to_vec();
-    let (mut at, mut last, mut comma) = (0, b'[', None);
-    while let Some(&byte) = bytes.get(at) {
-        let length = match byte {
-            b'"' => string(&bytes[at..]),
-            b'/' => comment(&bytes[at..]),
-            _ => 1,
-        };
-        if byte == b'/' && length > 1 {
-            bytes[at..at + length].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
-        } else if !byte.is_ascii_whitespace() {
-            if let (b']' | b'}', Some(comma)) = (byte, comma) {
-                bytes[comma] = b' ';
-            }
-            comma = (byte == b',' && !b"[{,:".contains(&last)).then_some(at);
-            last = byte;
-        }
-        at += length;
+/// Prints a number as JavaScript does. None if it is out of range.
+fn number(literal: &str) -> Option<String> {
+    if literal.parse::<i64>().is_ok() || literal.parse::<u64>().is_ok() {
+        return Some(literal.to_owned());
     }
-    bytes
+    literal.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| number.to_string())
 }
 
-/// The length in bytes of the string at the start of `bytes`; all of `bytes` if it is not closed.
-fn string(bytes: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
+fn invalid(mark: Mark, reason: &str) -> Error {
+    Error { mark, message: format!("this is not valid JSON: {reason}"), hint: None }
 }
 
-/// The length in bytes of the comment at the start of `bytes`; 1 if there is none.
-fn comment(bytes: &[u8]) -> usize {
-    match bytes.get(1) {
-        Some(b'/') => bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len()),
-        Some(b'*') => {
-            let end = bytes[2..].windows(2).position(|pair| pair == b"*/");
-            end.map_or(bytes.len(), |end| end + 4)
-        }
-        _ => 1,
-    }
+/// The place of the byte `at`.
+fn mark(text: &str, at: usize) -> Mark {
+    let before = &text[..at];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Mark { line: count(before.matches('\n').count() + 1), column: count(line.chars().count() + 1) }
 }
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any)
-    }
-}
-
-struct Any;
-
-impl<'de> Visitor<'de> for Any {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        Ok(Json::Number(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
-        Ok(Json::Number(value.to_string()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push(item);
-        }
-        Ok(Json::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let (mut members, mut seen) = (Members::new(), HashSet::new());
-        while let Some(key) = map.next_key::<String>()? {
-            if !seen.insert(key.clone()) {
-                return Err(A::Error::custom(format!("the key `{}` stands twice", one_line(&key))));
-            }
-            members.push((key, map.next_value()?));
-        }
-        Ok(Json::Object(members))
-    }
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -222,40 +180,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_last_commas_are_no_error_and_texts_are_left_alone() {
+    fn comments_and_trailing_commas_are_allowed_and_strings_are_unchanged() {
         for (text, wanted) in [
-            ("[1, 2,]", "[1, 2 ]"),
-            ("{\"a\": 1, // é\n}", "{\"a\": 1          \n}"),
-            ("/* a\n * b */ {}", "    \n      {}"),
-            ("[\"// no, ]\", \"/* \\\" */\",\n]", "[\"// no, ]\", \"/* \\\" */\" \n]"),
-            ("[\"http://a\" /* , */ , ]", "[\"http://a\"             ]"),
+            ("[1, 2,]", "[1,2]"),
+            ("{\"a\": 1, // é\n}", "{\"a\":1}"),
+            ("/* a\n * b */ {}", "{}"),
+            ("[\"// no, ]\", \"/* \\\" */\",\n]", "[\"// no, ]\",\"/* \\\" */\"]"),
+            ("[\"http://a\" /* , */ , ]", "[\"http://a\"]"),
         ] {
-            let blanked = String::from_utf8(plain(text)).expect("UTF-8");
-            assert_eq!(blanked.replace(' ', ""), wanted.replace(' ', ""), "{text}");
-            assert_eq!(blanked.len(), text.len());
-            read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let found = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(found, read(wanted).expect("plain JSON"), "{text}");
         }
     }
 
     #[test]
-    fn what_is_broken_is_an_error_with_its_place() {
+    fn numbers_are_printed_as_a_client_prints_them() {
+        for (literal, wanted) in [
+            ("1", "1"),
+            ("1.0", "1"),
+            ("1e3", "1000"),
+            ("-0.5", "-0.5"),
+            ("18446744073709551615", "18446744073709551615"),
+        ] {
+            assert_eq!(read(literal), Ok(Json::Number(wanted.to_owned())));
+        }
+        assert!(read("1e999").is_err());
+    }
+
+    #[test]
+    fn invalid_json_is_an_error_with_its_place() {
         for (text, wanted) in [
-            ("{\n\"é\": nux}", "2:8: error: this is not valid JSON: expected ident"),
-            ("{\"a\": 1\n \"b\": 2}", "2:2: error: this is not valid JSON: expected `,` or `}`"),
+            ("{\n\"é\": nux}", "2:6: error: this is not valid JSON: unexpected token"),
+            ("{\"a\": 1\n \"b\": 2}", "1:8: error: this is not valid JSON: expected comma"),
             (
                 "{\"a\": {\"b\": 1, \"b\": 2}}",
-                "1:18: error: this is not valid JSON: the key `b` stands twice",
+                "1:16: error: this is not valid JSON: the key `b` is there twice",
             ),
-            ("[,]", "1:2: error: this is not valid JSON: expected value"),
-            ("{\"a\": 1,,}", "1:9: error: this is not valid JSON: key must be a string"),
-            ("", "1:1: error: this is not valid JSON: EOF while parsing a value"),
-            ("/*", "1:2: error: this is not valid JSON: EOF while parsing a value"),
-            ("\"\\", "1:2: error: this is not valid JSON: EOF while parsing a string"),
-            ("{} x", "1:4: error: this is not valid JSON: trailing characters"),
+            ("[,]", "1:2: error: this is not valid JSON: unexpected comma"),
+            ("{\"a\": 1,,}", "1:9: error: this is not valid JSON: unexpected token in object"),
+            ("{'a': 1}", "1:2: error: this is not valid JSON: single-quoted strings are not allowed"),
+            ("{a: 1}", "1:2: error: this is not valid JSON: expected string for object property"),
+            ("", "1:1: error: this is not valid JSON: it is empty"),
+            ("/*", "1:1: error: this is not valid JSON: unterminated comment block"),
+            ("\"\\", "1:1: error: this is not valid JSON: unterminated string literal"),
+            ("{} x", "1:4: error: this is not valid JSON: text cannot contain more than one JSON value"),
         ] {
             assert_eq!(read(text).expect_err(text).to_string(), wanted, "{text}");
         }
-        let deep = "[".repeat(1000);
-        assert!(read(&deep).expect_err("too deep").message.contains("recursion limit exceeded"));
+        let deep = "[".repeat(1_000_000);
+        assert!(read(&deep).expect_err("too deep").message.contains("nesting depth"));
     }
 }

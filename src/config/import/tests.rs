@@ -242,7 +242,10 @@ fn a_file_that_is_none_is_refused() {
             "{\"mcp_servers\": {}}",
             "1:1: error: neither `mcpServers` nor `servers` stands in it\n    hint: a file of Claude Desktop, Claude Code or Cursor has the first, one of VS Code the second",
         ),
-        ("{\n  \"servers\": {\n    a\n", "3:5: error: this is not valid JSON: key must be a string"),
+        (
+            "{\n  \"servers\": {\n    a\n",
+            "3:5: error: this is not valid JSON: expected string for object property",
+        ),
     ] {
         assert_eq!(refused(content.as_bytes()), wanted);
     }
