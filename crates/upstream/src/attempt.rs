@@ -126,7 +126,8 @@ impl Work for (&Call, &Outlet) {
     async fn received(&self, body: ResponseBody, is_probe: bool) -> Result<ResponseBody, Error> {
         match body {
             ResponseBody::Streaming(stream) if is_probe => {
-                stream.collect().await.map(|result| ResponseBody::Buffered(Ok(result)))
+                // Boxed: it is large, and most calls are no probes.
+                Box::pin(stream.collect()).await.map(|result| ResponseBody::Buffered(Ok(result)))
             }
             body => body.charged(self.0.principal.as_ref()),
         }

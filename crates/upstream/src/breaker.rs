@@ -1,13 +1,12 @@
 //! The circuit breaker of one server: it stops asking a server that keeps failing, and finds out
 //! with one request at a time when it is worth asking again.
 //!
-//! Invariants: half-open, exactly one permit is out, however many ask; a permit that is dropped
-//! without a result (the caller left, or gave the server no time) gives its seat back and counts as
-//! nothing; a result that belongs to an earlier
-//! state never changes a later one. What counts as a failure is decided by
-//! [`Error::trips_breaker`]: an error *from* the server is an answer.
+//! Invariants: half-open, exactly one permit is out, however many callers ask. An attempt without a result, whose caller
+//! left or gave the server no time, returns its permit and counts as nothing. A result that belongs to an earlier state
+//! never changes a later one. [`Error::trips_breaker`] decides what counts as a failure: an error *from* the server is
+//! an answer.
 //!
-//! Not here: waiting and trying again (`retry`, `supervise`).
+//! Does not wait and try again (`retry`, `supervise`), and does not hold permits (`inflight_guard`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -201,15 +200,15 @@ impl Breaker {
     /// failure counts once: a connection fault does not count for a call that was admitted before
     /// the last one that did. Otherwise one crash of a busy child process would open the breaker.
     fn settle(&self, permit: Permit, verdict: Verdict, now: impl FnOnce() -> Instant) {
-        let mut inner = self.lock();
-        if inner.generation != permit.generation {
+        let (Permit { generation, faults, .. }, mut inner) = (permit, self.lock());
+        if inner.generation != generation {
             return;
         }
         match (inner.phase, verdict) {
             // Nobody holds a permit of an open breaker.
             (Phase::Open { .. }, _) | (Phase::Closed, Verdict::Nothing) => {}
             (Phase::Closed, Verdict::Success) => inner.failures = 0,
-            (Phase::Closed, Verdict::ConnectionFault) if permit.faults != inner.faults => {}
+            (Phase::Closed, Verdict::ConnectionFault) if faults != inner.faults => {}
             (Phase::Closed, Verdict::Failure | Verdict::ConnectionFault) => {
                 inner.faults += u64::from(verdict == Verdict::ConnectionFault);
                 inner.failures = inner.failures.saturating_add(1);

@@ -110,7 +110,7 @@ async fn begun(
         Ok(Called { reply: ResponseBody::Streaming(stream), version, .. }) if version.era() == era => {
             return Ok(Begun::Streaming(stream));
         }
-        Ok(called) => called.collect().await,
+        Ok(done) => done.collect().await,
         Err(failure) => Err(failure),
     };
     done.map(Begun::Done).map_err(|failure| error::object(&failure, era))

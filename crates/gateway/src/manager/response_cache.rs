@@ -87,7 +87,8 @@ impl<'a> Recall<'a> {
 
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
         let call = Call { terms: None, ..self.request.call.clone() };
-        let answered = self.server.upstream.call(&call, self.deadline(), outlet).await;
+        // Boxed: it is large, and its callers have room for several.
+        let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), outlet)).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
         self.server.ended(reply, self.request.begun.elapsed());
         let Answered { body, version } = answered.map_err(Failure::Ours)?;
