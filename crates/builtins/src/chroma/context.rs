@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lru::LruCache;
 use serde_json::Value;
@@ -23,12 +24,14 @@ use upstream::api::Error;
 const MOST_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
 /// Documents that are cut, embedded and written at a time. Each holds all its vectors in memory.
 const WRITERS: usize = 4;
-/// Texts in one embedding request. Vectors are cached, so a call that timed out continues where it stopped
+/// Texts in one embedding request at most. Vectors are cached, so a call that timed out continues where it stopped
 /// when it is repeated.
 const SLICE: usize = 64;
+/// Texts in the first request. A slow model gets few at a time, because with many it would never finish in time.
+const FIRST_SLICE: usize = 8;
 /// Time for one such request. It is below the usual deadline of a call, so that the error names the provider
 /// and not Chroma.
-const SLICE_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
+const SLICE_LIMIT: Duration = Duration::from_secs(20);
 
 /// One database of one Chroma server, with its embedding provider.
 pub(super) struct Desk {
@@ -137,14 +140,26 @@ impl Desk {
         texts: &[String],
         report: &Report,
     ) -> Result<Vec<Vec<f32>>, Refusal> {
-        let mut vectors = Vec::with_capacity(texts.len());
-        for slice in texts.chunks(SLICE) {
-            let made = self.embedding.embed(slice, Instant::now() + SLICE_LIMIT).await;
+        let (mut vectors, mut most) = (Vec::with_capacity(texts.len()), FIRST_SLICE);
+        while vectors.len() < texts.len() {
+            let rest = &texts[vectors.len()..];
+            let begun = Instant::now();
+            let made = self.embedding.embed(&rest[..most.min(rest.len())], begun + SLICE_LIMIT).await;
             vectors.extend(made.map_err(|error| not_embedded(tool, &error))?);
+            most = fitting(most, begun.elapsed());
             #[allow(clippy::cast_precision_loss)] // of some thousands
             report.share(0.8 * vectors.len() as f64 / texts.len() as f64, "embedding");
         }
         Ok(vectors)
+    }
+}
+
+/// Returns how many texts the next request has, after `many` took `time`.
+fn fitting(many: usize, time: Duration) -> usize {
+    match time {
+        time if time < SLICE_LIMIT / 4 => (many * 2).min(SLICE),
+        time if time > SLICE_LIMIT / 2 => (many / 2).max(1),
+        _ => many,
     }
 }
 
@@ -166,4 +181,66 @@ fn not_embedded(tool: &str, error: &embedding::Error) -> Refusal {
 /// Whether Chroma reports that a collection requested by id is gone.
 const fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::Failed(Error::Backend { status: 404, .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::chroma::fixture;
+    use crate::embedding::Window;
+
+    /// A model that takes the same time for each text.
+    struct Slow(Duration);
+
+    impl Embedding for Slow {
+        fn embed<'a>(
+            &'a self,
+            texts: &'a [String],
+            deadline: Instant,
+        ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, embedding::Error>> {
+            async move {
+                let time = self.0 * u32::try_from(texts.len()).expect("few");
+                if Instant::now() + time > deadline {
+                    let failure = Error::TimedOut { after: SLICE_LIMIT };
+                    return Err(embedding::Error::Failed { provider: "slow", model: "m".into(), failure });
+                }
+                sleep(time).await;
+                Ok(vec![vec![1.0]; texts.len()])
+            }
+            .boxed()
+        }
+
+        fn provider(&self) -> &'static str {
+            "slow"
+        }
+
+        fn model(&self) -> &'static str {
+            "m"
+        }
+
+        fn dimension(&self) -> Option<usize> {
+            None
+        }
+
+        fn window(&self) -> Window {
+            Window::of_tokens(100)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_model_embeds_a_long_text_in_slices_that_it_has_time_for() {
+        for (each, limit) in [(2, 201), (1, 101), (0, 1)] {
+            let options = fixture::options(&"http://localhost:1".parse().expect("a URL"), None);
+            let chroma = Chroma::new(&options.place).expect("usable");
+            let slow = Arc::new(Slow(Duration::from_secs(each)));
+            let desk = Desk::new(chroma, &options, slow);
+            let (texts, begun) = (vec!["a".to_owned(); 100], Instant::now());
+            let made = desk.embed("add_document", &texts, &Report::none()).await.expect("in time");
+            assert!(made.len() == 100 && begun.elapsed() < Duration::from_secs(limit));
+        }
+    }
 }
