@@ -40,6 +40,7 @@ class Rest:
     def __init__(self, port: int, patience: float = 90, server: str = "r2r") -> None:
         self._port, self._patience, self._server = port, patience, server
         self._wire: http.client.HTTPConnection | None = None
+        self._used = 0.0
 
     def __enter__(self) -> Rest:
         return self
@@ -89,12 +90,17 @@ class Rest:
         return status, json.loads(answer)
 
     def _exchange(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
+        # The gateway closes a connection that nobody used for a while.
+        if self._wire and time.monotonic() - self._used > 20:
+            self._wire.close()
+            self._wire = None
         if self._wire is None:
             self._wire = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._patience)
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             self._wire.request(method, path, None if body is None else json.dumps(body), headers)
             answer = self._wire.getresponse()
+            self._used = time.monotonic()
             return answer.status, answer.read()
         except BaseException:
             self._wire.close()
