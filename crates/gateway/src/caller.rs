@@ -111,9 +111,10 @@ impl Caller {
         Sender { log_level: self.log_level(), ..self.sender.clone() }
     }
 
-    /// A request of it, under the names that it uses itself. Routing sets the effect and the header parameters.
-    pub(super) fn call(&self, method: &'static str, params: &Raw) -> Call {
-        Call {
+    /// A request of it, under the names that it uses itself. Routing sets the effect and the header parameters. Boxed,
+    /// because it is large and moves through several futures.
+    pub(super) fn call(&self, method: &'static str, params: &Raw) -> Box<Call> {
+        Box::new(Call {
             method: Method::constant(method),
             params: Some(params.clone()),
             sender: self.sender(),
@@ -125,7 +126,7 @@ impl Caller {
             home: Some(self.home.clone()),
             principal: Some(self.principal.id().clone()),
             terms: None,
-        }
+        })
     }
 
     /// Its scope and its own connections, in which names are looked up.

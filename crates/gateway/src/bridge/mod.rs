@@ -39,9 +39,9 @@ pub(super) async fn call(
     outlet: &Outlet,
 ) -> ResponseBody {
     let client = caller.version.era();
-    let server = gateway.manager.era_of(&request.server);
-    if server == Some(client) {
-        request.call.terms = terms(gateway, caller, &request);
+    let (server, can_clash) = gateway.manager.era_for(caller.viewer(), &request.server);
+    if server == Some(client) && !can_clash {
+        request.call.terms = terms(client, &request);
     }
     let answered = match (client, server) {
         (Era::Modern, Some(Era::Modern)) => pass(gateway, caller, &request, outlet).await,
@@ -55,19 +55,17 @@ pub(super) async fn call(
     answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
 }
 
-/// Terms under which the result of a tool may pass while it arrives, where client and server speak the same era.
+/// Terms under which the result of a tool may pass while it arrives, where client and server speak the same `era`.
 /// Without terms it is buffered, because some code here reads or changes it. No such code runs under terms:
 ///
 /// - `era::answer`: the eras are the same, and the terms add the members that the modern era requires;
 /// - `tasks::created`, `tasks::waited_for` and `legacy_client` look for types that the terms refuse; the result is
 ///   buffered for a legacy client that asks for a task (`params.task`);
 /// - `legacy_client` wraps a structured result if the list of its legacy client says so (`wraps_result`);
-/// - `references` looks for URIs if some can clash.
-fn terms(gateway: &Gateway, caller: &Caller, request: &RoutedRequest) -> Option<Terms> {
-    if request.tool().is_none() || gateway.manager.can_clash(caller.viewer()) {
-        return None;
-    }
-    match caller.version.era() {
+/// - `references` looks for URIs only if some can clash, and then there are no terms.
+fn terms(era: Era, request: &RoutedRequest) -> Option<Terms> {
+    request.tool()?;
+    match era {
         Era::Modern => Some(MODERN),
         Era::Legacy => (!request.wraps_result && request.params().get("task").is_none()).then_some(LEGACY),
     }

@@ -148,9 +148,13 @@ impl Manager {
         Some(offer.peer.version.era())
     }
 
-    /// Whether results may refer to resources by URIs that several servers have, as `viewer` sees them.
-    pub fn can_clash(&self, viewer: Viewer<'_>) -> bool {
-        self.view(viewer.home).is_some() || self.published.snapshot.load().can_clash(viewer.scope)
+    /// The era spoken with a server, as of its last offer, and whether its results may refer to resources by URIs that
+    /// several servers have, as `viewer` sees them.
+    pub fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
+        let can_clash = self.view(viewer.home).is_some() || snapshot.can_clash(viewer.scope);
+        (offer.map(|offer| offer.peer.version.era()), can_clash)
     }
 
     /// Changes whenever something that [`Manager::snapshot`] shows has changed.
@@ -259,7 +263,7 @@ impl Manager {
             // Boxed: they are large, and rarely needed.
             if let Some(others) = Box::pin(self.other_headers(request, deadline.at)).await {
                 request.check_unambiguous(&others)?;
-                let call = Box::new(Call { header_params: others, ..request.call.clone() });
+                let call = Box::new(Call { header_params: others, ..(*request.call).clone() });
                 answered = Box::pin(upstream.call(&call, deadline, outlet)).await;
             }
         }

@@ -86,7 +86,7 @@ impl<'a> Recall<'a> {
     }
 
     async fn ask(&self, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
-        let call = Call { terms: None, ..self.request.call.clone() };
+        let call = Call { terms: None, ..(*self.request.call).clone() };
         // Boxed: it is large, and its callers have room for several.
         let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), outlet)).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());

@@ -32,7 +32,7 @@ pub struct RoutedRequest {
     /// The subject as the server calls it: a tool, a prompt, a URI.
     pub subject: Arc<str>,
     /// The request as the server gets it, less the members of `_meta` that its era wants.
-    pub call: Call,
+    pub call: Box<Call>,
     /// Overrides the server's timeout; messages of the server do not move it.
     pub timeout: Option<Duration>,
     /// When its time began.
@@ -46,13 +46,13 @@ pub struct RoutedRequest {
 
 impl RoutedRequest {
     /// A request about `subject` at `server`, whose time begins now.
-    pub fn new(server: Arc<str>, subject: Arc<str>, call: Call) -> Self {
+    pub fn new(server: Arc<str>, subject: Arc<str>, call: Box<Call>) -> Self {
         let (timeout, begun) = (None, now());
         Self { server, subject, call, timeout, begun, wraps_result: false, needs_task: false }
     }
 
     /// The call of a tool that the client calls `name`.
-    pub(super) fn of_tool(route: &Route, name: &str, mut call: Call) -> Self {
+    pub(super) fn of_tool(route: &Route, name: &str, mut call: Box<Call>) -> Self {
         // Nothing makes an unsafe tool safer.
         if route.effect == Effect::Unsafe {
             call.effect = Effect::Unsafe;
@@ -67,14 +67,14 @@ impl RoutedRequest {
     }
 
     /// Getting a prompt that the client calls `name`.
-    pub(super) fn of_prompt(route: &Route, name: &str, mut call: Call) -> Self {
+    pub(super) fn of_prompt(route: &Route, name: &str, mut call: Box<Call>) -> Self {
         call.effect = effect_of(&call, Effect::ReadOnly);
         rename(&mut call, "name", (name, &route.subject));
         Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call)
     }
 
     /// Reading a resource that the client calls `uri`.
-    pub(super) fn of_resource(place: &Place, uri: &str, mut call: Call) -> Self {
+    pub(super) fn of_resource(place: &Place, uri: &str, mut call: Box<Call>) -> Self {
         call.effect = effect_of(&call, Effect::ReadOnly);
         rename(&mut call, "uri", (uri, &place.uri));
         Self::new(Arc::clone(&place.server), place.uri.as_str().into(), call)
@@ -84,7 +84,7 @@ impl RoutedRequest {
     pub(super) fn of_completion(
         server: &Arc<str>,
         (member, from, to): (&str, &str, &str),
-        mut call: Call,
+        mut call: Box<Call>,
     ) -> Self {
         let reference = call.params.as_ref().filter(|_| from != to).and_then(|params| params.get("ref"));
         if let (Some(params), Some(reference)) = (&call.params, reference) {
@@ -209,9 +209,9 @@ mod tests {
 
     use super::*;
 
-    fn call(params: &str) -> Call {
+    fn call(params: &str) -> Box<Call> {
         let params = Raw::parse(&Bytes::from(params.to_owned())).expect("JSON");
-        Call::of_gateway(method::TOOLS_CALL, Some(params))
+        Box::new(Call::of_gateway(method::TOOLS_CALL, Some(params)))
     }
 
     fn place() -> Place {
@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn routing_keeps_the_principal_of_a_call() {
-        let call = Call { principal: Some("key:ann".into()), ..call(r#"{"uri":"test://x"}"#) };
+        let mut call = call(r#"{"uri":"test://x"}"#);
+        call.principal = Some("key:ann".into());
         let routed = RoutedRequest::of_resource(&place(), "test://x", call);
         assert_eq!(routed.call.principal.as_deref(), Some("key:ann"));
     }

@@ -37,12 +37,12 @@ impl Manager {
         &self,
         viewer: impl Into<Viewer<'_>>,
         name: &str,
-        call: Call,
+        call: impl Into<Box<Call>>,
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
         let begun = now();
         let route = self.named(viewer.into(), (Named::Tool, name), patience).await?;
-        Ok(RoutedRequest { begun, ..RoutedRequest::of_tool(&route, name, call) })
+        Ok(RoutedRequest { begun, ..RoutedRequest::of_tool(&route, name, call.into()) })
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
@@ -50,12 +50,12 @@ impl Manager {
         &self,
         viewer: impl Into<Viewer<'_>>,
         name: &str,
-        call: Call,
+        call: impl Into<Box<Call>>,
         patience: Option<Duration>,
     ) -> Result<RoutedRequest, Error> {
         let begun = now();
         let route = self.named(viewer.into(), (Named::Prompt, name), patience).await?;
-        Ok(RoutedRequest { begun, ..RoutedRequest::of_prompt(&route, name, call) })
+        Ok(RoutedRequest { begun, ..RoutedRequest::of_prompt(&route, name, call.into()) })
     }
 
     /// The requests that read `uri`: one, or, when nobody lists it, several that are worth trying
@@ -68,7 +68,10 @@ impl Manager {
         patience: Option<Duration>,
     ) -> Result<Vec<RoutedRequest>, Error> {
         let places = self.places(viewer, uri, patience).await?;
-        Ok(places.iter().map(|place| RoutedRequest::of_resource(place, uri, call.clone())).collect())
+        Ok(places
+            .iter()
+            .map(|place| RoutedRequest::of_resource(place, uri, Box::new(call.clone())))
+            .collect())
     }
 
     /// The places where `uri` is, or may be when nobody lists it, best first and at least one.
@@ -110,14 +113,18 @@ impl Manager {
             Reference::Prompt(name) => {
                 let route = self.named(viewer.into(), (Named::Prompt, name), None).await?;
                 let renamed = ("name", name.as_str(), &*route.subject);
-                Ok(vec![RoutedRequest::of_completion(&route.server, renamed, call.clone())])
+                Ok(vec![RoutedRequest::of_completion(&route.server, renamed, Box::new(call.clone()))])
             }
             Reference::Resource(uri) => {
                 let viewer = viewer.into();
                 let look = |snapshot: &Snapshot| snapshot.template_places(viewer.scope, uri);
                 let places = some(self.when_settled(viewer, None, look).await?, uri)?;
                 let request = |place: &Place| {
-                    RoutedRequest::of_completion(&place.server, ("uri", uri, &place.uri), call.clone())
+                    RoutedRequest::of_completion(
+                        &place.server,
+                        ("uri", uri, &place.uri),
+                        Box::new(call.clone()),
+                    )
                 };
                 Ok(places.iter().map(request).collect())
             }

@@ -11,7 +11,7 @@ use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, method};
-use upstream::{Call, Outlet};
+use upstream::Outlet;
 
 /// What cursors are sealed for.
 const PURPOSE: &str = "tasks/list";
@@ -55,9 +55,9 @@ async fn page(
     cursor: Option<String>,
 ) -> Result<(Vec<Raw>, Option<String>), ErrorObject> {
     let cursor = cursor.map(|cursor| Raw::of(&cursor));
-    let params = Raw::empty_object().edit(&[("cursor", cursor.as_ref())]);
-    let method = Method::constant(method::TASKS_LIST);
-    let call = Call { method, params: Some(params), effect: Effect::ReadOnly, ..call_of(caller) };
+    let mut call = call_of(caller);
+    (call.method, call.effect) = (Method::constant(method::TASKS_LIST), Effect::ReadOnly);
+    call.params = Some(Raw::empty_object().edit(&[("cursor", cursor.as_ref())]));
     let done =
         gateway.manager.call(&RoutedRequest::new(server.into(), "".into(), call), &Outlet::none()).await;
     // A server that is away or does not list after all hides the tasks of no other one.

@@ -204,19 +204,19 @@ impl Asking<'_> {
 }
 
 /// A request about a task, on behalf of the client of `call`.
-fn about(call: Call, found: &Found, name: &'static str, params: Raw) -> RoutedRequest {
+fn about(mut call: Box<Call>, found: &Found, name: &'static str, params: Raw) -> RoutedRequest {
     let effect = match name {
         method::TASKS_UPDATE => Effect::Unsafe,
         method::TASKS_CANCEL => Effect::Idempotent,
         _ => Effect::ReadOnly,
     };
-    let (method, params, header_params) = (Method::constant(name), Some(params), Arc::default());
-    let call = Call { method, params, effect, header_params, terms: None, ..call };
+    (call.method, call.params, call.effect) = (Method::constant(name), Some(params), effect);
+    (call.header_params, call.terms) = (Arc::default(), None);
     RoutedRequest::new(Arc::clone(&found.server), found.id.as_str().into(), call)
 }
 
 /// A call of the caller that tells a modern server that it follows tasks.
-fn call_of(caller: &Caller) -> Call {
+fn call_of(caller: &Caller) -> Box<Call> {
     let mut call = caller.call(method::TASKS_GET, &Raw::empty_object());
     call.sender.capabilities = declared(&call.sender.capabilities);
     call

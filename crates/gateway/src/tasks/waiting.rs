@@ -128,7 +128,7 @@ struct Cancel {
 }
 
 impl Abandoned {
-    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, call: Call) -> Self {
+    fn new(manager: &Arc<Manager>, shutdown: &Shutdown, found: &Found, call: Box<Call>) -> Self {
         let params = Raw::empty_object().with("taskId", &Raw::of(&found.id));
         Self(Some(Cancel {
             manager: Arc::clone(manager),
