@@ -28,26 +28,26 @@ pub(super) fn read(raw: &Raw) -> Result<Value, String> {
 /// Whether `json` has a whole number that is read as the nearest one with a fraction.
 fn has_rounded_number(json: &str) -> bool {
     let (mut rest, mut in_text) = (json, false);
-    let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let continues_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
     let is_rounded = |number: &str| number.parse::<i64>().is_err() && number.parse::<u64>().is_err();
     let is_whole = |number: &str| number.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
     while let Some(at) = rest
         .find(|c: char| c == '"' || (in_text && c == '\\') || (!in_text && (c == '-' || c.is_ascii_digit())))
     {
         rest = &rest[at..];
-        let taken = match rest.as_bytes()[0] {
+        let length = match rest.as_bytes()[0] {
             b'\\' => 2,
             b'"' => {
                 in_text = !in_text;
                 1
             }
-            _ => rest.find(|c| !is_of_number(c)).unwrap_or(rest.len()),
+            _ => rest.find(|c| !continues_number(c)).unwrap_or(rest.len()),
         };
-        let (token, behind) = rest.split_at(taken);
-        if taken > 2 && is_whole(token) && is_rounded(token) {
+        let (token, after) = rest.split_at(length);
+        if length > 2 && is_whole(token) && is_rounded(token) {
             return true;
         }
-        rest = behind;
+        rest = after;
     }
     false
 }

@@ -232,9 +232,9 @@ async fn trailers_that_do_not_end_are_charged_to_the_budget() {
             sockets.push(silent(&gateway.address, bytes.as_bytes()).await);
         }
         let least = SENDERS * 16 * 1024;
-        let held = used(&gateway, |used| used >= least).await;
-        eprintln!("{host}, {data:?}: {held} bytes for {SENDERS} requests");
-        assert!(held >= least, "{held}");
+        let charged = used(&gateway, |used| used >= least).await;
+        eprintln!("{host}, {data:?}: {charged} bytes for {SENDERS} requests");
+        assert!(charged >= least, "{charged}");
         drop(sockets);
         assert_eq!(used(&gateway, |used| used == 0).await, 0);
     }

@@ -192,6 +192,7 @@ mod tests {
     use super::*;
     use crate::chroma::fixture;
     use crate::embedding::Window;
+    use runtime::shutdown::Shutdown;
 
     /// A model that takes the same time for each text.
     struct Slow(Duration);
@@ -235,7 +236,7 @@ mod tests {
     async fn a_slow_model_embeds_a_long_text_in_slices_that_it_has_time_for() {
         for (each, limit) in [(2, 201), (1, 101), (0, 1)] {
             let options = fixture::options(&"http://localhost:1".parse().expect("a URL"), None);
-            let chroma = Chroma::new(&options.place).expect("usable");
+            let chroma = Chroma::new(&options.place, &Shutdown::new()).expect("usable");
             let slow = Arc::new(Slow(Duration::from_secs(each)));
             let desk = Desk::new(chroma, &options, slow);
             let (texts, begun) = (vec!["a".to_owned(); 100], Instant::now());

@@ -101,7 +101,8 @@ async fn context(desk: &Desk, project: &Project, ingest: &Ingest) -> Result<Raw,
     let Some(collection) = project.peek().await? else {
         return Ok(Raw::of(&about((desk, project), None, None, Counts::default())));
     };
-    let make = async { counted((desk, project), ingest, collection).await.map(Fresh::lasting) };
+    // Boxed: it is large, and its callers have room for several.
+    let make = Box::pin(async { counted((desk, project), ingest, collection).await.map(Fresh::lasting) });
     let ttl = desk.options.cache_ttl.list;
     let answer = desk.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
     Ok(answer.without("cached"))
