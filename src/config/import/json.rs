@@ -44,7 +44,7 @@ pub(super) enum Json {
 pub(super) type Members = Vec<(String, Json)>;
 
 impl Json {
-    /// What it is, for people.
+    /// The name of the kind, for messages.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
