@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/performance.md from two runs of the system benchmark.
+"""Writes the table of docs/performance.md from runs of the system benchmark.
 
-  benches/summary.py PLAIN.json PGO.json
+  benches/summary.py PLAIN.json [PGO.json]
 
 Each file is what `cargo bench --bench system -- --json FILE` wrote: the first for the program of
 `cargo build --release`, the second for that of `scripts/release --bare`. In both runs the bare hop must be
@@ -47,29 +47,32 @@ def rate(row):
     return f"{spread['median']:.2f} ({spread['least']:.2f} to {spread['most']:.2f})"
 
 
-def table(plain, pgo):
-    lines = [
-        "| call | rate, plain build | rate, PGO build | CPU time, plain | CPU time, PGO | p50 of a call, PGO |",
-        "|---|---|---|---|---|---|",
-    ]
+def cells(row):
+    """The figures of one build."""
+    return [rate(row), f"{row['processor_of_limit']:.2f}", f"{row['p50_us']:,.0f} µs", f"{row['p99_us']:,.0f} µs"]
+
+
+def table(runs):
+    """One line for each row; the figures of the plain build, then those of the PGO build."""
+    builds = ["plain", "PGO"][: len(runs)]
+    head = ["call", *(f"{figure}, {build}" for build in builds for figure in ("rate", "CPU time", "p50", "p99"))]
+    lines = [head, ["---"] * len(head)]
     for name, *key in ROWS:
-        one, other = row_of(plain, *key), row_of(pgo, *key)
-        times = [f"{row['processor_of_limit']:.2f}" for row in (one, other)]
-        lines.append(f"| {name} | {rate(one)} | {rate(other)} | {times[0]} | {times[1]} | {other['p50_us']:,.0f} µs |")
-    return "\n".join(lines)
+        lines.append([name, *(cell for run in runs for cell in cells(row_of(run, *key)))])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def main(plain, pgo):
-    runs = [json.loads(pathlib.Path(path).read_text()) for path in (plain, pgo)]
+def main(paths):
+    runs = [json.loads(pathlib.Path(path).read_text()) for path in paths]
     text = PAGE.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         sys.exit(f"{PAGE.name} has no place for the table")
-    PAGE.write_text(f"{before}{BEGIN}\n{table(*runs)}\n\n{END}{after}")
+    PAGE.write_text(f"{before}{BEGIN}\n{table(runs)}\n\n{END}{after}")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(sys.argv[1:])
