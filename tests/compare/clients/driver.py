@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from anyio import BrokenResourceError
 from mcp.client.subscriptions import listen
 from mcp.shared.exceptions import MCPError
 from mcp.types import CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
@@ -218,18 +219,31 @@ async def perform(peer: Peer, step: Json, stack: AsyncExitStack, ask: Json, kind
 async def main(kind: Any) -> None:
     """Does all steps and prints `[[item, outcome], …]`."""
     ask = json.loads(Path(sys.argv[1]).read_text())
+    is_printed = False
+    try:
+        async with AsyncExitStack() as stack:
+            peers, done = await steps(ask, stack, kind)
+            print(json.dumps(done), flush=True)
+            is_printed = True
+            for peer in peers.values():
+                for task in peer.tasks.values():
+                    task.cancel()
+    except* BrokenResourceError:
+        # The SSE reader of the Python SDK fails with it if a message arrives while the client closes.
+        if not is_printed:
+            raise
+
+
+async def steps(ask: Json, stack: AsyncExitStack, kind: Any) -> tuple[dict[str, Peer], list[tuple[str, Json]]]:
+    """Does all steps. Returns the clients that did them, and the outcome of each item."""
     peers: dict[str, Peer] = {}
     done: list[tuple[str, Json]] = []
-    async with AsyncExitStack() as stack:
-        for step in ask["steps"]:
-            peer = peers.setdefault(step.get("on", "a"), Peer())
-            outcome = await perform(peer, step, stack, ask, kind)
-            if step.get("item"):
-                done.append((step["item"], outcome))
-        for on, peer in peers.items():
-            for what, found in (("notices", peer.notices), ("questions", peer.asked)):
-                done.append((f"{on}: kinds of {what}", dict.fromkeys((one["method"] for one in found), "there")))
-        print(json.dumps(done), flush=True)
-        for peer in peers.values():
-            for task in peer.tasks.values():
-                task.cancel()
+    for step in ask["steps"]:
+        peer = peers.setdefault(step.get("on", "a"), Peer())
+        outcome = await perform(peer, step, stack, ask, kind)
+        if step.get("item"):
+            done.append((step["item"], outcome))
+    for on, peer in peers.items():
+        for what, found in (("notices", peer.notices), ("questions", peer.asked)):
+            done.append((f"{on}: kinds of {what}", dict.fromkeys((one["method"] for one in found), "there")))
+    return peers, done
