@@ -19,37 +19,16 @@ pub(super) fn read(raw: &Raw) -> Result<Value, String> {
     if raw.depth() > DEEPEST {
         return Err(format!("it is nested more than {DEEPEST} deep"));
     }
-    if has_rounded_number(raw.as_str()) {
+    if raw.numbers().any(is_rounded) {
         return Err("a whole number has more than 64 bits".to_owned());
     }
     raw.read::<Strict>().map(|strict| strict.0).map_err(|error| error.to_string())
 }
 
-/// Whether `json` has a whole number that is read as the nearest one with a fraction.
-fn has_rounded_number(json: &str) -> bool {
-    let (mut rest, mut in_text) = (json, false);
-    let continues_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
-    let is_rounded = |number: &str| number.parse::<i64>().is_err() && number.parse::<u64>().is_err();
-    let is_whole = |number: &str| number.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
-    while let Some(at) = rest
-        .find(|c: char| c == '"' || (in_text && c == '\\') || (!in_text && (c == '-' || c.is_ascii_digit())))
-    {
-        rest = &rest[at..];
-        let length = match rest.as_bytes()[0] {
-            b'\\' => 2,
-            b'"' => {
-                in_text = !in_text;
-                1
-            }
-            _ => rest.find(|c| !continues_number(c)).unwrap_or(rest.len()),
-        };
-        let (token, after) = rest.split_at(length);
-        if length > 2 && is_whole(token) && is_rounded(token) {
-            return true;
-        }
-        rest = after;
-    }
-    false
+/// Whether `number` is whole and would be read as the nearest one with a fraction.
+fn is_rounded(number: &str) -> bool {
+    let is_whole = number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
+    is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()
 }
 
 struct Strict(Value);

@@ -132,6 +132,11 @@ impl Raw {
         tokens::depth(&self.bytes)
     }
 
+    /// The numbers at any depth, as they are written.
+    pub fn numbers(&self) -> impl Iterator<Item = &str> {
+        tokens::numbers(&self.bytes).map(|number| &self.as_str()[number])
+    }
+
     /// A typed view that borrows from these bytes.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.bytes)

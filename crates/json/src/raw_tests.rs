@@ -43,6 +43,14 @@ fn depth_counts_brackets_outside_strings() {
     assert_eq!(raw(r#"[[{"a":[]}]]"#).depth(), 4);
 }
 
+#[test]
+fn numbers_are_found_outside_strings() {
+    let value = raw(r#"{"1":[-2.5e3,"4\"5",true],"a":{"b":60}, "c" : 7 }"#);
+    assert_eq!(value.numbers().collect::<Vec<_>>(), ["-2.5e3", "60", "7"]);
+    assert_eq!(raw("-1").numbers().collect::<Vec<_>>(), ["-1"]);
+    assert_eq!(raw(r#""8""#).numbers().count(), 0);
+}
+
 /// Any value, with `keys` in its objects.
 pub(crate) fn json(keys: &'static str) -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![

@@ -4,7 +4,7 @@
 //! guarantees it). The scanner only separates tokens and does not validate them. On any other input the result is
 //! meaningless but never a panic and never out of bounds.
 //!
-//! Not here: validation, numbers, anything below the first level.
+//! Not here: validation, and the values of numbers.
 
 use std::ops::Range;
 
@@ -76,6 +76,24 @@ impl Iterator for Elements<'_> {
         self.at = end;
         Some(start..end)
     }
+}
+
+/// The number tokens in `text` at any depth, in order.
+pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            match text.get(at)? {
+                b'"' => at = skip_string(text, at),
+                b'-' | b'0'..=b'9' => {
+                    let start = at;
+                    at = skip_value(text, at);
+                    return Some(start..at);
+                }
+                _ => at += 1,
+            }
+        }
+    })
 }
 
 /// The deepest nesting of arrays and objects in `text`: 0 for a scalar, 1 for `{}`.
