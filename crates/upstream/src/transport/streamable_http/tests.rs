@@ -85,5 +85,10 @@ fn call(name: &str) -> Call {
 }
 
 async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error> {
-    Ok(connection.request(&call(name), &Outlet::none()).await?.collect().await?.expect("a result"))
+    asked(connection, &call(name), &Outlet::none()).await
+}
+
+/// The result of `call`.
+async fn asked(connection: &Arc<dyn Connection>, call: &Call, outlet: &Outlet) -> Result<Raw, Error> {
+    Ok(connection.request(call, outlet).await?.collect().await?.expect("a result"))
 }

@@ -186,14 +186,7 @@ async fn after_a_stale_connection_an_unsafe_call_takes_a_fresh_one() {
         if round >= 2 {
             call.effect = Effect::ReadOnly;
         }
-        connection
-            .request(&call, &Outlet::none())
-            .await
-            .expect("answered")
-            .collect()
-            .await
-            .expect("whole")
-            .expect("a result");
+        asked(&connection, &call, &Outlet::none()).await.expect("answered");
         used.push(bench.server.seen().last().expect("a request").connection);
     }
     assert!(used[0] != used[1] && used[1] != used[2], "unsafe calls share no connection: {used:?}");

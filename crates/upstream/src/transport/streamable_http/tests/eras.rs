@@ -24,14 +24,7 @@ async fn a_modern_request_says_in_its_headers_what_stands_in_its_body() {
     );
     let param = |header: &str, path: &str| HeaderParam { header: header.into(), path: vec![path.into()] };
     call.header_params = Arc::new([param("Region", "where"), param("N", "n"), param("No", "no")]);
-    let answer = connection
-        .request(&call, &Outlet::none())
-        .await
-        .expect("answered")
-        .collect()
-        .await
-        .expect("whole")
-        .expect("a result");
+    let answer = asked(&connection, &call, &Outlet::none()).await.expect("answered");
     assert_eq!(answer.as_str(), r#"{"big":1e400,"content":[]}"#, "not one byte is touched");
 
     let seen = bench.server.seen().pop().expect("a request");
@@ -246,14 +239,7 @@ async fn what_a_modern_server_says_during_a_call_goes_to_its_outlet() {
     .await;
     let (connection, mut events) = bench.connect().await;
     let (outlet, mut reader) = Outlet::new(8);
-    let answer = connection
-        .request(&call("t"), &outlet)
-        .await
-        .expect("answered")
-        .collect()
-        .await
-        .expect("whole")
-        .expect("a result");
+    let answer = asked(&connection, &call("t"), &outlet).await.expect("answered");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
     let said: Vec<_> = std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(said, ["notifications/progress", "notifications/message"]);

@@ -244,14 +244,7 @@ async fn a_stream_that_was_cut_is_resumed_where_it_left_off() {
     let (connection, _events) = bench.connect().await;
     let (outlet, mut reader) = Outlet::new(8);
     let begun = std::time::Instant::now();
-    let answer = connection
-        .request(&call("t"), &outlet)
-        .await
-        .expect("answered")
-        .collect()
-        .await
-        .expect("whole")
-        .expect("a result");
+    let answer = asked(&connection, &call("t"), &outlet).await.expect("answered");
     assert_eq!(answer.as_str(), r#"{"ok":1}"#);
     assert!(reader.try_recv().is_ok());
     assert!(begun.elapsed() >= Duration::from_millis(120), "the pause asked for is kept, twice");
