@@ -21,12 +21,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use net::http::{Client, Form, Reach, RequestBuilder, Response, chunk, read_json, whole};
-use net::sse::{Decoder, Event, Item};
-use runtime::memory::{Account, Charge, Kind, SMALL};
+use net::http::{Client, EventStream, Form, Reach, RequestBuilder, Response, read_json, whole};
+use net::sse::{Event, Item};
+use runtime::memory::Account;
 use runtime::secret::{ExposeSecret, SecretString};
 use runtime::shutdown::Shutdown;
-use runtime::worker::WorkBudget;
 use upstream::api::Error;
 
 pub(super) use facts::facts;
@@ -42,6 +41,8 @@ pub(super) const MOST_BYTES: usize = 16 << 20;
 pub(super) struct Rest {
     client: Arc<Client>,
     base: Url,
+    /// The password of `base`.
+    password: Option<SecretString>,
 }
 
 impl Rest {
@@ -52,16 +53,19 @@ impl Rest {
         let mut base = base.clone();
         base.set_query(None);
         base.set_fragment(None);
-        Ok(Self { client, base })
+        let password =
+            base.password().map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned().into());
+        Ok(Self { client, base, password })
     }
 
     /// A request for what is at `path` below the base, a segment each.
     pub(super) fn request(&self, method: Method, path: &[&str]) -> Request {
         let builder = RequestBuilder::new(method, self.base.clone()).below(path);
-        let password =
-            self.base.password().map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
-        let secrets = password.into_iter().map(SecretString::from).collect();
-        Request { rest: self.clone(), builder, secrets }
+        Request {
+            client: Arc::clone(&self.client),
+            builder,
+            secrets: self.password.iter().cloned().collect(),
+        }
     }
 }
 
@@ -72,7 +76,7 @@ pub(super) fn unsendable(why: &str) -> Error {
 
 /// One request that is being put together.
 pub(super) struct Request {
-    rest: Rest,
+    client: Arc<Client>,
     builder: RequestBuilder,
     /// Removed from everything that the service says.
     secrets: Vec<SecretString>,
@@ -128,14 +132,12 @@ impl Request {
 
     /// Sends it. Returns the answer when its head is there and says success.
     pub(super) async fn send(self) -> Result<Answer, Error> {
-        let Self { rest, builder, secrets } = self;
-        let request = builder.build()?;
-        let once = !request.method().is_idempotent();
-        let response = rest.client.send(request, once).await?;
+        let Self { client, builder, secrets } = self;
+        let response = client.request(builder).await?;
         if response.status().is_success() {
-            return Ok(Answer { response, origin: Arc::clone(rest.client.origin()) });
+            return Ok(Answer { response, origin: Arc::clone(client.origin()) });
         }
-        Err(refusal::of(response, &secrets, rest.client.origin()).await)
+        Err(refusal::of(response, &secrets, client.origin()).await)
     }
 }
 
@@ -158,32 +160,17 @@ impl Answer {
 
     /// The events of a stream, until it ends. One beyond the cap ends it with an error.
     pub(super) fn events(self) -> impl Stream<Item = Result<Event, Error>> + Send + 'static {
-        let charge = Charge::open(Account::Server(self.origin), Kind::Answer);
-        let begun = (self.response.into_body(), Decoder::new(MOST_BYTES), Bytes::new(), charge);
-        let begun = (begun, WorkBudget::new());
-        stream::try_unfold(begun, |((mut body, mut decoder, mut input, mut charge), mut work)| async move {
-            loop {
-                work.yield_if_spent().await;
-                let before = input.len();
-                let item = decoder.decode(&mut input);
-                work.charge(before - input.len());
-                match item {
-                    Some(Item::Event(event)) => {
-                        return Ok(Some((event, ((body, decoder, input, charge), work))));
-                    }
+        let account = Account::Server(self.origin);
+        let events = EventStream::of(self.response.into_body(), MOST_BYTES, account);
+        stream::try_unfold(events, |mut events| async move {
+            while let Some(decoded) = events.step().await? {
+                match decoded.item {
+                    Some(Item::Event(event)) => return Ok(Some((event, events))),
                     Some(Item::TooLong(_)) => return Err(Error::TooLarge { limit: MOST_BYTES }),
-                    None if !input.is_empty() => continue,
                     None => {}
                 }
-                match decoder.held() {
-                    held if held < SMALL => charge.clear(),
-                    held => charge.cover(held)?,
-                }
-                match chunk(&mut body).await? {
-                    Some(chunk) => input = chunk,
-                    None => return Ok(None),
-                }
             }
+            Ok(None)
         })
     }
 }

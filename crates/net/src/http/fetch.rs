@@ -55,10 +55,8 @@ impl Client {
         request: RequestBuilder,
         limits: ResponseLimits,
     ) -> Result<WholeResponse, Error> {
-        let request = request.build()?;
-        let once = !request.method().is_idempotent();
         let fetched = async {
-            let (head, body) = self.send(request, once).await?.into_parts();
+            let (head, body) = self.request(request).await?.into_parts();
             let body = whole(body, limits.bytes, &self.origin).await?;
             Ok(WholeResponse { status: head.status, headers: head.headers, body })
         };

@@ -16,6 +16,7 @@ mod body;
 mod connect;
 mod connection;
 mod error;
+mod event_stream;
 mod fetch;
 mod form;
 mod headers;
@@ -40,6 +41,7 @@ use self::body::Line;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
 pub use self::error::Error;
+pub use self::event_stream::{Decoded, EventStream};
 pub use self::fetch::{ResponseLimits, WholeResponse};
 pub use self::form::Form;
 pub use self::headers::{OUR_USER_AGENT, basic_credentials, host, is_media_type, path, retry_after};
@@ -123,6 +125,13 @@ impl Client {
             Err(Failure::Hyper(failure)) => Err(self.failed(failure.error())),
             Err(Failure::Flooded) => Err(Error::flooded()),
         }
+    }
+
+    /// Sends the request of `builder`. It runs at most once, unless its method may be repeated (RFC 9110, 9.2.2).
+    pub async fn request(&self, builder: RequestBuilder) -> Result<Response, Error> {
+        let request = builder.build()?;
+        let once = !request.method().is_idempotent();
+        self.send(request, once).await
     }
 
     fn failed(&self, error: &hyper::Error) -> Error {

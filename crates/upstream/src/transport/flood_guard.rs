@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::close_reason::Closing;
 use crate::error::Error;
+use net::http::EventStream;
+use net::sse::Item;
 use runtime::telemetry::limit::Limit;
 
 /// The long-term limit in bytes per second.
@@ -74,6 +76,19 @@ impl FloodGuard {
         let now = Instant::now();
         let buckets = Buckets { notices: Bucket::full(now), junk: Bucket::full(now) };
         Self { server: Arc::clone(server), closing: closing.clone(), buckets: Mutex::new(buckets) }
+    }
+
+    /// The next event of `stream`. `None` at its end; an error if it was cut off. Bytes between the events count as junk.
+    pub(super) async fn next(&self, stream: &mut EventStream) -> Result<Option<Item>, Error> {
+        while let Some(decoded) = stream.step().await? {
+            if decoded.ignored > 0 {
+                self.admit(Worth::Junk, decoded.ignored).await?;
+            }
+            if decoded.item.is_some() {
+                return Ok(decoded.item);
+            }
+        }
+        Ok(None)
     }
 
     /// Counts a message of `bytes`, and waits while there were too many. The error means that the connection was

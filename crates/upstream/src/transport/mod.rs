@@ -7,7 +7,6 @@
 //! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`aside`).
 
 mod aside;
-mod body;
 mod clipped;
 mod flood_guard;
 mod handshake;

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::aside::Aside;
-use super::body::EventStream;
 use super::flood_guard::{FLOODED, FloodGuard, Worth};
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Client, Head, status_error};
@@ -30,7 +29,7 @@ use crate::connection::{
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use json::Raw;
-use net::http::{collect, is_media_type, path};
+use net::http::{EventStream, collect, is_media_type, path};
 use net::sse::Item;
 use protocol::lifecycle::Peer;
 use protocol::{Era, Message, Notification, Reply, method};
@@ -134,7 +133,7 @@ pub(super) async fn open(
 /// Waits for the first event, which says where to post.
 async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
     let floods = FloodGuard::new(name, &Closing::default());
-    while let Some(item) = stream.next(&floods).await? {
+    while let Some(item) = floods.next(stream).await? {
         let Item::Event(event) = item else { break };
         if event.name != "endpoint" {
             continue;
@@ -254,7 +253,7 @@ impl Link {
     async fn read(self, mut stream: EventStream, events: Events, shutdown: Shutdown) {
         let work = async {
             loop {
-                match stream.next(&self.floods).await {
+                match self.floods.next(&mut stream).await {
                     Ok(Some(item)) => {
                         let (worth, length) = self.take(item, &events);
                         if self.floods.admit(worth, length).await.is_err() {

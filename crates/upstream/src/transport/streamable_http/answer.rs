@@ -13,11 +13,10 @@ use http_body_util::BodyExt as _;
 
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::transport::body::EventStream;
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::http::status_error;
 use json::envelope_stream::{Splice, Terms};
-use net::http::{Body, Response, chunk, collect, is_media_type};
+use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
 use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use runtime::memory::Payer;
@@ -199,9 +198,9 @@ impl Reader<'_> {
     /// Reads the answer out of a body that is labelled as an event stream.
     async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
-        if stream.is_bare_json().await? {
-            let body = stream.into_body(self.limit, self.payer).await;
-            return Ok(self.judge(status, bare, &body?)?);
+        if stream.is_bare_json().await.map_err(Error::from)? {
+            let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
+            return Ok(self.judge(status, bare, &body)?);
         }
         match self.read_events(stream).await {
             Ok(reply) => Ok(Outcome::Reply(reply, status)),
@@ -214,7 +213,7 @@ impl Reader<'_> {
     pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<Reply, Broken> {
         let mut malformed = None;
         let error = loop {
-            match stream.next(self.floods).await {
+            match self.floods.next(&mut stream).await {
                 Ok(Some(Item::Event(event))) => {
                     let worth = match self.sort(&event) {
                         Ok(Sorted::Answer(reply)) => {

@@ -24,14 +24,13 @@ use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::transport::aside::Aside;
-use crate::transport::body::EventStream;
 use crate::transport::flood_guard::FloodGuard;
 use crate::transport::http::{Head, status_error};
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
 use crate::transport::{cancelled, compose, handshake};
 use json::Raw;
-use net::http::is_media_type;
+use net::http::{EventStream, is_media_type};
 use protocol::error::code;
 use protocol::lifecycle::Peer;
 use protocol::{Era, ErrorObject, Notification, Reply, headers, method};

@@ -15,9 +15,9 @@ use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::connection::{Event, Events};
 use crate::error::Error;
 use crate::listen::Pauses;
-use crate::transport::body::EventStream;
 use crate::transport::flood_guard::Worth;
 use crate::transport::inbound;
+use net::http::EventStream;
 use net::sse::Item;
 use protocol::Message;
 
@@ -76,7 +76,7 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
 }
 
 async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
-    while let Some(item) = stream.next(&state.floods).await? {
+    while let Some(item) = state.floods.next(stream).await? {
         let (worth, length) = match item {
             Item::Event(event) if !event.data.is_empty() && is_message(&event.name) => {
                 (take(state, &event.data), event.data.len())

@@ -1,22 +1,36 @@
-//! The body of an answer as an event stream, under the cap of one message.
+//! The body of a response as an event stream.
+//!
+//! Invariants: one event has at most the bytes of the limit, and the memory budget is charged for it while it is read.
+//! Reading gives way to other tasks of the worker.
+//!
+//! Not here: the syntax (`sse`), and how much a server may send between its events.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 
-use super::flood_guard::{FloodGuard, Worth};
-use crate::error::Error;
-use net::http::{Body, chunk, collect};
-use net::sse::{Decoder, Item};
+use super::body::Body;
+use super::error::Error;
+use super::read::{chunk, collect};
+use crate::sse::{Decoder, Item};
 use runtime::memory::{Account, Charge, Kind, Payer, SMALL};
 use runtime::worker::WorkBudget;
 
-/// Bytes after the answer that are read for the sake of the connection; more is not worth it.
+/// Bytes after the last event of interest that are read so that the connection can be used again.
 const DRAIN_BYTES: usize = 16 * 1024;
 
-/// Reads the events of one answer.
-pub(super) struct EventStream {
+/// The result of one step of reading.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The next event, if it is complete.
+    pub item: Option<Item>,
+    /// Bytes before it that belong to no event.
+    pub ignored: usize,
+}
+
+/// Reads the events of one response.
+pub struct EventStream {
     body: Body,
     decoder: Decoder,
     /// Received and not decoded yet.
@@ -27,26 +41,22 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    /// `account` pays for an event while it is read.
-    pub(super) fn of(body: Body, limit: usize, account: Account) -> Self {
+    /// Events of at most `limit` bytes. `account` pays for an event while it is read.
+    pub fn of(body: Body, limit: usize, account: Account) -> Self {
         let (decoder, charge) = (Decoder::new(limit), Charge::open(account, Kind::Answer));
         Self { body, decoder, input: Bytes::new(), work: WorkBudget::new(), charge }
     }
 
-    /// The next event; `None` at the end of the stream, an error when it was cut or ended by `floods`, which
-    /// counts what is between the events.
-    pub(super) async fn next(&mut self, floods: &FloodGuard) -> Result<Option<Item>, Error> {
+    /// Reads on until an event is complete, or bytes were ignored. `None` at the end of the stream.
+    pub async fn step(&mut self) -> Result<Option<Decoded>, Error> {
         loop {
             self.work.yield_if_spent().await;
             let before = self.input.len();
             let item = self.decoder.decode(&mut self.input);
             self.work.charge(before - self.input.len());
             let ignored = self.decoder.take_ignored();
-            if ignored > 0 {
-                floods.admit(Worth::Junk, ignored).await?;
-            }
-            if item.is_some() {
-                return Ok(item);
+            if item.is_some() || ignored > 0 {
+                return Ok(Some(Decoded { item, ignored }));
             }
             if !self.input.is_empty() {
                 continue;
@@ -62,8 +72,8 @@ impl EventStream {
         }
     }
 
-    /// Reads what is left, which means nothing any more, so that the connection can be used again.
-    pub(super) async fn drain(mut self) {
+    /// Reads the rest, which nobody needs, so that the connection can be used again.
+    pub async fn drain(mut self) {
         let mut left = DRAIN_BYTES;
         while let Ok(Some(chunk)) = chunk(&mut self.body).await {
             left = left.saturating_sub(chunk.len());
@@ -73,24 +83,24 @@ impl EventStream {
         }
     }
 
-    /// Whether the end has come already; what stands before it means nothing any more.
-    pub(super) fn is_over(&mut self) -> bool {
+    /// Whether the end has arrived already. Skips what is before it.
+    pub fn is_over(&mut self) -> bool {
         matches!(chunk(&mut self.body).now_or_never(), Some(Ok(None)))
     }
 
-    /// Where to go on after a cut.
-    pub(super) fn last_id(&self) -> Option<Bytes> {
+    /// The id of the last event, to resume after it.
+    pub fn last_id(&self) -> Option<Bytes> {
         self.decoder.last_id().cloned()
     }
 
-    /// The pause the server asked for.
-    pub(super) const fn retry(&self) -> Option<Duration> {
+    /// The pause before a reconnection that the server asked for.
+    pub const fn retry(&self) -> Option<Duration> {
         self.decoder.retry()
     }
 
-    /// Whether what arrives is bare JSON, whatever the label says: no line of an event stream that
-    /// means anything begins with a brace. Waits for the first bytes.
-    pub(super) async fn is_bare_json(&mut self) -> Result<bool, Error> {
+    /// Whether the body is JSON, whatever its media type says: no line of an event stream with a meaning begins with a
+    /// brace. Waits for the first bytes.
+    pub async fn is_bare_json(&mut self) -> Result<bool, Error> {
         while self.input.trim_ascii().is_empty() {
             self.work.charge(self.input.len());
             self.work.yield_if_spent().await;
@@ -103,9 +113,9 @@ impl EventStream {
         Ok(self.input.trim_ascii_start().starts_with(b"{"))
     }
 
-    /// The whole body, when it is no event stream after all.
-    pub(super) async fn into_body(mut self, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
+    /// The whole body, if it is no event stream.
+    pub async fn into_body(mut self, limit: usize, payer: Payer<'_>) -> Result<Bytes, Error> {
         let begun = std::mem::take(&mut self.input);
-        Ok(collect(self.body, begun, limit, payer).await?)
+        collect(self.body, begun, limit, payer).await
     }
 }
