@@ -1,7 +1,7 @@
-//! The body of an answer, as it comes off its connection.
+//! The body of a response, read from its connection.
 //!
-//! It owns the connection. At its end the connection joins the idle ones. If the body is dropped before that, the
-//! connection closes, which tells a modern MCP server that nobody waits any more.
+//! Invariant: it owns the connection. At its end the connection becomes idle. If the body is dropped before that, the
+//! connection closes, so a modern MCP server notices that the request was cancelled.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use super::connection::{Link, quietly};
 use super::error::Error;
 use super::idle::IdleSet;
 
-/// How long the rest of a request may take when its answer was complete before.
+/// Time for the rest of a request whose response was complete first.
 const REST_LIMIT: Duration = Duration::from_secs(10);
 
-/// The body of an answer. `size_hint` has the length that was announced, less what was read.
+/// The body of a response. `size_hint` has the announced length, less the bytes that were read.
 pub struct Body {
     /// `None` when it was read to its end.
     incoming: Option<Incoming>,
     /// `None` when it was read to its end.
-    line: Option<Line>,
+    pooled: Option<PooledLink>,
 }
 
-/// A connection, and where it goes when it is free.
-pub(super) struct Line {
+/// A connection, and the set that it joins when it is idle.
+pub(super) struct PooledLink {
     pub(super) link: Box<Link>,
-    /// None: it is closed.
-    pub(super) shelf: Option<Arc<IdleSet>>,
+    /// None if it is closed instead.
+    pub(super) idle_set: Option<Arc<IdleSet>>,
 }
 
 impl Body {
-    pub(super) fn new(incoming: Incoming, line: Line) -> Self {
-        let mut body = Self { incoming: Some(incoming), line: Some(line) };
+    pub(super) fn new(incoming: Incoming, pooled: PooledLink) -> Self {
+        let mut body = Self { incoming: Some(incoming), pooled: Some(pooled) };
         body.note_end();
         body
     }
 
-    /// Gives the connection back if nothing more comes over it.
+    /// Returns the connection if the body has ended.
     fn note_end(&mut self) {
         if self.incoming.as_ref().is_some_and(http_body::Body::is_end_stream) {
             self.end();
@@ -49,23 +49,23 @@ impl Body {
 
     fn end(&mut self) {
         self.incoming = None;
-        if let Some(line) = self.line.take() {
-            line.free();
+        if let Some(pooled) = self.pooled.take() {
+            pooled.free();
         }
     }
 }
 
-impl Line {
-    /// The answer is complete.
+impl PooledLink {
+    /// Returns the connection after a complete response.
     fn free(mut self) {
-        let Some(idle) = self.shelf.take() else { return };
+        let Some(idle) = self.idle_set.take() else { return };
         if !self.link.is_ready() {
             self.link.work(&quietly());
         }
         if self.link.is_ready() {
             idle.put(self.link);
         } else if self.link.is_open() {
-            // It came before the request was off, which the server may still want to have.
+            // The response was complete before the request was sent. The server may still read the rest of it.
             idle.settle(self.link, REST_LIMIT);
         }
     }
@@ -80,15 +80,15 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = self.get_mut();
-        let (Some(incoming), Some(line)) = (&mut this.incoming, &mut this.line) else {
+        let (Some(incoming), Some(pooled)) = (&mut this.incoming, &mut this.pooled) else {
             return Poll::Ready(None);
         };
-        // Frames come out of `work`, so that alone has to wake the task.
+        // All frames come from `work`, so only `work` has to wake the task.
         let mut look = |link: &Link| link.look(|| Pin::new(&mut *incoming).poll_frame(&mut quietly()));
-        let mut frame = look(&line.link);
+        let mut frame = look(&pooled.link);
         if frame.is_pending() {
-            line.link.work(context);
-            frame = look(&line.link);
+            pooled.link.work(context);
+            frame = look(&pooled.link);
         }
         match frame {
             Poll::Ready(Some(Ok(frame))) => {
@@ -96,7 +96,7 @@ impl http_body::Body for Body {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                (this.incoming, this.line) = (None, None);
+                (this.incoming, this.pooled) = (None, None);
                 Poll::Ready(Some(Err(Error::cut(&error))))
             }
             Poll::Ready(None) => {
@@ -117,13 +117,13 @@ impl http_body::Body for Body {
 }
 
 impl Drop for Body {
-    /// If the end has arrived already, the connection can be used again.
+    /// Keeps the connection if the end of the body has arrived already.
     fn drop(&mut self) {
         self.incoming = None;
-        if let Some(Line { mut link, shelf: Some(shelf) }) = self.line.take() {
+        if let Some(PooledLink { mut link, idle_set: Some(idle_set) }) = self.pooled.take() {
             link.work(&quietly());
             if link.is_ready() {
-                shelf.put(link);
+                idle_set.put(link);
             }
         }
     }

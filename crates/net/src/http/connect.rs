@@ -29,8 +29,8 @@ use super::request_body::RequestBody;
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Bytes that one read brings at most. A server that sends faster than its answer is read fills this for each
-/// connection, and the default of hyper is 408 KiB.
+/// Bytes that one read returns at most. A server that sends faster than its response is read fills this buffer for each
+/// connection. The default of hyper is 408 KiB.
 const READ_BUFFER: usize = 128 * 1024;
 
 /// Opens the part of a socket below TLS.
@@ -49,7 +49,7 @@ pub(super) struct Dialer {
 impl Dialer {
     pub(super) fn new(url: &Url, reach: Reach) -> Result<Self, Error> {
         let is_tls = url.scheme() == "https";
-        // Without user and password, which stand before the host.
+        // Without user and password, which are before the host.
         let authority = &url[Position::BeforeHost..Position::AfterPort];
         let origin = format!("{}://{authority}", url.scheme()).parse().map_err(|_| Error::unusable_url())?;
         if !reach.has_host(url) {
@@ -64,7 +64,7 @@ impl Dialer {
         Ok(Self { origin, tcp, tls, count: Arc::default() })
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(super) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -91,7 +91,7 @@ fn builder() -> http1::Builder {
     builder
 }
 
-/// The meter of a socket; over TLS it counts what is encrypted.
+/// Returns the meter of a socket. Over TLS it counts encrypted bytes.
 fn meter(io: &Io) -> &Meter {
     match io {
         MaybeHttpsStream::Http(tcp) => tcp.inner().meter(),

@@ -1,9 +1,9 @@
 //! One open connection, and one request on it.
 //!
-//! Invariant: nobody but the future or the body that holds a [`Link`] makes it move. It is polled in
-//! the task of its request, so dropping that closes the socket at once, and a call costs no task and
-//! no wake of another one. While it lies idle nobody looks at it: that the server closed it is seen
-//! when it is taken up again, before the request is written, which then comes back unsent.
+//! Invariants: a [`Link`] is polled only by the future or the body that holds it, in the task of its request. So a call
+//! needs no task of its own and wakes no other one, and dropping it closes the socket at once. An idle link is not polled.
+//! If its server closed it meanwhile, this is noticed before the next request is written, and that request is returned
+//! unsent.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -44,25 +44,25 @@ pub(super) type Io = MaybeHttpsStream<Tcp>;
 /// The part of a socket below TLS.
 pub(super) type Tcp = TokioIo<Metered<TcpStream>>;
 
-/// What moves the bytes.
+/// The connection of hyper, which reads and writes when it is polled.
 pub(super) type Wire = Connection<Io, RequestBody>;
 
 pub(super) struct Link {
     sender: SendRequest<RequestBody>,
     /// `None` once it has ended.
     wire: Option<Wire>,
-    /// Wakes the task of the request, or of who reads the answer.
+    /// Wakes the task of the request, or the task that reads the response.
     bell: Bell,
     meter: Meter,
     #[allow(dead_code)] // held for its drop
     socket: Counted,
 }
 
-/// One of the open connections to a server, as long as it is there.
+/// Counts one open connection to a server until it is dropped.
 pub(super) struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// One more among `all`.
+    /// Adds a connection to `all`.
     pub(super) fn among(all: &Arc<AtomicUsize>) -> Self {
         all.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(all))
@@ -91,10 +91,10 @@ impl Link {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Failure> {
-        // Whoever polled it last has nothing to do with this request, which is taken up below.
+        // The task that polled it last has nothing to do with this request. The task of this request follows below.
         let _ = self.bell.answered_by(&quietly());
-        // The answer comes out of `work`, right before it is asked for: it need not wake the task
-        // that is being polled. Unconstrained, because the budget of the task would wake it too.
+        // `work` produces the response right before it is polled, so it need not wake this task. It is unconstrained,
+        // because tokio's budget of a task would wake it too.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
         let (wire, bell, meter) = (&mut self.wire, &self.bell, &self.meter);
         let begin = meter.read();
@@ -118,18 +118,18 @@ impl Link {
         .await
     }
 
-    /// Notes that its socket was not looked at for a while.
+    /// Notes that its socket was not read for a while.
     pub(super) fn note_idle(&self) {
         self.meter.note_idle();
     }
 
-    /// Reads and writes what can be; wakes `context` when there is more to do.
+    /// Reads and writes as much as is possible now. Wakes `context` when there is more to do.
     pub(super) fn work(&mut self, context: &Context<'_>) {
         work(&mut self.wire, &mut self.bell.answered_by(context));
     }
 
-    /// What `look` finds in the body of the answer. Whoever does not find enough lets the link
-    /// [work](Link::work) and looks again, so nobody has to be woken for there being room.
+    /// Returns what `look` finds in the body of the response, without waking the task. A caller that needs more calls
+    /// [`Link::work`] and looks again.
     pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         hushed(self.bell.waker(), look).0
     }
@@ -144,14 +144,14 @@ impl Link {
         self.is_open() && self.sender.is_ready()
     }
 
-    /// Waits until the last request is off, though its answer came already; whether the next one can
-    /// be sent then.
+    /// Waits until the last request is sent completely, although its response is complete. Returns whether the next one
+    /// can be sent then.
     pub(super) async fn settle(&mut self) -> bool {
         poll_fn(|context| {
             self.work(context);
             if !self.is_ready() {
-                // Written and flushed in one go it may ask for its next request only when it is
-                // polled again, and nothing more would wake us.
+                // After writing and flushing in one poll, hyper accepts the next request only in the next poll, and
+                // nothing else would wake this task.
                 self.work(context);
             }
             if !self.is_open() || self.is_ready() { Poll::Ready(()) } else { Poll::Pending }
@@ -161,7 +161,7 @@ impl Link {
     }
 }
 
-/// How it ended is told to the request and to the body that wait for more.
+/// Polls the connection. Its end is reported to the request and to the body that wait for more.
 fn work(wire: &mut Option<Wire>, context: &mut Context<'_>) {
     if let Some(open) = wire
         && Pin::new(open).poll(context).is_ready()
@@ -170,7 +170,7 @@ fn work(wire: &mut Option<Wire>, context: &mut Context<'_>) {
     }
 }
 
-/// A context that wakes nobody.
+/// A context that wakes no task.
 pub(super) fn quietly() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

@@ -22,69 +22,69 @@ const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// Time for which more connections are kept than configured. Calls in bursts leave some of them idle again and again,
 /// and opening new ones for each burst would cost more.
 const SURPLUS_LIMIT: Duration = Duration::from_secs(1);
-/// How often it is looked for those whose time is over.
+/// The pause between two searches for connections that have been idle for too long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Idle connections to one server that one worker keeps; more are closed.
 pub(super) const AT_MOST: usize = 256;
 
 /// The idle connections to one server.
 pub(super) struct Idle {
-    shelves: Arc<Shelves>,
-    /// How many are to be kept.
+    sets: Arc<IdleSets>,
+    /// Connections that may stay idle longer than [`SURPLUS_LIMIT`].
     most: usize,
     shutdown: Shutdown,
 }
 
-/// A shelf for each worker.
+/// One set for each worker.
 #[derive(Default)]
-struct Shelves([OnceLock<Arc<IdleSet>>; worker::SHARES]);
+struct IdleSets([OnceLock<Arc<IdleSet>>; worker::SHARES]);
 
-impl Shelves {
+impl IdleSets {
     fn len(&self) -> usize {
-        self.0.iter().filter_map(OnceLock::get).map(|shelf| shelf.len()).sum()
+        self.0.iter().filter_map(OnceLock::get).map(|set| set.len()).sum()
     }
 }
 
 impl Idle {
-    /// None yet; `most` are kept when they are not needed just now.
+    /// A pool without connections. `most` of them may stay idle longer than [`SURPLUS_LIMIT`].
     pub(super) fn new(most: usize, shutdown: &Shutdown) -> Self {
-        Self { shelves: Arc::default(), most, shutdown: shutdown.clone() }
+        Self { sets: Arc::default(), most, shutdown: shutdown.clone() }
     }
 
-    /// Those of this worker.
+    /// Returns the set of this worker.
     pub(super) fn here(&self) -> &Arc<IdleSet> {
-        self.shelves.0[worker::share()].get_or_init(|| {
-            let (all, shutdown) = (Arc::downgrade(&self.shelves), self.shutdown.clone());
-            Arc::new(IdleSet { rested: Mutex::default(), all, most: self.most, shutdown })
+        self.sets.0[worker::share()].get_or_init(|| {
+            let (all, shutdown) = (Arc::downgrade(&self.sets), self.shutdown.clone());
+            Arc::new(IdleSet { waiting: Mutex::default(), all, most: self.most, shutdown })
         })
     }
 
-    /// How many there are.
+    /// Returns the number of idle connections.
     pub(super) fn len(&self) -> usize {
-        self.shelves.len()
+        self.sets.len()
     }
 }
 
 /// The idle connections of one worker to one server.
 pub(super) struct IdleSet {
-    rested: Mutex<Rested>,
-    /// It among those of all workers.
-    all: Weak<Shelves>,
-    /// How many are kept on all of them.
+    waiting: Mutex<Waiting>,
+    /// The sets of all workers, of which this is one.
+    all: Weak<IdleSets>,
+    /// Connections that may stay idle longer than [`SURPLUS_LIMIT`], on all workers together.
     most: usize,
     shutdown: Shutdown,
 }
 
 #[derive(Default)]
-struct Rested {
+struct Waiting {
     /// The longest idle first.
     links: Vec<(Box<Link>, Instant)>,
-    /// Whether somebody will close them in time.
+    /// Whether a task runs that will close them in time.
     is_swept: bool,
 }
 
 impl IdleSet {
-    /// One that may still be open.
+    /// Takes the connection that was used last. Its server may have closed it.
     pub(super) fn take(&self) -> Option<Box<Link>> {
         let (link, since) = self.lock().links.pop()?;
         link.note_idle();
@@ -93,25 +93,25 @@ impl IdleSet {
 
     /// Keeps `link`, which is ready for a request.
     pub(super) fn put(self: &Arc<Self>, link: Box<Link>) {
-        let mut rested = self.lock();
-        if rested.links.len() >= AT_MOST {
-            drop(rested); // before the connection, which is closed here
+        let mut waiting = self.lock();
+        if waiting.links.len() >= AT_MOST {
+            drop(waiting); // before the connection, which is closed here
             return;
         }
-        rested.links.push((link, worker::now()));
-        let was_swept = std::mem::replace(&mut rested.is_swept, true);
-        drop(rested);
+        waiting.links.push((link, worker::now()));
+        let was_swept = std::mem::replace(&mut waiting.is_swept, true);
+        drop(waiting);
         if was_swept {
             return;
         }
         let sweep = sweep(Sweep(Arc::downgrade(self)));
-        // Without a runtime, at the end of one, nobody could use the connection either.
+        // At the end of a runtime no task can be spawned, and no request could use the connection.
         if Handle::try_current().is_ok() {
             self.shutdown.spawn_until_end(sweep);
         }
     }
 
-    /// Keeps `link` when its last request is off, within `limit`.
+    /// Keeps `link` as soon as its last request is sent completely, if that is within `limit`.
     pub(super) fn settle(self: &Arc<Self>, mut link: Box<Link>, limit: Duration) {
         let idle = Arc::clone(self);
         self.shutdown.spawn_until_end(async move {
@@ -121,17 +121,17 @@ impl IdleSet {
         });
     }
 
-    /// Closes what has waited for too long; when to look again, if anything is left.
+    /// Closes connections that have been idle for too long. Returns the time of the next search if any are left.
     fn close_old(&self) -> Option<Instant> {
         let surplus = self.all.upgrade().map_or(0, |all| all.len()).saturating_sub(self.most);
-        let mut rested = self.lock();
+        let mut waiting = self.lock();
         let now = Instant::now();
-        let older = |limit| rested.links.partition_point(|(_, since)| now.duration_since(*since) >= limit);
+        let older = |limit| waiting.links.partition_point(|(_, since)| now.duration_since(*since) >= limit);
         let gone = older(IDLE_LIMIT).max(older(SURPLUS_LIMIT).min(surplus));
-        let gone: Vec<_> = rested.links.drain(..gone).collect();
-        let next = rested.links.first().map(|(_, since)| (*since + IDLE_LIMIT).min(now + LOOK_EVERY));
-        rested.is_swept = next.is_some();
-        drop((rested, gone)); // closed without the lock
+        let gone: Vec<_> = waiting.links.drain(..gone).collect();
+        let next = waiting.links.first().map(|(_, since)| (*since + IDLE_LIMIT).min(now + LOOK_EVERY));
+        waiting.is_swept = next.is_some();
+        drop((waiting, gone)); // closed without the lock
         next
     }
 
@@ -139,26 +139,26 @@ impl IdleSet {
         self.lock().links.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rested> {
-        self.rested.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 async fn sweep(mut sweep: Sweep) {
-    while let Some(next) = sweep.0.upgrade().and_then(|shelf| shelf.close_old()) {
+    while let Some(next) = sweep.0.upgrade().and_then(|set| set.close_old()) {
         sleep_until(next).await;
     }
     sweep.0 = Weak::new();
 }
 
-/// The task that closes connections in time. When it is dropped before its end, at the end of the
-/// program, nothing stays idle without it.
+/// The task that closes connections in time. If it is dropped before its end, because the program ends, all idle
+/// connections are closed.
 struct Sweep(Weak<IdleSet>);
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        if let Some(shelf) = self.0.upgrade() {
-            let left = std::mem::take(&mut *shelf.lock());
+        if let Some(set) = self.0.upgrade() {
+            let left = std::mem::take(&mut *set.lock());
             drop(left);
         }
     }

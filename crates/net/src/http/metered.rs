@@ -73,7 +73,7 @@ impl Meter {
         self.read() >= self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// Has the next reads ask the system itself, until there is nothing more.
+    /// Makes the next reads ask the system itself, until nothing more has arrived.
     pub(super) fn note_idle(&self) {
         self.0.was_idle.store(true, Ordering::Relaxed);
     }
@@ -93,7 +93,7 @@ impl Meter {
 
 /// A socket that can be read without the runtime.
 pub(super) trait ReadNow {
-    /// Reads what has arrived; `WouldBlock` means nothing.
+    /// Reads the bytes that have arrived. `WouldBlock` means that there are none.
     fn read_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -126,7 +126,7 @@ impl<S> Metered<S> {
 }
 
 impl<S: ReadNow> Metered<S> {
-    /// Reads what the runtime does not know of yet. The waker is registered already, so what arrives later wakes.
+    /// Reads bytes that the runtime does not know of yet. The waker is registered already, so later bytes wake the task.
     fn poll_unannounced(&self, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let room = buffer.remaining().min(MOST_UNANNOUNCED);
         match self.socket.read_now(buffer.initialize_unfilled_to(room)) {

@@ -37,7 +37,7 @@ use tokio::time::Instant;
 use url::Url;
 
 pub use self::body::Body;
-use self::body::Line;
+use self::body::PooledLink;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
 pub use self::error::Error;
@@ -156,7 +156,7 @@ fn received(
     idle: Option<&Arc<IdleSet>>,
 ) -> Result<Response, Error> {
     if transfer_coding::is_supported(answer.headers(), answer.body()) {
-        return Ok(answer.map(|body| Body::new(body, Line { link, shelf: idle.cloned() })));
+        return Ok(answer.map(|body| Body::new(body, PooledLink { link, idle_set: idle.cloned() })));
     }
     let reason = "the answer has a transfer coding other than `chunked`, which was not asked for";
     Err(Error::Malformed { reason: reason.into() })
