@@ -25,8 +25,6 @@ pub mod embedding;
 pub mod handbook;
 #[cfg(test)]
 mod hostile;
-#[cfg(any(feature = "handbook", feature = "r2r"))]
-mod private_file;
 mod progress;
 #[cfg(feature = "r2r")]
 pub mod r2r;

@@ -58,11 +58,12 @@ pub use self::meaning::Embedded;
 use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
 use self::resources::Naming;
 use super::answer::{refused, result};
+use super::embedding;
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, info, no_resource, no_tool};
-use super::{embedding, private_file};
 use json::Raw;
 use protocol::{ErrorObject, Reply};
+use runtime::private_file;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Events, Means};
 
