@@ -34,8 +34,9 @@ use downstream::refusal::{Face, Refusal};
 use downstream::sessions::Sessions;
 use downstream::streamable_http::Endpoint;
 use downstream::{sse, stdio};
-use gateway::Gateway;
+use gateway::login_links::LoginLinks;
 use gateway::manager::Manager;
+use gateway::{Gateway, LoginPages};
 use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
@@ -144,8 +145,11 @@ fn front(
             sweeper.sweep();
         }
     });
-    let sealer = Sealer::from_secrets(&config.seal_keys);
-    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone());
+    let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
+    let links = Arc::new(LoginLinks::new(Arc::clone(&sealer), config.public_url.clone()));
+    let is_local = config.listen.ip().is_loopback();
+    let pages = LoginPages::new(links, is_local.then(|| config.listen.to_string()));
+    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(pages));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);

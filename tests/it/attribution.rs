@@ -144,6 +144,7 @@ impl Client<'_> {
 async fn storm(transport: Transport, names_calls: bool) -> Counts {
     let shutdown = Shutdown::new();
     let config = manager::Config {
+        vault: None,
         servers: vec![config(transport)],
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,

@@ -178,6 +178,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         source: settings::Fingerprint::default(),
     };
     manager::Config {
+        vault: None,
         servers: names.map(server).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,

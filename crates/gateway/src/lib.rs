@@ -16,6 +16,9 @@ mod fixture;
 mod lifecycle;
 mod lists;
 mod logging;
+mod login_elicitation;
+pub mod login_links;
+pub mod logins;
 pub mod manager;
 mod params;
 mod prompts;
@@ -31,6 +34,7 @@ use std::sync::Arc;
 pub use caller::Caller;
 
 use bridge::suspended_calls::Parked;
+pub use login_elicitation::LoginPages;
 use subscriptions::{Board, Feed};
 use tasks::TaskIds;
 
@@ -55,6 +59,8 @@ pub struct Parts {
     parked: Arc<Parked>,
     board: Arc<Board>,
     task_ids: TaskIds,
+    /// The pages at which people log in to servers; none where there is no HTTP listener.
+    pages: Option<LoginPages>,
 }
 
 /// What is done with a method.
@@ -110,17 +116,22 @@ impl Deref for Gateway {
 impl Gateway {
     /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
     pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        Self::sealed_by(Sealer::random(), manager, shutdown)
+        Self::sealed_by(Arc::new(Sealer::random()), manager, shutdown, None)
     }
 
-    /// A gateway that seals task ids, cursors and `requestState` with `sealer`.
-    pub fn sealed_by(sealer: Sealer, manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        let sealer = Arc::new(sealer);
+    /// A gateway that seals task ids, cursors and `requestState` with `sealer`, and sends people who have to log in to
+    /// `pages`.
+    pub fn sealed_by(
+        sealer: Arc<Sealer>,
+        manager: Arc<Manager>,
+        shutdown: Shutdown,
+        pages: Option<LoginPages>,
+    ) -> Self {
         let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
         let task_ids = TaskIds::new(Arc::clone(&sealer));
         let board = Arc::new(Board::default());
         shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
-        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids }))
+        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids, pages }))
     }
 
     /// Who asked to be told what.
@@ -136,6 +147,14 @@ impl Gateway {
     /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future cancels
     /// the request at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
+        if upstream::any_logins() {
+            // Boxed: few servers need a login, and other calls need no room for it.
+            return Box::pin(self.handle_with_logins(caller, request, outlet)).await;
+        }
+        self.answer(caller, request, outlet).await
+    }
+
+    async fn answer(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
         let params = request.params.as_ref();
         let row = row(&request.method, caller);
         if self.manager.has_to_attend(caller.viewer()) {

@@ -22,6 +22,12 @@ pub enum Error {
         /// Why the current login is not enough.
         reason: String,
     },
+    /// One call needs a login with more scopes. Other calls pass.
+    #[error("{reason}")]
+    ScopeRequired {
+        /// The scopes that the call needs.
+        reason: String,
+    },
     /// The authorization server cannot answer now. The tokens stay valid, and a later attempt may succeed.
     #[error("the authorization server cannot be used now: {reason}")]
     Later {

@@ -11,6 +11,7 @@
 //!
 //! Source: MCP 2026-07-28 `basic/authorization`; RFC 6749, 6750, 7009, 7523, 7591, 7636, 8414, 8693, 8707, 9207, 9728.
 
+mod account;
 mod assertion;
 mod authorization;
 mod challenge;
@@ -20,13 +21,17 @@ mod config_read;
 mod dial;
 mod discovery;
 mod error;
+mod held;
+mod logins;
 mod metadata;
 mod registration;
 mod revocation;
+mod saved;
 mod secret_json;
 mod token;
 mod token_response;
 
+pub use account::Account;
 pub use authorization::{AuthorizationRequest, AuthorizationResponse, Pkce, authorization_url};
 pub use challenge::Challenge;
 pub use config::{ClientAuthentication, Grant, IdentityProvider, Per, Settings};
@@ -34,6 +39,7 @@ pub use config_read::read_settings;
 pub use dial::Services;
 pub use discovery::{Discovered, discover, union};
 pub use error::Error;
+pub use logins::{Consent, LOGIN_TIME, LoginState, LoginStatus, Logins, Pending, Place};
 pub use metadata::AuthorizationServer;
 pub use registration::{OwnClient, Registration, register};
 pub use revocation::revoke;

@@ -25,6 +25,7 @@ use super::retry::Kind;
 use crate::inflight_guard::InflightGuard;
 use crate::liveness::Silence;
 use crate::response_stream::{ResponseBody, ResponseStream};
+use crate::session_affinity::Home;
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
@@ -186,6 +187,14 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<Answered, Error> {
         let deadline = deadline.into();
+        let own;
+        let call = match self.with_own_home(call) {
+            None => call,
+            Some(with_home) => {
+                own = with_home;
+                &own
+            }
+        };
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -195,6 +204,15 @@ impl Upstream {
             self.facts.called(&result);
         }
         result.map(|(body, version)| Answered { body, version })
+    }
+
+    /// The call of a program with a home, where each principal has connections of its own.
+    fn with_own_home(&self, call: &Call) -> Option<Call> {
+        if !self.config.is_per_principal() || call.home.is_some() {
+            return None;
+        }
+        let home = Home::of_principal(call.principal.clone()?, &call.sender.capabilities);
+        Some(Call { home: Some(home), ..call.clone() })
     }
 
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
@@ -219,7 +237,7 @@ impl Upstream {
                     return Ok(output);
                 }
                 // It will be so for whoever tries again.
-                Err(error @ Error::AuthFailed { .. }) => return Err(error),
+                Err(error) if error.refuses_credentials() => return Err(error),
                 // A retry that we refuse ourselves says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,
@@ -299,7 +317,17 @@ impl Upstream {
             guard.record(&result);
         }
         self.attempted(result.as_ref().err());
+        if let Some(refusal) = result.as_ref().err().filter(|error| error.refuses_credentials()) {
+            self.credentials_refused(refusal);
+        }
         result
+    }
+
+    /// Stops contacting the server, unless the credential is that of one principal only.
+    fn credentials_refused(&self, refusal: &Error) {
+        if !self.config.is_per_principal() {
+            self.pool.refuse(refusal);
+        }
     }
 
     /// One attempt of any kind ended.

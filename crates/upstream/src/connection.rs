@@ -30,6 +30,7 @@ use crate::response_stream::ResponseBody;
 use crate::session_affinity::Home;
 use json::Raw;
 use json::envelope_stream::Terms;
+use oauth::Logins;
 use protocol::feature::{Effect, List};
 use protocol::headers::HeaderParam;
 use protocol::lifecycle::Peer;
@@ -78,6 +79,11 @@ pub trait Connector: Send + Sync + 'static {
     /// comes by itself.
     fn renewed(&self) -> BoxFuture<'_, ()> {
         Box::pin(pending())
+    }
+
+    /// The logins to the server, if it needs one.
+    fn logins(&self) -> Option<Arc<Logins>> {
+        None
     }
 
     /// The offer of the server, where it is known before the server was reached.

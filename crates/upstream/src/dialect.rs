@@ -26,6 +26,8 @@ pub struct Dialect {
     pub capabilities: Raw,
     /// The one client that it is for: whatever the server asks there is meant for that client.
     pub client: Option<Home>,
+    /// The principal whose credential it uses, if each principal has its own.
+    pub principal: Option<Arc<str>>,
 }
 
 impl Dialect {
@@ -117,6 +119,7 @@ impl Key {
             era: self.era,
             capabilities: capabilities.unwrap_or_else(|| self.abilities.capabilities()),
             client: private.map(|private| private.home.clone()),
+            principal: None,
         }
     }
 }

@@ -16,6 +16,7 @@ mod call_events;
 pub mod close_reason;
 pub mod config;
 pub mod connection;
+pub mod credential;
 mod deadline;
 mod dialect;
 pub mod discover;
@@ -68,7 +69,7 @@ pub use response_stream::testing::{Pen, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
 pub use session_affinity::{ClientSession, Home, Loan};
 pub use signs::Sign;
-pub use signs::any_private;
+pub use signs::{any_logins, any_private};
 pub use status::{State, Status};
 pub use supervisor_messages::{Change, Update};
 pub use watches::{Refusal, Subject, Watching};
@@ -76,6 +77,7 @@ pub use watches::{Refusal, Subject, Watching};
 use breaker::Breaker;
 use bulkhead::Bulkhead;
 use liveness::{Patience, Silence};
+use oauth::Logins;
 use pool::Pool;
 use protocol::{Era, Version};
 use rate_limit::RateLimit;
@@ -107,6 +109,17 @@ pub struct Means {
     /// Whether they are only to be looked at: a built-in server then goes on with nothing that was under
     /// way, and keeps nothing.
     pub only_looks: bool,
+    /// The vault for tokens; without one they end with the process.
+    pub vault: Option<Arc<auth::vault::Vault>>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Means {
+    /// Those of a server in a test: a cache of its own, and no vault.
+    pub fn alone(shutdown: &Shutdown) -> Self {
+        let store = Store::open(&runtime::store::Config::default());
+        Self { shutdown: shutdown.clone(), store, only_looks: false, vault: None }
+    }
 }
 
 /// One server and the way to it: pool, breaker, retries, bulkhead, and the task that keeps it up.
@@ -168,7 +181,7 @@ impl Upstream {
         let silence = Arc::<Silence>::default();
         let (events, notices) = Events::that_break(Arc::clone(&silence));
         let (commands, inbox) = mpsc::channel(COMMANDS);
-        let secrets = Secrets::of(&config);
+        let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
         let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
         let upstream = Arc::new_cyclic(|me| Self {
@@ -304,6 +317,16 @@ impl Upstream {
         self.id
     }
 
+    /// The logins to it, if it needs one.
+    pub fn logins(&self) -> Option<Arc<Logins>> {
+        self.pool.connector.logins()
+    }
+
+    /// Ends the connections that use the credential of `principal`.
+    pub fn end_connections_of(&self, principal: &Arc<str>) {
+        self.pool.end_connections_of(principal);
+    }
+
     /// What the operator says of it.
     pub const fn config(&self) -> &Config {
         &self.config
@@ -334,7 +357,8 @@ fn pool_limits(config: &Config) -> pool::Limits {
     pool::Limits {
         connections: config.limits.connections,
         connect: config.connect_limit(),
-        is_private: config.sharing == config::Sharing::PerSession,
+        is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
+        is_per_principal: config.is_per_principal(),
         patience: Patience::of(config),
     }
 }

@@ -73,6 +73,7 @@ const fn after(error: &Error, kind: Kind) -> Next {
             | Error::Leased { .. }
             | Error::Paced { .. }
             | Error::AuthFailed { .. }
+            | Error::LoginRequired { .. }
             | Error::Unavailable { .. },
             Read | Repeatable | Unsafe,
         ) => Next::Answer,

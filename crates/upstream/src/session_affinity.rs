@@ -153,6 +153,13 @@ impl Home {
         }
     }
 
+    /// Tells the client something that belongs to no call, if it has a session.
+    pub fn notice(&self, notice: Notification) {
+        if let Some(client) = self.client() {
+            client.notice(notice);
+        }
+    }
+
     /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`Loan`] is dropped. `None`
     /// for a principal: a modern client is asked in the answers to its requests only.
     pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<Loan> {

@@ -153,6 +153,7 @@ const fn is_retryable(failure: &Failure) -> bool {
             matches!(status, 429 | 500..=599)
         }
         Failure::AuthFailed { .. }
+        | Failure::LoginRequired { .. }
         | Failure::Malformed { .. }
         | Failure::TooLarge { .. }
         | Failure::MemoryExhausted

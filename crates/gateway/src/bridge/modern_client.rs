@@ -15,10 +15,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::caller::Caller;
@@ -153,17 +150,7 @@ impl Place<'_> {
 /// What a sealed state is bound to beside its principal: the server, the method, and every member of
 /// the parameters that makes the request what it is.
 fn purpose(request: &RoutedRequest) -> String {
-    let params = request.params();
-    let mut members: Vec<_> = params.members().filter(|(key, _)| key != "_meta").collect();
-    members.sort_by(|one, other| one.0.cmp(&other.0));
-    let mut digest = Sha256::new();
-    for (key, value) in &members {
-        for part in [key.as_bytes(), value.bytes()] {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        }
-    }
-    let digest = URL_SAFE_NO_PAD.encode(digest.finalize());
+    let digest = params::digest(&request.params());
     format!("requestState\n{}\n{}\n{digest}", request.server, request.call.method.as_str())
 }
 

@@ -15,6 +15,7 @@ mod error;
 mod error_class;
 mod headers;
 mod health_check;
+mod logins;
 pub mod naming;
 mod owners;
 mod registry;
@@ -88,7 +89,8 @@ impl Manager {
 
     fn begin(config: Config, shutdown: Shutdown, only_looks: bool) -> Result<Arc<Self>, upstream::Error> {
         let store = Store::open(&config.cache);
-        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks };
+        let vault = config.vault.clone();
+        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks, vault };
         let connect = |server: &upstream::Config| transport::connector(server, &means);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_store(config, connectors, shutdown, store))

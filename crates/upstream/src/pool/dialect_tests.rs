@@ -35,7 +35,13 @@ pub(in crate::pool) fn pool_over(
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
     let patience = Patience { check: second, call: second };
-    let limits = Limits { connections, connect: Duration::from_secs(30), is_private, patience };
+    let limits = Limits {
+        connections,
+        connect: Duration::from_secs(30),
+        is_private,
+        is_per_principal: false,
+        patience,
+    };
     let (events, _) = Events::channel();
     (Pool::new(connector, events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }

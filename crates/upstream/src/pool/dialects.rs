@@ -33,7 +33,8 @@ impl Pool {
         let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
         let home = is_private.then(|| state.home_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
-            // Nothing is known yet: the base connection finds it out.
+            // Nothing is known yet: the first connection finds it out, which is the base one if there is any.
+            (_, None, _) if self.limits.is_per_principal && home.is_some() => Era::Modern,
             (_, None, _) => return (base(), true),
             (_, Some(true), _) if home.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
             (Era::Modern, Some(true), _) | (Era::Legacy, _, Some(false)) => Era::Modern,
@@ -80,6 +81,18 @@ impl Pool {
                 return;
             }
             due = Instant::now() + IDLE_LIMIT;
+        }
+    }
+}
+
+impl Pool {
+    /// Ends the private connections of `principal`. Their clients connect again with their next requests.
+    pub(crate) fn end_connections_of(&self, principal: &Arc<str>) {
+        let mut state = self.lock();
+        for group in &mut state.groups {
+            if group.private.is_some() && group.principal.as_ref() == Some(principal) {
+                group.retire();
+            }
         }
     }
 }

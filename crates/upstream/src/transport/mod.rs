@@ -26,12 +26,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
+use self::http::Client;
 use crate::Means;
-use crate::config::{Config, Transport};
+use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
+use crate::credential::{Credential, TokenSource};
 use crate::error::Error;
+use crate::signs;
 use json::{Part, Raw};
 use net::lines;
+use oauth::Logins;
 use protocol::{Era, Notification, message, meta, method};
 use runtime::memory::{self, Account, Kind};
 
@@ -82,9 +86,33 @@ pub fn connector(config: &Config, means: &Means) -> Result<Arc<dyn Connector>, E
     Ok(match &config.transport {
         Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
         Transport::Builtin(options) => options.connector(&config.name, means),
-        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, shutdown)?),
-        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, shutdown)?),
+        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, means)?),
+        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, means)?),
     })
+}
+
+/// The credential of requests to the server of `config` that belong to no principal, and the logins to it.
+fn credential(config: &Config, http: &Http, means: &Means) -> (Option<Credential>, Option<Arc<Logins>>) {
+    match &http.token {
+        None => (None, None),
+        Some(TokenSource::File(file)) => (Some(Credential::File(file.clone())), None),
+        Some(TokenSource::OAuth(settings)) => {
+            signs::has_logins();
+            let place = oauth::Place { vault: means.vault.clone(), shutdown: means.shutdown.clone() };
+            let logins = Logins::new(&config.name, &http.url, settings, place);
+            (Some(Credential::Login(logins.account(None))), Some(logins))
+        }
+    }
+}
+
+/// `client` with the credential of `principal`, if each principal has its own.
+fn of_principal(
+    client: &Client,
+    logins: Option<&Arc<Logins>>,
+    principal: Option<&Arc<str>>,
+) -> Option<Client> {
+    let logins = logins.filter(|logins| logins.is_per_principal())?;
+    Some(client.with_credential(Credential::Login(logins.account(Some(principal?)))))
 }
 
 /// How many requests share a connection over HTTP: so many that all calls there may be find a place

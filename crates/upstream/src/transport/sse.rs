@@ -21,6 +21,7 @@ use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
+use crate::Means;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
 use crate::connection::{
@@ -31,6 +32,7 @@ use crate::response_stream::ResponseBody;
 use json::Raw;
 use net::http::{EventStream, collect, is_media_type, path};
 use net::sse::Item;
+use oauth::Logins;
 use protocol::lifecycle::Peer;
 use protocol::{Era, Message, Notification, Reply, method};
 use runtime::memory::{Account, Payer};
@@ -42,15 +44,18 @@ pub(super) struct ToStream {
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
+    logins: Option<Arc<Logins>>,
 }
 
 impl ToStream {
-    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
+        let (credential, logins) = super::credential(config, http, means);
         Ok(Self {
             name: Arc::clone(&config.name),
-            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
-            shutdown: shutdown.clone(),
+            client: Arc::new(Client::new(http, &config.limits, credential, &means.shutdown)?),
+            shutdown: means.shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
+            logins,
         })
     }
 }
@@ -61,8 +66,9 @@ impl Connector for ToStream {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let (name, client, shutdown) =
-            (Arc::clone(&self.name), Arc::clone(&self.client), self.shutdown.clone());
+        let own = super::of_principal(&self.client, self.logins.as_ref(), dialect.principal.as_ref());
+        let client = own.map_or_else(|| Arc::clone(&self.client), Arc::new);
+        let (name, shutdown) = (Arc::clone(&self.name), self.shutdown.clone());
         async move {
             let open = || open(&name, &client, &shutdown, (events.clone(), dialect.clone()));
             let opened = client.located(&name, open).await;
@@ -85,6 +91,10 @@ impl Connector for ToStream {
 
     fn renewed(&self) -> BoxFuture<'_, ()> {
         self.client.renewed()
+    }
+
+    fn logins(&self) -> Option<Arc<Logins>> {
+        self.logins.clone()
     }
 
     fn requests_per_connection(&self) -> usize {

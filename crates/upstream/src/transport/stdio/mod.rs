@@ -80,7 +80,7 @@ impl ToChild {
             name: Arc::clone(&config.name),
             target: config.target.clone(),
             stdio: stdio.clone(),
-            secrets: Secrets::of(config),
+            secrets: Secrets::of(config, None),
             message_bytes: config.limits.message_bytes,
             handshake_limit: Some(config.connect_limit().saturating_sub(REPORT_MARGIN)),
             shutdown: shutdown.clone(),

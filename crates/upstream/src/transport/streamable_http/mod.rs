@@ -29,10 +29,12 @@ use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::Client;
 use super::sse;
+use crate::Means;
 use crate::config::{Config, Http};
 use crate::connection::{Connection, Connector, Dialect, Events, Sockets};
 use crate::dialect::Eras;
 use crate::error::Error;
+use oauth::Logins;
 use protocol::Era;
 use runtime::shutdown::Shutdown;
 
@@ -45,20 +47,24 @@ struct Server {
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
-    eras: Eras,
+    eras: Arc<Eras>,
     /// Whether its legacy era is not Streamable HTTP at all.
-    is_old_sse: AtomicBool,
+    is_old_sse: Arc<AtomicBool>,
+    logins: Option<Arc<Logins>>,
 }
 
 impl ToUrl {
-    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
+        let shutdown = &means.shutdown;
+        let (credential, logins) = super::credential(config, http, means);
         Ok(Self(Arc::new(Server {
             name: Arc::clone(&config.name),
-            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
+            client: Arc::new(Client::new(http, &config.limits, credential, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
-            eras: Eras::pinned(config.era),
-            is_old_sse: AtomicBool::new(false),
+            eras: Arc::new(Eras::pinned(config.era)),
+            is_old_sse: Arc::default(),
+            logins,
         })))
     }
 }
@@ -69,7 +75,7 @@ impl Connector for ToUrl {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let server = Arc::clone(&self.0);
+        let server = self.0.of(dialect.principal.as_ref());
         async move {
             let open = || server.connect(events.clone(), dialect.clone());
             let opened = server.client.located(&server.name, open).await;
@@ -96,6 +102,10 @@ impl Connector for ToUrl {
         self.0.client.renewed()
     }
 
+    fn logins(&self) -> Option<Arc<Logins>> {
+        self.0.logins.clone()
+    }
+
     fn requests_per_connection(&self) -> usize {
         self.0.requests_per_connection
     }
@@ -106,6 +116,22 @@ impl Connector for ToUrl {
 }
 
 impl Server {
+    /// The server with the credential of `principal`, if each principal has its own.
+    fn of(self: &Arc<Self>, principal: Option<&Arc<str>>) -> Arc<Self> {
+        let Some(client) = super::of_principal(&self.client, self.logins.as_ref(), principal) else {
+            return Arc::clone(self);
+        };
+        Arc::new(Self {
+            name: Arc::clone(&self.name),
+            client: Arc::new(client),
+            shutdown: self.shutdown.clone(),
+            requests_per_connection: self.requests_per_connection,
+            eras: Arc::clone(&self.eras),
+            is_old_sse: Arc::clone(&self.is_old_sse),
+            logins: self.logins.clone(),
+        })
+    }
+
     async fn connect(
         self: &Arc<Self>,
         events: Events,
