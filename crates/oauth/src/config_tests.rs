@@ -21,6 +21,7 @@ fn read(auth: Value) -> (Option<Settings>, Vec<String>) {
     (settings, problems.sorted().iter().map(ToString::to_string).collect())
 }
 
+#[allow(clippy::needless_pass_by_value)] // callers write `json!` into the call
 fn oauth(settings: Value) -> Vec<String> {
     read(json!({"oauth": settings})).1
 }

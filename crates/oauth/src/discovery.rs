@@ -46,7 +46,7 @@ pub async fn discover(
         None => find_own(services, server).await?,
     };
     check(&authorization, settings)?;
-    let identifier = resource.as_ref().map(|resource| resource.resource.clone());
+    let identifier = resource.as_ref().map(|resource| resource.identifier.clone());
     let supported = resource.map(|resource| resource.scopes_supported).unwrap_or_default();
     Ok(Discovered {
         resource: settings.resource.clone().or(identifier).unwrap_or_else(|| without_slash(server)),
@@ -65,7 +65,7 @@ async fn find_resource(
     let places: Vec<Url> = named.into_iter().chain(resource_places(server)).collect();
     let Some(found) = first::<Resource>(services, &places).await? else { return Ok(None) };
     if !found.describes(server) {
-        let resource = one_line(&found.resource);
+        let resource = one_line(&found.identifier);
         return Err(Error::refused(format!(
             "the server's metadata is of another resource, `{resource}`; nothing is sent to its authorization server"
         )));

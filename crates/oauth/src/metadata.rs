@@ -1,6 +1,6 @@
 //! The metadata of protected resources and authorization servers, and where it is looked for.
 //!
-//! Source: RFC 8414, sections 2 and 3.1; RFC 9728, section 3.1; OpenID Connect Discovery 1.0, section 4; MCP
+//! Source: RFC 8414, sections 2 and 3.1; RFC 9728, section 3.1; `OpenID` Connect Discovery 1.0, section 4; MCP
 //! 2026-07-28 `basic/authorization/authorization-server-discovery`.
 
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,7 @@ mod optional_url {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use url::Url;
 
+    #[allow(clippy::ref_option)] // serde calls it with a reference to the field
     pub(super) fn serialize<S: Serializer>(url: &Option<Url>, to: S) -> Result<S::Ok, S::Error> {
         url.as_ref().map(Url::as_str).serialize(to)
     }
@@ -87,7 +88,8 @@ mod optional_url {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Resource {
     /// Its identifier, which is sent as it is written here.
-    pub(crate) resource: String,
+    #[serde(rename = "resource")]
+    pub(crate) identifier: String,
     #[serde(default)]
     pub(crate) authorization_servers: Vec<String>,
     #[serde(default)]
@@ -97,7 +99,7 @@ pub(crate) struct Resource {
 impl Resource {
     /// Whether it describes `server`: the same origin, and a path that begins with its path.
     pub(crate) fn describes(&self, server: &Url) -> bool {
-        let Ok(url) = Url::parse(&self.resource) else { return false };
+        let Ok(url) = Url::parse(&self.identifier) else { return false };
         let (prefix, path) = (url.path().trim_end_matches('/'), server.path());
         let rest = path.strip_prefix(prefix);
         let is_query_right = url.query().is_none() || url.query() == server.query();
@@ -194,8 +196,8 @@ mod tests {
     #[test]
     fn a_resource_describes_what_is_below_it() {
         let describes = |resource: &str, server: &str| {
-            let resource = resource.to_owned();
-            Resource { resource, authorization_servers: vec![], scopes_supported: vec![] }
+            let identifier = resource.to_owned();
+            Resource { identifier, authorization_servers: vec![], scopes_supported: vec![] }
                 .describes(&parse(server))
         };
         for resource in ["https://h/mcp", "https://h/mcp/", "https://h", "https://h:443/", "HTTPS://H/mcp"] {

@@ -24,7 +24,7 @@ use crate::metadata::AuthorizationServer;
 use crate::secret_json;
 
 /// A registered secret that ends within this time is not used any more.
-const SECRET_MARGIN: Duration = Duration::from_secs(60);
+const SECRET_MARGIN: Duration = Duration::from_mins(1);
 
 /// Switchyard as an authorization server knows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -17,6 +17,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SecretSt
 pub(crate) mod option {
     use super::{Deserialize, Deserializer, ExposeSecret, SecretString, Serializer};
 
+    #[allow(clippy::ref_option)] // serde calls it with a reference to the field
     pub(crate) fn serialize<S: Serializer>(secret: &Option<SecretString>, to: S) -> Result<S::Ok, S::Error> {
         match secret {
             Some(secret) => to.serialize_some(secret.expose_secret()),
@@ -35,6 +36,7 @@ pub(crate) mod seconds {
 
     use super::{Deserialize, Deserializer, Serializer};
 
+    #[allow(clippy::ref_option)] // serde calls it with a reference to the field
     pub(crate) fn serialize<S: Serializer>(time: &Option<SystemTime>, to: S) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => {
