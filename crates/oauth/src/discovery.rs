@@ -204,3 +204,7 @@ fn no_metadata(issuer: &str) -> Error {
     let issuer = one_line(issuer);
     Error::refused(format!("the authorization server `{issuer}` has no readable metadata; check `issuer`"))
 }
+
+#[cfg(test)]
+#[path = "discovery_tests.rs"]
+mod tests;

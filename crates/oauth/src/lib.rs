@@ -21,6 +21,8 @@ mod config_read;
 mod dial;
 mod discovery;
 mod error;
+#[cfg(test)]
+mod fake_tests;
 mod held;
 mod logins;
 mod metadata;
