@@ -68,7 +68,7 @@ impl Sign {
 #[derive(Debug)]
 pub(super) struct Signs {
     seen: AtomicU8,
-    /// Sessions that began after so many have connections of their own.
+    /// Sessions with a higher number than this have private connections.
     separated_after: AtomicU64,
 }
 

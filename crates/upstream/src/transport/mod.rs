@@ -1,4 +1,4 @@
-//! The ways to reach a server, each in its own file.
+//! The transports to servers, each in its own file.
 //!
 //! [`connector`] is all that other crates need. All transports share the table of open requests (`pending`) and the
 //! detection of the protocol era (`handshake`). They also share notifications (`inbound`) and requests (`questions`) of a
@@ -39,30 +39,30 @@ use oauth::Logins;
 use protocol::{Era, Notification, message, meta, method};
 use runtime::memory::{self, Account, Kind};
 
-/// When the memory budget may have room for a request again.
+/// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
-/// A call as a request of one server, in JSON: our id, `_meta` as its era wants it. `claimed` is the revision that the
-/// call claims itself.
+/// Makes a request for one server, in JSON, with an id of Switchyard and the `_meta` of the era. `claimed` is
+/// the revision that the call itself claims.
 fn compose(call: &Call, id: u64, era: Era, claimed: Option<Part<'_>>) -> Result<Bytes, Error> {
     charged(call, print(call, id, (era, claimed), 0).into())
 }
 
-/// A call as a line with a request of one server.
+/// Makes a request for one server, as a line.
 fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
     let claimed = if era == Era::Modern { meta::claimed_version(call.params.as_ref()) } else { None };
     charged(call, lines::of(print(call, id, (era, claimed), 1)))
 }
 
-/// A printed request, charged until it was sent. Requests of our own are small.
+/// Charges a printed request until it was sent. Requests of Switchyard are small and cost nothing.
 fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
     memory::hold(request, || Account::of(call.principal.as_ref()), Kind::Request)
         .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 
-/// The printed request, with room for `more` bytes.
+/// Returns the printed request, with room for `more` bytes.
 fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), more: usize) -> Vec<u8> {
-    // Nothing that describes the call has to be written into such a one.
+    // Nothing that describes the client is added to such a request.
     let is_described = era == Era::Legacy || claimed.is_some();
     let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
     let room = meta::room(params, is_described, sender, token) + more;
@@ -71,16 +71,16 @@ fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), more: us
     })
 }
 
-/// The notification that nobody waits for the request `id` any more.
+/// Makes the notification that cancels the request `id`.
 fn cancelled(id: u64) -> Notification {
     let params = json!({"requestId": id, "reason": "the caller no longer waits for it"});
     Notification { method: method::CANCELLED.into(), params: Some(Raw::of(&params)) }
 }
 
-/// The way to the server that `config` describes. Nothing is contacted yet.
+/// Returns the connector to the server that `config` describes. Nothing is contacted yet.
 ///
-/// `means.shutdown` is the group of all tasks of its connections: when its end is requested they close,
-/// and waiting for the group waits for the last child process. So end it after the calls are done.
+/// `means.shutdown` is the group of all tasks of its connections. When its end is requested, the connections
+/// close. Waiting for the group waits for the last child process, so end it after the calls have ended.
 pub fn connector(config: &Config, means: &Means) -> Result<Arc<dyn Connector>, Error> {
     let shutdown = &means.shutdown;
     Ok(match &config.transport {

@@ -1,4 +1,4 @@
-//! Streamable HTTP, in both of its shapes, with detection of the transport before it.
+//! Streamable HTTP in both eras, and detection of the older HTTP+SSE transport.
 //!
 //! Source: `basic/transports/streamable-http` of 2026-07-28 and its Backward Compatibility part,
 //! `basic/transports` of the revisions before.
@@ -9,7 +9,7 @@
 //!                                └─ 400, 404, 405 ─> GET ────> HTTP+SSE, when `endpoint` comes
 //! ```
 //!
-//! What the server turned out to be is remembered, and found out anew when it stops fitting.
+//! The detected kind of server is stored, and detected again when it no longer fits.
 
 mod answer;
 mod legacy;
@@ -41,7 +41,7 @@ use runtime::shutdown::Shutdown;
 /// Reaches one server over HTTP.
 pub(super) struct ToUrl(Arc<Server>);
 
-/// What is the same for every connection.
+/// State that all connections share.
 struct Server {
     name: Arc<str>,
     client: Arc<Client>,
@@ -145,7 +145,7 @@ impl Server {
             (Era::Modern, Some(false), _) | (Era::Legacy, ..) => {
                 let opened = self.initialize(events, dialect).await;
                 if speaks(Era::Modern) == Some(true) && opened.as_ref().is_err_and(is_refusal_for_good) {
-                    // The next connect, in the other era, gets through.
+                    // The next connect uses the other era and succeeds.
                     self.eras.note(Era::Legacy, false);
                 }
                 opened.map_err(|failure| handshake::of_pinned(failure.error, self.eras.pin()))
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// A modern request first.
+    /// Tries a modern request first.
     async fn probe(self: &Arc<Self>, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
@@ -183,7 +183,7 @@ impl Server {
         }
     }
 
-    /// The handshake of the old era, and when that is refused the transport before it.
+    /// Opens a legacy session, or else a connection over HTTP+SSE.
     async fn initialize(
         self: &Arc<Self>,
         events: Events,
@@ -212,19 +212,18 @@ impl Server {
     }
 }
 
-/// Whether a failed handshake means that the server does not speak its era: it was answered, and not
-/// by something in between.
+/// Whether a failed handshake shows that the server does not speak the era. The answer must come from the
+/// server and not from a proxy.
 fn is_refusal_for_good(failure: &Failure) -> bool {
     match (failure.status, &failure.error) {
         (Some(status), _) => !says_nothing_of_the_era(status),
-        // An answer with HTTP 200 that is an error, or nothing that can be used.
+        // An error with HTTP 200, or an unusable answer.
         (None, Error::Connect { .. }) => failure.is_answer,
         (None, error) => matches!(error, Error::Malformed { .. }),
     }
 }
 
-/// Whether the status is about credentials or the way to the server, so that every request would
-/// get it.
+/// Whether the status concerns credentials or the path to the server, so that every request would get it.
 fn says_nothing_of_the_era(status: u16) -> bool {
     matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
 }
