@@ -139,6 +139,8 @@ fn front(
     let sessions = Arc::new(sessions.among(Places::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
+    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
+    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
     let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
     shutdown.spawn_until_end(async move {
         while renewals.changed().await.is_ok() {

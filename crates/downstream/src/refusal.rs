@@ -100,6 +100,9 @@ const fn text_of(denied: Denied) -> &'static str {
     match denied {
         Denied::Missing | Denied::Credential(_) | Denied::Unchecked => "a valid credential is required",
         Denied::Busy => "too many keys are being checked for the first time; try again in a moment",
+        Denied::KeysUnavailable { .. } => {
+            "the key of this token is not known yet, or the login service cannot be reached; try again later"
+        }
         Denied::NoRole => "the credential gives no role here",
     }
 }
@@ -144,7 +147,7 @@ impl Refusal {
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 ErrorCode::Unauthorized
             }
-            Self::Denied(Denied::Busy) => ErrorCode::AuthenticationBusy,
+            Self::Denied(Denied::Busy | Denied::KeysUnavailable { .. }) => ErrorCode::AuthenticationBusy,
             Self::Denied(Denied::NoRole) => ErrorCode::Forbidden,
             Self::Full { .. } => ErrorCode::TooManyConnections,
             Self::Panicked => ErrorCode::InternalError,
@@ -156,6 +159,7 @@ impl Refusal {
         match self {
             Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Some(BUSY_RETRY_IN),
             Self::Full { .. } => Some(FULL_RETRY_IN),
+            Self::Denied(Denied::KeysUnavailable { retry_after }) => Some(retry_after as u64),
             _ => None,
         }
     }
