@@ -29,6 +29,8 @@ pub enum Config {
     Jwt(Box<Jwt>),
     /// With a key or a token.
     Any(Vec<ApiKey>, Box<Jwt>),
+    /// With a TLS certificate, which the listener checks, and nothing else.
+    Certificate,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,7 @@ enum Mode {
     ApiKey,
     Jwt,
     Any,
+    Certificate,
 }
 
 impl Config {
@@ -48,8 +51,13 @@ impl Config {
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let mode = fields.take("auth_mode");
         let said = mode.is_some();
-        let options =
-            [("none", Mode::None), ("api_key", Mode::ApiKey), ("jwt", Mode::Jwt), ("any", Mode::Any)];
+        let options = [
+            ("none", Mode::None),
+            ("api_key", Mode::ApiKey),
+            ("jwt", Mode::Jwt),
+            ("any", Mode::Any),
+            ("certificate", Mode::Certificate),
+        ];
         let mode = mode.and_then(|mode| mode.choice(&options)).unwrap_or(Mode::None);
         let (keys, jwt) = (fields.take("api_keys"), fields.take("jwt"));
         for (section, name) in [(&keys, "api_key"), (&jwt, "jwt")] {
@@ -77,6 +85,7 @@ impl Config {
         let (keys, jwt) = (keys.unwrap_or_default(), jwt.flatten().map(Box::new));
         match (mode, jwt) {
             (Mode::ApiKey, _) => Self::ApiKey(keys),
+            (Mode::Certificate, _) => Self::Certificate,
             (Mode::Jwt, Some(jwt)) => Self::Jwt(jwt),
             (Mode::Any, Some(jwt)) => Self::Any(keys, jwt),
             (Mode::None | Mode::Jwt | Mode::Any, _) => Self::None,
@@ -87,7 +96,7 @@ impl Config {
     pub const fn tokens(&self) -> Option<&Jwt> {
         match self {
             Self::Jwt(jwt) | Self::Any(_, jwt) => Some(jwt),
-            Self::None | Self::ApiKey(_) => None,
+            Self::None | Self::ApiKey(_) | Self::Certificate => None,
         }
     }
 

@@ -137,7 +137,7 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
         (read(json!({"auth_mode": "api_key"})).1, "`api_keys` is missing, and `auth_mode` asks for it"),
         (
             read(json!({"auth_mode": "apikey"})).1,
-            "auth_mode: `apikey` is not one of `none`, `api_key`, `jwt`, `any` (hint: did you mean `api_key`?)",
+            "auth_mode: `apikey` is not one of `none`, `api_key`, `jwt`, `any`, `certificate` (hint: did you mean `api_key`?)",
         ),
         (
             keys(json!([])),

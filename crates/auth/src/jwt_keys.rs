@@ -103,7 +103,7 @@ impl Keys {
         matches!(self, Self::Set(keys) if keys.is_empty())
     }
 
-    /// The same keys for tokens that are judged by other rules, so that no principal stays authenticated.
+    /// Returns these keys with new revocation states, for tokens that are judged by other rules.
     pub(super) fn anew(&self) -> Self {
         let anew = |key: &Key| Key::of(key.algorithm, key.material.clone());
         match self {

@@ -79,7 +79,7 @@ enum Request {
     Running,
 }
 
-/// What became of a fetch, for the log.
+/// Outcome of a fetch, for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The first success at all, or after failures.

@@ -89,7 +89,7 @@ impl Authenticator {
 /// Fetches a key set.
 pub(super) type Fetch = dyn Fn(Arc<KeySet>) -> BoxFuture<'static, Result<Bytes, String>> + Send + Sync;
 
-/// Logs the outcome of a fetch. An outage is logged at its start, its end, and ever more rarely in between.
+/// Logs the outcome of a fetch. An outage is logged at its start, at its end, and after 2, 4, 8 failures and so on.
 fn log(key_set: &KeySet, outcome: Outcome, reason: &str) {
     let issuer = &key_set.issuer;
     match outcome {

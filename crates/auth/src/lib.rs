@@ -175,6 +175,8 @@ impl Keys {
         Ok(Self(match config {
             Config::None => Mode::None(Principal::anonymous().under(Standing::default())),
             Config::ApiKey(keys) => Mode::ApiKey(api_key::Keys::new(keys)),
+            // Without keys, no credential in headers is valid.
+            Config::Certificate => Mode::ApiKey(api_key::Keys::new(&[])),
             Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
             Config::Any(keys, jwt) => Mode::Any(api_key::Keys::new(keys), Box::new(jwt::Verifier::new(jwt)?)),
         }))

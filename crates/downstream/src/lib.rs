@@ -6,6 +6,7 @@ mod audited;
 pub mod authority;
 mod bodies;
 mod body_budget;
+mod client_certificate;
 pub mod config;
 pub mod conversation;
 mod cors;
@@ -30,5 +31,7 @@ pub mod sessions;
 pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
+pub mod tls;
+mod tls_handshake;
 
 pub use config::Config;
