@@ -44,6 +44,8 @@ pub struct TokenSource {
     pub audience: String,
     /// The scopes to request. They are known only if the role is read from the scopes.
     pub scopes: Vec<String>,
+    /// The scope that lets a client call tools, if the role is read from the scopes.
+    pub caller_scope: Option<String>,
 }
 
 impl TokenSource {
@@ -52,6 +54,7 @@ impl TokenSource {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),
             scopes: config.roles.scopes(),
+            caller_scope: config.roles.scope_for(Role::Caller),
         }
     }
 }

@@ -69,6 +69,12 @@ impl RoleWords {
         Some((self.claim.as_deref().unwrap_or(ROLE_CLAIMS[0]), word))
     }
 
+    /// The scope that names `role`, if the role is read from the scopes.
+    pub(super) fn scope_for(&self, role: Role) -> Option<String> {
+        let (claim, word) = self.words_for(role)?;
+        (self.claim.is_some() && claim == SCOPE).then(|| word.to_owned())
+    }
+
     /// The scopes to ask for. Which those are is known only where the role is said to be one.
     pub(super) fn scopes(&self) -> Vec<String> {
         match (&self.claim, &self.map) {

@@ -115,6 +115,12 @@ impl Metadata {
         Some(format!("{base}{WELL_KNOWN}{}", endpoint_of(path)))
     }
 
+    /// Returns the scope that a client has to request for calls, if it is known and can stand in a header.
+    pub(super) fn scope_for_calls(&self) -> Option<String> {
+        let is_scope_byte = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'); // RFC 6749, section 3.3
+        self.source()?.caller_scope.clone().filter(|scope| scope.bytes().all(is_scope_byte))
+    }
+
     /// Returns the source of accepted tokens, if its issuer is a URL that clients can open.
     fn source(&self) -> Option<Arc<TokenSource>> {
         self.authenticator.token_source().filter(|source| WebUrl::parse(&source.issuer).is_some())

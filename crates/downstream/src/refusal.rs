@@ -231,13 +231,13 @@ impl Refusal {
     }
 }
 
-/// Adds the URL of the metadata about accepted tokens to the challenge in `answer` (RFC 9728, section 5.1). `url`
-/// contains no character that needs escaping.
-pub fn lead_to(url: &str, answer: &mut Response) {
+/// Adds a parameter to the challenge in `answer`: `scope` (RFC 6750, section 3) or `resource_metadata` (RFC 9728,
+/// section 5.1). `value` contains no character that needs escaping.
+pub(super) fn add_to_challenge((name, value): (&str, &str), answer: &mut Response) {
     let challenge = answer.headers().get(WWW_AUTHENTICATE).and_then(|challenge| challenge.to_str().ok());
     let Some(challenge) = challenge else { return };
     let comma = if challenge.contains(' ') { "," } else { "" };
-    if let Ok(longer) = HeaderValue::try_from(format!("{challenge}{comma} resource_metadata=\"{url}\"")) {
+    if let Ok(longer) = HeaderValue::try_from(format!("{challenge}{comma} {name}=\"{value}\"")) {
         answer.headers_mut().insert(WWW_AUTHENTICATE, longer);
     }
 }
