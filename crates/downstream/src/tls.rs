@@ -59,7 +59,7 @@ pub enum Error {
     Content {
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The part that is wrong.
         reason: String,
     },
     /// The files do not fit together.
