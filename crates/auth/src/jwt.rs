@@ -152,7 +152,7 @@ impl Verifier {
             && (keys.is_empty() || is_named())
             && unverified_claims(token).is_ok_and(|claims| {
                 claims.get_as::<String>("iss").as_deref() == Some(&*self.source.issuer)
-                    && exp(&claims) > jsonwebtoken::get_current_timestamp() as f64
+                    && exp(&claims) > Duration::from_secs(jsonwebtoken::get_current_timestamp()).as_secs_f64()
             })
     }
 
