@@ -38,6 +38,14 @@ pub enum Action {
     ApproveTools,
     /// Reload the configuration file.
     Reload,
+    /// Log in to a server (OAuth) for oneself, and see that login.
+    LogIn,
+    /// Log in to a server for all who use it.
+    LogInForAll,
+    /// End one's own login to a server.
+    LogOut,
+    /// End the login to a server that all share.
+    LogOutForAll,
 }
 
 impl Action {
@@ -51,12 +59,24 @@ impl Action {
             Self::Reconnect => "reconnect",
             Self::ApproveTools => "approve_tools",
             Self::Reload => "reload",
+            Self::LogIn => "log_in",
+            Self::LogInForAll => "log_in_for_all",
+            Self::LogOut => "log_out",
+            Self::LogOutForAll => "log_out_for_all",
         }
     }
 
     /// Whether the action operates Switchyard and therefore affects others.
     pub const fn is_operation(self) -> bool {
-        matches!(self, Self::ResetBreaker | Self::Reconnect | Self::ApproveTools | Self::Reload)
+        match self {
+            Self::ResetBreaker
+            | Self::Reconnect
+            | Self::ApproveTools
+            | Self::Reload
+            | Self::LogInForAll
+            | Self::LogOutForAll => true,
+            Self::List | Self::Read | Self::Call | Self::LogIn | Self::LogOut => false,
+        }
     }
 }
 
@@ -69,11 +89,16 @@ impl Role {
         match (self, action) {
             (Self::Superuser, _)
             | (Self::Reader | Self::Caller, Action::List)
-            | (Self::Caller, Action::Read | Action::Call) => true,
-            (Self::Reader, Action::Read | Action::Call)
+            | (Self::Caller, Action::Read | Action::Call | Action::LogIn | Action::LogOut) => true,
+            (Self::Reader, Action::Read | Action::Call | Action::LogIn | Action::LogOut)
             | (
                 Self::Reader | Self::Caller,
-                Action::ResetBreaker | Action::Reconnect | Action::ApproveTools | Action::Reload,
+                Action::ResetBreaker
+                | Action::Reconnect
+                | Action::ApproveTools
+                | Action::Reload
+                | Action::LogInForAll
+                | Action::LogOutForAll,
             ) => false,
         }
     }
@@ -215,6 +240,10 @@ mod tests {
             (Action::Reconnect, false, false),
             (Action::ApproveTools, false, false),
             (Action::Reload, false, false),
+            (Action::LogIn, false, true),
+            (Action::LogInForAll, false, false),
+            (Action::LogOut, false, true),
+            (Action::LogOutForAll, false, false),
         ] {
             assert_eq!(Role::Reader.may(action), reader, "{action:?}");
             assert_eq!(Role::Caller.may(action), caller, "{action:?}");

@@ -16,6 +16,8 @@ mod fixture;
 mod lifecycle;
 mod lists;
 mod logging;
+pub mod login_links;
+pub mod logins;
 pub mod manager;
 mod params;
 mod prompts;
@@ -114,8 +116,8 @@ impl Gateway {
     }
 
     /// A gateway that seals task ids, cursors and `requestState` with `sealer`.
-    pub fn sealed_by(sealer: Sealer, manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        let sealer = Arc::new(sealer);
+    pub fn sealed_by(sealer: impl Into<Arc<Sealer>>, manager: Arc<Manager>, shutdown: Shutdown) -> Self {
+        let sealer = sealer.into();
         let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
         let task_ids = TaskIds::new(Arc::clone(&sealer));
         let board = Arc::new(Board::default());
