@@ -11,6 +11,7 @@
 //!
 //! Not here: the work of each part.
 
+mod logins;
 mod reload;
 
 use std::io;
@@ -35,6 +36,7 @@ use downstream::sessions::Sessions;
 use downstream::streamable_http::Endpoint;
 use downstream::{sse, stdio};
 use gateway::Gateway;
+use gateway::logins::NoLogins;
 use gateway::manager::Manager;
 use runtime::memory;
 use runtime::shutdown::Shutdown;
@@ -144,13 +146,16 @@ fn front(
             sweeper.sweep();
         }
     });
-    let sealer = Sealer::from_secrets(&config.seal_keys);
+    let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
+    let logins = logins::context(Arc::new(NoLogins), &sealer, config);
+    let pages = logins::pages(&guard, config, logins.clone(), shutdown);
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone());
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
     let door = door(of_sessions());
-    let options = admin::Options { max_body, drain: leaving.clone(), reload, door: Some(door) };
+    let options =
+        admin::Options { max_body, drain: leaving.clone(), reload, logins: Some(logins), door: Some(door) };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
     let places = of_sessions();
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
@@ -165,7 +170,7 @@ fn front(
             }
         })
     });
-    let rest = admin::router(Arc::clone(manager), options).merge(old.router());
+    let rest = admin::router(Arc::clone(manager), options).merge(old.router()).merge(pages.router());
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
