@@ -1,15 +1,18 @@
 //! The command line: arguments, subcommands, exit codes.
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file. Results of a command go to standard
+//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file; `login` has two more. Results of a command go to standard
 //! output (with `stdio`, only MCP messages), everything else to standard error.
 //!
 //! Not here: the work of `serve` and `stdio`.
 
+mod browser;
 pub mod check;
 pub mod import;
 pub mod key;
+pub mod login;
 mod process_access;
 mod reach;
+pub mod remote;
 mod run;
 pub mod token;
 
@@ -28,6 +31,14 @@ use downstream::config::parse_address;
 
 /// The configuration file or the arguments are not valid (clap's own code).
 const EXIT_USAGE: u8 = 2;
+
+/// The end of `login --help`.
+const LOGIN_HELP: &str = "\
+Examples:
+  switchyard login issues
+  switchyard login issues --url https://gateway.example.org --no-browser
+
+Exit codes: 0 logged in, 1 not, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
 
 /// Many MCP servers behind one REST call and one MCP endpoint.
 #[derive(Debug, Parser)]
@@ -58,6 +69,11 @@ pub enum Command {
     /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
     /// server, as a configuration file.
     Import(Import),
+    /// Log in to a server of the running gateway (`auth: oauth`), in a browser.
+    #[command(after_help = LOGIN_HELP)]
+    Login(login::Login),
+    /// Log out of a server of the running gateway: its tokens are deleted.
+    Logout(login::Logout),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
     Key(Key),
@@ -228,6 +244,8 @@ pub fn run() -> ExitCode {
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Command::Login(arguments) => login::run(&arguments),
+        Command::Logout(arguments) => login::end(&arguments),
         Command::Token(token) => print_token(token, &mut io::stdout().lock(), &mut io::stderr().lock()),
     }
 }
@@ -308,7 +326,13 @@ mod tests {
             (token.sub.as_str(), token.role, token.ttl),
             ("alice", Role::Reader, Duration::from_mins(30))
         );
+        assert!(
+            matches!(parsed("switchyard login notes --no-browser"), Command::Login(login) if login.no_browser)
+        );
         for line in [
+            "switchyard login",
+            "switchyard logout --no-browser notes",
+            "switchyard login notes --url gateway",
             "switchyard key",
             "switchyard key new --id C_I",
             "switchyard key new --role admin",
