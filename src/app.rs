@@ -35,9 +35,9 @@ use downstream::refusal::{Face, Refusal};
 use downstream::sessions::Sessions;
 use downstream::streamable_http::Endpoint;
 use downstream::{sse, stdio};
-use gateway::Gateway;
-use gateway::logins::NoLogins;
+use gateway::logins::LoginService;
 use gateway::manager::Manager;
+use gateway::{Gateway, LoginPages};
 use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
@@ -147,9 +147,11 @@ fn front(
         }
     });
     let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
-    let logins = logins::context(Arc::new(NoLogins), &sealer, config);
+    let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
+    let is_local = config.listen.ip().is_loopback();
+    let elicited = LoginPages::new(Arc::clone(&logins.links), is_local.then(|| config.listen.to_string()));
     let pages = logins::pages(&guard, config, logins.clone(), shutdown);
-    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone());
+    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);

@@ -1,4 +1,4 @@
-//! What stands in the way of every call, and of every state that is handed out.
+//! Benchmarks of the checks in every call, and of sealing the state that clients get.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -14,9 +14,11 @@ mod process_access;
 mod reach;
 pub mod remote;
 mod run;
+pub mod secret;
+mod terminal;
 pub mod token;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,6 +81,39 @@ pub enum Command {
     Key(Key),
     /// Print a JSON Web Token that this gateway accepts (`auth_mode: jwt`).
     Token(Token),
+    /// Secrets for the configuration file, sealed in the vault (`${secret:NAME}`).
+    #[command(subcommand, after_help = secret::HELP)]
+    Secret(Secret),
+}
+
+/// Operations on the secrets of the vault.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Secret {
+    /// Set a secret to the value that is typed on the terminal, or to all of standard input.
+    #[command(after_help = secret::HELP)]
+    Set {
+        /// The name: letters, digits, `_`, `-` and `.`.
+        #[arg(value_parser = secret::parse_name)]
+        name: String,
+        /// The configuration with the settings of the vault.
+        #[command(flatten)]
+        file: ConfigFile,
+    },
+    /// Print the names of all secrets, and when each was set.
+    List {
+        /// The configuration with the settings of the vault.
+        #[command(flatten)]
+        file: ConfigFile,
+    },
+    /// Remove a secret.
+    Remove {
+        /// The name.
+        #[arg(value_parser = secret::parse_name)]
+        name: String,
+        /// The configuration with the settings of the vault.
+        #[command(flatten)]
+        file: ConfigFile,
+    },
 }
 
 /// What to do with API keys.
@@ -246,8 +281,23 @@ pub fn run() -> ExitCode {
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
         Command::Login(arguments) => login::run(&arguments),
         Command::Logout(arguments) => login::end(&arguments),
+        Command::Secret(command) => run_secret(&command),
         Command::Token(token) => print_token(token, &mut io::stdout().lock(), &mut io::stderr().lock()),
     }
+}
+
+fn run_secret(command: &Secret) -> ExitCode {
+    let input = io::stdin();
+    let mut value = || {
+        if input.is_terminal() {
+            terminal::read_hidden(&input, "Value (not shown): ")
+        } else {
+            secret::read_all(&mut input.lock())
+        }
+    };
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let mut streams = secret::Streams { value: &mut value, out: &mut out, err: &mut err };
+    secret::run(command, &environment, &mut streams)
 }
 
 fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
@@ -339,6 +389,11 @@ mod tests {
             "switchyard token",
             "switchyard token --sub a --ttl forever",
             "switchyard token --sub a --kid b",
+            "switchyard secret",
+            "switchyard secret set",
+            "switchyard secret set A value",
+            "switchyard secret set 9",
+            "switchyard secret remove",
             "switchyard chek",
             "switchyard --listen nowhere",
             "switchyard check a b",

@@ -7,14 +7,17 @@
 
 mod foreign;
 pub mod import;
+mod vault;
 
 use std::path::Path;
 
 use secrecy::zeroize::Zeroizing;
 
+use settings::document::{self, Document};
 pub use settings::error::{Error, Report};
 pub use settings::expand::Lookup;
-use settings::{document, error, expand};
+use settings::expand::Sources;
+use settings::{error, expand};
 
 use gateway::manager;
 use runtime::regular_file;
@@ -51,11 +54,19 @@ impl Fixed {
 
 impl Config {
     /// Loads the file at `path`. `environment` resolves `${NAME}`; outside of tests it is
-    /// [`std::env::var`]. Paths in the file are relative to its folder.
+    /// [`std::env::var`]. The vault resolves `${secret:NAME}`. Paths in the file are relative to its folder.
     pub fn load(path: &Path, environment: &Lookup<'_>) -> Result<Self, Error> {
-        let bytes = regular_file::read(path, document::MAX_BYTES as u64)
-            .map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })?;
-        Self::parse(path, &Zeroizing::new(bytes), environment)
+        Self::parse(path, &Zeroizing::new(read(path)?), environment)
+    }
+
+    /// Reads only the settings of the vault, so that a secret can be set before the file that refers to it is valid.
+    pub fn load_vault(path: &Path, environment: &Lookup<'_>) -> Result<auth::vault::Settings, Error> {
+        let content = Zeroizing::new(read(path)?);
+        let problems = Problems::default();
+        let text = text_of(&content, &problems);
+        let document = document::parse(text, &problems);
+        let settings = vault::read(&document.root, environment, folder_of(path), &problems);
+        if problems.is_empty() { Ok(settings) } else { Err(invalid(path, text, &document, &problems)) }
     }
 
     /// Parses the content of the file.
@@ -64,16 +75,14 @@ impl Config {
         let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);
-        expand::expand(&mut document.root, environment, &problems);
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = folder_of(path);
+        let secrets = vault::secrets(vault::part_of(&document.root), environment, folder);
+        let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
+        expand::expand(&mut document.root, &sources, &problems);
         let config = Self::from_settings(&Setting::root(&document.root, &problems), folder);
         match config {
             Some(config) if problems.is_empty() => Ok(config),
-            _ => {
-                let file = path.display().to_string();
-                let source = error::Source { file: &file, text, tokens: &document.tokens };
-                Err(Error::Invalid(Report::new(problems.sorted(), &source)))
-            }
+            _ => Err(invalid(path, text, &document, &problems)),
         }
     }
 
@@ -86,6 +95,22 @@ impl Config {
         fields.finish();
         Some(Self { manager, server: server.unwrap_or_default(), fixed })
     }
+}
+
+/// The folder of the file at `path`.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    regular_file::read(path, document::MAX_BYTES as u64)
+        .map_err(|reason| Error::Unreadable { file: path.to_owned(), reason })
+}
+
+fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) -> Error {
+    let file = path.display().to_string();
+    let source = error::Source { file: &file, text, tokens: &document.tokens };
+    Error::Invalid(Report::new(problems.sorted(), &source))
 }
 
 /// Returns the text of a file without its byte order mark; reports a problem and returns an empty

@@ -1,5 +1,5 @@
-//! Whose is what: many clients over few connections, with progress and questions in flight, and
-//! nothing reaches anybody else.
+//! Tests that no message reaches another client: many clients over few connections, with progress and server
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ use crate::support::child;
 
 const OWNERS: usize = 64;
 const CALLS: usize = 500;
-/// Calls of one owner at a time.
+/// Concurrent calls of one owner.
 const AT_A_TIME: usize = 5;
-/// One call in so many is asked something.
+/// One call in this many gets a server request.
 const ASKED: usize = 5;
 
 fn config(transport: Transport) -> Config {
@@ -54,13 +54,13 @@ fn config(transport: Transport) -> Config {
     }
 }
 
-/// What was counted.
+/// Counts of messages.
 #[derive(Debug, Default)]
 struct Counts {
     answered: AtomicUsize,
     progress: AtomicUsize,
     questions: AtomicUsize,
-    /// Questions that the gateway refused because it could not know whose they are.
+    /// Server requests that Switchyard refused because their client was unknown.
     refused: AtomicUsize,
     misdelivered: AtomicUsize,
 }
@@ -73,13 +73,13 @@ fn more(counter: &AtomicUsize) {
     counter.fetch_add(1, Ordering::SeqCst);
 }
 
-/// One client: who it is, and what belongs to it.
+/// One client and its state.
 struct Client<'a> {
     manager: &'a Manager,
     counts: &'a Counts,
     owner: Owner,
     number: usize,
-    /// Whether a question names its call, and not only its owner.
+    /// Whether a server request names its call, and not only its owner.
     names_calls: bool,
 }
 
@@ -118,7 +118,7 @@ impl Client<'_> {
         }
     }
 
-    /// Reads what is said during the call with `nonce`, and answers what is asked.
+    /// Reads the messages during the call with `nonce`, and answers server requests.
     async fn listen(&self, mut inlet: Inlet, nonce: &str) {
         while let Some(said) = inlet.recv().await {
             let named = |params: Option<&Raw>| params.and_then(|params| params.get_as::<String>("message"));
@@ -140,10 +140,11 @@ impl Client<'_> {
     }
 }
 
-/// Has all clients make all their calls, and counts.
+/// Runs all calls of all clients, and counts the messages.
 async fn storm(transport: Transport, names_calls: bool) -> Counts {
     let shutdown = Shutdown::new();
     let config = manager::Config {
+        vault: None,
         servers: vec![config(transport)],
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
@@ -167,7 +168,7 @@ fn is_all_there(counts: &Counts) {
     assert_eq!(count(&counts.misdelivered), 0, "{counts:?}");
     assert_eq!(count(&counts.answered) + count(&counts.refused), OWNERS * CALLS, "{counts:?}");
     assert_eq!(count(&counts.progress), OWNERS * CALLS, "{counts:?}");
-    // One whose call ended first is asked once more, on another call of the same client.
+    // If a call ended first, its server request is repeated on another call of the client.
     let asked = count(&counts.questions) + count(&counts.refused);
     assert!(asked >= OWNERS * CALLS / ASKED, "{counts:?}");
 }
@@ -185,9 +186,9 @@ async fn nothing_reaches_another_client_where_each_call_has_a_stream() {
     assert_eq!(count(&counts.refused), 0, "{counts:?}");
 }
 
-/// Until the server was seen asking, its connections are shared, and what it asks then is refused.
-/// How many questions that meets depends on how busy the machine is (0 to 76 of 6,400 were seen);
-/// more than a tenth would mean that connections go on being shared.
+/// Until the server was seen sending requests, its connections are shared, and its requests are refused.
+/// Their number depends on the load of the machine (0 to 76 of 6,400 were seen). More than a tenth would mean
+/// that connections are still shared.
 fn few_were_refused(counts: &Counts) {
     assert!(count(&counts.refused) <= OWNERS * CALLS / ASKED / 10, "{counts:?}");
 }

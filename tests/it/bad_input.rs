@@ -18,7 +18,7 @@ async fn started() -> (Running, Server) {
     (gateway, server)
 }
 
-/// After all that, a good call still goes through, and it is the only one that reached the server.
+/// Checks that a good call still succeeds, and that it is the only one that reached the server.
 async fn is_undisturbed(gateway: &Running, server: &Server) {
     assert_eq!(server.runs("search_notes"), 0, "bad input reached the server");
     let answer = gateway.mcp().call("search_notes", json!({"q": 1})).await;

@@ -62,3 +62,4 @@ mod support;
 mod support_tests;
 mod tool_cache;
 mod transcripts;
+mod vault;

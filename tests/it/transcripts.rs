@@ -1,17 +1,24 @@
-//! Conversations as data: every file in `tests/transcripts` is played against the MCP endpoint.
+//! Conversations as data: each file in `tests/transcripts` is played against the MCP endpoint.
 //!
-//! Lines: `server NAME REVISION [TOOL…]` declares a server with tools (a JSON definition each), and
-//! `offers NAME MEMBER [DEFINITION…]` what else it lists, under the member of that list;
-//! `C> JSON` the client posts a message (`C> +Header: value JSON` with one more header, `-Header` without
-//! one); `U> METHOD PARAMS` a server must have received exactly this; `U< JSON` what it answers: a
-//! notification, a `{"result":…}` or an `{"error":…}`; `U? METHOD PARAMS` what it asks its client during the
-//! call, `U! REPLY` the answer it must get (`U! none`: it is refused), `U~` it gives the oldest question up;
-//! `U* JSON` the server that was asked last says by itself;
-//! `G>` the client opens the stream of its session, `G< JSON` what must come on it;
-//! `C< STATUS JSON` what the client must get, byte
-//! for byte (`C< STATUS` alone: no message). `C! SUBSTRING` checks a part of the next message instead.
-//! `C= $NAME MEMBER JSON` expects a result and keeps the text of its member, which `$NAME` stands for in what
-//! the client posts later. `*` in an expected text stands for any text.
+//! Each line begins with a mark:
+//! - `server NAME REVISION [TOOL…]` declares a server with tools, as one JSON definition each.
+//! - `offers NAME MEMBER [DEFINITION…]` declares its other lists. `MEMBER` is the member of the list.
+//! - `C> JSON`: the client posts a message. `C> +Header: value JSON` adds a header, and `-Header` removes
+//!   one.
+//! - `U> METHOD PARAMS`: a server must have received exactly this.
+//! - `U< JSON`: the server answers with a notification, a `{"result":…}` or an `{"error":…}`.
+//! - `U? METHOD PARAMS`: the server sends a request to its client during the call.
+//! - `U! REPLY`: the server must get this answer. `U! none` means that its request is refused.
+//! - `U~`: the server cancels its oldest request.
+//! - `U* JSON`: the server that was called last sends a message that belongs to no call.
+//! - `G>`: the client opens the stream of its session.
+//! - `G< JSON`: the stream must deliver this message.
+//! - `C< STATUS JSON`: the client must get exactly these bytes. `C< STATUS` alone means no message.
+//! - `C! SUBSTRING` checks a part of the next message instead.
+//! - `C= $NAME MEMBER JSON` expects a result and stores the text of its member. Later messages of the client
+//!   can contain `$NAME` for this text.
+//!
+//! A `*` in an expected text matches any text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,25 +47,25 @@ use tower::ServiceExt;
 use upstream::connection::{Answer, RequestFuture};
 use upstream::{Call, Connection, Connector, Dialect, Event, Events, Outlet, ResponseBody, config};
 
-/// How long a line of a transcript may take.
+/// Time limit of one line of a transcript.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A call that a scripted server received, and the way to answer it.
+/// A call that a scripted server received, and the sender of its answer.
 pub struct Received {
     method: String,
     params: String,
-    /// Where the server says something by itself.
+    /// Receives messages that belong to no call.
     events: Events,
-    /// Where the server says something before it answers.
+    /// Receives messages before the answer.
     pub outlet: Outlet,
-    /// Takes the answer; closed when the call is not wanted any more.
+    /// Receives the answer. It is closed when the call was cancelled.
     pub answer: oneshot::Sender<Reply>,
 }
 
-/// What a server lists: for each kind an array of definitions.
+/// The lists of a server: for each kind an array of definitions.
 pub type Offered = Vec<(Kind, Raw)>;
 
-/// One tool and nothing else.
+/// Returns a list with one tool.
 pub fn tool(definition: &Raw) -> Offered {
     vec![(Kind::Tools, Raw::of(&[definition]))]
 }
@@ -144,7 +151,7 @@ impl Connector for ScriptedConnector {
     }
 }
 
-/// A registry of servers that nothing is configured for but their names.
+/// Returns a configuration with these names and otherwise the defaults.
 pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Config {
     let second = Duration::from_secs(1);
     let server = |name: &str| upstream::Config {
@@ -178,6 +185,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         source: settings::Fingerprint::default(),
     };
     manager::Config {
+        vault: None,
         servers: names.map(server).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,
@@ -186,7 +194,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
     }
 }
 
-/// A manager of servers that do nothing by themselves, and the calls that reach them.
+/// Makes a manager of scripted servers, and the receiver of the calls that reach them.
 pub async fn scripted_manager(
     servers: &[(String, Version, Offered)],
     shutdown: &Shutdown,
@@ -216,7 +224,7 @@ pub async fn scripted_manager(
     (manager, received)
 }
 
-/// Runs a request beside the transcript, as a client's connection would.
+/// Runs a request concurrently with the transcript, like the connection of a client.
 #[allow(clippy::disallowed_methods)] // a test's own task; it is joined by the player
 fn spawn(request: impl Future<Output = Answered> + Send + 'static) -> tokio::task::JoinHandle<Answered> {
     tokio::spawn(request)
@@ -231,9 +239,9 @@ struct Player {
     open: Option<Open>,
     pending: Option<Received>,
     asked: VecDeque<Answer>,
-    /// Where the server that was asked last says something by itself.
+    /// Receives messages of the server that was called last and that belong to no call.
     events: Option<Events>,
-    /// The streams of notices that servers keep open.
+    /// The open subscription streams of servers.
     listening: Vec<Received>,
     /// The stream of the session.
     stream: Option<Open>,
@@ -347,7 +355,7 @@ impl Player {
         assert_eq!(self.answers.len(), before + 1);
     }
 
-    /// The headers a correct client of the message's era sends.
+    /// Returns the headers that a correct client of the message's era sends.
     async fn usual_headers(&self, text: &str) -> HeaderMap {
         let mut map = HeaderMap::new();
         let mut set = |name: &'static str, value: &str| {
@@ -390,7 +398,7 @@ impl Player {
         }
     }
 
-    /// The server that was asked last says something that belongs to no call.
+    /// Sends a message of the server that was called last, which belongs to no call.
     fn say(&self, text: &str) {
         let raw = Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON");
         let method: String = raw.get_as("method").expect("a notification");
@@ -450,7 +458,7 @@ impl Player {
         assert_eq!(shown.to_string(), status, "status of {got}");
     }
 
-    /// Expects a result and keeps the text of one of its members under a name.
+    /// Expects a result and stores the text of one of its members under a name.
     async fn keep(&mut self, text: &str) {
         let mut words = text.splitn(3, ' ');
         let mut word = || words.next().expect("a name, a member and a message").to_owned();
@@ -462,7 +470,7 @@ impl Player {
         self.kept.insert(name, value);
     }
 
-    /// The next message of the oldest answer that is not read to its end.
+    /// Returns the next message of the oldest answer that was not read to its end.
     async fn next_message(&mut self) -> Option<String> {
         if let Some(open) = &mut self.open {
             match open.next().await {
@@ -503,7 +511,7 @@ impl Open {
                 return (!data.is_empty()).then(|| text(&data));
             };
             while let Some(item) = decoder.decode(&mut data) {
-                // One without data only says from where to read on.
+                // An event without data only has the position to resume from.
                 if let sse::Item::Event(event) = item
                     && !event.data.is_empty()
                 {
@@ -518,7 +526,7 @@ fn text(bytes: &Bytes) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Whether `text` is `pattern`, where `*` in the pattern stands for any text.
+/// Whether `text` matches `pattern`, in which `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -38,8 +38,8 @@ struct LoginLink {
     expires_at: String,
 }
 
-/// The state of a login. `logged_in`: calls have a token. `login_required`: a person must log in. `refreshing`: the
-/// token is being renewed.
+/// The state of a login. `logged_in`: calls have a token. `login_required`: a person must log in. `not_required`:
+/// the server was not seen to demand a login. `refreshing`: the token is being renewed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum LoginStateName {
@@ -47,6 +47,8 @@ enum LoginStateName {
     LoggedIn,
     /// A person must log in.
     LoginRequired,
+    /// The server was not seen to demand a login.
+    NotRequired,
     /// The token is being renewed.
     Refreshing,
 }
@@ -92,6 +94,7 @@ impl Login {
             state: match status.state {
                 LoginState::LoggedIn => LoginStateName::LoggedIn,
                 LoginState::LoginRequired => LoginStateName::LoginRequired,
+                LoginState::NotRequired => LoginStateName::NotRequired,
                 LoginState::Refreshing => LoginStateName::Refreshing,
             },
             account: status.account.map(clipped),

@@ -84,6 +84,7 @@ const UPSTREAM: &[ErrorCode] = &[
     ErrorCode::InvalidAnswer,
     ErrorCode::BackendError,
     ErrorCode::AuthFailed,
+    ErrorCode::LoginRequired,
     ErrorCode::CircuitOpen,
     ErrorCode::ServerUnavailable,
     ErrorCode::TimedOut,

@@ -59,6 +59,8 @@ pub(super) enum ServerState {
     /// It refuses our credentials, for the reason in `last_error`; it is left alone until an operator
     /// connects it again.
     AuthFailed,
+    /// Somebody has to log in to it; it is not contacted until then.
+    LoginRequired,
     /// Disconnected by an operator.
     Disconnected,
     /// Disabled in the registry.
@@ -72,6 +74,7 @@ impl From<status::State> for ServerState {
             status::State::Ready => Self::Ready,
             status::State::Failed => Self::Failed,
             status::State::AuthFailed => Self::AuthFailed,
+            status::State::LoginRequired => Self::LoginRequired,
             status::State::Disconnected => Self::Disconnected,
             status::State::Disabled => Self::Disabled,
         }

@@ -3,12 +3,14 @@
 //! Invariants: an authentication gives a [`Principal`] or a [`Denied`], never a guess. A credential is read from
 //! headers only, never from a URL. A request with two credentials is refused. A client does not learn why its
 //! credential was refused; the [`Reason`] is for the log. Values that clients send back later are sealed with their
-//! principal ([`Sealer`]). If a reload revokes a credential, its principals are notified ([`Principal::taken_back`]).
+//! principal ([`Sealer`]), and values that Switchyard stores are sealed in the [`vault`]. If a reload revokes a
+//! credential, its principals are notified ([`Principal::taken_back`]).
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
 mod api_key;
 mod config;
+mod derive;
 mod jwt;
 mod jwt_keys;
 mod password_hash;
@@ -16,7 +18,9 @@ mod principal;
 mod revocation;
 mod role_words;
 mod seal;
+mod sealing_keys;
 mod token_cache;
+pub mod vault;
 
 use std::collections::HashSet;
 use std::sync::Arc;

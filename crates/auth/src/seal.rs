@@ -12,25 +12,23 @@
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::{hkdf, hmac};
+use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rand::TryRng;
 use rand::rngs::SysRng;
 
 use super::Principal;
-use super::config::read_secret;
+use super::derive::Secret;
+use super::sealing_keys;
 use runtime::secret::{ExposeSecret, SecretString};
-use settings::{Fields, Setting};
+use settings::Fields;
 
 /// Separates these keys from others that are derived from the same secret.
 const LABEL: &[u8] = b"switchyard sealed tokens 1";
 
 /// Included in authentication, so that tokens of a future kind are never opened as these.
 const KIND: u8 = 0;
-
-/// Limit of keys for opening: a token of no key costs an attempt with each.
-const MAX_SEAL_KEYS: usize = 8;
 
 /// Seals tokens with its first key and opens them with any of its keys.
 pub struct Sealer {
@@ -91,16 +89,9 @@ impl Key {
     }
 
     fn of(secret: &[u8]) -> Self {
-        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, LABEL).extract(secret);
-        let derive = |what: &[u8]| {
-            let mut key = [0; 32];
-            let label = [what];
-            let output = secret.expand(&label, hkdf::HKDF_SHA256);
-            output.and_then(|output| output.fill(&mut key)).expect("32 bytes can be derived");
-            key
-        };
-        let key = UnboundKey::new(&AES_256_GCM_SIV, &derive(b"token")).expect("a key has 32 bytes");
-        Self { key: LessSafeKey::new(key), nonces: hmac::Key::new(hmac::HMAC_SHA256, &derive(b"nonce")) }
+        let secret = Secret::new(LABEL, secret);
+        let key = UnboundKey::new(&AES_256_GCM_SIV, &*secret.key(b"token")).expect("a key has 32 bytes");
+        Self { key: LessSafeKey::new(key), nonces: hmac::Key::new(hmac::HMAC_SHA256, &*secret.key(b"nonce")) }
     }
 
     fn seal(&self, associated: &[u8], mut plain: Vec<u8>) -> String {
@@ -141,20 +132,7 @@ fn associated(purpose: &str, principal: &Principal) -> Vec<u8> {
 pub fn read_seal_keys(fields: &mut Fields<'_>) -> Vec<SecretString> {
     let Some(setting) = fields.take("seal_keys") else { return Vec::new() };
     let items = setting.list().unwrap_or_default();
-    if items.is_empty() || items.len() > MAX_SEAL_KEYS {
-        let message = format!("expected 1 to {MAX_SEAL_KEYS} keys, found {}", items.len());
-        setting.key_problem(message, Some("remove the setting for a new key at each start".into()));
-    }
-    items.iter().filter_map(read_seal_key).collect()
-}
-
-fn read_seal_key(setting: &Setting<'_>) -> Option<SecretString> {
-    if setting.is_literal() {
-        let hint = "set a variable of the environment to it, and write `${NAME}`".to_owned();
-        setting.hidden_problem("a key stands in the file itself", Some(hint));
-        return None;
-    }
-    read_secret(setting)
+    sealing_keys::read(&setting, &items, "remove the setting for a new key at each start")
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! A built-in server as a connection like any other, in the modern era.
 //!
-//! Nothing is sent and nothing can be lost: a call is a future in this process. Invariant: what a
-//! built-in answers passes the same way as an answer from across the network, so the layers above
-//! need not know the difference.
+//! Nothing is sent and nothing can be lost, because a call is a future in this process. Invariant: an answer
+//! of a built-in takes the same path as an answer over the network, so the layers above treat both alike.
 
 use std::sync::Arc;
 
@@ -18,11 +17,11 @@ use upstream::api::{
     Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet, RequestFuture, ResponseBody,
 };
 
-/// Resources to be told of, in a `subscriptions/listen`.
+/// Member of `subscriptions/listen` with the URIs of resources.
 const RESOURCES: &str = "resourceSubscriptions";
 
-/// Makes the server when it is first wanted, and again when that failed: a folder that is missing
-/// at start may be there later.
+/// Opens the server when it is first needed, and again after a failure. For example, a missing folder may
+/// exist later.
 pub struct InProcess<F> {
     open: F,
     declared: Option<Declared>,
@@ -33,12 +32,13 @@ where
     F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
     B: Builtin,
 {
-    /// A connector whose connections are servers made by `open`, which report to the events they get.
+    /// A connector whose connections are servers made by `open`. Each server reports to the events that it is
+    /// given.
     pub const fn new(open: F) -> Self {
         Self { open, declared: None }
     }
 
-    /// Adds the offer that is known before `open` succeeded.
+    /// Adds the offer that is known before `open` has succeeded.
     pub(super) fn declaring(self, declared: Declared) -> Self {
         Self { declared: Some(declared), ..self }
     }
@@ -75,13 +75,13 @@ where
     }
 }
 
-/// One built-in server, running.
+/// A running built-in server.
 struct Local<B> {
     builtin: B,
     peer: Peer,
 }
 
-/// A list, all of it one page, the same for everybody.
+/// Returns a list as one page, which is the same for all clients.
 fn list(member: &'static str, items: &[Raw]) -> Raw {
     Raw::object(&[
         (member, &Raw::of(items)),
@@ -101,7 +101,7 @@ impl<B: Builtin> Local<B> {
         match call.method.as_str() {
             method::TOOLS_CALL => self.call(call.params.as_ref(), &Report::of(call, outlet)).await,
             method::TOOLS_LIST => Ok(Ok(list("tools", &self.builtin.tools()))),
-            // Only asked whether it is alive; what it is, the layers above have from `peer`.
+            // Here the request only checks health. The layers above have the description from `peer`.
             method::DISCOVER => self.builtin.health().await.map(|()| Ok(Raw::empty_object())),
             method::RESOURCES_LIST if let Some(all) = self.builtin.resources() => {
                 Ok(Ok(list("resources", &all)))
@@ -118,7 +118,8 @@ impl<B: Builtin> Local<B> {
         }
     }
 
-    /// Acknowledges what can be told of and stays open. What there is to tell comes as events.
+    /// Acknowledges the notifications that the built-in sends, and stays open. The notifications come as
+    /// events.
     async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
         let asked = params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
         let mut wanted: Vec<String> = asked.get_as(RESOURCES).unwrap_or_default();

@@ -25,8 +25,6 @@ pub mod embedding;
 pub mod handbook;
 #[cfg(test)]
 mod hostile;
-#[cfg(any(feature = "handbook", feature = "r2r"))]
-mod private_file;
 mod progress;
 #[cfg(feature = "r2r")]
 pub mod r2r;
@@ -89,8 +87,7 @@ pub const KINDS: Kinds = &[
 /// Makes the resources of a built-in server under test. Its tasks belong to the group of `shutdown`.
 #[cfg(test)]
 fn means(shutdown: &runtime::shutdown::Shutdown) -> upstream::api::Means {
-    let store = runtime::store::Store::open(&runtime::store::Config::default());
-    upstream::api::Means { shutdown: shutdown.clone(), store, only_looks: false }
+    upstream::api::Means::alone(shutdown)
 }
 
 /// A running built-in server. It is opened when it is first needed, and again after it was `closed`. Opening

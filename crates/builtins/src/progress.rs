@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// Reports to nobody.
+    /// Makes a report without a receiver.
     pub fn none() -> Self {
         Self::new(&Outlet::none(), false)
     }

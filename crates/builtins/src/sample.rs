@@ -1,6 +1,6 @@
-//! The built-in server of `docs/built-ins.md`, compiled and called, so that the page stays true.
+//! The built-in server of `docs/built-ins.md`, compiled and called, so that the page stays correct.
 //!
-//! Every block of code on the page stands here as it stands there; the first test sees to that.
+//! This file contains every block of code of the page unchanged, and the first test checks that.
 
 use std::future::ready;
 use std::path::Path;
@@ -28,7 +28,7 @@ use upstream::api::{
 };
 use upstream::config::{Config, Transport};
 
-/// What `count_words` takes.
+/// The arguments of `count_words`.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Input {
     /// The text.
@@ -44,7 +44,7 @@ const fn one() -> u32 {
     1
 }
 
-/// What it answers.
+/// The result of `count_words`.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Output {
     /// How many there are.
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// The way to the server that a configuration with `builtin: sample` leads to.
+/// Returns the connector for a configuration with `builtin: sample`.
 fn opened_by(kinds: Kinds) -> Arc<dyn Connector> {
     let written = json!({"transport": "builtin", "builtin": "sample", "sample": {}});
     let (server, empty, problems) = (Node::from(written), Node::from(json!({})), Problems::default());

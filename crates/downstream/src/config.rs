@@ -61,6 +61,8 @@ pub struct Config {
     pub anonymous_reader: bool,
     /// Secrets that seal tokens for clients; none: a random key of this process.
     pub seal_keys: Vec<SecretString>,
+    /// Where tokens and secrets are stored, and the keys that seal them.
+    pub vault: auth::vault::Settings,
     /// Limits of the number and the times of connections.
     pub limits: Limits,
     /// How long clients are still served after shutdown was requested; readiness is already off then.
@@ -92,6 +94,7 @@ impl Default for Config {
             allow_unauthenticated: false,
             anonymous_reader: false,
             seal_keys: Vec::new(),
+            vault: auth::vault::Settings::default(),
             limits: Limits::default(),
             shutdown_delay: Duration::ZERO,
             max_body_bytes: 4 * 1024 * 1024,
@@ -153,6 +156,7 @@ impl Config {
             anonymous_reader: read_anonymous_role(&mut fields, &auth),
             auth,
             seal_keys: auth::read_seal_keys(&mut fields),
+            vault: auth::vault::Settings::from_fields(&mut fields, folder),
             limits: read_limits(&mut fields, clients, default.limits),
             shutdown_delay: fields.seconds("shutdown_delay", 0.0..=600.0).unwrap_or(default.shutdown_delay),
             max_body_bytes: fields

@@ -1,9 +1,9 @@
-//! Connections of a client's own: they are made when it is initialized and can be asked, or else for its first
-//! request, which waits until they are there.
+//! Private connections of a client. They are opened when the client is initialized and can receive server
+//! requests. Otherwise they are opened for its first request, which waits for them.
 //!
-//! Invariants: a call of a server that clients share waits for nobody. Meanwhile servers can ask the client on the
-//! stream of this request. So a server has the answers to the requests of its start before the first call. A
-//! client without a list is not notified of changes by that.
+//! Invariants: a call of a shared server does not wait. Meanwhile servers can send requests to the client on
+//! the stream of this request. So a server has the answers to its first requests before the first call. A
+//! client that has not read a list yet is not notified of changes by this.
 //!
 //! Not here: the connections (`upstream::attendant`), and what the client then sees (`manager::views`).
 

@@ -1,4 +1,4 @@
-//! Who asks the gateway, and in which revision of the protocol.
+//! The client of a request, and its protocol revision.
 
 use std::sync::Arc;
 
@@ -13,37 +13,35 @@ use protocol::{Abilities, LogLevel, Method, Version, lifecycle};
 use runtime::memory::{Account, Charge, Exhausted, Kind};
 use upstream::{Call, Home, Owner};
 
-/// A session's description of its client is charged from so many bytes on.
+/// Smallest description of a client, in bytes, that is charged to the memory budget.
 const SMALL_DESCRIPTION: usize = 512;
-/// The largest `capabilities` and the largest `clientInfo` of a session, in bytes. Each call of the session looks
-/// at the capabilities.
+/// Largest `capabilities` and largest `clientInfo` of a session, in bytes. Each call of the session reads the
+/// capabilities.
 pub const MAX_DESCRIPTION: usize = 16 * 1024;
 
-/// The client behind a request. A legacy session keeps one; in the modern era it is made anew from
-/// each request.
+/// The client of a request. A legacy session keeps one. In the modern era each request makes a new one.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// On whose authority.
+    /// The principal of the client.
     pub principal: Principal,
-    /// The revision spoken with it.
+    /// The protocol revision of the client.
     pub version: Version,
-    /// What it said of itself. For a request use [`Caller::sender`].
+    /// The client's description of itself. For a request use [`Caller::sender`].
     sender: Sender,
-    /// Which servers it sees.
+    /// The servers that the client sees.
     pub scope: Scope,
-    /// Whether it named a level of log lines that is none.
+    /// Whether it named an unknown level of log lines.
     pub(super) names_no_level: bool,
-    /// What a legacy session asked to be told, and its level of log lines. A modern client says
-    /// that in each request.
+    /// Subscriptions and log level of a legacy session. A modern client sends both in each request.
     pub mailbox: Option<Arc<Mailbox>>,
-    /// Whose calls these are: the session's, or the one request's.
+    /// The owner of its calls: the session, or one request.
     pub owner: Owner,
     /// Where its private connections belong: the session, or the principal and the capabilities.
     pub home: Home,
 }
 
 impl Caller {
-    /// The sender of a modern request, from its `_meta`.
+    /// Makes the caller of a modern request, from its `_meta`.
     pub fn modern(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
         let meta = meta::part(params);
         let described = |key| meta?.get(key).filter(|value| value.is_object());
@@ -67,12 +65,11 @@ impl Caller {
         }
     }
 
-    /// The sender of `initialize`, with the revision that answers it.
+    /// Makes the caller of `initialize`, with the negotiated revision.
     pub fn legacy(principal: Principal, scope: Scope, params: Option<&Raw>) -> Self {
         let requested: String = params.and_then(|p| p.get_as("protocolVersion")).unwrap_or_default();
         let version = Version::negotiate(&requested);
-        // Copied: a slice would keep the whole buffer in which the message came, for as long as the
-        // session lives.
+        // Copied, because a slice would keep the whole buffer of the message as long as the session lives.
         let member = |name| params.and_then(|params| params.get(name)).filter(Raw::is_object);
         let member = |name| member(name).map(|slice| Raw::of(&slice));
         let capabilities = member("capabilities").unwrap_or_else(Raw::empty_object);
@@ -94,7 +91,7 @@ impl Caller {
         }
     }
 
-    /// Charges its principal for what a session keeps of its client's description, as long as anything of it lives.
+    /// Charges its principal for the description that a session stores, until the last clone is dropped.
     pub fn charged(self) -> Result<Self, Exhausted> {
         let account = Account::Principal(Arc::clone(self.principal.id()));
         let keep = |text: Raw| match text.bytes().len() {
@@ -106,13 +103,13 @@ impl Caller {
         Ok(Self { sender, ..self })
     }
 
-    /// What servers may know of it, as of now.
+    /// Returns the description for servers, with the current log level.
     pub fn sender(&self) -> Sender {
         Sender { log_level: self.log_level(), ..self.sender.clone() }
     }
 
-    /// A request of it, under the names that it uses itself. Routing sets the effect and the header parameters. Boxed,
-    /// because it is large and moves through several futures.
+    /// Makes a request of this client, under the client's names. Routing sets the effect and the header
+    /// parameters. Boxed, because it is large and moves through several futures.
     pub(super) fn call(&self, method: &'static str, params: &Raw) -> Box<Call> {
         Box::new(Call {
             method: Method::constant(method),
@@ -129,22 +126,22 @@ impl Caller {
         })
     }
 
-    /// Its scope and its own connections, in which names are looked up.
+    /// Returns the scope and the private connections, for the lookup of names.
     pub const fn viewer(&self) -> Viewer<'_> {
         Viewer { scope: &self.scope, home: Some(&self.home) }
     }
 
-    /// The capabilities that it declared.
+    /// Returns the capabilities that it declared.
     pub const fn capabilities(&self) -> &Raw {
         &self.sender.capabilities
     }
 
-    /// What it can be asked.
+    /// Returns its abilities, which are the server requests that it can answer.
     pub fn abilities(&self) -> Abilities {
         Abilities::of(&self.sender.capabilities)
     }
 
-    /// The least level of log lines it wants; none: it did not say.
+    /// Returns the least level of log lines that it requested, if any.
     pub fn log_level(&self) -> Option<LogLevel> {
         match &self.mailbox {
             Some(mailbox) => mailbox.log_level(),
@@ -152,9 +149,9 @@ impl Caller {
         }
     }
 
-    /// Whether it wants a log line of `level`; of a line without a known level that it wants any.
-    /// Who never said anything gets none in the modern era and all of them in the legacy one, where
-    /// that is for servers to decide.
+    /// Whether the client gets a log line of `level`. If the client requested a level, it also gets lines
+    /// without a known level. If it requested none, it gets no lines in the modern era, and all lines in the
+    /// legacy era, where the server decides.
     pub fn wants_log(&self, level: Option<LogLevel>) -> bool {
         match self.log_level() {
             Some(least) => level.is_none_or(|level| level >= least),

@@ -1,4 +1,4 @@
-//! `completion/complete`: goes to whoever has what is completed, with that server's own name of it.
+//! `completion/complete`: sent to the server of the prompt or template, with the server's own name for it.
 
 use super::caller::Caller;
 use super::resources::{first, refused};
@@ -10,7 +10,7 @@ use json::Raw;
 use protocol::{ErrorObject, Reply, method};
 use upstream::Outlet;
 
-/// What `ref` has to be.
+/// The required form of `ref`.
 const REFERENCE: &str = "an object with type, and name or uri";
 
 /// Completes an argument of a prompt, or a variable of a resource template.

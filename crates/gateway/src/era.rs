@@ -69,7 +69,7 @@ fn for_legacy(method: &str, result: &Raw) -> Reply {
     }
 }
 
-/// A result of our own, with the members every modern result has.
+/// Returns a result of Switchyard with the members that every modern result has.
 pub fn own(caller: &Caller, result: &Raw) -> Raw {
     if caller.version.has_result_type() { complete(result) } else { result.clone() }
 }
@@ -79,8 +79,8 @@ fn complete(result: &Raw) -> Raw {
     result.edit(&[("resultType", Some(&Raw::of(COMPLETE))), ("_meta", Some(&info))])
 }
 
-/// The form of lists for clients of `version`. Until every server was reached a list may grow at any
-/// moment and is not kept.
+/// Returns the form of lists for clients of `version`. Until every server was reached, a list may grow at any
+/// moment and is not cached.
 pub fn list_form(version: Version, is_settled: bool) -> Form {
     match (version.has_result_type(), is_settled) {
         (false, _) => Form::Legacy,
@@ -89,7 +89,7 @@ pub fn list_form(version: Version, is_settled: bool) -> Form {
     }
 }
 
-/// A list of our own in `form`, whose parts all allow `caching`.
+/// Returns a list of Switchyard in `form`, whose parts all allow `caching`.
 pub fn list(form: Form, result: &Raw, caching: Caching) -> Raw {
     let ttl = match form {
         Form::Legacy => return result.clone(),

@@ -1,4 +1,4 @@
-//! The numbers and words of our own failures, in both eras.
+//! Tests of the codes and names of Switchyard's own errors, in both eras.
 
 use serde_json::{Value, json};
 

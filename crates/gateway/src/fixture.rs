@@ -15,12 +15,12 @@ use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Fake};
 use upstream::{Inlet, Outlet};
 
-/// A JSON value.
+/// Parses a JSON value.
 pub(super) fn raw(text: &str) -> Raw {
     Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON")
 }
 
-/// The gateway and its server, `s`, whose tool is `echo`.
+/// The gateway and its server `s`, which has the tool `echo`.
 pub(super) struct Scene {
     pub gateway: Gateway,
     pub server: Fake,
@@ -32,14 +32,14 @@ impl Scene {
         Self::having(version, r#"{"tools":{}}"#).await
     }
 
-    /// One whose server declares `capabilities`.
+    /// Makes a scene whose server declares `capabilities`.
     pub(super) async fn having(version: Version, capabilities: &str) -> Self {
         let server = Fake::new(version);
         server.capabilities(&serde_json::from_str(capabilities).expect("JSON"));
         Self::over(server).await
     }
 
-    /// One over `server`, which is read as it is now.
+    /// Makes a scene over `server` in its current state.
     pub(super) async fn over(server: Fake) -> Self {
         let config = Config::of(vec![fake::config("s")]);
         let shutdown = Shutdown::new();
@@ -48,7 +48,7 @@ impl Scene {
         Self { gateway: Gateway::new(manager, shutdown.clone()), server, shutdown }
     }
 
-    /// Calls the tool `echo` with more members of `params`; what is said meanwhile is in the inlet.
+    /// Calls the tool `echo` with more members of `params`. Messages before the response are in the inlet.
     pub(super) fn call_heard(
         &self,
         caller: &Caller,
@@ -61,7 +61,7 @@ impl Scene {
         self.request_heard(caller, "tools/call", params)
     }
 
-    /// Makes any request.
+    /// Makes a request without reading messages before the response.
     pub(super) async fn request(&self, caller: &Caller, method: &str, params: &str) -> Reply {
         let (answer, inlet) = self.request_heard(caller, method, raw(params));
         let reply = answer.await;
@@ -69,7 +69,7 @@ impl Scene {
         reply
     }
 
-    /// The same, with what is said meanwhile.
+    /// Makes a request. Messages before the response are in the inlet.
     pub(super) fn request_heard(
         &self,
         caller: &Caller,
@@ -86,7 +86,7 @@ impl Scene {
         (reply.boxed(), inlet)
     }
 
-    /// The same for those who do not listen.
+    /// Calls the tool `echo` without reading messages before the response.
     pub(super) async fn call(&self, caller: &Caller, more: &[(&str, &str)]) -> Reply {
         let (answer, inlet) = self.call_heard(caller, more);
         let reply = answer.await;
@@ -94,26 +94,26 @@ impl Scene {
         reply
     }
 
-    /// Calls that hold a place at the server.
+    /// Returns the number of calls that occupy a slot of the server.
     pub(super) fn running(&self) -> usize {
         self.gateway.manager().server("s").expect("there").status.running
     }
 }
 
-/// A client of the modern era that declared `capabilities`.
+/// Makes a modern client that declared `capabilities`.
 pub(super) fn modern(name: &str, capabilities: &str) -> Caller {
     let meta = raw("{}").with("io.modelcontextprotocol/clientCapabilities", &raw(capabilities));
     let params = raw("{}").with("_meta", &meta);
     Caller::modern(Principal::new(Arc::from(name), Role::Superuser), Scope::All, Some(&params))
 }
 
-/// A client of 2025-11-25 that declared `capabilities`.
+/// Makes a client of 2025-11-25 that declared `capabilities`.
 pub(super) fn legacy(capabilities: &str) -> Caller {
     let params = raw(r#"{"protocolVersion":"2025-11-25"}"#).with("capabilities", &raw(capabilities));
     Caller::legacy(Principal::anonymous(), Scope::All, Some(&params))
 }
 
-/// The text of a reply, errors included.
+/// Returns the text of a reply or an error.
 pub(super) fn text(reply: &Reply) -> &str {
     match reply {
         Ok(result) => result.as_str(),

@@ -1,8 +1,8 @@
-//! What each MCP method means at a gateway: the table from method to function.
+//! The MCP methods of Switchyard: the table that maps each method to a function.
 //!
-//! Knows no HTTP, no sessions and no pipes: it is handed a [`Caller`] and one request, and answers
-//! it. Notices born meanwhile go into the request's outlet. Not here: finding the caller
-//! (`downstream`), reaching servers (`manager`).
+//! The functions know no HTTP, no sessions and no pipes. They answer a request of a [`Caller`], and send
+//! notifications to the outlet of the request. Not here: authentication (`downstream`), requests to servers
+//! (`manager`).
 
 mod absence;
 mod attending;
@@ -16,6 +16,7 @@ mod fixture;
 mod lifecycle;
 mod lists;
 mod logging;
+mod login_elicitation;
 pub mod login_links;
 pub mod logins;
 pub mod manager;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 pub use caller::Caller;
 
 use bridge::suspended_calls::Parked;
+pub use login_elicitation::LoginPages;
 use subscriptions::{Board, Feed};
 use tasks::TaskIds;
 
@@ -44,12 +46,11 @@ use protocol::{Closed, Era, ErrorCode, ErrorObject, Reply, Request, method};
 use runtime::shutdown::Shutdown;
 use upstream::{Outlet, ResponseBody};
 
-/// The gateway towards all clients: the manager and the signal that ends long answers. Clones are the
-/// same one.
+/// The gateway for all clients: the manager, and the signal that ends long responses. Clones share its state.
 #[derive(Clone)]
 pub struct Gateway(Arc<Parts>);
 
-/// What it works with.
+/// The parts of a gateway.
 pub struct Parts {
     manager: Arc<Manager>,
     shutdown: Shutdown,
@@ -57,9 +58,11 @@ pub struct Parts {
     parked: Arc<Parked>,
     board: Arc<Board>,
     task_ids: TaskIds,
+    /// The pages at which people log in to servers; none where there is no HTTP listener.
+    pages: Option<LoginPages>,
 }
 
-/// What is done with a method.
+/// The action for a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
     Initialize,
@@ -77,7 +80,7 @@ enum Row {
     Task(&'static str),
 }
 
-/// The methods there are. Which revision has which, its `Version` knows.
+/// All methods. `protocol::Version` knows which revision has which.
 const TABLE: [(&str, Row); 20] = [
     (method::INITIALIZE, Row::Initialize),
     (method::PING, Row::Ping),
@@ -110,34 +113,47 @@ impl Deref for Gateway {
 }
 
 impl Gateway {
-    /// A gateway over `manager`; `shutdown` ends the answers that would otherwise go on for ever.
+    /// Makes a gateway over `manager`. `shutdown` ends responses that have no end of their own.
     pub fn new(manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        Self::sealed_by(Sealer::random(), manager, shutdown)
+        Self::sealed_by(Arc::new(Sealer::random()), manager, shutdown, None)
     }
 
-    /// A gateway that seals task ids, cursors and `requestState` with `sealer`.
-    pub fn sealed_by(sealer: impl Into<Arc<Sealer>>, manager: Arc<Manager>, shutdown: Shutdown) -> Self {
-        let sealer = sealer.into();
+    /// A gateway that seals task ids, cursors and `requestState` with `sealer`, and sends people who have to log in to
+    /// `pages`.
+    pub fn sealed_by(
+        sealer: Arc<Sealer>,
+        manager: Arc<Manager>,
+        shutdown: Shutdown,
+        pages: Option<LoginPages>,
+    ) -> Self {
         let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
         let task_ids = TaskIds::new(Arc::clone(&sealer));
         let board = Arc::new(Board::default());
         shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
-        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids }))
+        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids, pages }))
     }
 
-    /// Who asked to be told what.
+    /// Returns the router of notifications to subscribers.
     pub fn board(&self) -> &Arc<Board> {
         &self.board
     }
 
-    /// The servers behind it.
+    /// Returns the manager of the servers.
     pub fn manager(&self) -> &Arc<Manager> {
         &self.manager
     }
 
-    /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future cancels
-    /// the request at its server.
+    /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future
+    /// cancels the request at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
+        if upstream::any_logins() {
+            // Boxed: few servers need a login, and other calls need no room for it.
+            return Box::pin(self.handle_with_logins(caller, request, outlet)).await;
+        }
+        self.answer(caller, request, outlet).await
+    }
+
+    async fn answer(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
         let params = request.params.as_ref();
         let row = row(&request.method, caller);
         if self.manager.has_to_attend(caller.viewer()) {
@@ -156,8 +172,8 @@ impl Gateway {
         answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
     }
 
-    /// Answers a list from memory, without waiting, if all its servers were reached. None: the request needs
-    /// [`Gateway::handle`].
+    /// Answers a list from memory, without waiting, if all its servers were reached. If it returns none, the
+    /// request needs [`Gateway::handle`].
     pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Result<Closed, ErrorObject>> {
         let params = request.params.as_ref();
         let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
@@ -192,7 +208,7 @@ impl Gateway {
 
 impl Gateway {
     fn initialize(&self, caller: &Caller) -> Raw {
-        // What changes from here on is told on the session's stream, whenever that is opened.
+        // Later changes are sent on the session's stream, whenever that is opened.
         if let Some(mailbox) = &caller.mailbox {
             let snapshot = self.manager.seen_by(Some(&caller.home));
             mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
@@ -201,7 +217,7 @@ impl Gateway {
         lifecycle::initialize(&self.manager, caller)
     }
 
-    /// What a legacy client is told by itself from now on; none for a modern one, which has
+    /// Returns the notifications for a legacy client. A modern one has none, because it uses
     /// `subscriptions/listen`.
     pub fn feed(&self, caller: &Caller) -> Option<Feed> {
         caller
@@ -211,7 +227,7 @@ impl Gateway {
     }
 }
 
-/// The whole of a response to a client of `era`. Waits for the rest of one that is still arriving.
+/// Returns the whole response to a client of `era`. Waits for the rest of a stream.
 pub async fn collect(body: ResponseBody, era: Era) -> Reply {
     let stream = match body {
         ResponseBody::Buffered(reply) => return reply,

@@ -6,7 +6,6 @@
 //!
 //! Not here: the protocol and the tokens, the links to the pages (`login_links`), who may log in (`auth`).
 
-use std::future::ready;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -56,6 +55,8 @@ pub enum LoginState {
     LoggedIn,
     /// A person must log in.
     LoginRequired,
+    /// The server was not seen to demand a login.
+    NotRequired,
     /// The token is being renewed.
     Refreshing,
 }
@@ -66,6 +67,7 @@ impl LoginState {
         match self {
             Self::LoggedIn => "logged_in",
             Self::LoginRequired => "login_required",
+            Self::NotRequired => "not_required",
             Self::Refreshing => "refreshing",
         }
     }
@@ -171,42 +173,4 @@ pub trait LoginService: Send + Sync {
 
     /// Returns the login that `principal` uses; none if nobody can log in to `server`.
     fn status(&self, server: &str, principal: &Principal) -> Option<LoginStatus>;
-}
-
-/// The logins of a gateway whose servers have none.
-#[derive(Debug, Clone, Copy)]
-pub struct NoLogins;
-
-impl LoginService for NoLogins {
-    fn per(&self, _: &str) -> Option<Per> {
-        None
-    }
-
-    fn start<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a Principal,
-        _: &'a OwnUrls,
-        _: Seal<'a>,
-    ) -> BoxFuture<'a, Result<Consent, LoginError>> {
-        Box::pin(ready(Err(LoginError::NotOffered)))
-    }
-
-    fn finish<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a Principal,
-        _: &'a str,
-        _: CodeResponse<'a>,
-    ) -> BoxFuture<'a, Result<LoginStatus, LoginError>> {
-        Box::pin(ready(Err(LoginError::NotOffered)))
-    }
-
-    fn log_out<'a>(&'a self, _: &'a str, _: &'a Principal) -> BoxFuture<'a, Result<(), LoginError>> {
-        Box::pin(ready(Err(LoginError::NotOffered)))
-    }
-
-    fn status(&self, _: &str, _: &Principal) -> Option<LoginStatus> {
-        None
-    }
 }

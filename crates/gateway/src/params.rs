@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
 use super::error::{self, Wrong};
 use json::Raw;
 use protocol::ErrorObject;
@@ -52,4 +56,18 @@ pub(super) fn bad(text: &str, member: &str, found: Option<&Raw>, valid: &str) ->
     let field = format!("params.{member}");
     let suggestion = format!("send {field} as {valid}");
     error::bad_input(text, Wrong { field: &field, found, valid, suggestion: &suggestion })
+}
+
+/// A digest of the members of `params` in any order, without `_meta`: what makes a request the one it is.
+pub(super) fn digest(params: &Raw) -> String {
+    let mut members: Vec<_> = params.members().filter(|(key, _)| key != "_meta").collect();
+    members.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut digest = Sha256::new();
+    for (key, value) in &members {
+        for part in [key.as_bytes(), value.bytes()] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+    }
+    URL_SAFE_NO_PAD.encode(digest.finalize())
 }

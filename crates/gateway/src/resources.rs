@@ -1,10 +1,10 @@
 //! `resources/read`.
 //!
-//! A URI that somebody lists, or makes by a template, is read there. One that nobody lists is asked
-//! for at the servers that may have it, one after another; the first that has it answers. All of them have one
-//! deadline: who answers at once leaves its time to the others, who hangs takes no more than its share.
+//! A URI that a server lists, or generates by a template, is read there. For an unlisted URI, the servers
+//! that may have it are asked in order, and the first one that has it answers. They share one deadline. A
+//! server that answers at once leaves its time to the others, and one that hangs takes at most its share.
 //!
-//! Not here: who may have it (`manager::catalog`).
+//! Not here: the choice of these servers (`manager::catalog`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use protocol::error::code;
 use protocol::{ErrorCode, ErrorObject, Reply, method};
 use upstream::Outlet;
 
-/// How long one of several servers is asked for what it may not have.
+/// Most time for one of several servers that may have the URI.
 const TRIAL: Duration = Duration::from_secs(10);
-/// How long all of them are, unless each has less.
+/// Most time for all of them, unless each has less.
 const TRIALS: Duration = Duration::from_secs(30);
 
-/// Reads a resource where it lives.
+/// Reads a resource.
 pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("read resources"));
@@ -47,14 +47,14 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     }
 }
 
-/// Who answered, and about what.
+/// The server that answered, and its URI.
 pub(super) struct Place {
     server: Arc<str>,
     uri: String,
 }
 
-/// The first result that one of `requests` gives; else the first error that says more than that
-/// there is no such thing, else the last one.
+/// Returns the first result of `requests`. Without one, it returns the first error other than "missing", or
+/// else the last error.
 pub(super) async fn first(
     gateway: &Gateway,
     caller: &Caller,
@@ -82,7 +82,7 @@ pub(super) async fn first(
 /// The time that several servers share.
 struct Trials {
     begun: Instant,
-    /// For all of them; none where there is one, which has its own.
+    /// Time for all of them. None if there is only one, which has its own timeout.
     whole: Option<Duration>,
     left: u32,
 }
@@ -100,7 +100,8 @@ impl Trials {
         Self { begun, whole: (left > 1).then(timeouts), left }
     }
 
-    /// Until when the next one is asked, from the beginning on; none when the time is over.
+    /// Returns the end of the next server's time, counted from the beginning. Returns none if the time is
+    /// over.
     #[allow(clippy::option_option)] // the inner one is the timeout of a request
     fn next(&mut self) -> Option<Option<Duration>> {
         let Some(whole) = self.whole else { return Some(None) };
@@ -112,13 +113,12 @@ impl Trials {
     }
 }
 
-/// Whether a server says that it has no such resource: the code of either era, or that it has no
-/// resources at all.
+/// Whether a server reports a missing resource: by the code of either era, or because it has no resources.
 fn is_missing(error: &ErrorObject) -> bool {
     [code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND, code::METHOD_NOT_FOUND].contains(&error.code())
 }
 
-/// The failure to find somebody to ask.
+/// Makes the error for a URI without a server.
 pub(super) fn refused(caller: &Caller, failure: &Error) -> ErrorObject {
     match failure {
         Error::ResourceNotFound { uri } => era::no_resource(caller, uri),
@@ -136,7 +136,7 @@ mod tests {
     use runtime::shutdown::Shutdown;
     use upstream::fake::{self, Answer, Fake};
 
-    /// What a caller is answered.
+    /// Returns the reply to a caller.
     async fn answered(scene: &Scene, caller: &Caller, method: &str, params: &str) -> Reply {
         let id = RequestId::from_u64(1);
         let request = Request { id, method: method.into(), params: Some(raw(params)) };
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// How long it takes to read what nobody lists at servers of which some hang, and what is answered.
+    /// Reads an unlisted URI at servers of which some hang. Returns the time and the reply.
     async fn read_at(servers: &[bool]) -> (Duration, Reply) {
         let fakes = servers.iter().map(|hangs| {
             let (fake, hangs) = (Fake::new(Version::V2025_11_25), *hangs);

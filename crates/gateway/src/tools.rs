@@ -12,7 +12,7 @@ use protocol::headers::HeaderParam;
 use protocol::{ErrorObject, method};
 use upstream::{Outlet, ResponseBody};
 
-/// Runs a tool where it lives.
+/// Calls a tool at its server.
 pub(super) async fn call(
     gateway: &Gateway,
     caller: &Caller,
@@ -36,19 +36,19 @@ pub(super) async fn call(
     })
 }
 
-/// A parameter that a modern client mirrors into a header.
+/// A parameter that a modern client repeats in a header.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mirrored {
     /// The header, in lower case.
     pub header: String,
-    /// What the body says; none when it says nothing.
+    /// The value in the body, if there is one.
     pub value: Option<String>,
-    /// Whether the body says it twice, so that nobody knows which one counts.
+    /// Whether the body has the parameter twice, so that its value is ambiguous.
     pub is_ambiguous: bool,
 }
 
-/// The parameters that a modern client mirrors into headers for this call. An unknown tool is an
-/// error, and its call will say so too.
+/// Returns the parameters that a modern client repeats in headers for this call. An unknown tool is an error,
+/// and its call fails with it too.
 pub async fn mirrored(manager: &Manager, caller: &Caller, params: &Raw) -> Result<Vec<Mirrored>, Error> {
     let name = params.text("name").unwrap_or_default();
     let route = manager.route(caller.viewer(), &name).await?;

@@ -316,8 +316,8 @@ impl Notification {
     }
 }
 
-/// A request with an id of our own. `params` writes a comma and the member `params`, or nothing; its
-/// value is expected to take `room` bytes.
+/// Makes a request with an id of Switchyard. `params` writes a comma and the member `params`, or nothing. Its
+/// value is expected to need `room` bytes.
 pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len();
     let mut digits = Decimal::default();

@@ -1,7 +1,7 @@
-//! `_meta` of a request: who sends it, in which revision, and how progress is to be marked.
+//! `_meta` of a request: its sender, its revision, and its progress token.
 //!
 //! Source: 2026-07-28 `basic/index`, `_meta`; progress tokens since 2024-11-05.
-//! Not here: `_meta` of results and of definitions, which pass untouched.
+//! Not here: `_meta` of results and of definitions, which pass unchanged.
 
 use bytes::Bytes;
 
@@ -12,84 +12,84 @@ use json::part::Part;
 use json::raw::Raw;
 use json::raw::edit::write_edited;
 
-/// Key of the revision a modern request is written in.
+/// Key of the revision of a modern request.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Key of what the sender of a modern request can do.
+/// Key of the capabilities of the sender of a modern request.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Key of who sends a modern request.
+/// Key of the name and version of the sender of a modern request.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// Key of the lowest level of log lines a modern request wants.
+/// Key of the least level of log lines for a modern request.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Key of the `subscriptions/listen` request a notice belongs to.
+/// Key of the `subscriptions/listen` request that a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// Key of who answers, in results of the modern era.
+/// Key of the name and version of the server, in results of the modern era.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Key of the token that marks progress of a request.
+/// Key of the token for progress notifications of a request.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
-/// The client a request is made for, as far as its server may know it.
+/// The client that sends a request, as its server sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sender {
-    /// The capabilities the client declared; `{}` for programs that call over REST.
+    /// The capabilities that the client declared, or `{}` for programs that call over REST.
     pub capabilities: Raw,
     /// `{name, version, …}` of the client.
     pub info: Raw,
-    /// The least level of log lines it wants during this request; none: it did not say.
+    /// The least level of log lines during this request, if the client set one.
     pub log_level: Option<LogLevel>,
 }
 
 impl Sender {
-    /// The gateway itself: no capabilities, for discovery, health checks and REST calls.
+    /// Returns Switchyard itself, without capabilities, for discovery, health checks and REST calls.
     pub fn gateway() -> Self {
         Self { capabilities: Raw::empty_object(), info: super::lifecycle::own_info(), log_level: None }
     }
 
-    /// Copies it into memory of its own, so that it no longer keeps the request that it was read from.
+    /// Copies the sender into its own memory, so that it no longer keeps the buffer of the request.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self { capabilities: self.capabilities.detached(), info: self.info.detached(), ..self.clone() }
     }
 }
 
-/// The `_meta` object of `params`, if there is one.
+/// Returns the `_meta` object of `params`, if there is one.
 pub fn of(params: Option<&Raw>) -> Option<Raw> {
     params?.get("_meta").filter(Raw::is_object)
 }
 
-/// The same, borrowed.
+/// Returns the `_meta` object of `params` without copying it, if there is one.
 pub fn part(params: Option<&Raw>) -> Option<Part<'_>> {
     params?.part("_meta").filter(|meta| meta.is_object())
 }
 
-/// The progress token a request carries.
+/// Returns the progress token of a request.
 pub fn progress_token(params: Option<&Raw>) -> Option<Raw> {
     let token = part(params)?.get(PROGRESS_TOKEN).filter(|token| !token.is_null())?;
     params.map(|params| params.slice(token))
 }
 
-/// Whether a request carries one.
+/// Whether a request has a progress token.
 pub fn has_progress_token(params: &Raw) -> bool {
     let token = part(Some(params)).and_then(|meta| meta.get(PROGRESS_TOKEN));
     token.is_some_and(|token| !token.is_null())
 }
 
-/// The revision a modern request claims, as it is spelled.
+/// Returns the revision that a modern request claims, unchanged.
 pub fn claimed_version(params: Option<&Raw>) -> Option<Part<'_>> {
     part(params)?.get(PROTOCOL_VERSION)
 }
 
-/// The least level of log lines that a modern request wants, in its `_meta`, if it says so; the error is
-/// what it says instead of a level.
+/// Returns the least level of log lines in the `_meta` of a modern request, if it has one. The error is a
+/// value that is no level.
 pub fn level_in(meta: Part<'_>) -> Option<Result<LogLevel, Part<'_>>> {
     let said = meta.get(LOG_LEVEL)?;
     Some(said.text().and_then(|name| LogLevel::from_name(&name)).ok_or(said))
 }
 
-/// Writes `params` the way a server of `era` expects them.
+/// Adapts `params` to a server of `era`.
 ///
-/// Modern: the three members that describe the request are filled in where they are missing; a
-/// modern client's own stay byte for byte. Legacy: they are removed, because that wire has no such
-/// thing. In both, a progress token is replaced by `token`, and only by that.
+/// Modern: the members that describe the request are added if they are missing, and existing ones stay
+/// unchanged. Legacy: they are removed, because that era does not have them. In both eras the progress token is
+/// replaced by `token`, or removed if `token` is none.
 pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw>) -> Option<Raw> {
     let meta = of(params).unwrap_or_else(Raw::empty_object);
     let changes = Changes::of(meta.as_part(), era, sender, token.map(|token| token.bytes().as_ref()));
@@ -104,8 +104,8 @@ pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw
     }
 }
 
-/// Writes what [`dress`] makes of `params` behind a comma and their name, as the last member of a
-/// request; nothing when there are none. In the usual case every byte is copied once.
+/// Writes a comma and the `params` member that [`dress`] makes, as the last member of a request. Writes
+/// nothing if there are no parameters. Usually every byte is copied once.
 pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) {
     let mut digits = Decimal::default();
     let token = token.map(|token| digits.write(token));
@@ -119,8 +119,8 @@ pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: 
     }
 }
 
-/// How many bytes [`write_dressed`] writes at most, as far as the usual case goes. `is_described`:
-/// whether the request claims a revision, so that it is not described anew.
+/// Returns the most bytes that [`write_dressed`] writes in the usual case. `is_described` says whether the
+/// request claims a revision, so that no description is added.
 pub fn room(params: Option<&Raw>, is_described: bool, sender: &Sender, token: Option<u64>) -> usize {
     let length = params.map_or(0, |params| params.bytes().len());
     let described = PROTOCOL_VERSION.len() + CLIENT_CAPABILITIES.len() + CLIENT_INFO.len() + LOG_LEVEL.len();
@@ -130,8 +130,8 @@ pub fn room(params: Option<&Raw>, is_described: bool, sender: &Sender, token: Op
     length + token + level + if is_described { 0 } else { described + own + NEW_META.len() + 64 }
 }
 
-/// The same for parameters whose members are known; `None`, and nothing written, where it is more than
-/// a change of members inside of `_meta` or a new `_meta`.
+/// Writes the parameters if their members are known and only members inside of `_meta` change, or a `_meta`
+/// is added. Otherwise it returns `None` and writes nothing.
 fn write_placed(
     out: &mut Vec<u8>,
     params: &Raw,
@@ -171,7 +171,7 @@ const NEW_META: &[u8] = b",\"_meta\":";
 /// [`super::Version::NEWEST_MODERN`] as JSON.
 const NEWEST: &[u8] = b"\"2026-07-28\"";
 
-/// What is to change in the `_meta` of a request.
+/// The changes in the `_meta` of a request.
 struct Changes<'a> {
     all: [(&'static str, Option<&'a [u8]>); 5],
     count: usize,
@@ -210,7 +210,7 @@ impl<'a> Changes<'a> {
         &self.all[..self.count]
     }
 
-    /// Bytes that they add at most.
+    /// Returns the most bytes that the changes add.
     fn length(&self) -> usize {
         self.all().iter().map(|(key, value)| value.map_or(0, |value| key.len() + value.len() + 4)).sum()
     }

@@ -1,10 +1,11 @@
 //! The base of every part of the program: tasks with a common shutdown, worker threads, telemetry, the memory budget,
-//! secrets, regular files and the cache.
+//! secrets, private and regular files, and the cache.
 //!
 //! Does not depend on MCP servers and clients.
 
 pub mod hex;
 pub mod memory;
+pub mod private_file;
 pub mod regular_file;
 pub mod secret;
 pub mod shutdown;

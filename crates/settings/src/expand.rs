@@ -1,15 +1,18 @@
-//! Environment references in the strings of a document.
+//! References in the strings of a document: to variables of the environment, and to secrets of the vault.
 //!
 //! References are expanded in parsed values and never in the text of the file, so a value cannot change the structure
 //! of the document. `shellexpand` does the expansion: `${NAME}`, `${NAME:-default}`, `$NAME`, `~` at the beginning,
-//! `$$` for a dollar sign. As in a shell, an empty variable counts as unset if there is a default.
+//! `$$` for a dollar sign. As in a shell, an empty variable counts as unset if there is a default. `${secret:NAME}` is
+//! a secret of the vault, with the same rule for defaults.
 //!
-//! Invariant: a problem quotes the reference and never a value of the environment.
+//! Invariant: a problem quotes the reference and never its value.
+//!
+//! Not here: the vault. The caller looks secrets up.
 
 use std::env::VarError;
 
-use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::{Node, Problem, Problems, Shown, Text, Value, member_path};
 
@@ -22,13 +25,38 @@ const MAX_FAULTS: usize = 10;
 /// The lookup of a variable: `std::env::var`, or the table of a test.
 pub type Lookup<'e> = dyn Fn(&str) -> Result<String, VarError> + 'e;
 
+/// The lookup of a secret by its name.
+pub type SecretLookup<'e> = dyn Fn(&str) -> Result<SecretString, NoSecret> + 'e;
+
+/// Precedes the name of a secret in a reference.
+const SECRET: &str = "secret:";
+
+/// The reason of a failed lookup of a secret.
+#[derive(Debug)]
+pub enum NoSecret {
+    /// There is no such secret.
+    Unset,
+    /// It cannot be looked up, for this reason.
+    Refused(String),
+}
+
+/// The values of references.
+pub struct Sources<'e> {
+    /// Looks up `${NAME}`.
+    pub environment: &'e Lookup<'e>,
+    /// Looks up `${secret:NAME}`.
+    pub secrets: &'e SecretLookup<'e>,
+    /// Paths of the settings that are needed to look up secrets, so that these settings cannot refer to one.
+    pub without_secrets: &'e [&'e str],
+}
+
 /// Expands every string below `root`. A string with a bad reference becomes [`Value::Unusable`].
-pub fn expand(root: &mut Node, environment: &Lookup<'_>, problems: &Problems) {
-    Expander { environment, problems, left: MAX_EXPANDED }.node(root, "");
+pub fn expand(root: &mut Node, sources: &Sources<'_>, problems: &Problems) {
+    Expander { sources, problems, left: MAX_EXPANDED }.node(root, "");
 }
 
 struct Expander<'e> {
-    environment: &'e Lookup<'e>,
+    sources: &'e Sources<'e>,
     problems: &'e Problems,
     /// The bytes that may still be inserted.
     left: usize,
@@ -45,17 +73,24 @@ struct Reference<'t> {
     default: Option<&'t str>,
 }
 
-/// The reason of a failed lookup, without the value.
+/// The reason why an expansion ends, without the value.
 #[derive(Debug)]
 enum Refused {
     Unset,
     TooLong,
 }
 
+/// The reason why a reference has no value.
+enum Missing {
+    Unset,
+    NotUnicode,
+    Refused(String),
+}
+
 impl Expander<'_> {
     fn node(&mut self, node: &mut Node, path: &str) {
         match &mut node.value {
-            Value::Text(text) => match self.text(text.written()) {
+            Value::Text(text) => match self.text(text.written(), path) {
                 Ok(Some((expanded, inserted))) => {
                     let shown = self.shown(text.written());
                     *text = Text::expanded(text.written(), expanded, shown).with_inserted(inserted);
@@ -91,15 +126,15 @@ impl Expander<'_> {
 
     /// Expands `text` and returns it with the inserted values; `None` if there is nothing to expand. The error has
     /// messages and hints.
-    fn text(&mut self, text: &str) -> Result<Option<Insertion>, Vec<(String, String)>> {
+    fn text(&mut self, text: &str, path: &str) -> Result<Option<Insertion>, Vec<(String, String)>> {
         let home = text == "~" || text.starts_with("~/");
         if !home && !text.contains('$') {
             return Ok(None);
         }
         let found = references(text);
         let mut faults: Vec<_> =
-            found.iter().filter_map(|reference| self.fault(reference)).take(MAX_FAULTS).collect();
-        if home && (self.environment)("HOME").is_err() {
+            found.iter().filter_map(|reference| self.fault(reference, path)).take(MAX_FAULTS).collect();
+        if home && (self.sources.environment)("HOME").is_err() {
             faults.push(("`~` is not known".into(), "set HOME, or write the folder out".into()));
         }
         if !faults.is_empty() {
@@ -119,10 +154,11 @@ impl Expander<'_> {
     fn expanded(&mut self, text: &str, found: &[Reference<'_>]) -> Result<Insertion, String> {
         let mut inserted = Vec::new();
         let mut found = found.iter(); // shellexpand asks for them in the order of the text
-        let home = || (self.environment)("HOME").ok();
+        let sources = self.sources;
+        let home = || (sources.environment)("HOME").ok();
         let lookup = |name: &str| {
             let has_default = found.next().is_some_and(|reference| reference.default.is_some());
-            let value = (self.environment)(name).map(Zeroizing::new).map_err(|_| Refused::Unset)?;
+            let value = sources.value(name).map_err(|_| Refused::Unset)?;
             self.left = self.left.checked_sub(value.len()).ok_or(Refused::TooLong)?;
             if !value.is_empty() {
                 inserted.push(SecretString::from(value.as_str()));
@@ -141,13 +177,13 @@ impl Expander<'_> {
         let mut references = references.iter();
         let lookup = |name: &str| {
             let reference = references.next()?;
-            let is_set = (self.environment)(name).is_ok_and(|value| !value.is_empty());
+            let is_set = self.sources.value(name).is_ok_and(|value| !value.is_empty());
             (is_set || reference.default.is_none()).then_some(reference.written)
         };
         shellexpand::env_with_context_no_errors(text, lookup).into_owned()
     }
 
-    fn fault(&self, reference: &Reference<'_>) -> Option<(String, String)> {
+    fn fault(&self, reference: &Reference<'_>, path: &str) -> Option<(String, String)> {
         let Reference { written, name, default } = reference;
         if !written.ends_with('}') && written.starts_with("${") {
             return Some(("`${` without its `}`".into(), "write `$$` for a dollar sign".into()));
@@ -160,16 +196,55 @@ impl Expander<'_> {
             let message = format!("`{written}` is not a variable of the environment");
             return Some((message, format!("write `${written}` for a dollar sign and {name}")));
         }
-        match (self.environment)(name) {
-            Err(VarError::NotUnicode(_)) => {
+        if name.starts_with(SECRET) && self.sources.needs(path) {
+            let message = format!("`{written}` cannot stand here, because this setting opens the vault");
+            return Some((message, "refer to a variable of the environment: `${NAME}`".into()));
+        }
+        match self.sources.value(name) {
+            Err(Missing::Refused(reason)) => Some((format!("`{written}` has no value"), reason)),
+            Err(Missing::NotUnicode) => {
                 Some((format!("the value of `{written}` is not UTF-8"), format!("set {name} to a text")))
             }
-            Err(VarError::NotPresent) if default.is_none() => Some((
-                format!("`{written}` is not set in the environment"),
-                format!("set {name}, or give a default: `${{{name}:-…}}`; `$$` is a dollar sign"),
-            )),
+            Err(Missing::Unset) if default.is_none() => Some(unset(written, name)),
             _ => None,
         }
+    }
+}
+
+/// The message and the hint for a reference without a value and without a default.
+fn unset(written: &str, name: &str) -> (String, String) {
+    match name.strip_prefix(SECRET) {
+        Some(secret) => {
+            (format!("`{written}` is not in the vault"), format!("run `switchyard secret set {secret}`"))
+        }
+        None => (
+            format!("`{written}` is not set in the environment"),
+            format!("set {name}, or give a default: `${{{name}:-…}}`; `$$` is a dollar sign"),
+        ),
+    }
+}
+
+impl Sources<'_> {
+    /// Returns the value of the reference `name`.
+    fn value(&self, name: &str) -> Result<Zeroizing<String>, Missing> {
+        match name.strip_prefix(SECRET) {
+            Some(secret) => match (self.secrets)(secret) {
+                Ok(value) => Ok(Zeroizing::new(value.expose_secret().to_owned())),
+                Err(NoSecret::Unset) => Err(Missing::Unset),
+                Err(NoSecret::Refused(reason)) => Err(Missing::Refused(reason)),
+            },
+            None => (self.environment)(name).map(Zeroizing::new).map_err(|error| match error {
+                VarError::NotPresent => Missing::Unset,
+                VarError::NotUnicode(_) => Missing::NotUnicode,
+            }),
+        }
+    }
+
+    /// Whether the setting at `path` is needed to look up secrets.
+    fn needs(&self, path: &str) -> bool {
+        self.without_secrets.iter().any(|setting| {
+            path.strip_prefix(setting).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
+        })
     }
 }
 

@@ -20,10 +20,22 @@ fn environment(name: &str) -> Result<String, VarError> {
     }
 }
 
+fn secret(name: &str) -> Result<SecretString, NoSecret> {
+    match name {
+        "TOKEN" => Ok("canary-token".to_owned().into()),
+        "BROKEN" => Err(NoSecret::Refused("the vault is damaged".into())),
+        _ => Err(NoSecret::Unset),
+    }
+}
+
+fn sources() -> Sources<'static> {
+    Sources { environment: &environment, secrets: &secret, without_secrets: &["server.vault_key"] }
+}
+
 fn expanded(text: &str) -> Result<String, Vec<String>> {
     let problems = Problems::default();
     let mut node = Node::from(Value::Text(Text::literal(text)));
-    expand(&mut node, &environment, &problems);
+    expand(&mut node, &sources(), &problems);
     match node.value {
         Value::Text(text) => Ok(text.value().to_owned()),
         _ => Err(problems.sorted().iter().map(ToString::to_string).collect()),
@@ -43,7 +55,7 @@ fn the_inserted_values_are_known_and_nothing_else_is_one() {
         ("plain", &[]),
     ] {
         let (problems, mut node) = (Problems::default(), Node::from(Value::Text(Text::literal(text))));
-        expand(&mut node, &environment, &problems);
+        expand(&mut node, &sources(), &problems);
         let Value::Text(expanded) = node.value else { panic!("{text}") };
         let inserted: Vec<&str> = expanded.inserted().iter().map(ExposeSecret::expose_secret).collect();
         assert_eq!(inserted, wanted, "{text}");
@@ -87,7 +99,7 @@ fn what_is_shown_has_defaults_and_no_values() {
         ("~/docs", "~/docs"),
     ] {
         let mut node = Node::from(Value::Text(Text::literal(text)));
-        expand(&mut node, &environment, &Problems::default());
+        expand(&mut node, &sources(), &Problems::default());
         let Value::Text(text) = node.value else { panic!("not a text") };
         assert_eq!(text.shown(), wanted);
     }
@@ -125,7 +137,8 @@ fn a_reference_that_means_nothing_is_refused_as_written() {
 fn without_a_home_the_tilde_is_refused() {
     let problems = Problems::default();
     let mut node = Node::from(Value::Text(Text::literal("~/docs")));
-    expand(&mut node, &|_| Err(VarError::NotPresent), &problems);
+    let sources = Sources { environment: &|_| Err(VarError::NotPresent), ..sources() };
+    expand(&mut node, &sources, &problems);
     assert_eq!(problems.sorted()[0].message, "`~` is not known");
 }
 
@@ -133,7 +146,7 @@ fn without_a_home_the_tilde_is_refused() {
 fn keys_are_left_alone_and_paths_are_named() {
     let json = serde_json::json!({"$A": ["${A}", {"b": "$NONE"}]});
     let (mut node, problems) = (Node::from(json), Problems::default());
-    expand(&mut node, &environment, &problems);
+    expand(&mut node, &sources(), &problems);
     assert_eq!(problems.sorted()[0].path, "\"$A\"[1].b");
 }
 
@@ -149,5 +162,52 @@ proptest::proptest! {
         });
         let names: Vec<_> = found.iter().map(|reference| reference.name).collect();
         proptest::prop_assert_eq!(names, asked);
+    }
+}
+
+#[test]
+fn a_secret_of_the_vault_is_inserted_and_known_as_a_secret() {
+    for (text, wanted, shown) in [
+        ("Bearer ${secret:TOKEN}", "Bearer canary-token", "Bearer ${secret:TOKEN}"),
+        ("${secret:TOKEN:-none}", "canary-token", "${secret:TOKEN:-none}"),
+        ("${secret:NONE:-none}", "none", "none"),
+        ("$${secret:TOKEN}", "${secret:TOKEN}", "${secret:TOKEN}"),
+    ] {
+        let (problems, mut node) = (Problems::default(), Node::from(Value::Text(Text::literal(text))));
+        expand(&mut node, &sources(), &problems);
+        assert!(problems.is_empty(), "{:?}", problems.sorted());
+        let Value::Text(expanded) = node.value else { panic!("{text}") };
+        assert_eq!((expanded.value(), expanded.shown()), (wanted, shown), "{text}");
+        let inserted: Vec<&str> = expanded.inserted().iter().map(ExposeSecret::expose_secret).collect();
+        assert_eq!(!inserted.is_empty(), wanted.contains("canary"), "{text}");
+        assert!(inserted.iter().all(|secret| *secret == "canary-token"));
+    }
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_a_problem_that_says_how_to_set_it() {
+    for (text, wanted) in [
+        ("${secret:NONE}", "`${secret:NONE}` is not in the vault (hint: run `switchyard secret set NONE`)"),
+        ("${secret:BROKEN}", "`${secret:BROKEN}` has no value (hint: the vault is damaged)"),
+        // A vault that cannot be read is no reason for a default.
+        ("${secret:BROKEN:-x}", "`${secret:BROKEN:-x}` has no value (hint: the vault is damaged)"),
+    ] {
+        assert_eq!(expanded(text), Err(vec![wanted.to_owned()]), "{text}");
+    }
+}
+
+#[test]
+fn settings_that_open_the_vault_refer_to_no_secret() {
+    for (document, is_refused) in [
+        (serde_json::json!({"server": {"vault_key": "${secret:TOKEN}"}}), true),
+        (serde_json::json!({"server": {"vault_key": ["${A}", "${secret:TOKEN}"]}}), true),
+        (serde_json::json!({"server": {"vault_key": "${A}"}}), false),
+        (serde_json::json!({"server": {"vault_keys": "${secret:TOKEN}"}}), false),
+    ] {
+        let (problems, mut node) = (Problems::default(), Node::from(document.clone()));
+        expand(&mut node, &sources(), &problems);
+        let found: Vec<String> = problems.sorted().iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), usize::from(is_refused), "{document}: {found:?}");
+        assert!(found.iter().all(|text| text.contains("this setting opens the vault")), "{found:?}");
     }
 }

@@ -267,6 +267,12 @@ impl<'a> Setting<'a> {
         Some(items.iter().enumerate().map(element).collect())
     }
 
+    /// Reads the elements of a list, or any other value as the only element.
+    pub fn one_or_more(&self) -> Vec<Self> {
+        let is_list = matches!(self.node.value, Value::List(_));
+        if is_list { self.list().unwrap_or_default() } else { vec![self.clone()] }
+    }
+
     /// Reads a list of strings. Any other element is reported and left out.
     pub fn list_of_text(&self) -> Option<Vec<String>> {
         Some(self.list()?.iter().filter_map(Self::text).map(str::to_owned).collect())

@@ -25,49 +25,50 @@ use super::retry::Kind;
 use crate::inflight_guard::InflightGuard;
 use crate::liveness::Silence;
 use crate::response_stream::{ResponseBody, ResponseStream};
+use crate::session_affinity::Home;
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
-/// When it is worth coming again to a server that works for one client at a time.
+/// Retry hint for calls to a server that serves one client at a time.
 const LEASE_RETRY_IN: Duration = Duration::from_secs(1);
 
-/// What is done with a connection under one permit.
+/// One unit of work on a connection, under one permit.
 pub(super) trait Work: Sync {
-    /// What comes of it when the server answers.
+    /// The output if the server answers.
     type Output: Send;
 
-    /// Its name in traces: a method.
+    /// Returns the name in traces: a method.
     fn name(&self) -> &str;
 
-    /// Whether it may be done twice.
+    /// Returns whether the work may be repeated.
     fn kind(&self) -> Kind;
 
-    /// The least level of log lines that its caller wants, if it said so.
+    /// Returns the least level of log lines that its caller requested, if any.
     fn log_level(&self) -> Option<LogLevel> {
         None
     }
 
-    /// For whom the connection is.
+    /// Returns the purpose of the connection.
     fn wish(&self) -> PoolRequest<'_> {
         PoolRequest::Own
     }
 
-    /// Whether a client waits for it.
+    /// Whether a client waits for the result.
     fn is_a_call(&self) -> bool {
         false
     }
 
-    /// Whether its server may have had something better to do than to answer it in time.
+    /// Whether the server may be silent because it works on another call.
     fn is_excused(&self) -> bool {
         false
     }
 
-    /// On whose behalf it is, of those who share the places.
+    /// Returns the principal for the fair distribution of slots.
     fn principal(&self) -> Option<&Arc<str>> {
         None
     }
 
-    /// Where it is asked questions, which stop its clock.
+    /// Returns the outlet for server requests. They pause the deadline of the work.
     fn outlet(&self) -> &Outlet {
         const { &Outlet::none() }
     }
@@ -82,16 +83,16 @@ pub(super) trait Work: Sync {
         std::future::ready(Ok(output))
     }
 
-    /// Its output, if that is still arriving when the work is done.
+    /// Returns the output if it is still arriving.
     fn stream(_: &mut Self::Output) -> Option<&mut ResponseStream> {
         None
     }
 
-    /// Does it once. Has no deadline of its own.
+    /// Does the work once. It has no deadline of its own.
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
 }
 
-/// A call, and where the messages of its server go.
+/// A call, and the outlet for the messages of its server.
 impl Work for (&Call, &Outlet) {
     type Output = ResponseBody;
 
@@ -145,7 +146,7 @@ impl Work for (&Call, &Outlet) {
     }
 }
 
-/// Asks whether the server is alive, in the way of its era. Any answer says yes.
+/// Checks whether the server is alive, with the health request of its era. Any answer is a success.
 pub(super) struct Health<'a>(pub &'a Silence);
 
 impl Work for Health<'_> {
@@ -168,7 +169,7 @@ impl Work for Health<'_> {
             let call = Call::of_gateway(connection.peer().version.health_method(), None);
             self.0.ask();
             let answered = connection.request(&call, &Outlet::none()).await;
-            // However it ended, it is not silence: of that the deadline makes an end.
+            // Any result ends the check. Only the deadline counts as silence.
             self.0.broken();
             answered.map(drop)
         })
@@ -176,9 +177,9 @@ impl Work for Health<'_> {
 }
 
 impl Upstream {
-    /// Makes one call, with retries where they do no harm. It ends by `deadline`, and messages of the server go to
-    /// `outlet`. A response that is still arriving keeps everything that the call holds, until the [`ResponseStream`]
-    /// is read to its end or dropped. Dropping the future cancels the call.
+    /// Makes one call, with retries where they are safe. It ends by `deadline`, and messages of the server go
+    /// to `outlet`. A streamed response keeps everything that the call holds until the [`ResponseStream`] is
+    /// read to its end or dropped. Dropping the future cancels the call.
     pub async fn call(
         self: &Arc<Self>,
         call: &Call,
@@ -186,6 +187,14 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<Answered, Error> {
         let deadline = deadline.into();
+        let own;
+        let call = match self.with_own_home(call) {
+            None => call,
+            Some(with_home) => {
+                own = with_home;
+                &own
+            }
+        };
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -195,6 +204,15 @@ impl Upstream {
             self.facts.called(&result);
         }
         result.map(|(body, version)| Answered { body, version })
+    }
+
+    /// The call of a program with a home, where each principal has connections of its own.
+    fn with_own_home(&self, call: &Call) -> Option<Call> {
+        if !self.config.is_per_principal() || call.home.is_some() {
+            return None;
+        }
+        let home = Home::of_principal(call.principal.clone()?, &call.sender.capabilities);
+        Some(Call { home: Some(home), ..call.clone() })
     }
 
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
@@ -219,7 +237,7 @@ impl Upstream {
                     return Ok(output);
                 }
                 // It will be so for whoever tries again.
-                Err(error @ Error::AuthFailed { .. }) => return Err(error),
+                Err(error) if error.refuses_credentials() => return Err(error),
                 // A retry that we refuse ourselves says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,
@@ -237,7 +255,7 @@ impl Upstream {
         }
     }
 
-    /// Does `work` once: for the supervisor, which has a schedule of its own for trying again.
+    /// Does `work` once, for the supervisor, which has its own schedule of retries.
     pub(super) async fn run_once<W: Work>(
         self: &Arc<Self>,
         work: &W,
@@ -272,11 +290,11 @@ impl Upstream {
         guard: &mut InflightGuard,
     ) -> Result<(W::Output, Version), Error> {
         let begun = frame.now;
-        // Refused here, a request says nothing of the server.
+        // A call that is refused here says nothing about the server.
         if let Some(rate) = self.rate.as_ref().filter(|_| work.is_a_call()) {
             rate.take(work.principal(), begun)?;
         }
-        // Before the permit: that we do not connect yet says nothing new of the server.
+        // This precedes the permit, because a pause before connecting says nothing new about the server.
         self.pool.check_stamina(work.wish())?;
         guard.begin(work.is_a_call(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
@@ -287,7 +305,7 @@ impl Upstream {
             guard.stream();
             return result;
         }
-        // Deadlines are the callers': with short ones anybody could shut a good server for all.
+        // Callers choose deadlines. With short ones any client could otherwise open the breaker for all.
         if was_cut_short {
             guard.abandon();
         } else if matches!(result, Err(Error::TimedOut { .. }))
@@ -299,7 +317,17 @@ impl Upstream {
             guard.record(&result);
         }
         self.attempted(result.as_ref().err());
+        if let Some(refusal) = result.as_ref().err().filter(|error| error.refuses_credentials()) {
+            self.credentials_refused(refusal);
+        }
         result
+    }
+
+    /// Stops contacting the server, unless the credential is that of one principal only.
+    fn credentials_refused(&self, refusal: &Error) {
+        if !self.config.is_per_principal() {
+            self.pool.refuse(refusal);
+        }
     }
 
     /// One attempt of any kind ended.
@@ -309,7 +337,7 @@ impl Upstream {
         }
     }
 
-    /// How the attempt ended; the outer error is for one that the deadline ended.
+    /// Returns the result of the attempt. The outer error means that the deadline passed.
     async fn on_a_connection<W: Work>(
         &self,
         work: &W,
@@ -331,7 +359,7 @@ impl Upstream {
             None => {
                 self.excuse_private(work, guard);
                 let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
-                // Not `TimedOut`, whose outcome is unknown: nothing was sent.
+                // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
                 return Err(Error::Connect { reason });
             }
         };
@@ -350,7 +378,8 @@ impl Upstream {
             // The outcome of a response that is still arriving is known at its end.
             Some(Ok(output)) => W::stream(output).is_none().then_some(false),
             Some(Err(error)) => Some(error.trips_breaker()),
-            // A deadline that left no time says nothing, nor does one that passed although messages came.
+            // A deadline that left too little time says nothing. Neither does one that passed although
+            // messages came.
             None => (guard.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
         };
         guard.note(is_failed, done.is_some());
@@ -358,7 +387,7 @@ impl Upstream {
         Ok(done.map(|output| (output, version)))
     }
 
-    /// Nobody else is shut out because one client's own connection can not be made.
+    /// A private connection that cannot be opened must not block other clients.
     fn excuse_private<W: Work>(&self, work: &W, guard: &mut InflightGuard) {
         if self.pool.is_private_matter(work.wish()) {
             guard.excuse();

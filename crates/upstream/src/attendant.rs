@@ -34,11 +34,11 @@ use crate::supervisor_messages::{Change, Update};
 use protocol::feature::Lists;
 use protocol::{ErrorObject, LogLevel, Notification, method};
 
-/// How long a client's first request waits for its connection.
+/// How long the first request of a client waits for its connection.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// A connect that failed is not tried again sooner.
+/// Pause after a failed connect.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Change notices that come this close together are one.
+/// Change notifications within this time are combined.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a server may take, after its lists, to ask for the client's roots.
 const GRACE: Duration = Duration::from_millis(300);
@@ -61,22 +61,22 @@ pub(super) struct Client {
 }
 
 impl Attended {
-    /// Where the private connections of `home` report what happens.
+    /// Returns where the private connections of `home` report events.
     pub(super) fn events(&self, home: &Home) -> Option<Events> {
         self.lock().get(home).map(|client| client.events.clone())
     }
 
-    /// The client of `home`, if it was attended to.
+    /// Returns the client of `home`, if it has an attendant.
     pub(super) fn get(&self, home: &Home) -> Option<Arc<Client>> {
         self.lock().get(home).cloned()
     }
 
-    /// Whether the client of `home` wants to be told of anything.
+    /// Whether the client of `home` has subscriptions.
     pub(super) fn watches(&self, home: &Home) -> bool {
         self.get(home).is_some_and(|client| client.watches.count() > 0)
     }
 
-    /// The client of `home`, with its events if it is new.
+    /// Returns the client of `home`, with the receiver of its events if it is new.
     fn enter(&self, home: &Home) -> (Arc<Client>, Option<mpsc::Receiver<Event>>) {
         let mut clients = self.lock();
         if let Some(client) = clients.get(home) {
@@ -101,7 +101,7 @@ impl Attended {
 }
 
 impl Upstream {
-    /// Whether the client of `home` has connections of its own.
+    /// Whether the client of `home` has private connections.
     pub fn is_private_to(&self, home: &Home) -> bool {
         self.pool.is_private_to(home)
     }
@@ -134,19 +134,19 @@ impl Upstream {
             self.group.spawn_until_end(attendant.run(heard));
         }
         let mut outcome = client.outcome.subscribe();
-        // After that the attendant works without a request that waits.
+        // After this time the attendant continues, but no request waits for it.
         let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
     }
 
-    /// Has the server write log lines of `level` and above on the connection of `home`, if that has one.
+    /// Requests log lines of `level` and above on the private connection of `home`, if there is one.
     pub async fn want_log(&self, home: &Home, level: LogLevel) {
         self.pool.want_private_log(home, level).await;
     }
 }
 
 impl Upstream {
-    /// The client of `call` if its server waits for an answer that has to come first. The client has no session, so
-    /// it is asked in the answer to a call.
+    /// Returns the client of `call` if the server waits for an answer of the client that has to come first.
+    /// The client has no session, so it gets the server request during a call.
     pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<Client>> {
         let home = call.home.as_ref().filter(|home| home.ends_when_idle() && self.is_private_to(home))?;
         let client = self.pool.attended.get(home)?;
@@ -157,7 +157,7 @@ impl Upstream {
         (is_asked && can_ask && has_roots()).then_some(client)
     }
 
-    /// Has `client` answer that in the answer to `call`.
+    /// Lets `client` answer these server requests during `call`.
     pub(super) async fn answer_first(
         &self,
         client: &Client,
@@ -167,16 +167,16 @@ impl Upstream {
         let Some(mut requests) = client.home.requests() else { return };
         let _loan = client.home.lend_for(call, outlet);
         let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
-        // An error is impossible while the home is held; without an answer in time the call says so.
+        // The channel stays open while the home is held. If no answer comes in time, the call reports that.
         if Frame::until(deadline).limit(outlet, answered).await.is_some() {
             self.apply(&client.home).await;
         }
     }
 
-    /// Gives the server of `home` a moment to apply the answers to what it asked.
+    /// Gives the server of `home` time to apply the answers to its requests.
     async fn apply(&self, home: &Home) {
         let Some(connection) = self.pool.private_connection(home) else { return };
-        // When this is answered the server has read what came before it.
+        // When this is answered, the server has read all earlier messages.
         let ping = Call::of_gateway(connection.peer().version.health_method(), None);
         let _ = timeout(PATIENCE, connection.request(&ping, &Outlet::none())).await;
         sleep(APPLIES).await;
@@ -203,7 +203,7 @@ impl Attendant {
         self.publish(Change::Private(home, None, Arc::default())).await;
     }
 
-    /// Stays with the client: with one connection, or with as many as it takes while it is subscribed to anything.
+    /// Serves the client: with one connection, or with new ones as long as it has subscriptions.
     async fn attend(&mut self, heard: &mut mpsc::Receiver<Event>) {
         loop {
             match self.begin(heard).await {
@@ -239,7 +239,7 @@ impl Attendant {
         connection.ok_or(Error::Unavailable { state: "disconnected" })
     }
 
-    /// Waits until the server has the answers to what it asked outside of calls, if the client has roots.
+    /// If the client has roots, waits until it has answered the server requests that belong to no call.
     async fn settle(&self, asked_before: u64) {
         let Some(mut requests) = self.home.requests() else { return };
         if self.call.sender.capabilities.get("roots").is_none() {
@@ -247,16 +247,17 @@ impl Attendant {
         }
         let is_known = self.upstream.signs().has(Sign::AsksRoots);
         let grace = if is_known { KNOWN_GRACE } else { GRACE };
-        // Errors are impossible while the home is held, and late answers are the server's to wait for.
+        // The channel stays open while the home is held. After this time the server itself waits for late
+        // answers.
         let asked = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await.is_ok();
-        // A client without a session is asked in the answer to its first call, and nobody answers for a program.
+        // A client without a session gets the server request during its first call. Programs answer none.
         if asked && self.home.reached().is_some() {
             let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
             self.upstream.apply(&self.home).await;
         }
     }
 
-    /// Reads the lists and publishes them; `announced` counts as changed whatever they say.
+    /// Reads the lists and publishes them. The `announced` ones count as changed in any case.
     async fn read(&mut self, announced: Lists) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
@@ -276,7 +277,7 @@ impl Attendant {
         Ok(())
     }
 
-    /// Stays with the connection until it closes.
+    /// Serves the connection until it closes.
     async fn serve(&mut self, connection: Arc<dyn Connection>, heard: &mut mpsc::Receiver<Event>) {
         let carrier = self.upstream.carrier(&self.client.watches, self.client.events.clone());
         let mut subscribing = pin!(carrier.serve(Arc::clone(&connection)));
@@ -303,7 +304,7 @@ impl Attendant {
         }
     }
 
-    /// Passes on an event; the lists that are to be read again.
+    /// Passes on an event. Returns the lists that have to be read again.
     async fn hear(&self, event: Event) -> Lists {
         match event {
             Event::Changed(list) => return Lists::default().with(list),
@@ -324,7 +325,7 @@ impl Attendant {
     }
 }
 
-/// Resolves at `due`; never without one.
+/// Resolves at `due`, or never if there is none.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,

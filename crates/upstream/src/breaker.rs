@@ -1,10 +1,10 @@
-//! The circuit breaker of one server: it stops asking a server that keeps failing, and finds out
-//! with one request at a time when it is worth asking again.
+//! The circuit breaker of one server. It stops calls to a server that keeps failing, and then sends one probe
+//! at a time to find out whether the server is back.
 //!
-//! Invariants: half-open, exactly one permit is out, however many callers ask. An attempt without a result, whose caller
-//! left or gave the server no time, returns its permit and counts as nothing. A result that belongs to an earlier state
-//! never changes a later one. [`Error::trips_breaker`] decides what counts as a failure: an error *from* the server is
-//! an answer.
+//! Invariants: while half-open, at most one permit is issued, for any number of callers. An attempt without a
+//! result returns its permit and does not count. Its caller left, or gave the server no time. A result that
+//! belongs to an earlier state never changes a later one. [`Error::trips_breaker`] decides which errors count
+//! as failures. An error response of the server does not.
 //!
 //! Does not wait and try again (`retry`, `supervise`), and does not hold permits (`inflight_guard`).
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::config;
 use super::error::{Delivery, Error};
 
-/// What a refused caller is told while a probe is out, whose end nobody knows.
+/// The `retry_in` of callers that are refused during a probe, because the end of the probe is unknown.
 const WHILE_PROBING: Duration = Duration::from_secs(1);
 
 /// The breaker of one server.
@@ -27,13 +27,13 @@ const WHILE_PROBING: Duration = Duration::from_secs(1);
 ///        │ closed │                                  │  open  │ ◄─┐
 ///        └────────┘ ◄──── reset (from anywhere) ──── └────────┘   │
 ///             ▲                                           │       │
-///             │                   `timeout` is over and somebody  │
-///             │                   asks: that one is the probe     │
+///             │                   `timeout` is over and a call    │
+///             │                   arrives, which is the probe     │
 ///             │                                           ▼       │ the probe failed
 ///             │                                    ┌───────────┐  │
 ///             └─ `successes` probes succeeded ──── │ half-open │ ─┘
 ///                                                  └───────────┘
-///                              the probe was dropped: the seat is free, the next one who asks has it
+///                              if the probe is dropped, the next call is the probe
 /// ```
 #[derive(Debug)]
 pub struct Breaker {
@@ -46,9 +46,9 @@ struct Inner {
     phase: Phase,
     /// Consecutive failures; kept while open, for operators.
     failures: u32,
-    /// Counts the changes of `phase`, so that a late result is known as one.
+    /// Counts the changes of `phase`, to detect late results.
     generation: u64,
-    /// Counts the connection faults that were counted, see [`Breaker::settle`].
+    /// Number of connection faults that counted as failures, see [`Breaker::settle`].
     faults: u64,
 }
 
@@ -72,15 +72,15 @@ pub enum State {
     Closed,
     /// Calls are refused.
     Open,
-    /// One call is trying out whether the server is back.
+    /// One call at a time probes whether the server is back.
     HalfOpen,
 }
 
 impl State {
-    /// Every one of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
-    /// `closed`, `open` or `half_open`.
+    /// Returns `closed`, `open` or `half_open`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -95,22 +95,22 @@ impl State {
 pub struct Snapshot {
     /// Its state.
     pub state: State,
-    /// Failures in a row, up to now.
+    /// Consecutive failures.
     pub consecutive_failures: u32,
-    /// While open: time until a probe is let through, zero when the next call is one.
+    /// While open: time until a probe is allowed, or zero if the next call is one.
     pub retry_in: Option<Duration>,
 }
 
-/// What a result means to the breaker.
+/// The meaning of a result for the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// The server answered.
     Success,
-    /// It failed for this call: silence, a broken answer, 502 to 504.
+    /// The call failed: silence, an invalid answer, or 502 to 504.
     Failure,
-    /// The connection failed, and with it possibly many calls at a time.
+    /// The connection failed, possibly with many calls.
     ConnectionFault,
-    /// Nothing was learnt: we refused it ourselves, or the caller left.
+    /// The result says nothing about the server: Switchyard refused the call, or the caller left.
     Nothing,
 }
 
@@ -122,7 +122,7 @@ impl Verdict {
                 Self::ConnectionFault
             }
             Err(error) if error.trips_breaker() => Self::Failure,
-            // HTTP 404 or 429, or an answer that is too large: somebody is there and answers.
+            // HTTP 404 or 429, or a response that is too large: the server answers.
             Err(error) if error.delivery() == Delivery::Answered => Self::Success,
             Err(_) => Self::Nothing,
         }
@@ -136,7 +136,7 @@ impl Breaker {
         Self { config, inner: Mutex::new(inner) }
     }
 
-    /// Asks to make one attempt; [`Error::CircuitOpen`] when the server is to be left alone.
+    /// Returns a permit for one attempt, or [`Error::CircuitOpen`] if the server must not be called.
     pub fn admit(&self) -> Result<Permit, Error> {
         self.admit_at(Instant::now)
     }
@@ -157,12 +157,12 @@ impl Breaker {
         Ok(Permit { generation: inner.generation, faults: inner.faults, is_probe })
     }
 
-    /// Time for which [`Breaker::admit`] would refuse; `None` when it would not. Takes no seat.
+    /// Returns the time for which [`Breaker::admit`] refuses, or `None` if it does not. Takes no permit.
     pub fn refuses_for(&self) -> Option<Duration> {
         self.lock().refuses_for(Instant::now)
     }
 
-    /// Its state now.
+    /// Returns its current state.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot_at(Instant::now())
     }
@@ -177,35 +177,35 @@ impl Breaker {
         Snapshot { state, consecutive_failures: inner.failures, retry_in }
     }
 
-    /// Records how the attempt with this permit ended.
+    /// Records the result of the attempt with this permit.
     pub fn judge<T>(&self, permit: Permit, result: &Result<T, Error>) {
         self.settle(permit, Verdict::of(result), Instant::now);
     }
 
-    /// Records an attempt that says nothing of the server.
+    /// Records an attempt that says nothing about the server.
     pub fn forget(&self, permit: Permit) {
         self.settle(permit, Verdict::Nothing, Instant::now);
     }
 
-    /// Closes it now; results of calls that are still running no longer count.
+    /// Closes the breaker. Results of running calls no longer count.
     pub fn reset(&self) {
         let mut inner = self.lock();
         inner.failures = 0;
         inner.change(Phase::Closed);
     }
 
-    /// Takes in the result of one permit.
+    /// Records the result of one permit.
     ///
-    /// Calls that share a connection fail together, and so do all that wait for one connect. Such a
-    /// failure counts once: a connection fault does not count for a call that was admitted before
-    /// the last one that did. Otherwise one crash of a busy child process would open the breaker.
+    /// Calls that share a connection fail together, and so do all that wait for one connect. Such a failure
+    /// counts once. A connection fault does not count if the call was admitted before the last fault that
+    /// counted. Otherwise one crash of a busy child process would open the breaker.
     fn settle(&self, permit: Permit, verdict: Verdict, now: impl FnOnce() -> Instant) {
         let (Permit { generation, faults, .. }, mut inner) = (permit, self.lock());
         if inner.generation != generation {
             return;
         }
         match (inner.phase, verdict) {
-            // Nobody holds a permit of an open breaker.
+            // No permit was issued by an open breaker.
             (Phase::Open { .. }, _) | (Phase::Closed, Verdict::Nothing) => {}
             (Phase::Closed, Verdict::Success) => inner.failures = 0,
             (Phase::Closed, Verdict::ConnectionFault) if faults != inner.faults => {}
@@ -236,7 +236,7 @@ impl Breaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -248,7 +248,8 @@ impl Inner {
         tracing::debug!(?phase, failures = self.failures, "circuit breaker changed");
     }
 
-    /// A closed one, which is the usual one, needs no clock.
+    /// Returns how long calls are refused. A closed breaker, which is the usual case, does not read the
+    /// clock.
     fn refuses_for(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
         match self.phase {
             Phase::Closed | Phase::HalfOpen { probing: false, .. } => None,
@@ -260,7 +261,7 @@ impl Inner {
     }
 }
 
-/// Leave to make one attempt. Its holder owes the breaker [`Breaker::judge`] or [`Breaker::forget`].
+/// Permission to make one attempt. Its holder must call [`Breaker::judge`] or [`Breaker::forget`].
 #[derive(Debug)]
 #[must_use = "a probe that is never settled keeps the breaker half-open"]
 pub struct Permit {
@@ -270,7 +271,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Whether other calls wait for its result.
+    /// Whether this attempt is a probe, so that other calls depend on its result.
     pub const fn is_probe(&self) -> bool {
         self.is_probe
     }

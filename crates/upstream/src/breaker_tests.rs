@@ -1,4 +1,4 @@
-//! The breaker against a naive model, and under many callers at once.
+//! Tests of the breaker: against an independent model, and with many concurrent callers.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn opened() -> Breaker {
     breaker
 }
 
-/// What one step of a random sequence does. Indexes choose among the permits that are out.
+/// One step of a random sequence. Indexes select one of the issued permits.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Admit,
@@ -62,11 +62,11 @@ fn random_step(random: &mut StdRng) -> Step {
     }
 }
 
-/// The same rules, written the slow way: everything that ever happened is kept in one list and read
-/// again for each question.
+/// An independent implementation of the rules. It keeps all events in one list and reads it for each
+/// question.
 struct Model {
     config: config::Breaker,
-    /// What happened in the present state, oldest first.
+    /// Events in the current state, oldest first.
     history: Vec<Past>,
     state: &'static str,
     open_until: u64,

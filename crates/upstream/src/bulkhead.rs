@@ -1,11 +1,12 @@
 //! Limits the concurrent calls of one server, so that a slow server does not block the gateway, and one principal does
 //! not block a server for the others.
 //!
-//! Invariants: at most `concurrent_calls` run and `waiting_calls` wait, and one more is refused at once. A principal may
-//! take all slots while it is alone. Otherwise some slots are reserved ([`shares`]), and free slots go to the principals
-//! in turn ([`turns`]). If no more calls can wait, a principal with fewer waiting calls takes the room of the one with
-//! most. Calls that wait for a task, requests about tasks and the gateway's own requests have a lane each, and no lane
-//! takes slots of another. A dropped [`Slot`] is free again. Running calls are not interrupted.
+//! Invariants: at most `concurrent_calls` run and `waiting_calls` wait, and one more is refused at once. A
+//! principal may take all slots while it is alone. Otherwise some slots are reserved ([`shares`]), and free
+//! slots go to the principals in turn ([`turns`]). If no more calls can wait, a principal with fewer waiting
+//! calls replaces a call of the principal with most. Calls that wait for a task, requests about tasks and
+//! Switchyard's own requests have a lane each, and no lane takes slots of another. A dropped [`Slot`] is free
+//! again. Running calls are not interrupted.
 
 mod shares;
 mod slots;
@@ -23,31 +24,31 @@ use protocol::method;
 use slots::Slots;
 pub(super) use slots::{Held, Slot};
 
-/// What a refused caller is told; how long the calls before it take is not known.
+/// The `retry_in` of refused callers. The duration of the calls before them is unknown.
 const RETRY_IN: Duration = Duration::from_secs(1);
-/// Requests of our own that run at a time.
+/// Most requests of Switchyard that run at a time.
 const OWN_RUNNING: usize = 2;
-/// Requests of our own that wait.
+/// Most requests of Switchyard that wait.
 const OWN_WAITING: usize = 8;
 
-/// How often [`Bulkhead::idle`] looks.
+/// How often [`Bulkhead::idle`] checks.
 const IDLE_POLL: Duration = Duration::from_millis(10);
 
-/// Who asks.
+/// The kind of caller, which has its own slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// A client's call.
     Calls,
     /// A client that waits for the end of a task.
     Results,
-    /// A client's question about a task, or what it tells of one.
+    /// A client's request about a task, or its input for one.
     Tasks,
-    /// Ourselves: lists, discovery, health.
+    /// Switchyard itself: lists, discovery, health checks.
     Own,
 }
 
 impl Lane {
-    /// That of a client's request.
+    /// Returns the lane of a client's request.
     pub(super) fn of(method: &str) -> Self {
         match method {
             method::TASKS_RESULT => Self::Results,
@@ -69,7 +70,7 @@ pub(super) struct Bulkhead {
 }
 
 impl Bulkhead {
-    /// An empty one.
+    /// Makes a bulkhead with free slots.
     pub(super) fn new(limits: &config::Limits) -> Self {
         let ours = || Slots::new(limits.concurrent_calls, limits.waiting_calls);
         Self { calls: ours(), results: ours(), tasks: ours(), own: Slots::new(OWN_RUNNING, OWN_WAITING) }
@@ -77,9 +78,8 @@ impl Bulkhead {
 
     /// Takes a slot for `who`, or waits for one until the deadline of `frame`.
     ///
-    /// Every refusal is [`Error::Overloaded`]: no slot to wait in, none any more because another
-    /// principal came who has fewer, and a deadline that ended before the wait did. Nothing was sent
-    /// in any case, so this is no timeout of the server's.
+    /// Every refusal is [`Error::Overloaded`]: no more calls can wait, a principal with fewer waiting calls
+    /// took this place, or the deadline passed. Nothing was sent, so this is no timeout of the server.
     pub(super) async fn enter(
         &self,
         lane: Lane,
@@ -87,7 +87,7 @@ impl Bulkhead {
         frame: &mut Frame,
     ) -> Result<Slot<'_>, Error> {
         let slots = self.slots(lane);
-        // Nearly always there is one, and then no time passes.
+        // Usually a slot is free, and then no time passes.
         let slot = if let Some(slot) = slots.take(who, frame.now) {
             Some(slot)
         } else {
@@ -95,26 +95,26 @@ impl Bulkhead {
             frame.now = Instant::now();
             slot
         };
-        // A slot that comes with the deadline is of no use.
+        // A slot that becomes free at the deadline is useless.
         slot.filter(|_| frame.now < frame.deadline.at).ok_or(Error::Overloaded { retry_in: RETRY_IN })
     }
 
-    /// Frees a slot that was kept.
+    /// Frees a slot that a response kept.
     pub(super) fn free(&self, lane: Lane, held: Held) {
         self.slots(lane).give_back(held);
     }
 
-    /// Client calls that run now, whatever they are about.
+    /// Returns the number of client calls that run, in all lanes.
     pub(super) fn running(&self) -> usize {
         self.of_clients().map(Slots::running).iter().sum()
     }
 
-    /// Client calls that wait for a slot now.
+    /// Returns the number of client calls that wait for a slot.
     pub(super) fn waiting(&self) -> usize {
         self.of_clients().map(Slots::waiting).iter().sum()
     }
 
-    /// Resolves when no client call runs or waits. Those who come meanwhile are let in.
+    /// Resolves when no client call runs or waits. New calls are accepted meanwhile.
     pub(super) async fn idle(&self) {
         while !self.of_clients().iter().all(|slots| slots.are_empty()) {
             sleep(IDLE_POLL).await;

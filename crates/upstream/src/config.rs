@@ -23,8 +23,8 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::Url;
 
+use super::credential::TokenSource;
 use super::signs::Sign;
-use super::token_file::TokenFile;
 use protocol::Era;
 use settings::Fingerprint;
 
@@ -77,6 +77,11 @@ impl Config {
     pub(super) fn connect_limit(&self) -> Duration {
         let (least, most) = CONNECT_LIMITS;
         self.timeout.clamp(least, most)
+    }
+
+    /// Whether each principal logs in for itself, and so has connections of its own.
+    pub fn is_per_principal(&self) -> bool {
+        self.transport.is_per_principal()
     }
 
     /// A warning for the operator about valid settings.
@@ -139,6 +144,19 @@ pub enum Transport {
     Builtin(Arc<dyn BuiltinOptions>),
 }
 
+impl Transport {
+    /// Whether each principal logs in for itself.
+    pub(super) fn is_per_principal(&self) -> bool {
+        match self {
+            Self::Http(Http { token: Some(TokenSource::OAuth(settings)), .. })
+            | Self::Sse(Http { token: Some(TokenSource::OAuth(settings)), .. }) => {
+                settings.per == oauth::Per::Principal
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A server behind a URL. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
 pub struct Http {
@@ -146,8 +164,8 @@ pub struct Http {
     pub url: Url,
     /// Sent with every request: `headers`, and what `auth` adds.
     pub headers: Vec<(HeaderName, SecretString)>,
-    /// The file with the token that is sent beside them.
-    pub token: Option<TokenFile>,
+    /// The source of the token that is sent beside them.
+    pub token: Option<TokenSource>,
 }
 
 /// A server that is a child process. `Debug` shows no arguments, because any of them may be a secret.

@@ -1,15 +1,16 @@
-//! The seam between what one call needs and how a transport does it.
+//! The interface between the call path and the transports.
 //!
-//! Everything above (pool, breaker, retry, discovery) knows only these traits, so a new transport
-//! touches `transport/` and a test needs no socket. Invariants every transport keeps:
+//! The layers above (pool, breaker, retry, discovery) use only these traits, so a new transport changes only
+//! `transport/`, and a test needs no socket. Every transport keeps these invariants:
 //!
-//! - dropping the future of [`Connection::request`] cancels the request: the server is told in the
-//!   way of its era, and nothing of it stays behind in a map;
-//! - `request` never retries and never outlives the connection: when it closes, every open request
-//!   ends with [`Error::Lost`] (or [`Error::NotSent`]); one that went out of use by itself, because
-//!   its server forgot it or changed, takes nothing new and lets what is open finish;
-//! - what the server says during a call goes into the call's [`Outlet`], in order, and never blocks
-//!   the reader of another call.
+//! - Dropping the future of [`Connection::request`] cancels the request. The server is notified in the way of
+//!   its era, and no map keeps an entry of the request.
+//! - `request` never retries and never outlives the connection. When the connection closes, every open
+//!   request ends with [`Error::Lost`] or [`Error::NotSent`].
+//! - A connection retires by itself if its server forgot it or has changed. It then accepts no new requests
+//!   and lets the open ones finish.
+//! - Messages of the server during a call go into the [`Outlet`] of the call, in order, and never block the
+//!   reader of another call.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::response_stream::ResponseBody;
 use crate::session_affinity::Home;
 use json::Raw;
 use json::envelope_stream::Terms;
+use oauth::Logins;
 use protocol::feature::{Effect, List};
 use protocol::headers::HeaderParam;
 use protocol::lifecycle::Peer;
@@ -39,45 +41,50 @@ use runtime::memory::Payer;
 
 /// Knows how to reach one server.
 pub trait Connector: Send + Sync + 'static {
-    /// Opens one connection, handshake included. The future owns all it needs: who waits for it
-    /// may leave. It has no deadline of its own; the pool sets one.
+    /// Opens one connection, handshake included. The future owns all it needs, so a waiting caller may leave.
+    /// It has no deadline of its own, because the pool sets one.
     ///
-    /// It is spoken as `dialect` says where the server does; the connection's peer tells what came of
-    /// it. A server that refuses the era for good is spoken to in the other one, here or by the next
-    /// connect, which [`Connector::speaks`] tells.
+    /// The connection uses `dialect` if the server speaks it. The peer of the connection has the actual
+    /// dialect. If the server refuses the era permanently, the other one is used, either here or at the next
+    /// connect. [`Connector::speaks`] tells which era is known to work.
     fn connect(
         &self,
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>>;
 
-    /// Whether the server speaks `era`; none while that is unknown. Asked on every call.
+    /// Whether the server speaks `era`, or none while that is unknown. This is read on every call.
     fn speaks(&self, era: Era) -> Option<bool>;
 
-    /// Whether a connection that is for all clients serves those of both eras, in the newest era of the server.
-    /// So it is where each connection is a process with a state of its own.
+    /// Whether a shared connection serves clients of both eras, in the newest era of the server. This is the
+    /// case if each connection is a process with its own state.
     fn is_one_for_both_eras(&self) -> bool {
         false
     }
 
-    /// What a legacy connection declares for callers with `abilities`: the same, unless one
-    /// connection is for all of them.
+    /// Returns the abilities that a legacy connection declares for callers with `abilities`. They are equal
+    /// unless all callers share one connection.
     fn declares(&self, abilities: Abilities) -> Abilities {
         abilities
     }
 
-    /// The server was away: what was learnt of it may not be true any more.
+    /// Forgets facts about the server that may have changed while it was unavailable.
     fn forget(&self) {}
 
-    /// A remark for operators if the server was not reached as configured.
+    /// Returns a note for operators if the server was not reached as configured.
     fn remark(&self) -> Option<String> {
         None
     }
 
-    /// Resolves when it has another credential than the one that the server refused; never where none
-    /// comes by itself.
+    /// Resolves when the credential that the server refused was replaced. If no replacement can arrive by
+    /// itself, it never resolves.
     fn renewed(&self) -> BoxFuture<'_, ()> {
         Box::pin(pending())
+    }
+
+    /// The logins to the server, if it needs one.
+    fn logins(&self) -> Option<Arc<Logins>> {
+        None
     }
 
     /// The offer of the server, where it is known before the server was reached.
@@ -85,11 +92,11 @@ pub trait Connector: Send + Sync + 'static {
         None
     }
 
-    /// How many requests one connection carries at a time before the pool opens another.
-    /// A child process is shared by all callers: `usize::MAX`.
+    /// Returns how many requests one connection carries at a time before the pool opens another. A child
+    /// process is shared by all callers and returns `usize::MAX`.
     fn requests_per_connection(&self) -> usize;
 
-    /// The sockets that all its connections use together; none where there are none.
+    /// Returns the sockets that all its connections share, if they use any.
     fn sockets(&self) -> Option<Sockets> {
         None
     }
@@ -100,48 +107,48 @@ pub type RequestFuture<'a> = BoxFuture<'a, Result<ResponseBody, Error>>;
 
 /// One live connection to a server, shared by many callers.
 pub trait Connection: Send + Sync + 'static {
-    /// What the server said of itself.
+    /// Returns the description that the server gave of itself.
     fn peer(&self) -> &Peer;
 
     /// Sends a request and waits for its response. A large result may still be arriving, if the call has terms for
     /// that. Dropping the future cancels the request.
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a>;
 
-    /// Whether what the server asks says which call it belongs to. Where it does not, calls of one
-    /// owner at a time are made on a connection that [`Connection::asks`].
+    /// Whether each server request says which call it belongs to. If not, a connection that
+    /// [`Connection::asks`] carries the calls of one owner at a time.
     fn tells_whose(&self) -> bool {
         true
     }
 
-    /// Whether the server was seen asking something without saying whose it is.
+    /// Whether the server was seen sending a request that names no call.
     fn asks(&self) -> bool {
         false
     }
 
-    /// Cancelled calls of other owners than `owner` for which the server may still send requests. None where
-    /// each of its requests says which call it belongs to. Asked on every call.
+    /// Returns the cancelled calls of owners other than `owner` for which the server may still send requests.
+    /// Returns none if each server request says which call it belongs to. This is read on every call.
     fn unanswered(&self, _owner: Owner) -> Option<Unanswered> {
         None
     }
 
-    /// Passes on a notification of the client that the connection is for. Only legacy servers hear any.
+    /// Passes on a notification of the client that owns the connection. Only legacy servers receive any.
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         let _ = notification;
         Box::pin(std::future::ready(()))
     }
 
-    /// Resolves when the connection is of no more use, with the reason; at once if it is already.
+    /// Resolves with the reason when the connection can no longer be used.
     fn closed(&self) -> BoxFuture<'_, String>;
 
-    /// Ends the connection in the way of its era: DELETE of a session, end of input for a child.
-    /// Returns when nothing of it is left.
+    /// Ends the connection in the way of its transport: DELETE of a session, or end of input for a child
+    /// process. Returns when the connection has ended completely.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Cancelled calls that have no answer.
+/// Cancelled calls that the server has not answered.
 #[derive(Debug)]
 pub struct Unanswered {
-    /// When their answers are not waited for any more.
+    /// When to stop waiting for their answers.
     pub until: Instant,
     /// Whether the server answered many calls on the connection and never sent a request.
     pub is_quiet: bool,
@@ -150,58 +157,58 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Whether their answers are not waited for any more.
+    /// Whether the wait for their answers is over.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.until
     }
 
-    /// Resolves when one of them was answered, or none is waited for any more.
+    /// Resolves when one of them was answered, or the wait is over.
     pub(super) async fn settled(&mut self) {
         let _ = timeout_at(self.until, self.answers.changed()).await;
     }
 }
 
-/// One request as the layers above want it made.
+/// One request, as the layers above describe it.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The method name.
     pub method: Method,
-    /// Parameters with the names the *server* knows; `_meta` is dressed by the transport
-    /// ([`protocol::meta::dress`]) because only it knows the era.
+    /// Parameters with the names that the *server* knows. The transport completes `_meta`
+    /// ([`protocol::meta::dress`]), because only it knows the era.
     pub params: Option<Raw>,
-    /// Whom it is made for.
+    /// The client that sent it.
     pub sender: Sender,
-    /// The era of that client. A server that speaks both is spoken to in this one, because then
-    /// nothing has to be translated. Requests of our own and programs prefer the modern one.
+    /// The era of the client. A server that speaks both eras is called in this one, because then nothing has
+    /// to be translated. Requests of Switchyard and of programs prefer the modern era.
     pub era: Era,
-    /// Whether progress is wanted. The transport makes the token; the notices that reach the
-    /// outlet carry that token, and whoever reads them puts the client's own back.
+    /// Whether progress is requested. The transport makes the token, and notifications in the outlet carry
+    /// it. Their receiver replaces it with the client's token.
     pub wants_progress: bool,
-    /// Whether it may be run twice.
+    /// Whether the request may be repeated.
     pub effect: Effect,
-    /// What modern HTTP mirrors into `Mcp-Param-*`.
+    /// Parameters that modern HTTP repeats as `Mcp-Param-*` headers.
     pub header_params: Arc<[HeaderParam]>,
-    /// Whose it is. Calls of one owner go to one client, so on a shared channel what cannot be tied
-    /// to a call can still be tied to them.
+    /// The owner. All calls of one owner go to one client. A server request on a shared channel can therefore
+    /// be tied to the owner even if it names no call.
     pub owner: Owner,
-    /// Where its client's private connections belong, for servers that have such; none for programs.
+    /// Where the private connections of the client belong. Programs have none.
     pub home: Option<Home>,
-    /// On whose behalf it is made, so that those who share a server have some of it each; none for
-    /// programs. The server is not told.
+    /// The principal of the client, for fairness between principals. Programs have none. It is never sent to
+    /// the server.
     pub principal: Option<Arc<str>>,
-    /// Terms under which its result may be passed on while it arrives. Without terms the response is buffered.
+    /// Terms under which the result may be streamed. Without them the response is buffered.
     pub terms: Option<Terms>,
 }
 
-/// Whose a call is: one legacy session, one modern request, or the gateway itself.
+/// The owner of a call: one legacy session, one modern request, or Switchyard itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(u64);
 
 impl Owner {
-    /// The gateway: lists, discovery, health checks. It is never asked anything.
+    /// Switchyard itself: lists, discovery, health checks. It accepts no server requests.
     pub const GATEWAY: Self = Self(0);
 
-    /// One that nobody else is.
+    /// Makes an owner that differs from all others.
     pub fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -215,7 +222,7 @@ impl Default for Owner {
 }
 
 impl Call {
-    /// A request of our own that changes nothing: lists, discovery, health checks.
+    /// Makes a request of Switchyard itself that changes nothing: lists, discovery, health checks.
     pub fn of_gateway(method: &str, params: Option<Raw>) -> Self {
         Self {
             method: method.into(),
@@ -234,7 +241,7 @@ impl Call {
 }
 
 impl Call {
-    /// The payer for its bytes: `server` where it has no principal.
+    /// Returns the payer for its bytes: the principal, or `server` if there is none.
     pub(super) const fn payer<'a>(&'a self, server: &'a Arc<str>) -> Payer<'a> {
         Payer { principal: self.principal.as_ref(), server }
     }
@@ -249,22 +256,22 @@ pub struct Answered {
     pub version: Version,
 }
 
-/// What a server says that belongs to no call.
+/// A message or report of a server that belongs to no call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It said that one of its lists is another one.
+    /// The server reported that one of its lists has changed.
     Changed(List),
-    /// Nobody listened for a while: every list and every resource may have changed unseen.
+    /// No subscription was active for a while, so every list and every resource may have changed.
     Missed,
-    /// It asked a client for its roots.
+    /// The server asked a client for its roots.
     AsksRoots,
-    /// Something for whoever asked for it: a resource was updated, a task went on, a page that a
-    /// user was sent to was visited.
+    /// A notification for its subscribers. For example, a resource was updated, a task progressed, or a user
+    /// visited a page.
     Notice(Notification),
 }
 
-/// Where a connection reports [`Event`]s. Reporting never waits: a change notice that finds the
-/// channel full is covered by the ones already in it, and other notices are hints, not facts.
+/// Where a connection reports [`Event`]s. Reporting never waits. If the channel is full, the reports in it
+/// already cover a new change of a list, and other notifications are only hints.
 #[derive(Debug, Clone)]
 pub struct Events {
     channel: mpsc::Sender<Event>,
@@ -277,7 +284,7 @@ impl Events {
         Self::that_break(Arc::default())
     }
 
-    /// The same of a server whose silence ends with whatever is heard of it.
+    /// Makes a channel for a server, whose events also end `silence`.
     pub(super) fn that_break(silence: Arc<Silence>) -> (Self, mpsc::Receiver<Event>) {
         let (channel, receiver) = mpsc::channel(256);
         (Self { channel, silence }, receiver)
@@ -285,11 +292,11 @@ impl Events {
 
     /// Reports an event.
     pub fn report(&self, event: Event) {
-        // Closed means nobody cares any more.
+        // A closed channel has no receiver that needs the event.
         let _ = self.channel.try_send(event);
     }
 
-    /// Something was heard of the server, whatever it was. Answers need not be told here.
+    /// Records that the server sent something. Answers need not be reported here.
     pub(super) fn heard(&self) {
         self.silence.broken();
     }

@@ -1,12 +1,13 @@
-//! In which dialect a server is spoken to: the era, and what a client can be asked.
+//! The dialect in which a server is called: the era, and the abilities of the client.
 //!
-//! A server that speaks both eras is spoken to in the era of the client, because then nothing has to be translated.
-//! A process that all clients share is spoken to in the modern era alone, so that there is one of it. Modern requests
-//! declare their client's capabilities themselves, so there is one modern dialect. A legacy connection declares them
-//! once for all its calls, so there is one dialect for each set of abilities. Requests of our own use the base
-//! dialect: the modern era if there is one, and everything but roots where it has to be declared.
+//! A server that speaks both eras is called in the era of the client, because then nothing has to be
+//! translated. A process that all clients share is called in the modern era, so that one process is enough.
+//! Modern requests declare the capabilities of their client themselves, so there is one modern dialect. A
+//! legacy connection declares them once for all its calls, so there is one dialect for each set of abilities.
+//! Requests of Switchyard use the base dialect. That is the modern era if the server speaks it, and otherwise
+//! the legacy era with all abilities except roots.
 //!
-//! Not here: connections (`pool`), and how an era is found out (`transport`).
+//! Not here: connections (`pool`), and how an era is detected (`transport`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,20 +17,21 @@ use crate::session_affinity::Home;
 use json::Raw;
 use protocol::{Abilities, Era};
 
-/// How a connection is to be spoken. Who connects falls back to the other era where the server does
-/// not speak this one.
+/// The requested dialect of a connection. If the server does not speak its era, the other era is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dialect {
-    /// The era that is wanted.
+    /// The requested era.
     pub era: Era,
-    /// What a legacy `initialize` declares.
+    /// Capabilities that a legacy `initialize` declares.
     pub capabilities: Raw,
-    /// The one client that it is for: whatever the server asks there is meant for that client.
+    /// The one client of a private connection. Every server request on it is meant for that client.
     pub client: Option<Home>,
+    /// The principal whose credential it uses, if each principal has its own.
+    pub principal: Option<Arc<str>>,
 }
 
 impl Dialect {
-    /// That of discovery, health checks and whatever else is ours.
+    /// The dialect of Switchyard's own requests, such as discovery and health checks.
     pub fn base() -> Self {
         Key::BASE.dialect(None)
     }
@@ -39,42 +41,43 @@ impl Dialect {
 #[derive(Clone)]
 pub(super) struct Private {
     pub home: Home,
-    /// What it declared.
+    /// Capabilities that the client declared.
     pub capabilities: Raw,
 }
 
-/// For whom a connection is wanted.
+/// The purpose of a requested connection.
 #[derive(Clone, Copy)]
 pub(super) enum PoolRequest<'a> {
-    /// For ourselves.
+    /// A request of Switchyard.
     Own,
-    /// For this call.
+    /// This call.
     Of(&'a Call),
 }
 
 impl<'a> PoolRequest<'a> {
-    /// For `call`, whosever it is.
+    /// Returns the purpose of `call`.
     pub(super) fn of(call: &'a Call) -> Self {
         if call.owner == Owner::GATEWAY { Self::Own } else { Self::Of(call) }
     }
 
-    /// The client, for connections of its own.
+    /// Returns the client for private connections, if it has any.
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
         Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.detached() })
     }
 
-    /// On whose behalf the connection is wanted; none for ourselves and for programs.
+    /// Returns the principal of the call. Switchyard and programs have none.
     pub(super) fn principal(self) -> Option<&'a Arc<str>> {
         if let Self::Of(call) = self { call.principal.as_ref() } else { None }
     }
 
-    /// Capabilities that its client declared; none for ourselves.
+    /// Returns the capabilities that its client declared. Switchyard has none.
     pub(super) const fn capabilities(self) -> Option<&'a Raw> {
         if let Self::Of(call) = self { Some(&call.sender.capabilities) } else { None }
     }
 
-    /// The owner of the calls on the connection; none for our own, which are no reason to wait.
+    /// Returns the owner of the calls on the connection. Switchyard's own requests have none, because no
+    /// other call waits for them.
     pub(super) fn owner(self) -> Option<Owner> {
         if let Self::Of(call) = self {
             Some(call.owner).filter(|owner| *owner != Owner::GATEWAY)
@@ -84,20 +87,20 @@ impl<'a> PoolRequest<'a> {
     }
 }
 
-/// What tells the connections to one server apart.
+/// The key that distinguishes groups of connections to one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     pub era: Era,
-    /// In the modern era, and on private connections, always the same.
+    /// Constant in the modern era and on private connections.
     pub abilities: Abilities,
-    /// Which client's it is, if it is private.
+    /// The client of a private connection.
     pub home: Option<u64>,
 }
 
 impl Key {
     pub(super) const BASE: Self = Self { era: Era::Modern, abilities: Abilities::WITHOUT_ROOTS, home: None };
 
-    /// The same in `era`, with what that declares.
+    /// Returns this key in `era`, with the abilities that the era needs.
     pub(super) const fn in_era(self, era: Era) -> Self {
         match era {
             Era::Modern => Self { home: self.home, ..Self::BASE },
@@ -105,28 +108,29 @@ impl Key {
         }
     }
 
-    /// Whether it is the same but for the client.
+    /// Whether both keys are equal except for the client.
     pub(super) fn is_spoken_like(self, other: Self) -> bool {
         self == Self { home: self.home, ..other }
     }
 
-    /// How it is connected; `private` is the one client that it is for.
+    /// Returns the dialect. `private` is the client of a private connection.
     pub(super) fn dialect(self, private: Option<&Private>) -> Dialect {
         let capabilities = private.map(|private| private.capabilities.clone());
         Dialect {
             era: self.era,
             capabilities: capabilities.unwrap_or_else(|| self.abilities.capabilities()),
             client: private.map(|private| private.home.clone()),
+            principal: None,
         }
     }
 }
 
-/// Which eras a server speaks, as far as it is known. Read on every call, so it takes no lock.
+/// The eras that a server speaks, as far as known. This is read on every call, so it takes no lock.
 #[derive(Debug, Default)]
 pub(super) struct Eras {
     modern: AtomicU8,
     legacy: AtomicU8,
-    /// The era that the operator chose; then nothing is found out.
+    /// The era that the operator configured. Nothing is detected then.
     pin: Option<Era>,
 }
 
@@ -135,7 +139,7 @@ const YES: u8 = 1;
 const NO: u8 = 2;
 
 impl Eras {
-    /// Those of a server with which only `pin` is spoken, if the operator chose one.
+    /// Makes the state for `pin`, if the operator configured an era.
     pub(super) fn pinned(pin: Option<Era>) -> Self {
         let eras = Self::default();
         for era in [Era::Modern, Era::Legacy] {
@@ -146,12 +150,12 @@ impl Eras {
         Self { pin, ..eras }
     }
 
-    /// The era that the operator chose.
+    /// Returns the era that the operator configured.
     pub(super) const fn pin(&self) -> Option<Era> {
         self.pin
     }
 
-    /// Whether the server speaks `era`; none while that is unknown.
+    /// Whether the server speaks `era`, or none while that is unknown.
     pub(super) fn speaks(&self, era: Era) -> Option<bool> {
         match self.of(era).load(Ordering::Relaxed) {
             YES => Some(true),
@@ -160,14 +164,14 @@ impl Eras {
         }
     }
 
-    /// Notes what was found out.
+    /// Records whether the server speaks `era`.
     pub(super) fn note(&self, era: Era, speaks: bool) {
         if self.pin.is_none() {
             self.of(era).store(if speaks { YES } else { NO }, Ordering::Relaxed);
         }
     }
 
-    /// Nothing is known any more.
+    /// Forgets the detected eras.
     pub(super) fn forget(&self) {
         if self.pin.is_none() {
             self.modern.store(UNKNOWN, Ordering::Relaxed);

@@ -98,6 +98,14 @@ pub enum Error {
         /// What was refused, in words.
         reason: String,
     },
+    /// Somebody has to log in to it first (`auth: oauth`). Nothing is sent to it until then.
+    #[error("the server needs a login: {reason}")]
+    LoginRequired {
+        /// Why there is no valid token, in words.
+        reason: String,
+        /// Whether only this call needs it, because it needs more scopes than others.
+        only_this_call: bool,
+    },
     /// What came back is not a JSON-RPC answer.
     #[error("the answer is not a valid MCP message: {reason}")]
     Malformed {
@@ -169,6 +177,7 @@ impl Error {
             | Self::Status { status: status @ 403, retry_after: None } => {
                 Self::AuthFailed { reason: format!("HTTP {status}") }
             }
+            Self::LoginRequired { reason, .. } => Self::LoginRequired { reason, only_this_call: false },
             other => other,
         }
     }
@@ -176,6 +185,11 @@ impl Error {
     /// The answer `status` of the service behind a built-in server, without a time to wait or facts.
     pub fn backend(status: u16, detail: impl Into<String>) -> Self {
         Self::Backend { status, detail: detail.into(), retry_after: None, facts: None }
+    }
+
+    /// Whether the server refuses whatever is sent with the present credential.
+    pub(super) const fn refuses_credentials(&self) -> bool {
+        matches!(self, Self::AuthFailed { .. } | Self::LoginRequired { only_this_call: false, .. })
     }
 
     /// Whether the call reached the server.
@@ -186,6 +200,7 @@ impl Error {
             | Self::Leased { .. }
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
+            | Self::LoginRequired { .. }
             | Self::Unavailable { .. } => Delivery::Refused,
             Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
             Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
@@ -207,6 +222,9 @@ impl Error {
             Self::Lost { reason } => Self::Lost { reason: say(reason) },
             Self::Cut { reason } => Self::Cut { reason: say(reason) },
             Self::AuthFailed { reason } => Self::AuthFailed { reason: say(reason) },
+            Self::LoginRequired { reason, only_this_call } => {
+                Self::LoginRequired { reason: say(reason), only_this_call }
+            }
             Self::Malformed { reason } => Self::Malformed { reason: say(reason) },
             Self::Backend { status, detail, retry_after, facts } => {
                 Self::Backend { status, detail: say(detail), retry_after, facts }
@@ -264,6 +282,7 @@ impl Error {
             | Self::Leased { .. }
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
+            | Self::LoginRequired { .. }
             | Self::TooLarge { .. }
             | Self::MemoryExhausted
             | Self::Unavailable { .. } => false,

@@ -1,7 +1,7 @@
 //! A server that exists only in memory, for tests of everything above a transport.
 //!
-//! It counts what reaches it, and does what it is told: refuse, hang, answer late, die. It keeps the
-//! promises of [`Connection`]: a dropped request is cancelled, a dead connection ends every request.
+//! It counts what reaches it, and fails as requested: it can refuse, hang, answer late or die. It keeps the
+//! invariants of [`Connection`]: dropping a request cancels it, and a dead connection ends every request.
 
 mod dialects;
 mod told;
@@ -24,12 +24,12 @@ use json::Raw;
 use protocol::feature::{Effect, List};
 use protocol::{ErrorObject, Method, Reply, Version, lifecycle::Peer, method};
 
-/// How a connect goes.
+/// Outcome of a connect.
 #[derive(Debug, Clone, Copy)]
 pub enum Dial {
     /// It succeeds at once.
     Accept,
-    /// It succeeds after a while.
+    /// It succeeds after this time.
     AcceptAfter(Duration),
     /// It fails at once.
     Refuse,
@@ -37,28 +37,28 @@ pub enum Dial {
     Hang,
 }
 
-/// What becomes of a request that reached the server.
+/// Outcome of a request that reached the server.
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// It is answered.
     Reply(Reply),
-    /// It is answered after a while.
+    /// It is answered after this time.
     After(Duration, Reply),
-    /// It fails; it counts as executed unless the error says that nothing was sent.
+    /// It fails. It counts as executed unless the error says that it was not sent.
     Fail(Error),
-    /// The client is asked this, and its answer is the result.
+    /// The client gets this server request, and its answer is the result.
     Ask(&'static str),
     /// It is never answered.
     Silence,
-    /// It is acknowledged as it is and stays open.
+    /// It is acknowledged unchanged and stays open.
     Listen,
-    /// The connection dies of it.
+    /// The connection closes.
     Die,
-    /// It does what a function says, which can ask and tell.
+    /// A function handles it, which can send server requests and notifications.
     Work(Work),
 }
 
-/// What a server does for a call.
+/// A function that handles a call.
 #[derive(Clone)]
 pub struct Work(Arc<dyn Fn(Call, Outlet) -> BoxFuture<'static, Reply> + Send + Sync>);
 
@@ -74,7 +74,7 @@ impl Answer {
         Self::Reply(Ok(Raw::of(json)))
     }
 
-    /// What `work` answers.
+    /// Answers with the result of `work`.
     pub fn work<F>(work: impl Fn(Call, Outlet) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Reply> + Send + 'static,
@@ -85,7 +85,7 @@ impl Answer {
 
 type Script = Box<dyn Fn(&Call) -> Option<Answer> + Send + Sync>;
 
-/// The server. Clones are the same one.
+/// The server. Clones share its state.
 #[derive(Clone)]
 pub struct Fake(Arc<Inner>);
 
@@ -114,7 +114,7 @@ struct State {
 }
 
 impl Fake {
-    /// A server of `version` with one tool, `echo`, that accepts and answers at once.
+    /// Makes a server of `version` with one tool, `echo`, that accepts and answers at once.
     pub fn new(version: Version) -> Self {
         let peer = Peer {
             version,
@@ -146,52 +146,52 @@ impl Fake {
         }))
     }
 
-    /// A connector to it.
+    /// Returns a connector to the server.
     pub fn connector(&self) -> Arc<dyn Connector> {
         Arc::new(self.clone())
     }
 
-    /// How connects go from now on.
+    /// Sets the outcome of later connects.
     pub fn dial(&self, dial: Dial) {
         self.lock().dial = dial;
     }
 
-    /// What it says of itself to those who connect from now on.
+    /// Sets the capabilities that the server declares on later connects.
     pub fn capabilities(&self, json: &serde_json::Value) {
         self.lock().peer.capabilities = Raw::of(json);
     }
 
-    /// How requests are answered from now on; `None` leaves it to the default.
+    /// Sets the answers to later requests. `None` selects the default answer.
     pub fn answer(&self, script: impl Fn(&Call) -> Option<Answer> + Send + Sync + 'static) {
         self.lock().script = Box::new(script);
     }
 
-    /// How calls of tools are answered from now on.
+    /// Sets the answer to later tool calls.
     pub fn answer_calls(&self, answer: Answer) {
         self.answer(move |call| (call.method == method::TOOLS_CALL).then(|| answer.clone()));
     }
 
-    /// The tools it has from now on.
+    /// Sets the tools.
     pub fn tools(&self, names: &[&'static str]) {
         self.lock().tools = names.to_vec();
     }
 
-    /// Requests one connection carries before the pool opens another.
+    /// Sets how many requests one connection carries before the pool opens another.
     pub fn capacity(&self, requests: usize) {
         self.0.capacity.store(requests, Ordering::SeqCst);
     }
 
-    /// Says that its tools changed.
+    /// Reports a change of the tools.
     pub fn say_changed(&self) {
         self.say(Event::Changed(List::Tools));
     }
 
-    /// Says something by itself.
+    /// Reports an event.
     pub fn say(&self, event: Event) {
         self.lock().events.as_ref().expect("somebody connected").report(event);
     }
 
-    /// Ends all connections from its side.
+    /// Ends all connections from the side of the server.
     pub fn die(&self, reason: &str) {
         self.lock().told.forget();
         for connection in self.lock().live.drain(..) {
@@ -199,27 +199,27 @@ impl Fake {
         }
     }
 
-    /// How many connects there were, failed ones included.
+    /// Returns the number of connects, failed ones included.
     pub fn connects(&self) -> usize {
         self.0.connects.load(Ordering::SeqCst)
     }
 
-    /// How many requests with `method` it executed.
+    /// Returns the number of executed requests with `method`.
     pub fn executed(&self, method: &str) -> usize {
         self.lock().executed.iter().filter(|executed| executed.as_str() == method).count()
     }
 
-    /// Requests that are neither answered nor cancelled.
+    /// Returns the number of requests that are neither answered nor cancelled.
     pub fn open_requests(&self) -> usize {
         self.0.open_requests.load(Ordering::SeqCst)
     }
 
-    /// Requests that were dropped before they were answered.
+    /// Returns the number of requests that were dropped before their answer.
     pub fn cancelled(&self) -> usize {
         self.0.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Connections that neither side has ended.
+    /// Returns the number of open connections.
     pub fn live(&self) -> usize {
         self.lock().live.iter().filter(|live| live.borrow().is_none()).count()
     }
@@ -257,7 +257,7 @@ struct FakeConnection {
     end: watch::Sender<Option<String>>,
     ended: watch::Receiver<Option<String>>,
     is_shared: bool,
-    /// It was seen asking here.
+    /// Whether the server sent a server request on this connection.
     asks: AtomicBool,
 }
 
@@ -337,7 +337,7 @@ impl Connection for FakeConnection {
     }
 }
 
-/// Counts a request as long as it is open, and as cancelled when it is dropped before its answer.
+/// Counts a request while it is open, and as cancelled if it is dropped before its answer.
 struct OpenRequest {
     server: Fake,
     done: bool,
@@ -357,7 +357,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// A configuration with the defaults of the registry file.
+/// Returns a configuration with the defaults of the configuration file.
 pub fn config(name: &str) -> Config {
     let stdio = config::Stdio {
         command: String::new(),
@@ -393,7 +393,7 @@ pub fn config(name: &str) -> Config {
     }
 }
 
-/// A call of the tool `echo`.
+/// Makes a call of the tool `echo`.
 pub fn tool_call(effect: Effect) -> Call {
     let params = Raw::of(&serde_json::json!({"name": "echo", "arguments": {}}));
     Call { effect, owner: Owner::new(), ..Call::of_gateway(method::TOOLS_CALL, Some(params)) }

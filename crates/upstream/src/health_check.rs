@@ -1,9 +1,9 @@
-//! Asking one server whether it is alive.
+//! Health checks of one server.
 //!
-//! Invariants: a check goes through the breaker and the pool as any request does; it takes no longer than
+//! Invariants: a check uses the breaker and the pool like any other request. It takes at most
 //! [`HEALTH_LIMIT`](super::HEALTH_LIMIT).
 //!
-//! Not here: when a server is asked without request, and what follows from the answer (`supervise`).
+//! Not here: the schedule of checks, and the reaction to their results (`supervise`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -21,9 +21,9 @@ use super::pool::PooledConnection;
 use crate::liveness::Round;
 use runtime::worker::now;
 
-/// A server that was silent for so long is at fault, whatever its own `timeout` allows.
+/// Silence of this duration counts against a server, whatever its own `timeout` allows.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// An attempt that was given up sooner says nothing, not even of a server that hangs: its caller did not wait.
+/// An attempt that was cancelled before this age does not count, because its caller did not wait.
 const GLANCE: Duration = Duration::from_secs(1);
 
 /// A call at its server. The fields of the attempt are set by [`InflightGuard::begin`].
@@ -59,7 +59,8 @@ impl InflightGuard {
         Ok(())
     }
 
-    /// Marks a failure of the attempt as one that says nothing of the server: it concerns one client, or was counted.
+    /// Marks a failure of the attempt as one that does not count: it concerns one client, or was counted
+    /// before.
     pub(super) const fn excuse(&mut self) {
         self.counts = false;
     }
@@ -79,7 +80,7 @@ impl InflightGuard {
         self.connection.insert(connection)
     }
 
-    /// Notes how the request on the connection ended. None: its end says nothing of the server yet.
+    /// Records how the request on the connection ended. None: the outcome is not known yet.
     pub(super) fn note(&mut self, is_failed: Option<bool>, has_response: bool) {
         let Some(connection) = &mut self.connection else { return };
         if is_failed.is_some_and(|is_failed| !connection.is_news(is_failed)) {
@@ -90,7 +91,7 @@ impl InflightGuard {
         }
     }
 
-    /// Notes that the response is still arriving. The result of the attempt is known at its end.
+    /// Records that the response is still arriving. The result of the attempt is known at its end.
     pub(super) const fn stream(&mut self) {
         self.is_streaming = true;
     }
@@ -104,7 +105,7 @@ impl InflightGuard {
         }
     }
 
-    /// Ends the attempt, which says nothing of the server.
+    /// Ends the attempt without a result for the breaker.
     pub(super) fn forget(&mut self) {
         self.leave();
         let permit = self.permit.take();

@@ -1,9 +1,9 @@
-//! One server: everything that is needed to call it well, and nothing about who calls.
+//! One MCP server: everything that is needed to call it, without knowledge of clients.
 //!
-//! [`Upstream`] is the way in. Invariants: a call ends by its deadline; what it held is free again
-//! when its future is dropped; a disabled server is never contacted.
+//! [`Upstream`] is the entry point. Invariants: a call ends by its deadline. Dropping its future releases
+//! everything that it held. A disabled server is never contacted.
 //!
-//! Not here: which servers there are and what their tools are called for clients (`manager`).
+//! Not here: the set of servers, and the names of their tools for clients (`manager`).
 
 mod absence;
 pub mod api;
@@ -16,6 +16,7 @@ mod call_events;
 pub mod close_reason;
 pub mod config;
 pub mod connection;
+pub mod credential;
 mod deadline;
 mod dialect;
 pub mod discover;
@@ -68,7 +69,7 @@ pub use response_stream::testing::{Pen, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
 pub use session_affinity::{ClientSession, Home, Loan};
 pub use signs::Sign;
-pub use signs::any_private;
+pub use signs::{any_logins, any_private};
 pub use status::{State, Status};
 pub use supervisor_messages::{Change, Update};
 pub use watches::{Refusal, Subject, Watching};
@@ -76,6 +77,7 @@ pub use watches::{Refusal, Subject, Watching};
 use breaker::Breaker;
 use bulkhead::Bulkhead;
 use liveness::{Patience, Silence};
+use oauth::Logins;
 use pool::Pool;
 use protocol::{Era, Version};
 use rate_limit::RateLimit;
@@ -88,30 +90,40 @@ use supervise::Supervisor;
 use supervisor_messages::Command;
 use watches::Watches;
 
-/// Commands of operators that may wait.
+/// Most commands of operators that wait.
 const COMMANDS: usize = 16;
-/// What a command is told that finds no room.
+/// The `retry_in` of a command that finds the queue full.
 const COMMAND_RETRY_IN: Duration = Duration::from_secs(1);
-/// Time the supervisor has after a deadline to say itself what went wrong.
+/// Extra time for the supervisor to report an error of its own after a deadline.
 const REPORT_MARGIN: Duration = Duration::from_millis(500);
-/// A health check takes no longer, whatever a call may.
+/// Longest time of a health check, whatever the time limit of a call is.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10);
 
-/// What servers are given of the program they run in.
+/// Shared state of the program that servers use.
 #[derive(Clone)]
 pub struct Means {
     /// The group of all their tasks.
     pub shutdown: Shutdown,
-    /// The cache that all of them share.
+    /// The cache that all servers share.
     pub store: Store,
-    /// Whether they are only to be looked at: a built-in server then goes on with nothing that was under
-    /// way, and keeps nothing.
+    /// Whether servers are only inspected. A built-in server then resumes no earlier work and stores nothing.
     pub only_looks: bool,
+    /// The vault for tokens; without one they end with the process.
+    pub vault: Option<Arc<auth::vault::Vault>>,
 }
 
-/// One server and the way to it: pool, breaker, retries, bulkhead, and the task that keeps it up.
+#[cfg(any(test, feature = "testing"))]
+impl Means {
+    /// Those of a server in a test: a cache of its own, and no vault.
+    pub fn alone(shutdown: &Shutdown) -> Self {
+        let store = Store::open(&runtime::store::Config::default());
+        Self { shutdown: shutdown.clone(), store, only_looks: false, vault: None }
+    }
+}
+
+/// One server: pool, breaker, retries, bulkhead, and the task that keeps it connected.
 pub struct Upstream {
-    /// For answers that outlive the call that they are of.
+    /// For responses that outlive their call.
     me: Weak<Self>,
     id: u64,
     config: Config,
@@ -121,20 +133,20 @@ pub struct Upstream {
     retries: Retries,
     pool: Arc<Pool>,
     facts: Facts,
-    /// Its offer before it was reached, if that is known.
+    /// The offer that is known before the server was reached.
     declared: Option<Arc<Offer>>,
     secrets: Secrets,
     silence: Arc<Silence>,
     watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
-    /// Ends the supervisor and every connection.
+    /// Ends the supervisor and all connections.
     group: Shutdown,
 }
 
 impl Upstream {
-    /// Starts to connect in the background and returns at once; what the server offers, and how it
-    /// fares, goes to `updates`. It lives until [`Upstream::stop`] or the end of `shutdown`.
+    /// Starts to connect in the background and returns at once. The offer and the state of the server are
+    /// sent to `updates`. It lives until [`Upstream::stop`] or the end of `shutdown`.
     pub fn start(
         config: Config,
         connector: Arc<dyn Connector>,
@@ -144,8 +156,8 @@ impl Upstream {
         Self::start_with(Watches::new(), config, connector, updates, shutdown)
     }
 
-    /// The same in the place of `self`, which is still to be stopped: what clients want to be told of
-    /// the server, they are told by its successor.
+    /// Starts a successor for `self`, which still has to be stopped. The successor inherits the subscriptions
+    /// of clients.
     pub fn succeed(
         &self,
         config: Config,
@@ -168,7 +180,7 @@ impl Upstream {
         let silence = Arc::<Silence>::default();
         let (events, notices) = Events::that_break(Arc::clone(&silence));
         let (commands, inbox) = mpsc::channel(COMMANDS);
-        let secrets = Secrets::of(&config);
+        let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
         let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
         let upstream = Arc::new_cyclic(|me| Self {
@@ -194,7 +206,7 @@ impl Upstream {
             let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
             group.spawn(supervisor.run());
             group.spawn_until_end(upstream.carrier(&upstream.watches, events).run());
-            // Whoever waits for `shutdown` waits for this server too.
+            // The shutdown of the program also waits for this server.
             shutdown.include(&group, pool::CLOSE_LIMIT);
         } else {
             upstream.pool.shut(State::Disabled.as_str());
@@ -202,20 +214,20 @@ impl Upstream {
         upstream
     }
 
-    /// Takes a disconnected server into use again, or finishes connecting one that is down; its
+    /// Enables a disconnected server again, or completes the connection of one that is down. Returns its
     /// offer.
     pub async fn connect(&self, deadline: Instant) -> Result<Arc<Offer>, Error> {
         self.command(deadline, |reply| Command::Connect { deadline, reply }).await
     }
 
-    /// Drops and rebuilds its connections, and reads its offer again. Closes the breaker first: it
-    /// judged the connections that are dropped. Calls that are running are lost.
+    /// Drops its connections, connects again and reads its offer. Running calls are lost. The breaker is
+    /// closed first, because it judged the dropped connections.
     pub async fn reconnect(&self, deadline: Instant) -> Result<Arc<Offer>, Error> {
         self.command(deadline, |reply| Command::Reconnect { deadline, reply }).await
     }
 
-    /// Ends its connections and makes no new ones until [`Upstream::connect`] or
-    /// [`Upstream::reconnect`]; calls are refused meanwhile, and calls that are running are lost.
+    /// Ends its connections and makes no new ones until [`Upstream::connect`] or [`Upstream::reconnect`]. New
+    /// calls are refused meanwhile, and running calls are lost.
     pub async fn disconnect(&self) -> Result<(), Error> {
         let deadline = Instant::now() + pool::CLOSE_LIMIT + REPORT_MARGIN;
         self.command(deadline, |reply| Command::Disconnect { reply }).await
@@ -248,30 +260,30 @@ impl Upstream {
         }
     }
 
-    /// Lets calls that are running end, for at most `limit`, then closes every connection. Calls
-    /// that come meanwhile are still taken, from those who have not yet heard that it goes.
+    /// Waits at most `limit` for running calls, then closes every connection. Calls of callers that still use
+    /// the old snapshot are accepted meanwhile.
     pub async fn stop(&self, limit: Duration) {
         let _ = timeout(limit, self.bulkhead.idle()).await;
         self.group.begin();
         self.group.wait(pool::CLOSE_LIMIT).await;
     }
 
-    /// Whether it takes calls: not when it is disabled or disconnected.
+    /// Fails if the server is disabled or disconnected.
     pub fn check_open(&self) -> Result<(), Error> {
         self.pool.check_open()
     }
 
-    /// Closes the breaker now.
+    /// Closes the breaker.
     pub fn reset_breaker(&self) {
         self.breaker.reset();
     }
 
-    /// The breaker now.
+    /// Returns the state of the breaker.
     pub fn breaker(&self) -> breaker::Snapshot {
         self.breaker.snapshot()
     }
 
-    /// Everything known of it now.
+    /// Returns the status of the server.
     pub fn status(&self) -> Status {
         let told = self.facts.told();
         let (last_error, failed_at) = told.error.unzip();
@@ -298,10 +310,20 @@ impl Upstream {
         }
     }
 
-    /// Different for every `Upstream` of the program, so that a late [`Update`] of one that was
-    /// replaced is known as such.
+    /// Returns the id of this `Upstream`, which no other in the program has. It shows that a late [`Update`]
+    /// came from one that was replaced.
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The logins to it, if it needs one.
+    pub fn logins(&self) -> Option<Arc<Logins>> {
+        self.pool.connector.logins()
+    }
+
+    /// Ends the connections that use the credential of `principal`.
+    pub fn end_connections_of(&self, principal: &Arc<str>) {
+        self.pool.end_connections_of(principal);
     }
 
     /// What the operator says of it.
@@ -309,23 +331,23 @@ impl Upstream {
         &self.config
     }
 
-    /// Its last known offer; it stays while the server is away.
+    /// Returns its last known offer, which stays while the server is unavailable.
     pub fn offer(&self) -> Option<Arc<Offer>> {
         self.facts.told().offer
     }
 
-    /// The revision spoken with it, as of its last offer.
+    /// Returns the revision of its last offer.
     pub fn version(&self) -> Option<Version> {
         self.offer().map(|offer| offer.peer.version)
     }
 
-    /// The family of that revision.
+    /// Returns the era of that revision.
     pub fn era(&self) -> Option<Era> {
         self.version().map(Version::era)
     }
 }
 
-/// The longest that a first attempt to connect to the server of `config` and to read its offer may take.
+/// Returns the time limit of a first attempt to connect to the server of `config` and to read its offer.
 pub fn first_attempt_limit(config: &Config) -> Duration {
     config.connect_limit() + config.timeout
 }
@@ -334,7 +356,8 @@ fn pool_limits(config: &Config) -> pool::Limits {
     pool::Limits {
         connections: config.limits.connections,
         connect: config.connect_limit(),
-        is_private: config.sharing == config::Sharing::PerSession,
+        is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
+        is_per_principal: config.is_per_principal(),
         patience: Patience::of(config),
     }
 }

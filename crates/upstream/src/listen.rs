@@ -1,8 +1,7 @@
-//! What a modern server tells by itself: `subscriptions/listen`, kept open.
+//! Notifications of a modern server: one `subscriptions/listen` stream, which is kept open.
 //!
-//! One stream carries everything that is wanted. When something else is wanted, the new stream is
-//! acknowledged before the old one ends, so there is no gap. A stream that ends is opened again after
-//! a pause, until the server refuses it.
+//! One stream carries all subscriptions. If they change, the new stream is acknowledged before the old one
+//! ends, so there is no gap. A stream that ends is opened again after a pause, until the server refuses it.
 //!
 //! Source: 2026-07-28 `basic/patterns/subscriptions`.
 
@@ -27,10 +26,10 @@ use protocol::{Notification, Reply, method};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A stream that says nothing for so long is taken for acknowledged.
+/// A stream that sends nothing for this time counts as acknowledged.
 const ACKNOWLEDGED_AFTER: Duration = Duration::from_secs(3);
 
-/// The lists that a server tells about when they change.
+/// Returns the lists whose changes the server announces.
 pub(super) fn announced(peer: &Peer) -> Lists {
     let announces = |list: &List| {
         let declared = peer.capabilities.get(list.capability());
@@ -46,13 +45,13 @@ pub(super) struct Listening<'a> {
     lists: Lists,
     /// The stream that is read.
     current: Option<Stream>,
-    /// The one that is to take its place, not acknowledged yet.
+    /// The stream that replaces it and is not acknowledged yet.
     next: Option<Stream>,
     pauses: Pauses,
     reopen_at: Option<Instant>,
-    /// Refused as it is; tried again when something else is wanted.
+    /// The server refused the stream. It is tried again when the subscriptions change.
     is_refused: bool,
-    /// Nobody listened for a while.
+    /// No stream was open for a while.
     was_away: bool,
 }
 
@@ -75,13 +74,13 @@ impl<'a> Listening<'a> {
             pauses: Pauses::new(),
             reopen_at: None,
             is_refused: false,
-            // A new connection is asked for its lists anyway; what a server agreed to before it may have
-            // said to nobody meanwhile.
+            // The lists of a new connection are read anyway. The server may have sent notifications of
+            // earlier subscriptions while no stream was open.
             was_away: carrier.watches.wanted().values().any(|agreed| *agreed),
         }
     }
 
-    /// Works until it is dropped.
+    /// Runs until it is dropped.
     pub(super) async fn run(mut self) {
         let mut changes = self.carrier.watches.changes();
         loop {
@@ -115,7 +114,7 @@ impl<'a> Listening<'a> {
         }
     }
 
-    /// Who wants what is told already has the answer.
+    /// Confirms new subscriptions that the current stream already covers.
     fn settle_known(&self, wanted: &HashMap<Subject, bool>) {
         let Some(current) = &self.current else { return };
         for (subject, _) in
@@ -141,7 +140,7 @@ impl<'a> Listening<'a> {
         self.current = Some(stream);
     }
 
-    /// The new stream ended before it was acknowledged.
+    /// Handles a new stream that ended before it was acknowledged.
     fn refused(&mut self, end: Result<Reply, Error>) {
         let Some(stream) = self.next.take() else { return };
         let is_refusal = is_refusal(&end);
@@ -157,7 +156,7 @@ impl<'a> Listening<'a> {
             had_fresh = true;
             self.carrier.watches.settle(subject, outcome.clone());
         }
-        // A task that it does not know any more must not keep it from telling of everything else.
+        // A task that the server no longer knows must not end all other subscriptions.
         let tasks = || stream.asked.iter().filter(|subject| matches!(subject, Subject::Task(_)));
         if is_refusal && !had_fresh && tasks().next().is_some() {
             tasks().for_each(|task| self.carrier.watches.settle(task, outcome.clone()));
@@ -169,7 +168,7 @@ impl<'a> Listening<'a> {
         }
     }
 
-    /// The stream that was read has ended.
+    /// Handles the end of the current stream.
     fn lost(&mut self, end: &Result<Reply, Error>) {
         let Some(stream) = self.current.take() else { return };
         self.was_away = true;
@@ -190,7 +189,7 @@ impl Stream {
         Self { asked, honoured: BTreeSet::new(), begun: Instant::now(), answer, inlet }
     }
 
-    /// What the acknowledgement honours of what was asked for. One that does not say honours all.
+    /// Returns the subscriptions that the server accepted. An acknowledgment without a list accepts all.
     fn honoured(&self, acknowledgement: &Notification) -> BTreeSet<Subject> {
         let filter = acknowledgement.params.as_ref().and_then(|params| params.get("notifications"));
         let Some(filter) = filter else { return self.asked.clone() };
@@ -200,7 +199,7 @@ impl Stream {
     }
 }
 
-/// The request that opens the stream.
+/// Makes the request that opens the stream.
 fn call(lists: Lists, subjects: &BTreeSet<Subject>) -> Call {
     let (mut resources, mut tasks) = (Vec::new(), Vec::new());
     for subject in subjects {
@@ -218,7 +217,7 @@ fn call(lists: Lists, subjects: &BTreeSet<Subject>) -> Call {
     let params = Raw::empty_object().with("notifications", &filter);
     let mut call = Call::of_gateway(method::SUBSCRIPTIONS_LISTEN, Some(params));
     if tasks.is_some() {
-        // Without it a server has to refuse them.
+        // Without this capability a server has to refuse them.
         let declared = Raw::empty_object().with(TASKS_EXTENSION, &Raw::empty_object());
         call.sender.capabilities = Raw::empty_object().with("extensions", &declared);
     }
@@ -229,7 +228,8 @@ fn some(names: &[&str]) -> Option<Raw> {
     (!names.is_empty()).then(|| Raw::of(&names))
 }
 
-/// What the stream honours, as soon as it says so; the error is how it ended before.
+/// Returns the accepted subscriptions once the server acknowledges the stream. The error is how the stream
+/// ended before.
 async fn acknowledged(next: &mut Option<Stream>) -> Result<BTreeSet<Subject>, Result<Reply, Error>> {
     let Some(stream) = next else { return pending().await };
     loop {
@@ -248,7 +248,7 @@ async fn acknowledged(next: &mut Option<Stream>) -> Result<BTreeSet<Subject>, Re
     }
 }
 
-/// How the stream ended.
+/// Resolves with the result of the stream.
 async fn ended(current: &mut Option<Stream>) -> Result<Reply, Error> {
     match current {
         Some(stream) => (&mut stream.answer).await,
@@ -259,13 +259,13 @@ async fn ended(current: &mut Option<Stream>) -> Result<Reply, Error> {
 fn is_refusal(end: &Result<Reply, Error>) -> bool {
     match end {
         Ok(Err(_)) | Err(Error::Malformed { .. }) => true,
-        // Too early and too often are no answer for ever.
+        // These statuses are temporary: timeout, too early, too many requests.
         Err(Error::Status { status, .. }) => (400..500).contains(status) && ![408, 425, 429].contains(status),
         _ => false,
     }
 }
 
-/// The pauses between attempts to open a long stream.
+/// Pauses between attempts to open a long stream.
 #[derive(Debug)]
 pub(super) struct Pauses(Duration);
 
@@ -274,8 +274,8 @@ impl Pauses {
         Self(FIRST_PAUSE)
     }
 
-    /// The pause after a stream that lived for `lifetime`: one that lived for a while starts over,
-    /// one that keeps failing waits longer and longer.
+    /// Returns the pause after a stream that lived for `lifetime`. After a long life the pauses start over.
+    /// After repeated failures they double.
     pub(super) fn after(&mut self, lifetime: Duration) -> Duration {
         if lifetime > LONGEST_PAUSE {
             *self = Self::new();
@@ -286,7 +286,8 @@ impl Pauses {
     }
 }
 
-/// Between half and all of `pause`, so that many of us do not come back at once.
+/// Returns a random duration between half of `pause` and `pause`, so that many instances do not return at
+/// once.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.5..1.0))
 }

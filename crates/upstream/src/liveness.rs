@@ -1,19 +1,21 @@
-//! Whether a server that says nothing is hung, or at work on something that somebody still waits for.
+//! Liveness: whether a silent server is hung, or still works on a call.
 //!
-//! How a call ends that its caller ended, by a short deadline or by leaving, says nothing of the server:
-//! its tool may be slow, and with such calls anybody could shut a good server for all. So the server is
-//! asked. A health check is a question that costs nothing to answer; it is open until anything at all is
-//! heard of the server: an answer, a late one too, a notice, a question of its own.
+//! If a caller cancels a call or sets a short deadline, the end of the call says nothing about the server.
+//! Its tool may be slow, and otherwise any client could open the breaker for all others. So the server gets a
+//! health check, which costs nothing to answer. The check is open until the server sends anything: an answer,
+//! a notification or a request.
 //!
-//! Invariants: nobody's leaving and no short deadline counts against a server but while a question has
-//! been open for as long as a health check may take; then each does, because the server owed an answer
-//! to us as well. And an open question is *excused* while a call runs that was begun before it: many
-//! servers, most of those on stdio, work on one thing at a time and answer nothing meanwhile. Such a
-//! call has its own deadline, which judges it; until then the server is not asked again, no health
-//! check counts, and no connection is given up. What was begun after the question excuses nothing: the
-//! server has not come to it. Nor does a call whose caller has left: nobody waits for it.
+//! Invariants:
 //!
-//! Not here: what follows from it (`inflight_guard`, `supervise`).
+//! - A cancelled call or a short deadline counts as a failure only after a check was open for its whole time
+//!   limit. The server then failed to answer Switchyard as well.
+//! - An open check is *excused* while a call runs that began before it. Many servers, most of those on stdio,
+//!   work on one request at a time and answer nothing else meanwhile. Such a call has its own deadline. Until
+//!   it ends, no further check is sent, no check counts, and no connection is closed.
+//! - A call that began after the check excuses nothing, because the server has not reached it yet. Neither
+//!   does a call whose caller has left.
+//!
+//! Not here: the consequences (`inflight_guard`, `supervise`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,10 +26,10 @@ use tokio::time::Instant;
 use super::HEALTH_LIMIT;
 use super::config::Config;
 
-/// Health checks that a server may leave unanswered.
+/// Unanswered health checks after which a server counts as hung.
 pub(super) const UNWELL: u32 = 2;
 
-/// How long a server may leave something unanswered.
+/// How long a server may leave a request unanswered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// A health check.
@@ -37,30 +39,30 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// With the server of `config`.
+    /// Returns the limits for the server of `config`.
     pub(super) fn of(config: &Config) -> Self {
         Self { check: config.timeout.min(HEALTH_LIMIT), call: config.timeout }
     }
 }
 
-/// The open question of one server, and the calls that it may be at work on instead.
+/// The open check of one server, and the calls that may excuse it.
 ///
-/// Nothing of it is exact to the microsecond: a call that begins while a question is asked may count
-/// as one from before it, and excuse it for its own time.
+/// The counters are approximate. A call that begins while a check is sent may count as an earlier one and
+/// excuse the check.
 #[derive(Debug)]
 pub(super) struct Silence {
     begun: Instant,
-    /// When the open question was asked: milliseconds after `begun`, plus one; zero while none is open.
+    /// When the open check was sent, in milliseconds after `begun` plus one. Zero if none is open.
     asked: AtomicU64,
-    /// Questions asked so far, but for those that found calls from before the last one.
+    /// Number of checks so far, without those that found calls from before the previous check.
     round: AtomicUsize,
-    /// Calls that run: begun in a round with an even number, and with an odd one. Those of the round
-    /// before are those from before the question; a round begins when there are none of two before.
+    /// Running calls of even rounds, and of odd rounds. Calls of the previous round began before the check. A
+    /// new round begins only if no call of that round runs.
     calls: [AtomicUsize; 2],
     doubt: Notify,
 }
 
-/// The round in which a call was begun. Who has one owes [`Silence::ended`].
+/// The round in which a call began. Its holder must call [`Silence::ended`].
 #[derive(Debug, Clone, Copy)]
 #[must_use = "a call that never ends excuses its server for ever"]
 pub(super) struct Round(usize);
@@ -78,18 +80,18 @@ impl Default for Silence {
 }
 
 impl Silence {
-    /// Something was heard of the server, or what it was asked never reached it: no question is open.
+    /// Closes the check, because the server sent something or the check never reached it.
     pub(super) fn broken(&self) {
-        // Nearly always there is none, and what everybody reads is better not written.
+        // Usually no check is open. Not writing avoids contention, because all calls read this value.
         if self.asked.load(Ordering::Relaxed) != 0 {
             self.asked.store(0, Ordering::Relaxed);
         }
     }
 
-    /// The server is asked something that it can answer at once, unless it was already.
+    /// Opens a check. Does nothing if one is open, or if calls from before an earlier check still run.
     pub(super) fn ask(&self) {
         let round = self.round.load(Ordering::Relaxed);
-        // Calls from before an earlier question still run: they excuse this one too.
+        // Such calls would excuse this check too.
         if self.asked.load(Ordering::Relaxed) != 0 || self.of(round + 1).load(Ordering::Relaxed) != 0 {
             return;
         }
@@ -98,51 +100,51 @@ impl Silence {
         self.asked.store(millis + 1, Ordering::Relaxed);
     }
 
-    /// For how long a question has been open; none when none is.
+    /// Returns how long the check has been open, if one is.
     pub(super) fn open_for(&self) -> Option<Duration> {
         let millis = self.asked.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.begun.elapsed().saturating_sub(Duration::from_millis(millis)))
     }
 
-    /// Whether calls run that were begun before the last question.
+    /// Whether calls run that began before the last check.
     pub(super) fn is_excused(&self) -> bool {
         self.of(self.round.load(Ordering::Relaxed) + 1).load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a question has been open for `limit` without an excuse.
+    /// Whether a check has been open for `limit` without an excuse.
     pub(super) fn is_hung(&self, limit: Duration) -> bool {
         self.open_for().is_some_and(|open| open >= limit) && !self.is_excused()
     }
 
-    /// Whether the server owed an answer for so long that none of the calls that run can come to anything.
+    /// Whether the server was silent for so long that none of the running calls can still succeed.
     pub(super) fn is_past_hope(&self, patience: Patience, is_idle: bool) -> bool {
         let checks = patience.check * UNWELL;
         self.is_hung(if is_idle { checks } else { checks.max(patience.call) })
     }
 
-    /// A call begins.
+    /// Counts a call that begins.
     pub(super) fn begins(&self) -> Round {
         let round = self.round.load(Ordering::Relaxed);
         self.of(round).fetch_add(1, Ordering::Relaxed);
         Round(round)
     }
 
-    /// A call ended.
+    /// Counts a call that ended.
     pub(super) fn ended(&self, Round(round): Round) {
         self.of(round).fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The server should be asked soon.
+    /// Requests a health check soon.
     pub(super) fn doubt(&self) {
         self.doubt.notify_one();
     }
 
-    /// Resolves when it should.
+    /// Resolves when a check was requested.
     pub(super) async fn doubted(&self) {
         self.doubt.notified().await;
     }
 
-    /// Calls that run.
+    /// Returns the number of running calls.
     #[cfg(test)]
     pub(super) fn runs(&self) -> usize {
         self.calls.iter().map(|calls| calls.load(Ordering::Relaxed)).sum()

@@ -54,6 +54,8 @@ pub(super) struct Limits {
     pub connect: Duration,
     /// Whether each client has its own connections.
     pub is_private: bool,
+    /// Whether each principal has its own credential. There is no connection without a client then.
+    pub is_per_principal: bool,
     /// How long a private connection may be silent.
     pub patience: Patience,
 }
@@ -263,9 +265,11 @@ impl Pool {
         self.lock().shut = Some(Error::Unavailable { state });
     }
 
-    /// Refuses all callers, because the server refuses the credentials.
-    pub(super) fn refuse(&self, reason: &str) {
-        self.lock().shut.get_or_insert_with(|| Error::AuthFailed { reason: reason.to_owned() });
+    /// Refuses all callers with `error`, because the server refuses the credentials.
+    pub(super) fn refuse(&self, error: &Error) {
+        let mut state = self.lock();
+        state.shut.get_or_insert_with(|| error.clone());
+        self.publish(&state, None);
     }
 
     /// Accepts callers again, without a pending backoff, because an operator requested it.
@@ -296,8 +300,8 @@ impl Pool {
         state.find(state.base)?.stamina.held_until()
     }
 
-    /// Returns [`Error::Unavailable`] while the pool is shut, [`Error::AuthFailed`] if the server refused the
-    /// credentials.
+    /// Returns [`Error::Unavailable`] while the pool is shut, [`Error::AuthFailed`] or [`Error::LoginRequired`] if the
+    /// server refused the credentials.
     pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.shutdown.is_begun() {
             return Err(Error::Unavailable { state: SHUTTING_DOWN });

@@ -1,14 +1,17 @@
-//! A response that is passed on while it arrives: the parts of its result, one after the other.
+//! A response that is streamed while it arrives: the parts of its result in order.
 //!
-//! A [`ResponseStream`] owns everything that lives as long as the response: its connection, the slot of the call, and
-//! the permit of the breaker. Invariants: the parts together are the whole result, or the stream ends with an error. A
-//! response larger than one message may be is cut, never shortened. A server that sends nothing for its `timeout`, or
-//! is not done at the last moment of the call, is cut. The result of the attempt is recorded once, at the end. A stream
-//! that is dropped says nothing of its server and closes its connection. It is never retried, because a client may have
-//! read a part of it.
+//! A [`ResponseStream`] owns everything that lives as long as the response: its connection, the slot of the
+//! call, and the permit of the breaker. Invariants:
 //!
-//! The deadline limits the server only: the time in which the reader does not ask for more does not count. A
-//! reader may let it wait for [`READER_LIMIT`] in all, because meanwhile it holds a slot that others need.
+//! - The parts together are the whole result, or the stream ends with an error. A response that exceeds the
+//!   message limit ends with an error and is never shortened.
+//! - A response is cut if the server sends nothing for its `timeout`, or has not finished at the deadline.
+//! - The result of the attempt is recorded once, at the end. A dropped stream records nothing about its
+//!   server and closes its connection.
+//! - A stream is never retried, because a client may have read a part of it.
+//!
+//! The deadline limits the server only. Time in which the reader requests nothing does not count. A reader
+//! may pause for [`READER_LIMIT`] in total, because meanwhile it occupies a slot that others need.
 //!
 //! Does not decide which responses are streamed (`transport::streamable_http`, `gateway::bridge`).
 
@@ -36,7 +39,7 @@ use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted};
 use runtime::worker::WorkBudget;
 
-/// How long the reader of a flow may let it wait, all together.
+/// Longest total time for which a reader may pause a stream.
 const READER_LIMIT: Duration = Duration::from_mins(2);
 
 /// The response of a server, from its transport to the socket of the client.
@@ -49,7 +52,7 @@ pub enum ResponseBody {
 }
 
 impl ResponseBody {
-    /// The reply, if it has arrived completely.
+    /// Returns the reply if it has arrived completely.
     pub const fn as_buffered(&self) -> Option<&Reply> {
         match self {
             Self::Buffered(reply) => Some(reply),
@@ -57,7 +60,7 @@ impl ResponseBody {
         }
     }
 
-    /// Charges a large one that is whole to `principal`, for as long as anything of it lives.
+    /// Charges a large buffered reply to `principal`, until its last clone is dropped.
     pub(super) fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
         let hold = |bytes| memory::hold(bytes, || Account::of(principal), Kind::Answer);
         Ok(match self {
@@ -71,7 +74,7 @@ impl ResponseBody {
         })
     }
 
-    /// The whole reply. Waits for the rest of one that is still arriving.
+    /// Returns the whole reply. Waits for the rest of a stream.
     pub async fn collect(self) -> Result<Reply, Error> {
         match self {
             Self::Buffered(reply) => Ok(reply),
@@ -80,34 +83,34 @@ impl ResponseBody {
     }
 }
 
-/// Where the rest of an answer comes from.
+/// The body that provides the rest of a response.
 pub(super) type Source = Box<dyn Body<Data = Bytes, Error = Error> + Send + Unpin>;
 
 /// A result that is arriving.
 pub struct ResponseStream {
-    /// Parts that came before anybody asked for them.
+    /// Parts that arrived before the reader requested them.
     begun: VecDeque<Bytes>,
-    /// None when the end was reached, or the flow was cut.
+    /// None after the end, or after the stream was cut.
     source: Option<Source>,
     splice: Splice,
-    /// Bytes of one message, and how many of them may still come.
+    /// Longest message in bytes, and how many bytes may still arrive.
     limit: usize,
     left: usize,
     clock: Clock,
-    /// What the reader has left of its time, and since when it has what was given last.
+    /// Remaining pause time of the reader, and when it got the last part.
     patience: Duration,
     given: Option<Instant>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     guard: Option<InflightGuard>,
     named: Option<RequestId>,
     work: WorkBudget,
-    /// The payer when it is collected.
+    /// The payer if the stream is collected.
     account: Account,
 }
 
 impl ResponseStream {
-    /// The rest of an answer comes out of `source`, at most `left` bytes of it; `begun` are the parts
-    /// that `splice` has taken already. A message has at most `limit` bytes.
+    /// Streams the rest of a response from `source`, at most `left` bytes of it. `begun` has the parts that
+    /// `splice` has already returned. A message has at most `limit` bytes.
     pub(super) fn new(
         source: Source,
         splice: Splice,
@@ -133,36 +136,36 @@ impl ResponseStream {
         }
     }
 
-    /// Has `account` pay when it is collected.
+    /// Sets the payer for the case that the stream is collected.
     pub(super) fn paid_by(self, account: Account) -> Self {
         Self { account, ..self }
     }
 
-    /// Cuts it when `closing` is cancelled.
+    /// Cuts the stream when `closing` is cancelled.
     pub(super) fn cut_by(&mut self, closing: CancellationToken) {
         self.closing = Some(Box::pin(closing.cancelled_owned()));
     }
 
-    /// Keeps what its call holds, and gives the server `left` of time, which each part that arrives `moves`.
+    /// Keeps the guard of the call. The server has the time `left`. Each part that arrives `moves` its deadline.
     pub(super) fn follow(&mut self, guard: InflightGuard, left: Duration, moves: Option<Moves>) {
         (self.guard, self.clock) = (Some(guard), Clock { moves, ..Clock::of(left) });
     }
 
-    /// It is the answer to the request `id` of a client, which the log names if it is cut.
+    /// Sets the id of the client's request, which the log names if the stream is cut.
     pub const fn answers(&mut self, id: Option<RequestId>) {
         self.named = id;
     }
 
-    /// The server that it comes from.
+    /// Returns the server of the response.
     pub fn server(&self) -> Option<Arc<str>> {
         self.guard.as_ref().map(InflightGuard::server)
     }
 
-    /// The next part of the result; none behind the last one. After an error there is nothing more.
+    /// Returns the next part of the result, or none after the last one. After an error nothing follows.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         if self.is_forgotten() {
             let error = Error::Cut { reason: "its reader took too long".into() };
-            // Not the server's fault: nothing is recorded.
+            // This is not the server's fault, so nothing is recorded.
             if let Some(guard) = self.guard.take() {
                 told(&guard, self.named, &error);
             }
@@ -180,18 +183,18 @@ impl ResponseStream {
         Poll::Ready(Some(Ok(part)))
     }
 
-    /// All of the result, and what closes it, if it has come in one piece, is right, and nobody was given
-    /// anything of it; then this is its end.
+    /// Returns the whole result and its ending, if it arrived in one piece, is valid, and no part of it was
+    /// returned. This ends the stream.
     pub fn arrived(&mut self) -> Option<(Bytes, Bytes)> {
         let is_here = self.begun.len() == 1 && self.source.as_ref()?.is_end_stream();
-        // What is wrong is told to whoever goes on reading.
+        // If the response is invalid, the next read returns the error.
         let ending = self.splice.finish().ok().filter(|_| is_here)?;
         let result = self.begun.pop_front()?;
         self.end(&Ok(()));
         Some((result, ending))
     }
 
-    /// The whole result. Its attempt is recorded at the end, like that of a response that was buffered.
+    /// Returns the whole result. Its attempt is recorded at the end, as for a buffered response.
     pub async fn collect(mut self) -> Result<Raw, Error> {
         self.patience = Duration::MAX;
         let guard = self.guard.take();
@@ -217,7 +220,7 @@ impl ResponseStream {
             .map_err(|error| Error::Malformed { reason: error.to_string() })
     }
 
-    /// Whether its reader has used up its time.
+    /// Whether the reader has used up its pause time.
     fn is_forgotten(&mut self) -> bool {
         let Some(given) = self.given.take().filter(|_| self.source.is_some()) else { return false };
         self.patience = self.patience.saturating_sub(given.elapsed());
@@ -230,7 +233,7 @@ impl ResponseStream {
         Poll::Ready(Some(Err(error)))
     }
 
-    /// The next part that has not come yet.
+    /// Returns the next part that has not arrived yet.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         while self.source.is_some() {
             ready!(self.work.poll_yield(cx));
@@ -243,7 +246,7 @@ impl ResponseStream {
         Poll::Ready(None)
     }
 
-    /// The part of the result in what has arrived; at the end what closes it.
+    /// Returns the part of the result in `piece`, or the ending if there is no piece.
     fn taken(&mut self, piece: Option<Bytes>) -> Result<Bytes, Error> {
         let Some(piece) = piece else {
             let ending = self.splice.finish().map_err(malformed)?;
@@ -255,14 +258,14 @@ impl ResponseStream {
         self.splice.take(&piece).map_err(malformed)
     }
 
-    /// What arrives next; none at the end.
+    /// Returns the next bytes, or none at the end.
     fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Error>> {
         let Some(source) = &mut self.source else { return Poll::Ready(Ok(None)) };
         loop {
             let Poll::Ready(frame) = Pin::new(&mut *source).poll_frame(cx) else { break };
             self.clock.arrived();
             let Some(frame) = frame.transpose()? else { return Poll::Ready(Ok(None)) };
-            // Trailers say nothing to us.
+            // Trailers are ignored.
             if let Ok(piece) = frame.into_data() {
                 return Poll::Ready(Ok(Some(piece)));
             }
@@ -284,7 +287,7 @@ impl ResponseStream {
     }
 }
 
-/// The line of a call whose answer had begun: who made the request has been told that it went well.
+/// Logs a response that was cut after its start. The client has already received a successful status.
 fn told(guard: &InflightGuard, named: Option<RequestId>, error: &Error) {
     let (request_id, error) = (named.map(tracing::field::display), error.to_string());
     let (server, detail) = (guard.server(), untrusted(&error));
@@ -308,11 +311,11 @@ impl fmt::Debug for ResponseStream {
     }
 }
 
-/// The time that a server has; it runs while the server is waited for.
+/// The time that a server has left. It runs only while Switchyard waits for the server.
 struct Clock {
     whole: Duration,
     left: Duration,
-    /// None: all of the answer has to arrive in that time.
+    /// If none, the whole response has to arrive in that time.
     moves: Option<Moves>,
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }

@@ -18,28 +18,31 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::config::{Config, Http, Transport};
+use super::credential::{ChangingSecrets, TokenSource};
 use super::discover::Offer;
 use super::error::Error;
-use super::token_file::TokenFile;
+use oauth::Logins;
 use search::Search;
 
 /// The secrets of one server.
 #[derive(Debug, Clone)]
 pub struct Secrets {
     known: Arc<Search>,
-    /// A file with one more secret, which may change.
-    token: Option<TokenFile>,
+    /// Further secrets, which change.
+    changing: Option<ChangingSecrets>,
 }
 
 impl Secrets {
     /// Collects the secrets of the server of `config`: values of variables in its settings, header values, user and
-    /// query of its URL, its environment.
-    pub(super) fn of(config: &Config) -> Self {
-        let (mut given, mut token) = (config.secrets.clone(), None);
+    /// query of its URL, its environment, and the tokens of `logins`.
+    pub(super) fn of(config: &Config, logins: Option<Arc<Logins>>) -> Self {
+        let (mut given, mut changing) = (config.secrets.clone(), logins.map(ChangingSecrets::Logins));
         match &config.transport {
             Transport::Http(http) | Transport::Sse(http) => {
                 given.extend(in_requests(http));
-                token.clone_from(&http.token);
+                if let Some(TokenSource::File(file)) = &http.token {
+                    changing = Some(ChangingSecrets::File(file.clone()));
+                }
             }
             Transport::Stdio(stdio) => {
                 given.extend(stdio.env.values().cloned());
@@ -48,20 +51,20 @@ impl Secrets {
             }
             Transport::Builtin(_) => {}
         }
-        Self { token, ..Self::new(&given) }
+        Self { changing, ..Self::new(&given) }
     }
 
     /// Makes a redactor for these secrets.
     pub fn new(secrets: &[SecretString]) -> Self {
         let known = Search::of(secrets.iter().map(ExposeSecret::expose_secret));
-        Self { known: Arc::new(known), token: None }
+        Self { known: Arc::new(known), changing: None }
     }
 
     /// Returns `text` with the secrets redacted.
     pub fn blank(&self, text: &str) -> String {
         let text = self.known.blank(text);
-        match &self.token {
-            Some(token) => Self::new(&token.secrets()).known.blank(&text),
+        match &self.changing {
+            Some(changing) => Self::new(&changing.all()).known.blank(&text),
             None => text,
         }
     }

@@ -12,6 +12,7 @@ use super::super::fake::{Answer, Fake, config, tool_call};
 use super::super::{Outlet, Upstream};
 use super::search::{BLANK, SHORTEST};
 use super::*;
+use crate::token_file::TokenFile;
 use protocol::feature::Effect;
 use protocol::sanitize::shown;
 use protocol::{ErrorObject, Version, method};
@@ -31,7 +32,7 @@ fn of_url(url: &str, headers: &[(&'static str, &str)]) -> Secrets {
         headers: headers.iter().map(named).collect(),
         token: None,
     };
-    Secrets::of(&Config { transport: Transport::Http(http), ..config("s") })
+    Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None)
 }
 
 /// A server that was given [`KEY`] in its environment.
@@ -53,8 +54,8 @@ async fn a_token_in_a_file_is_blanked_and_so_is_the_one_before_it_that_was_refus
     let path = folder.path().join("token");
     let token = TokenFile::new(path.clone());
     let url = Url::parse("http://a").expect("a URL");
-    let http = Http { url, headers: Vec::new(), token: Some(token.clone()) };
-    let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") });
+    let http = Http { url, headers: Vec::new(), token: Some(TokenSource::File(token.clone())) };
+    let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None);
     std::fs::write(&path, KEY).expect("written");
     let sent = token.header().await.expect("a token");
     assert_eq!(secrets.blank("bad key s3cr3t-key"), "bad key ***");

@@ -4,10 +4,10 @@
 //! of its principal that declare the same capabilities have one home, because a legacy connection declares
 //! capabilities once for all its calls. That home ends when it is idle. A server reaches the client of a
 //! session outside of calls too: log lines go to the session, and server requests to a stream that the client
-//! reads ([`Home::lend`]). Invariants: a server request goes to this client or to nobody; each outlet
-//! is lent for as long as its [`Loan`] is kept.
+//! reads ([`Home::lend`]). Invariants: a server request never goes to another client. Each outlet is
+//! lent for as long as its [`Loan`] is kept.
 //!
-//! Not here: who made a single call ([`super::Owner`]), and the connections (`pool`, `private`).
+//! Not here: the client of a single call ([`super::Owner`]), and the connections (`pool`, `private`).
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ use super::connection::{Call, Outlet, Owner};
 use json::Raw;
 use protocol::Notification;
 
-/// A client's session, or its principal and capabilities. Clones are the same.
+/// A client's session, or its principal and capabilities. Clones share its state.
 #[derive(Debug, Clone)]
 pub struct Home(Kind);
 
@@ -38,7 +38,7 @@ struct Sessionless {
     principal: Arc<str>,
     /// Hash of the capabilities, which may be as large as a request.
     capabilities: u64,
-    /// Where they can be asked at the moment, if they are attended to.
+    /// Where they can receive server requests, if they have an attendant.
     reach: Option<Arc<Reach>>,
 }
 
@@ -47,45 +47,45 @@ struct Session {
     ended: CancellationToken,
     client: OnceLock<Weak<dyn ClientSession>>,
     reach: Arc<Reach>,
-    /// Changes when the client says that its roots are others.
+    /// Changes when the client reports new roots.
     roots: watch::Sender<u64>,
-    /// Whether the client said that it is initialized.
+    /// Whether the client reported that it is initialized.
     is_ready: AtomicBool,
     /// Whether it was connected before its first request, which happens once.
     is_expected: AtomicBool,
 }
 
-/// Where a client can be asked outside of calls, and what it is asked.
+/// Where a client can receive server requests outside of calls, and how many are open.
 #[derive(Debug, Default)]
 struct Reach {
     /// The outlets, the newest last.
     lent: Mutex<Vec<Lent>>,
     /// Changes with each call on a private connection and with each outlet that is lent.
     reachable: watch::Sender<u64>,
-    /// How many server requests outside of calls came, and how many of them are open.
+    /// Number of server requests outside of calls, and how many of them are open.
     requests: watch::Sender<(u64, usize)>,
 }
 
-/// The client session behind a home, as servers and pools may use it.
+/// The client session of a home, as servers and pools may use it.
 pub trait ClientSession: Send + Sync + 'static {
-    /// Since when it has neither a running request nor an open stream; `None` while it has one.
+    /// Returns since when it has neither a running request nor an open stream. `None` while it has one.
     fn unused_since(&self) -> Option<Instant>;
 
-    /// Ends it. Its client is answered 404 when it comes back.
+    /// Ends it. A later request of its client gets 404.
     fn displace(&self);
 
-    /// Tells its client something that belongs to no call.
+    /// Sends its client a notification that belongs to no call.
     fn notice(&self, notice: Notification);
 }
 
-/// An outlet on which the client of a session can be asked.
+/// An outlet on which the client of a session can receive server requests.
 #[derive(Debug, Clone)]
 pub(super) struct Lent {
     pub(super) outlet: Outlet,
     pub(super) owner: Owner,
     /// The capabilities that the client declared.
     pub(super) capabilities: Raw,
-    /// Cancelled when the outlet is not lent any more.
+    /// Cancelled when the loan of the outlet ends.
     pub(super) over: CancellationToken,
     number: u64,
 }
@@ -100,7 +100,7 @@ pub struct Loan {
 pub(super) struct OpenRequest(Arc<Reach>);
 
 impl Home {
-    /// A session that begins now.
+    /// Begins a session.
     pub fn session() -> Self {
         Self(Kind::Session(Arc::new(Session {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
@@ -113,14 +113,15 @@ impl Home {
         })))
     }
 
-    /// Clients without a session that are authenticated as `principal` and declare `capabilities`.
+    /// Makes the home of clients without a session that are authenticated as `principal` and declare
+    /// `capabilities`.
     pub fn of_principal(principal: Arc<str>, capabilities: &Raw) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(capabilities.bytes());
         Self(Kind::Principal(Sessionless { principal, capabilities: hasher.finish(), reach: None }))
     }
 
-    /// This home with a place for outlets on which its client can be asked.
+    /// Returns this home with a place for outlets.
     pub(super) fn attended(&self) -> Self {
         match &self.0 {
             Kind::Principal(clients) if clients.reach.is_none() => {
@@ -130,14 +131,14 @@ impl Home {
         }
     }
 
-    /// The session is over: its private connections end, and what runs on them.
+    /// Ends the session, its private connections, and their calls.
     pub fn end(&self) {
         if let Kind::Session(session) = &self.0 {
             session.ended.cancel();
         }
     }
 
-    /// Resolves when the session is over; never for a principal.
+    /// Resolves when the session has ended. Never resolves for a principal.
     pub async fn ended(&self) {
         match &self.0 {
             Kind::Session(session) => session.ended.cancelled().await,
@@ -145,11 +146,18 @@ impl Home {
         }
     }
 
-    /// Names the client session that it belongs to. A session without one counts as in use.
+    /// Sets the client session of this home. A session without one counts as in use.
     pub fn belongs_to<S: ClientSession>(&self, client: &Arc<S>) {
         if let Kind::Session(session) = &self.0 {
             let client: Weak<S> = Arc::downgrade(client);
             let _ = session.client.set(client); // it has one client from its beginning to its end
+        }
+    }
+
+    /// Tells the client something that belongs to no call, if it has a session.
+    pub fn notice(&self, notice: Notification) {
+        if let Some(client) = self.client() {
+            client.notice(notice);
         }
     }
 
@@ -159,26 +167,26 @@ impl Home {
         self.of_session().map(|session| session.reach.lend(outlet, owner, capabilities))
     }
 
-    /// Lets servers ask the client on `outlet` during `call`, whose answer can ask it, until the [`Loan`] is dropped.
+    /// Lets servers send requests to the client on `outlet` during `call`, until the [`Loan`] is dropped.
     pub(super) fn lend_for(&self, call: &Call, outlet: &Outlet) -> Option<Loan> {
         self.reach().map(|reach| reach.lend(outlet, call.owner, &call.sender.capabilities))
     }
 
-    /// The client says that its roots are others.
+    /// Records that the client has other roots now.
     pub fn roots_changed(&self) {
         if let Kind::Session(session) = &self.0 {
             session.roots.send_modify(|count| *count += 1);
         }
     }
 
-    /// The client says that it is initialized, so that servers may ask it.
+    /// Records that the client is initialized, so that servers may send requests to it.
     pub fn is_initialized(&self) {
         if let Kind::Session(session) = &self.0 {
             session.is_ready.store(true, Ordering::Release);
         }
     }
 
-    /// Whether its client is initialized and can be asked outside of calls; true once in a session.
+    /// Whether its client is initialized and has an outlet. Returns true once in a session.
     pub fn begins(&self) -> bool {
         let Kind::Session(session) = &self.0 else { return false };
         let can_begin = session.is_ready.load(Ordering::Acquire) && !session.reach.lent().is_empty();
@@ -190,17 +198,17 @@ impl Home {
         !matches!(&self.0, Kind::Session(session) if session.number <= number)
     }
 
-    /// How many sessions have begun so far.
+    /// Returns the number of sessions so far.
     pub(super) fn sessions_so_far() -> u64 {
         LAST.load(Ordering::Relaxed)
     }
 
-    /// Changes when the client's roots do; `None` for a principal.
+    /// Returns a count that changes with the client's roots, or `None` for a principal.
     pub(super) fn roots(&self) -> Option<watch::Receiver<u64>> {
         Some(self.of_session()?.roots.subscribe())
     }
 
-    /// Since when its client session is unused; `None` while it is in use.
+    /// Returns since when its client session is unused, or `None` while it is in use.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         self.client()?.unused_since()
     }
@@ -212,32 +220,33 @@ impl Home {
         }
     }
 
-    /// Tells the client something that belongs to no call; false if it cannot be told.
+    /// Sends the client a notification that belongs to no call. Returns false if the client cannot be
+    /// reached.
     pub(super) fn tell(&self, notice: Notification) -> bool {
         let client = self.client();
         client.inspect(|client| client.notice(notice)).is_some()
     }
 
-    /// Where the client can be asked now.
+    /// Returns where the client can receive server requests now.
     pub(super) fn reached(&self) -> Option<Lent> {
         self.reach()?.lent().last().cloned()
     }
 
-    /// Counts a server request outside of calls as open, whether its client can be asked now or later.
+    /// Counts a server request outside of calls as open, even if its client can answer only later.
     pub(super) fn open_request(&self) -> Option<OpenRequest> {
         let reach = self.reach()?;
         reach.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
         Some(OpenRequest(Arc::clone(reach)))
     }
 
-    /// A count that changes whenever the client may have become reachable; `None` for a principal that is not
-    /// attended to.
+    /// Returns a count that changes when the client may have become reachable, or `None` for a principal
+    /// without an attendant.
     pub(super) fn reachable(&self) -> Option<&watch::Sender<u64>> {
         self.reach().map(|reach| &reach.reachable)
     }
 
-    /// The count of server requests outside of calls, and how many are open; `None` for a principal that is not
-    /// attended to.
+    /// Returns the number of server requests outside of calls, and how many are open. Returns `None` for a
+    /// principal without an attendant.
     pub(super) fn requests(&self) -> Option<watch::Receiver<(u64, usize)>> {
         Some(self.reach()?.requests.subscribe())
     }
@@ -257,18 +266,18 @@ impl Home {
         self.of_session()?.client.get()?.upgrade()
     }
 
-    /// Whether the session is over; never for a principal.
+    /// Whether the session has ended. It is never true for a principal.
     pub(super) fn is_over(&self) -> bool {
         matches!(&self.0, Kind::Session(session) if session.ended.is_cancelled())
     }
 
-    /// Whether it ends by itself when nobody uses it, because nothing else tells its end.
+    /// Whether it ends after an idle time, because no other event marks its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
         matches!(self.0, Kind::Principal(_))
     }
 }
 
-/// How many sessions have begun.
+/// Number of sessions so far.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Reach {
@@ -282,7 +291,7 @@ impl Reach {
     }
 
     fn lent(&self) -> MutexGuard<'_, Vec<Lent>> {
-        // Nothing panics while it is held, and every write leaves a valid list.
+        // Nothing panics while the lock is held, and every write leaves a valid list.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

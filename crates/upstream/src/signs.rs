@@ -17,6 +17,19 @@ pub fn any_private() -> bool {
     ANY_PRIVATE.load(Ordering::Relaxed)
 }
 
+/// Whether a server of this process may need a login.
+static ANY_LOGINS: AtomicBool = AtomicBool::new(false);
+
+/// Whether a server may need a login. Asked for every request.
+pub fn any_logins() -> bool {
+    ANY_LOGINS.load(Ordering::Relaxed)
+}
+
+/// Records that a server may need a login.
+pub(super) fn has_logins() {
+    ANY_LOGINS.store(true, Ordering::Relaxed);
+}
+
 /// Notes that a server has connections for one client each.
 pub(super) fn has_private() {
     ANY_PRIVATE.store(true, Ordering::Relaxed);
@@ -55,7 +68,7 @@ impl Sign {
 #[derive(Debug)]
 pub(super) struct Signs {
     seen: AtomicU8,
-    /// Sessions that began after so many have connections of their own.
+    /// Sessions with a higher number than this have private connections.
     separated_after: AtomicU64,
 }
 

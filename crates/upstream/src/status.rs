@@ -30,6 +30,8 @@ pub enum State {
     /// It refuses the credentials. It is not contacted until an operator connects it again, or its token file contains
     /// another token.
     AuthFailed,
+    /// Somebody has to log in to it (`auth: oauth`). It is not contacted until then.
+    LoginRequired,
     /// Disconnected by an operator.
     Disconnected,
     /// Disabled in the configuration.
@@ -38,8 +40,15 @@ pub enum State {
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 6] =
-        [Self::Connecting, Self::Ready, Self::Failed, Self::AuthFailed, Self::Disconnected, Self::Disabled];
+    pub const ALL: [Self; 7] = [
+        Self::Connecting,
+        Self::Ready,
+        Self::Failed,
+        Self::AuthFailed,
+        Self::LoginRequired,
+        Self::Disconnected,
+        Self::Disabled,
+    ];
 
     /// The name in lower case.
     pub const fn as_str(self) -> &'static str {
@@ -48,6 +57,7 @@ impl State {
             Self::Ready => "ready",
             Self::Failed => "failed",
             Self::AuthFailed => "auth_failed",
+            Self::LoginRequired => "login_required",
             Self::Disconnected => "disconnected",
             Self::Disabled => "disabled",
         }

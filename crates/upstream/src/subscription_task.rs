@@ -1,13 +1,14 @@
-//! The task that has one server tell what its clients want to be told.
+//! The task that subscribes to one server on behalf of its clients.
 //!
-//! One connection carries it, the one that has been there longest. A modern server is asked by
-//! `subscriptions/listen`, kept open with everything in it and opened anew, before the old stream
-//! ends, when something else is wanted; a legacy one by `resources/subscribe` for each resource, and
-//! its changes of lists come unasked. Invariants: what is wanted is asked for again on every new
-//! connection, and then every resource counts as updated once, because nobody listened meanwhile.
+//! It uses the oldest connection. For a modern server it keeps one `subscriptions/listen` stream open. When
+//! the subscriptions change, it opens a new stream before the old one ends. To a legacy server it sends
+//! `resources/subscribe` for each resource. Changes of lists need no subscription there.
+//!
+//! Invariants: a new connection renews all subscriptions. Every resource then counts as updated once, because
+//! notifications may have been missed.
 //!
 //! Source: 2026-07-28 `basic/patterns/subscriptions`, `server/resources` of the revisions before.
-//! Not here: the notices themselves, which arrive like any other message of a transport.
+//! Not here: the notifications, which arrive like any other message of a transport.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,24 +36,24 @@ use protocol::method;
 use protocol::sanitize::shown;
 use runtime::telemetry::pace::Pace;
 
-/// Paces the log lines about subscriptions that could not be renewed.
+/// Limits the log lines about subscriptions that could not be renewed.
 static RENEWALS: Pace = Pace::new();
-/// Requests to subscribe that are under way at a time.
+/// Most requests to subscribe at a time.
 const AT_A_TIME: usize = 8;
 
-/// Has one server tell what is wanted of it.
+/// Subscribes to one server.
 pub(super) struct Carrier {
     pub(super) pool: Arc<Pool>,
     pub(super) watches: Arc<Watches>,
     pub(super) events: Events,
-    /// What is blanked in what the server says to it.
+    /// Secrets that are redacted from messages of the server in the log.
     pub(super) secrets: Secrets,
-    /// Time that the server has to answer.
+    /// Time limit of a request to the server.
     pub(super) limit: Duration,
 }
 
 impl Carrier {
-    /// Works until the task is dropped.
+    /// Runs until the task is dropped.
     pub(super) async fn run(self) {
         let mut occupancy = self.pool.occupancy();
         let mut last: Option<Arc<dyn Connection>> = None;
@@ -66,7 +67,7 @@ impl Carrier {
                         () = self.is_passed_over(&next) => {}
                     }
                 }
-                // Nobody is there, or one that is just about to go.
+                // There is no connection, or only one that is about to close.
                 _ => {
                     if occupancy.changed().await.is_err() {
                         return;
@@ -76,7 +77,7 @@ impl Carrier {
         }
     }
 
-    /// Asks on one connection, until that is of no more use.
+    /// Subscribes on one connection until it closes.
     pub(super) async fn serve(&self, connection: Arc<dyn Connection>) {
         let work = async {
             if connection.peer().version.is_modern() {
@@ -91,7 +92,7 @@ impl Carrier {
         }
     }
 
-    /// Resolves when another connection has been there longest, because this one was replaced.
+    /// Resolves when another connection is the oldest, because this one was replaced.
     async fn is_passed_over(&self, connection: &Arc<dyn Connection>) {
         let mut occupancy = self.pool.occupancy();
         while self.pool.oldest().is_none_or(|oldest| Arc::ptr_eq(&oldest, connection)) {
@@ -101,7 +102,7 @@ impl Carrier {
         }
     }
 
-    /// Subscribes at a legacy server to what is wanted, for ever.
+    /// Keeps the subscriptions at a legacy server up to date, without end.
     async fn subscribe(&self, connection: &dyn Connection) {
         let mut changes = self.watches.changes();
         let mut there = HashSet::new();
@@ -114,7 +115,7 @@ impl Carrier {
         }
     }
 
-    /// Makes what is `there` what is wanted.
+    /// Reconciles the active subscriptions (`there`) with the desired ones.
     async fn align(&self, connection: &dyn Connection, there: &mut HashSet<Subject>) {
         let wanted = self.watches.wanted();
         let gone: Vec<Subject> = there.extract_if(|subject| !wanted.contains_key(subject)).collect();
@@ -128,7 +129,7 @@ impl Carrier {
                 renewed |= agreed;
                 requests.push(self.begin(connection, subject, agreed).boxed());
             } else if !agreed {
-                // Who wants what is told already has the answer.
+                // The server has already confirmed this subscription for another client.
                 self.watches.settle(&subject, Ok(Ok(Raw::empty_object())));
             }
         }
@@ -139,22 +140,22 @@ impl Carrier {
         }
     }
 
-    /// Subscribes to `subject`, which is given back when there is nothing more to do about it.
+    /// Subscribes to `subject`. Returns it if the subscription is settled.
     async fn begin(&self, connection: &dyn Connection, subject: Subject, agreed: bool) -> Option<Subject> {
         let outcome = self.ask(connection, method::RESOURCES_SUBSCRIBE, &subject).await;
         self.conclude(&subject, agreed, outcome).then_some(subject)
     }
 
     async fn end(&self, connection: &dyn Connection, subject: Subject) -> Option<Subject> {
-        // What it answers changes nothing.
+        // The response changes nothing.
         let _ = self.ask(connection, method::RESOURCES_UNSUBSCRIBE, &subject).await;
         None
     }
 
-    /// Tells what came of asking for a subject; whether there is nothing more to do about it.
+    /// Reports the outcome of a subscription. Returns whether the subscription is settled.
     pub(super) fn conclude(&self, subject: &Subject, agreed: bool, outcome: Outcome) -> bool {
         if agreed {
-            // Those who asked for it are waiting for notices, not for an answer.
+            // Its clients wait for notifications, not for an answer.
             if !matches!(outcome, Ok(Ok(_)))
                 && let Some(suppressed) = RENEWALS.admit()
             {
@@ -168,18 +169,18 @@ impl Carrier {
         is_agreed
     }
 
-    /// What a server answered, for the log.
+    /// Returns the answer of a server, for the log.
     pub(super) fn told(&self, outcome: &Outcome) -> String {
         shown(&self.secrets.blank(&format!("{outcome:?}")))
     }
 
-    /// Nobody listened for a while.
+    /// Reports that notifications may have been missed.
     pub(super) fn missed(&self) {
         self.events.report(Event::Missed);
     }
 
     async fn ask(&self, connection: &dyn Connection, method: &str, subject: &Subject) -> Outcome {
-        // A legacy server tells of tasks unasked.
+        // A legacy server sends task notifications without a subscription.
         let Subject::Resource(uri) = subject else { return Ok(Ok(Raw::empty_object())) };
         let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
         let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
@@ -189,8 +190,8 @@ impl Carrier {
 }
 
 impl Upstream {
-    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns the server's
-    /// answer with it. Connects if need be; there is an answer by `deadline`.
+    /// Subscribes `principal` to `subject` until the [`Watching`] is dropped, and returns it with the
+    /// server's answer. Connects if needed. It ends by `deadline`.
     pub async fn watch(
         &self,
         (principal, home): (&Arc<str>, Option<&Home>),
@@ -208,7 +209,7 @@ impl Upstream {
         let watches = client.as_ref().map_or(&self.watches, |client| &client.watches);
         let (watching, mut outcome) = watches.add(principal, subject).ok_or(full)?;
         let answered = async {
-            // A connection is all it takes: the carrier is told of it.
+            // A connection is enough, because the task subscribes on every new one.
             if client.is_none() {
                 self.pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await?;
             }
@@ -221,12 +222,12 @@ impl Upstream {
         Ok(reply.map(|result| (result, watching)))
     }
 
-    /// How many subjects are watched for clients.
+    /// Returns the number of subjects that clients watch.
     pub fn watched(&self) -> usize {
         self.watches.count()
     }
 
-    /// Returns the carrier that subscribes to what is in `watches` and reports to `events`.
+    /// Returns the task that subscribes to the subjects of `watches` and reports to `events`.
     pub(super) fn carrier(&self, watches: &Arc<Watches>, events: Events) -> Carrier {
         let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(watches));
         Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }

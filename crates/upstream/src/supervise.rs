@@ -257,8 +257,8 @@ impl Supervisor {
     }
 
     async fn stayed_down(&mut self, error: Error) {
-        if let Error::AuthFailed { reason } = &error {
-            return self.park(reason).await;
+        if error.refuses_credentials() {
+            return self.park(error).await;
         }
         tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
         self.give_up_if_silent(&error).await;
@@ -268,14 +268,21 @@ impl Supervisor {
     }
 
     /// Stops contacting the server. The pool refuses all callers.
-    async fn park(&mut self, reason: &str) {
-        tracing::error!(server = %self.upstream.config.name, reason, "server refuses our credentials and is left alone");
+    async fn park(&mut self, error: Error) {
+        tracing::error!(server = %self.upstream.config.name, %error, "server is not contacted until it has another credential");
         (self.task, self.phase) = (None, Phase::Parked);
-        self.upstream.pool.refuse(reason);
-        self.upstream.facts.failed(reason);
+        if !self.upstream.config.is_per_principal() {
+            self.upstream.pool.refuse(&error);
+        }
+        let (state, reason) = match &error {
+            Error::LoginRequired { reason, .. } => (State::LoginRequired, reason.clone()),
+            Error::AuthFailed { reason } => (State::AuthFailed, reason.clone()),
+            other => (State::AuthFailed, other.to_string()),
+        };
+        self.upstream.facts.failed(&reason);
         self.upstream.pool.close_all().await;
-        self.publish(Change::State(State::AuthFailed)).await;
-        self.tell_waiting(&Err(Error::AuthFailed { reason: reason.to_owned() }));
+        self.publish(Change::State(state)).await;
+        self.tell_waiting(&Err(error));
     }
 
     /// Handles a change of the connections.
@@ -283,10 +290,8 @@ impl Supervisor {
         let there = self.occupancy.borrow_and_update().clone();
         self.look_for_a_successor(there.unreplaced.as_ref());
         match self.phase {
-            Phase::Down | Phase::Up { .. }
-                if let Err(Error::AuthFailed { reason }) = self.upstream.pool.check_open() =>
-            {
-                self.park(&reason).await;
+            Phase::Down | Phase::Up { .. } if let Some(error) = self.refused_credentials() => {
+                self.park(error).await;
             }
             Phase::Up { .. } if there.live == 0 => {
                 let reason = there.lost.as_deref().unwrap_or("its last connection closed");
@@ -305,6 +310,11 @@ impl Supervisor {
             }
             Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Parked => {}
         }
+    }
+
+    /// The refusal of the credentials, if a connect or a call met it.
+    fn refused_credentials(&self) -> Option<Error> {
+        self.upstream.pool.check_open().err().filter(Error::refuses_credentials)
     }
 
     /// Logs that a connection without a successor stays in use.

@@ -1,4 +1,5 @@
-//! Who may see a tool and who may call it, over random policies: roles, what servers let through, names, endpoints.
+//! Tests of visible and callable tools with random policies: roles, allowed tools of servers, names,
+//! endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -22,13 +23,13 @@ use serde_json::{Value, json};
 use upstream::connection::RequestFuture;
 use upstream::{Call, Connection, Connector, Dialect, Events, Outlet, ResponseBody, config};
 
-/// The tool that panics where its call is sent.
+/// A tool whose call panics while it is sent.
 pub const BROKEN: &str = "broken-on-purpose";
 
-/// What ran: at which server, under which name there.
+/// The tools that ran, each as the server and the name there.
 pub type Ran = Arc<Mutex<BTreeSet<(String, String)>>>;
 
-/// A server of some tools, which says what ran.
+/// A server with some tools, which records those that ran.
 struct Recording {
     name: String,
     tools: Vec<String>,
@@ -89,18 +90,18 @@ impl Connector for ToRecording {
     }
 }
 
-/// What an operator wrote: servers, their tools, and the rules for these.
+/// The configuration of an operator: servers, their tools, and the rules for these.
 pub struct Written {
-    /// By name: its tools, and what is said of them.
+    /// Tools and rules, by the name of the server.
     pub servers: BTreeMap<String, (Vec<String>, config::Tools)>,
     /// How tools are named.
     pub names: ToolNames,
 }
 
-/// Spellings of what is not listed that are tried for each policy.
+/// How many spellings of unlisted tools are tried for each policy.
 const OTHERS: usize = 6;
 
-/// Names that clash, name each other's places, or look like those that the gateway makes.
+/// Names that clash, that look like qualified names of each other, or that look like names of Switchyard.
 const NAMES: [&str; 9] = ["a", "b", "c", "A", "s0__a", "s1.b", "a__b", "read file", "s1"];
 
 impl Written {
@@ -115,14 +116,14 @@ impl Written {
         Self { servers: (0..count).map(|index| server(index, random)).collect(), names }
     }
 
-    /// What the rules let through, by the words of their documentation.
+    /// Whether the rules permit the tool, according to their documentation.
     fn permits(&self, server: &str, tool: &str) -> bool {
         let (tools, rules) = &self.servers[server];
         let is_allowed = rules.allow.as_ref().is_none_or(|allow| allow.iter().any(|name| name == tool));
         is_allowed && !rules.deny.iter().any(|name| name == tool) && tools.iter().any(|name| name == tool)
     }
 
-    /// All that may be seen from `scope`.
+    /// Returns all tools that may be visible in `scope`.
     fn permitted(&self, scope: &Scope) -> BTreeSet<(String, String)> {
         let is_in = |server: &str| match scope {
             Scope::All => true,
@@ -134,13 +135,13 @@ impl Written {
         all.filter(|(server, tool)| self.permits(server, tool)).collect()
     }
 
-    /// Whether a new name is one that another tool of its server has: then one of the two is left out.
+    /// Whether a new name equals the name of another tool of its server. Then one of the two is left out.
     fn hides_one(&self) -> bool {
         let mut rules = self.servers.values();
         rules.any(|(tools, rules)| rules.rename.values().any(|name| tools.contains(name)))
     }
 
-    /// Every way anybody might spell one of the tools, whether it is permitted or not.
+    /// Returns many spellings of the tools, permitted or not.
     fn spellings(&self) -> Vec<String> {
         let of_server = |(server, (_, rules)): (&String, &(Vec<String>, config::Tools))| {
             let own = NAMES.iter().map(|&name| name.to_owned()).chain(rules.rename.values().cloned());
@@ -153,7 +154,7 @@ impl Written {
         all.into_iter().collect()
     }
 
-    /// A manager of all of it.
+    /// Starts a manager with this configuration.
     pub fn start(&self, ran: &Ran, shutdown: &Shutdown) -> Arc<Manager> {
         let connector = |(name, (tools, _)): (&String, &(Vec<String>, config::Tools))| -> Arc<dyn Connector> {
             let peer = Peer {
@@ -182,7 +183,7 @@ fn rules(random: &mut StdRng) -> config::Tools {
     let (allow, deny, renamed) = (some(0.6), some(0.2), some(0.2));
     let new = |name: &String| (name.clone(), format!("new-{}", name.replace(' ', "-")));
     let mut rename: BTreeMap<String, String> = renamed.iter().map(new).collect();
-    // Sometimes one takes a name that another tool has by itself, which may be a denied one.
+    // Sometimes a tool gets the name of another one, which may be a denied one.
     if let Some(name) = rename.values_mut().next().filter(|_| random.random()) {
         (*["a", "b", "c"].choose(random).expect("some")).clone_into(name);
     }
@@ -190,7 +191,7 @@ fn rules(random: &mut StdRng) -> config::Tools {
     config::Tools { allow, deny, rename, ..config::Tools::default() }
 }
 
-/// One who asks, at one endpoint.
+/// A caller at one endpoint.
 struct Asker<'a> {
     gateway: &'a Gateway,
     principal: Principal,
@@ -211,7 +212,7 @@ impl Asker<'_> {
             .await
     }
 
-    /// Every page.
+    /// Returns the names on all pages.
     async fn listed(&self) -> Vec<String> {
         let (mut names, mut cursor) = (Vec::new(), None::<String>);
         loop {
@@ -227,8 +228,9 @@ impl Asker<'_> {
     }
 }
 
-/// RULES S7: what is listed can be called, and what is not listed can not, by no spelling of it, over 10,000 policies: random
-/// rules of servers, each for all roles in both eras, at the endpoint of all servers and at those of one.
+/// RULES S7: listed tools can be called, and tools that are not listed cannot, under any spelling. This runs
+/// 10,000 policies with random rules of servers. Each policy is tried with all roles in both eras, at the
+/// endpoint of all servers and at those of single ones.
 #[tokio::test(start_paused = true)]
 async fn what_is_listed_can_be_called_and_nothing_else() {
     let mut random = StdRng::seed_from_u64(7);
@@ -252,7 +254,7 @@ async fn what_is_listed_can_be_called_and_nothing_else() {
                 assert_eq!(names.len(), listed.len(), "{}", about());
                 let others = spellings.sample(&mut random, OTHERS).filter(|name| !names.contains(name));
                 let may = role != Role::Reader;
-                // All of a reader's end at the same line.
+                // All calls of a reader are refused at one place, so two are enough.
                 let most = if may { usize::MAX } else { 2 };
                 let tried: Vec<&String> = listed.iter().take(most).chain(others.take(most)).collect();
                 ran.lock().expect("no panic holds it").clear();

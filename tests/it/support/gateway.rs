@@ -77,6 +77,16 @@ impl Gateway {
         self.program().args(arguments).stdin(Stdio::null()).output().expect("it runs")
     }
 
+    /// Runs the program with `input` on standard input until it ends by itself.
+    pub fn output_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut program = self.program();
+        program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = program.spawn().expect("it runs");
+        // It may end without reading.
+        let _ = child.stdin.take().expect("piped").write_all(input);
+        child.wait_with_output().expect("it ends")
+    }
+
     /// Starts it and waits until it listens.
     pub async fn start(self) -> Running {
         let mut command = self.command("serve");
@@ -211,6 +221,11 @@ impl Running {
     /// Its working folder.
     pub fn folder(&self) -> &Path {
         self.gateway.folder()
+    }
+
+    /// Its configuration, for other commands of the program.
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
     }
 
     /// Sends it SIGHUP.

@@ -1,10 +1,11 @@
-//! A server of the revisions before 2026-07-28 that keeps state for each of its clients: what it says and asks,
-//! without a transport. It applies roots a moment after it received them, and writes the members of its tools in
-//! another order for a client that can be asked for samples.
+//! A legacy server that keeps state for each of its clients: its answers, notifications and requests, without
+//! a transport. It applies roots a moment after it received them. For a client with sampling it writes the
+//! members of its tools in another order.
 //!
-//! The tool `add` adds the tool that `name` names. `folders` answers the roots of the client as the server knows
-//! them. `say` writes a log line after its answer. `touch` updates `file:///watched` after its answer. `exit` ends the
-//! process. A client with roots is asked for them at the start, and has the tool `of_client` too.
+//! The tool `add` adds the tool that `name` names. `folders` returns the roots of the client as the server
+//! knows them. `say` sends a log line after its answer. `touch` updates `file:///watched` after its answer.
+//! `exit` ends the process. A client with roots is asked for them at the start, and has the tool `of_client`
+//! too.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ pub struct Stateful {
 }
 
 impl Stateful {
-    /// Takes a message of its client; the answer, and what it says and asks after that.
+    /// Handles a message of its client. Returns the answer, and the notifications and requests after it.
     pub fn take(&mut self, message: &str) -> (Option<String>, Vec<Value>) {
         let message: Value = serde_json::from_str(message).expect("JSON");
         let (id, params) = (&message["id"], &message["params"]);

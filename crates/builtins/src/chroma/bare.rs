@@ -1,11 +1,11 @@
-//! Records that are a vector and nothing else, for whoever keeps texts elsewhere (the handbook).
+//! Records that consist of a vector, for callers that store the texts elsewhere (the handbook).
 //!
-//! Facts of Chroma that stand behind it: records need neither text nor metadata; `get` leaves out ids that are
-//! not there, while a `query` among ids fails as a whole (500) when one of them is not; what is nearest is
-//! approximate, and exact where few ids are asked for.
+//! Behavior of Chroma that this code relies on: records need neither text nor metadata. `get` leaves out
+//! missing ids. A `query` among ids fails as a whole with 500 if one of them is missing. The nearest records
+//! are approximate, and exact among few ids.
 //!
-//! Invariant: what comes back has as many parts as it says, or the record is left out; whether numbers are
-//! vectors, whoever asks decides.
+//! Invariant: an incomplete record is left out of the result. The caller checks whether the numbers form a
+//! vector.
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -23,12 +23,12 @@ pub struct Vector {
     pub numbers: Vec<f32>,
 }
 
-/// How far a record is from what was searched for.
+/// The distance of a record from the vector of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distant {
     /// Its id.
     pub id: String,
-    /// How far it is, as the space of the collection measures.
+    /// The distance, in the metric of the collection.
     pub distance: f64,
 }
 
@@ -41,7 +41,7 @@ struct Wanted<'a> {
     include: [&'static str; 1],
 }
 
-/// An answer of `query`: a list for each vector that was asked with.
+/// The response to `query`: one list for each vector of the request.
 #[derive(Deserialize)]
 struct Found {
     ids: Vec<Vec<String>>,
@@ -61,7 +61,8 @@ struct Got {
 }
 
 impl Chroma {
-    /// The `limit` records nearest to `vector`, the nearest first; only those of `ids` if there are some.
+    /// Returns the `limit` records nearest to `vector`, the nearest first. If `ids` are given, only those
+    /// count.
     pub async fn nearest(
         &self,
         collection: Uuid,
@@ -78,7 +79,7 @@ impl Chroma {
         Ok(all.filter_map(|(id, distance)| Some(Distant { id, distance: distance? })).take(limit).collect())
     }
 
-    /// The vectors of these ids; what is not there is left out.
+    /// Returns the vectors with these ids. Missing ones are left out.
     pub async fn vectors(&self, collection: Uuid, ids: &[String]) -> Result<Vec<Vector>, Error> {
         if ids.is_empty() {
             return Ok(Vec::new());

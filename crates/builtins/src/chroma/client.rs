@@ -1,10 +1,11 @@
 //! Requests to one database of a Chroma server.
 //!
-//! Facts of it that stand behind what is done here: get and delete of a collection want its name,
-//! everything else its id; what is missing is left out or ignored without a word, so whoever needs to
-//! know asks first; `add` of an id that is there does nothing, so records are always upserted, and that
-//! merges metadata with those that are there: a key goes only when it is sent as `null`; a list in the
-//! metadata of a collection makes the server hang up.
+//! Behavior of Chroma that this code relies on:
+//! - Get and delete of a collection need its name. All other requests need its id.
+//! - Missing records are silently left out or ignored, so a caller that needs to know checks first.
+//! - `add` does nothing for an existing id, so records are always upserted. An upsert merges the metadata
+//!   with the existing ones. A key is removed only if it is sent as `null`.
+//! - A list in the metadata of a collection makes the server close the connection.
 
 use http::{HeaderName, Method};
 use secrecy::SecretString;
@@ -20,32 +21,32 @@ use crate::rest::{Request, Rest};
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
-/// Records in one request when the server does not say.
+/// Most records in one request, if the server does not say.
 const USUAL_BATCH: usize = 1_000;
 /// Chroma Cloud takes its key in this header.
 static CLOUD_TOKEN: HeaderName = HeaderName::from_static("x-chroma-token");
 
-/// Where a database is. Without `Debug`: any part of a URL may be a secret.
+/// The address of a database. It has no `Debug`, because any part of a URL may be a secret.
 #[derive(Clone)]
 pub struct Place {
     /// The server, without `/api/v2`.
     pub url: Url,
-    /// Whose.
+    /// The tenant.
     pub tenant: String,
-    /// Which.
+    /// The database of the tenant.
     pub database: String,
-    /// Who we are there.
+    /// The credential, if the server requires one.
     pub token: Option<Token>,
 }
 
 impl Place {
-    /// The database that every server has.
+    /// The default database, which every server has.
     pub fn usual(url: Url) -> Self {
         Self { url, tenant: "default_tenant".into(), database: "default_database".into(), token: None }
     }
 }
 
-/// Who we are. A server of one's own asks nobody; a proxy before it or Chroma Cloud may.
+/// A credential. A self-hosted server requires none. A proxy in front of it or Chroma Cloud may.
 #[derive(Debug, Clone)]
 pub enum Token {
     /// `Authorization: Bearer …`.
@@ -54,7 +55,7 @@ pub enum Token {
     Cloud(SecretString),
 }
 
-/// One database.
+/// A client for one database.
 pub struct Chroma {
     rest: Rest,
     place: Place,
@@ -79,7 +80,7 @@ struct Creation<'a> {
     configuration: Value,
 }
 
-/// Not a `Value`, which would print each number as the double that it is not.
+/// The vector is not a `Value`, because that would print each number as a double.
 #[derive(Serialize)]
 struct Asked<'a> {
     query_embeddings: [&'a [f32]; 1],
@@ -89,7 +90,7 @@ struct Asked<'a> {
     include: [&'static str; 3],
 }
 
-/// An answer of `get`; each list is as long as the ids.
+/// The response to `get`. Each list is as long as the ids.
 #[derive(Deserialize)]
 struct Got {
     ids: Vec<String>,
@@ -97,7 +98,7 @@ struct Got {
     metadatas: Option<Vec<Option<Metadata>>>,
 }
 
-/// An answer of `query`: a list for each vector that was asked with.
+/// The response to `query`: one list for each vector of the request.
 #[derive(Deserialize)]
 struct Found {
     ids: Vec<Vec<String>>,
@@ -107,19 +108,19 @@ struct Found {
 }
 
 impl Chroma {
-    /// The database at `place`; nothing is sent yet.
+    /// The database at `place`. Nothing is sent yet.
     pub fn new(place: &Place, shutdown: &Shutdown) -> Result<Self, Error> {
         let rest = Rest::new(&place.url, shutdown)?;
         Ok(Self { rest, place: place.clone(), most_records: OnceCell::new() })
     }
 
-    /// Whether the server is there and has the database.
+    /// Checks that the server can be reached and has the database.
     pub async fn health(&self) -> Result<(), Error> {
         let path = ["api", "v2", "tenants", &self.place.tenant, "databases", &self.place.database];
         self.to(Method::GET, &path).send().await?.json::<IgnoredAny>().await.map(drop)
     }
 
-    /// Makes the tenant and the database; one that is there is left alone.
+    /// Creates the tenant and the database, unless they exist.
     pub async fn make_database(&self) -> Result<(), Error> {
         let Place { tenant, database, .. } = &self.place;
         let databases = ["api", "v2", "tenants", tenant, "databases"];
@@ -134,7 +135,7 @@ impl Chroma {
         Ok(())
     }
 
-    /// How many records one request may have.
+    /// Returns the number of records that one request may have.
     pub async fn most_records(&self) -> Result<usize, Error> {
         let ask = || async {
             let limits: Limits =
@@ -144,14 +145,14 @@ impl Chroma {
         self.most_records.get_or_try_init(ask).await.copied()
     }
 
-    /// Collections, in the order of the server.
+    /// Returns collections in the order of the server.
     pub async fn collections(&self, limit: usize, offset: usize) -> Result<Vec<Collection>, Error> {
         let (limit, offset) = (limit.to_string(), offset.to_string());
         let request = self.below(Method::GET, &[]);
         request.query(&[("limit", &limit), ("offset", &offset)]).send().await?.json().await
     }
 
-    /// The collection `name`, if there is one.
+    /// Returns the collection `name`, if there is one.
     pub async fn collection(&self, name: &str) -> Result<Option<Collection>, Error> {
         let answer = match self.below(Method::GET, &[name]).send().await {
             Ok(answer) => answer,
@@ -160,16 +161,16 @@ impl Chroma {
         answer.json().await.map(Some)
     }
 
-    /// Makes the collection `name`, compared by angle; one that is there is a refusal (409).
+    /// Creates the collection `name`, which compares by angle. If it exists, Chroma refuses with 409.
     pub async fn create(&self, name: &str, metadata: Option<&Metadata>) -> Result<Collection, Error> {
         let configuration = json!({"hnsw": {"space": Space::Cosine}});
-        // Chroma refuses metadata that are empty.
+        // Chroma refuses empty metadata.
         let metadata = metadata.filter(|metadata| !metadata.is_empty());
         let body = Creation { name, metadata, configuration };
         self.below(Method::POST, &[]).json(&body).send().await?.json().await
     }
 
-    /// Drops the collection `name` with all that is in it; false when there is none.
+    /// Deletes the collection `name` with its records. Returns false if there is none.
     pub async fn drop_collection(&self, name: &str) -> Result<bool, Error> {
         match self.below(Method::DELETE, &[name]).send().await {
             Ok(answer) => answer.bytes().await.map(|_| true),
@@ -177,35 +178,35 @@ impl Chroma {
         }
     }
 
-    /// Says something else of a collection than before.
+    /// Replaces the metadata of a collection.
     pub async fn describe(&self, collection: Uuid, metadata: &Metadata) -> Result<(), Error> {
         let path = collection.to_string();
         let body = json!({"new_metadata": metadata});
         self.below(Method::PUT, &[path.as_str()]).json(&body).send().await?.bytes().await.map(drop)
     }
 
-    /// Records in a collection.
+    /// Counts the records of a collection.
     pub async fn count(&self, collection: Uuid) -> Result<u64, Error> {
         self.of(Method::GET, collection, "count").send().await?.json().await
     }
 
-    /// Stores records, each in the place of one of its id that is there. All of them, or none.
+    /// Stores all records or none. A record replaces an existing one with the same id.
     pub async fn upsert(&self, collection: Uuid, records: &Records) -> Result<(), Error> {
         self.of(Method::POST, collection, "upsert").json(records).send().await?.bytes().await.map(drop)
     }
 
-    /// The records that `select` means.
+    /// Returns the records that `select` describes.
     pub async fn get(&self, collection: Uuid, select: &Select) -> Result<Vec<Hit>, Error> {
         let body = Including { what: select, include: &["documents", "metadatas"] };
         self.got(collection, &body).await
     }
 
-    /// What is known of the records that `select` means, without their texts.
+    /// Returns the metadata of the records that `select` describes, without their texts.
     pub async fn marks(&self, collection: Uuid, select: &Select) -> Result<Vec<Hit>, Error> {
         self.got(collection, &Including { what: select, include: &["metadatas"] }).await
     }
 
-    /// The ids of the records that `select` means.
+    /// Returns the ids of the records that `select` describes.
     pub async fn ids(&self, collection: Uuid, select: &Select) -> Result<Vec<String>, Error> {
         let body = Including { what: select, include: &[] };
         Ok(self.got(collection, &body).await?.into_iter().map(|hit| hit.id).collect())
@@ -216,7 +217,7 @@ impl Chroma {
         Ok(hits(got.ids, got.documents, got.metadatas, None))
     }
 
-    /// The records nearest to a vector, the nearest first.
+    /// Returns the records nearest to a vector, the nearest first.
     pub async fn query(&self, collection: Uuid, query: &Query) -> Result<Vec<Hit>, Error> {
         let body = Asked {
             query_embeddings: [&query.vector],
@@ -231,7 +232,7 @@ impl Chroma {
         Ok(hits(ids, first(found.documents), first(found.metadatas), distances))
     }
 
-    /// Drops the records of these ids; what is not there is passed over.
+    /// Deletes the records with these ids. Missing ones are ignored.
     pub async fn delete(&self, collection: Uuid, ids: &[String]) -> Result<(), Error> {
         if ids.is_empty() {
             return Ok(()); // Chroma would refuse it
@@ -245,14 +246,14 @@ impl Chroma {
             .map(drop)
     }
 
-    /// Drops the records that fit `filter`, see [`super::filter`]; gives how many.
+    /// Deletes the records that match `filter`, see [`super::filter`]. Returns their number.
     pub async fn delete_where(&self, collection: Uuid, filter: &Value) -> Result<u64, Error> {
         let body = json!({"where": filter});
         let gone: Gone = self.of(Method::POST, collection, "delete").json(&body).send().await?.json().await?;
         Ok(gone.deleted)
     }
 
-    /// A request for what stands at `path` below the collections.
+    /// Returns a request for `path` below the collections.
     fn below(&self, method: Method, path: &[&str]) -> Request {
         let Place { tenant, database, .. } = &self.place;
         let mut whole = vec!["api", "v2", "tenants", tenant, "databases", database, "collections"];
@@ -260,7 +261,7 @@ impl Chroma {
         self.to(method, &whole)
     }
 
-    /// A request about the records of a collection.
+    /// Returns a request about the records of a collection.
     pub(super) fn of(&self, method: Method, collection: Uuid, what: &str) -> Request {
         let id = collection.to_string();
         self.below(method, &[id.as_str(), what])
@@ -283,7 +284,7 @@ struct Including<'a, T> {
     include: &'a [&'static str],
 }
 
-/// What is not there is no failure.
+/// Accepts 404, which says that the object is missing.
 fn missing(error: Error) -> Result<(), Error> {
     match error {
         Error::Backend { status: 404, .. } => Ok(()),
@@ -295,7 +296,7 @@ fn first<T>(lists: Option<Vec<Vec<T>>>) -> Option<Vec<T>> {
     lists.and_then(|lists| lists.into_iter().next())
 }
 
-/// One hit for each id, with what the other lists have of it.
+/// Makes one hit for each id, with the values of the other lists.
 fn hits(
     ids: Vec<String>,
     documents: Option<Vec<Option<String>>>,

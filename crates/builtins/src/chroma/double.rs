@@ -225,7 +225,7 @@ impl State {
         }
     }
 
-    /// Which records are near is seen at one moment, what they say a moment later.
+    /// Reads the content of records after their ids were found, so that it may have changed in between.
     fn read_up(&self, path: &str, answer: &mut Value) {
         let kept = self.kept.values().find(|kept| path.contains(&kept.id.to_string()));
         let ids: Vec<String> = serde_json::from_value(answer["ids"][0].clone()).expect("ids");

@@ -1,4 +1,4 @@
-//! For tests: our server before a Chroma in memory, with vectors that are made of letters.
+//! Test fixture: the Chroma tools, connected to a Chroma in memory, with vectors that count letters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use protocol::Reply;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
-/// Says how often each letter is there.
+/// Counts each letter of a text.
 pub(super) struct Letters {
     pub model: &'static str,
     pub dimension: usize,
@@ -87,14 +87,14 @@ pub(super) fn options(url: &url::Url, who: Option<&str>) -> config::Chroma {
     }
 }
 
-/// Our server, as `who`.
+/// Makes the server, with `who` as its token.
 pub(super) fn server(double: &Double, who: Option<&str>, embedding: Arc<dyn Embedding>) -> VectorStore {
     let options = options(&double.url, who);
     let chroma = Chroma::new(&options.place, &Shutdown::new()).expect("usable");
     VectorStore::new(Desk::new(chroma, &options, embedding))
 }
 
-/// Both ends.
+/// Both sides.
 pub(super) struct Fixture {
     pub double: Double,
     pub ours: VectorStore,
@@ -108,7 +108,7 @@ impl Fixture {
         Self { double, ours, letters }
     }
 
-    /// Another server of ours, with another model or as somebody else.
+    /// Makes another server, with another model or other credentials.
     pub(super) fn other(&self, who: Option<&str>, embedding: Arc<dyn Embedding>) -> VectorStore {
         server(&self.double, who, embedding)
     }
@@ -135,7 +135,7 @@ async fn result(ours: &VectorStore, tool: &str, arguments: &Value) -> Value {
     reply.expect("a result").read().expect("JSON")
 }
 
-/// The answer of a call that succeeds; it fits the tool's output schema.
+/// Returns the answer of a successful call, which must match the output schema.
 pub(super) async fn ask(ours: &VectorStore, tool: &str, arguments: Value) -> Value {
     let result = result(ours, tool, &arguments).await;
     assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
@@ -151,7 +151,7 @@ pub(super) async fn ask(ours: &VectorStore, tool: &str, arguments: Value) -> Val
     answer
 }
 
-/// The explanation of a call that is refused.
+/// Returns the explanation of a refused call.
 pub(super) async fn refused(ours: &VectorStore, tool: &str, arguments: Value) -> Value {
     let result = result(ours, tool, &arguments).await;
     assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");

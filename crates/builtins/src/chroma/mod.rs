@@ -1,13 +1,12 @@
-//! Chroma, a vector store (REST API v2), as a server of ours: documents are cut, embedded and kept there, and
+//! Chroma, a vector store (REST API v2), as a built-in server. Documents are cut, embedded, stored there, and
 //! found by meaning.
 //!
-//! Vectors come from us ([`super::embedding`]), because Chroma makes none. `client` speaks to it in typed
-//! wishes: nothing of a caller is passed on as it came, and nothing is retried there. `layout` says how
-//! a document lies in it, `writing` how it gets there and `seeking` how it is found, so that nobody ever
-//! finds half of one. One file for the tools of collections, of documents and of searching; `context` is
-//! what they share.
+//! Vectors are made here ([`super::embedding`]), because Chroma makes none. `client` sends typed requests,
+//! passes no input of a caller on unchecked, and does not retry. `layout` defines the records of a document,
+//! `writing` stores them, and `seeking` finds them, so that no caller finds half of a document. The tools of
+//! collections, documents and search have one file each. `context` is what they share.
 //!
-//! Not here: how a text is cut ([`super::chunk`]).
+//! Not here: cutting texts ([`super::chunk`]).
 
 mod agreement;
 mod bare;
@@ -62,14 +61,14 @@ use json::Raw;
 use protocol::Reply;
 use upstream::api::{Error, Events, Means};
 
-/// Chroma as one of our own servers.
+/// Chroma as a built-in server.
 pub struct VectorStore {
     desk: Desk,
     tools: Vec<Tool>,
 }
 
 impl VectorStore {
-    /// Makes sure that the database is there, and reads the model if it is one of our own.
+    /// Creates the database if configured, checks that it exists, and opens the embedding provider.
     pub(super) async fn open(
         _: &Arc<str>,
         options: &config::Chroma,
@@ -86,7 +85,7 @@ impl VectorStore {
         Ok(Self::new(Desk::new(chroma, options, embedding)))
     }
 
-    /// Its offer before Chroma answered.
+    /// Returns the offer before Chroma has answered.
     pub(super) fn declared(options: &config::Chroma) -> Declared {
         Declared::new(about(), INSTRUCTIONS, &tools(options))
     }
@@ -113,7 +112,7 @@ impl VectorStore {
     }
 }
 
-/// All tools, in the order they are listed.
+/// Returns all tools in the order of the list.
 fn tools(options: &config::Chroma) -> Vec<Tool> {
     vec![
         Tool::new::<collections::CreateInput, collections::CreateOutput>(&collections::ABOUT_CREATE),
@@ -127,7 +126,7 @@ fn tools(options: &config::Chroma) -> Vec<Tool> {
     ]
 }
 
-/// With as many results as this server may give.
+/// Returns the search tool, with the configured maximum of results.
 fn search(options: &config::Chroma) -> Tool {
     let mut input = schema::of_input::<search::Input>();
     let most = options.max_results;
@@ -137,12 +136,12 @@ fn search(options: &config::Chroma) -> Tool {
     Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::Output>())
 }
 
-/// The arguments that Chroma calls otherwise, and how.
+/// Arguments that Chroma calls by other names, and those names.
 const THEIR_WORDS: [(&str, &str); 3] =
     [("filters", "where"), ("content", "document"), ("query", "embedding")];
 
-/// The argument that Chroma complains of in `detail`: one that it names, or the only one. All of them if that is
-/// not clear.
+/// Returns the argument that Chroma names in `detail`, or else the only one. If neither is clear, it returns
+/// all of them.
 fn complained_of(arguments: &Raw, detail: &str) -> (String, Raw) {
     let detail = detail.to_lowercase();
     let is_named = |(name, _): &(Cow<'_, str>, Raw)| {
@@ -158,7 +157,8 @@ fn complained_of(arguments: &Raw, detail: &str) -> (String, Raw) {
     }
 }
 
-/// The failure of `tool`, which is named in it. What Chroma refuses is the caller's to know, and no fault of Chroma.
+/// Returns the failure of `tool`, with its name. An argument that Chroma refuses is the caller's fault and
+/// not a failure of Chroma.
 fn blamed(tool: &str, arguments: &Raw, failure: Failure) -> Failure {
     match failure {
         Failure::Failed(Error::Backend { status: 400 | 404 | 413 | 422, detail, .. }) => {

@@ -1,11 +1,11 @@
-//! Vectors of texts: what every provider of them is, and which one a configuration means.
+//! Vectors of texts: the trait of all providers, and the selection of a provider by the configuration.
 //!
-//! Invariants of every [`Embedding`]: as many vectors as texts, in their order, all of one dimension and
-//! of finite numbers, or an error; a vector is never made up. The dimension that was once seen stays:
-//! another one is an error before anybody can store it. A new provider touches this folder only.
+//! Invariants of every [`Embedding`]: the result has as many vectors as texts, in their order, or it is an
+//! error. All vectors have one dimension and finite numbers, and a vector is never made up. The first
+//! dimension that was seen stays. Another one is an error before any caller can store it. A new provider
+//! changes this folder only.
 //!
-//! Not here: what vectors are stored for, and cutting texts to a model's [`Window`]
-//! ([`super::chunk`] does that).
+//! Not here: the use of the vectors, and cutting texts to a model's [`Window`] ([`super::chunk`]).
 
 mod cached;
 mod config;
@@ -38,14 +38,14 @@ use upstream::api::{Error as Failure, Means};
 
 /// A model that makes vectors of texts.
 pub trait Embedding: Send + Sync + 'static {
-    /// The vector of each of `texts`, of which none is empty; it ends by `deadline`.
+    /// Returns the vector of each of `texts` by `deadline`. None of the texts is empty.
     fn embed<'a>(
         &'a self,
         texts: &'a [String],
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
 
-    /// The same, made for this and not kept from before: what shows whether a model is still the same.
+    /// Returns newly made vectors and no cached ones. This shows whether a model is still the same.
     fn embed_anew<'a>(
         &'a self,
         texts: &'a [String],
@@ -54,21 +54,21 @@ pub trait Embedding: Send + Sync + 'static {
         self.embed(texts, deadline)
     }
 
-    /// The word of the configuration for it.
+    /// The configured value that selects it.
     fn provider(&self) -> &'static str;
 
-    /// Which model; texts of one collection have to come from one.
+    /// The model. All texts of one collection need one model.
     fn model(&self) -> &str;
 
-    /// Numbers in a vector, once that is known.
+    /// Numbers in a vector, once known.
     fn dimension(&self) -> Option<usize>;
 
-    /// How much of a text it reads.
+    /// How much of a text the model reads.
     fn window(&self) -> Window;
 }
 
-/// Why there are no vectors. Texts are for people and name the provider; they hold no secret and
-/// nothing of what was to be embedded.
+/// Why there are no vectors. The texts are for operators and name the provider. They contain no secret and no
+/// part of the texts.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// No provider is configured, or half of one.
@@ -77,29 +77,29 @@ pub enum Error {
     /// A text without a character has no vector.
     #[error("text {} of {count} is empty, and an empty text has no vector", index + 1)]
     Empty {
-        /// Which one, from 0.
+        /// Index of the empty text, from 0.
         index: usize,
-        /// Of how many.
+        /// Number of texts.
         count: usize,
     },
-    /// The provider could not be reached, refused or failed, after as many tries as it was worth.
+    /// The provider could not be reached, refused, or failed, after all retries.
     #[error("the embedding provider `{provider}` (model `{model}`) failed: {failure}")]
     Failed {
-        /// Its word in the configuration.
+        /// The configured name of the provider.
         provider: &'static str,
         /// Its model.
         model: String,
-        /// What happened.
+        /// The failure.
         failure: Failure,
     },
-    /// What it answered are no vectors of these texts.
+    /// The provider answered something other than vectors of these texts.
     #[error("the embedding provider `{provider}` (model `{model}`) answered nonsense: {reason}")]
     Nonsense {
-        /// Its word in the configuration.
+        /// The configured name of the provider.
         provider: &'static str,
         /// Its model.
         model: String,
-        /// What is wrong with it.
+        /// Why the answer is wrong.
         reason: String,
     },
     /// Vectors of another length than expected. Nothing was stored.
@@ -110,21 +110,21 @@ pub enum Error {
     Dimension {
         /// The model.
         model: String,
-        /// What was configured or seen before.
+        /// Dimension that was configured or seen before.
         expected: usize,
-        /// What came.
+        /// Dimension in the answer.
         found: usize,
     },
     /// The model could not be loaded from its folder.
     #[error("the embedding model in `model_dir` cannot be used: {reason}")]
     Unusable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whether the same may go well later, without anybody changing anything.
+    /// Whether a retry may succeed later without any change by an operator.
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Failed { failure, .. } => is_retryable(failure),
@@ -137,7 +137,8 @@ impl Error {
     }
 }
 
-/// Vectors have no side effect, so whatever may pass is worth another try.
+/// Whether to retry after `failure`. Making vectors has no side effect, so every temporary failure is
+/// retried.
 const fn is_retryable(failure: &Failure) -> bool {
     match failure {
         Failure::Connect { .. }
@@ -153,6 +154,7 @@ const fn is_retryable(failure: &Failure) -> bool {
             matches!(status, 429 | 500..=599)
         }
         Failure::AuthFailed { .. }
+        | Failure::LoginRequired { .. }
         | Failure::Malformed { .. }
         | Failure::TooLarge { .. }
         | Failure::MemoryExhausted
@@ -183,5 +185,5 @@ async fn load(_: &Local) -> Result<Arc<dyn Embedding>, Error> {
     Err(Error::Unusable { reason: "this program was built without local models".into() })
 }
 
-/// How long what a model made of a text is kept: it never changes, but no store keeps anything for longer.
+/// How long a vector is cached. It never changes, but no store keeps an entry for longer.
 const KEPT: Duration = Duration::from_hours(24);

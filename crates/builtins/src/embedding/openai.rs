@@ -1,9 +1,9 @@
 //! Vectors from any service that speaks the embeddings API of OpenAI.
 //!
-//! Invariants: a request has at most the configured number of texts, none empty, at most [`MOST_BYTES`]
-//! of them, and no more than whose vectors fit one answer ([`in_one_answer`]); a failure that may pass is tried again at most [`RETRIES`] times, after what
-//! `Retry-After` asks for, and only if that is before the deadline; what is given has been counted, put
-//! in order and looked through. The key is in the header of the request and nowhere else.
+//! Invariants: a request has at most the configured number of texts and at most [`MOST_BYTES`] of them, and
+//! no text is empty. The vectors of a request fit into one answer ([`in_one_answer`]). A temporary failure is
+//! retried at most [`RETRIES`] times, after the time of `Retry-After`, and only before the deadline. Returned
+//! vectors were counted, sorted and checked. The key is only in the header of the request.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use crate::rest::{self, Rest};
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error as Failure, ceiling, full_jitter};
 
-/// Extra tries of one request.
+/// Most retries of one request.
 const RETRIES: u32 = 3;
-/// Bounds of the pauses between them; no `Retry-After` beyond the second is waited for.
+/// Shortest and longest pause between them. A `Retry-After` that exceeds the longest pause ends the retries.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
-/// One try takes no longer.
+/// Time limit of one attempt.
 const TRY_LIMIT: Duration = Duration::from_mins(1);
-/// Bytes of texts in one request; one text beyond goes alone.
+/// Most bytes of texts in one request. A longer text is sent alone.
 const MOST_BYTES: usize = 512 << 10;
-/// Bytes that a number of a vector takes in an answer, indented as some services write it, at most.
+/// Most bytes of one number in an answer, including the indentation that some services write.
 const NUMBER_BYTES: usize = 32;
-/// Numbers in a vector before the first one was seen: few models have more.
+/// Assumed numbers of a vector before the first one was seen. Few models have more.
 const USUAL_DIMENSION: usize = 4_096;
 
-/// What models of OpenAI read.
+/// Window of OpenAI's models, in tokens.
 const OPENAI_WINDOW: usize = 8_191;
-/// What the models of most compatible services read, and those of the MiniLM family.
+/// Window of the models of most compatible services.
 const USUAL_WINDOW: usize = 512;
 const MINILM_WINDOW: usize = 254;
 
@@ -45,7 +45,7 @@ pub struct Remote {
     rest: Rest,
     model: String,
     key: Option<SecretString>,
-    /// Asked for, if configured: many services refuse the member.
+    /// Requested dimension, if configured. Many services refuse the member.
     dimensions: Option<usize>,
     batch: usize,
     dimension: Dimension,
@@ -71,7 +71,7 @@ struct Embedded {
 }
 
 impl Remote {
-    /// The service of `options`; `None` when it is OpenAI's own and there is no key for it.
+    /// The service of `options`. Returns `None` if it is OpenAI's own and has no key.
     pub fn new(options: &OpenAi, shutdown: &Shutdown) -> Result<Option<Self>, Error> {
         if options.needs_key && options.api_key.is_none() {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Remote {
         Ok(vectors)
     }
 
-    /// One request, with its retries.
+    /// Sends one request, with its retries.
     async fn batch(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
         let mut tries = 0;
         loop {
@@ -131,7 +131,7 @@ impl Remote {
         request.send().await?.json().await
     }
 
-    /// The vectors of `response`, in order, if there is one for each of `count` texts.
+    /// Returns the vectors of `response` in order, if there is one for each of `count` texts.
     fn read(&self, response: Response, count: usize) -> Result<Vec<Vec<f32>>, Error> {
         let Response { mut data } = response;
         if data.len() != count {
@@ -191,7 +191,7 @@ fn failed(model: &str, failure: Failure) -> Error {
     Error::Failed { provider: WORD, model: model.to_owned(), failure }
 }
 
-/// How long to wait after the failure of the try that `tries` were made before; `None`: it is of no use.
+/// Returns the pause after a failure, after `tries` earlier attempts. Returns `None` if a retry is useless.
 fn pause(failure: &Failure, tries: u32) -> Option<Duration> {
     if !is_retryable(failure) {
         return None;
@@ -207,7 +207,7 @@ fn pause(failure: &Failure, tries: u32) -> Option<Duration> {
     }
 }
 
-/// How many of `texts`, of which there are some, go in one request: at most `most`, and at least one.
+/// Returns how many of `texts` fit into one request: at least one, and at most `most`.
 fn in_one_request(texts: &[String], most: usize) -> usize {
     let mut bytes = 0;
     let fits = |(at, text): &(usize, &String)| {
@@ -217,7 +217,7 @@ fn in_one_request(texts: &[String], most: usize) -> usize {
     texts.iter().enumerate().take_while(fits).count()
 }
 
-/// How many vectors of `dimension` numbers one answer has room for, at least one.
+/// Returns how many vectors of `dimension` numbers fit into one answer, at least one.
 fn in_one_answer(dimension: Option<usize>) -> usize {
     (rest::MOST_BYTES / (NUMBER_BYTES * dimension.unwrap_or(USUAL_DIMENSION))).max(1)
 }

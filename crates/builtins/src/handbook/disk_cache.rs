@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 
-use crate::private_file;
+use runtime::private_file;
 use runtime::regular_file;
 
 /// Longest file that is read, in bytes.

@@ -42,8 +42,7 @@ async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three()
     are_answered(&questions().in_other_words, 30, 55).await;
 }
 
-/// Checks that so many of a hundred questions are answered by the first hit, and so many by one of the first
-/// three.
+/// Checks how many of a hundred questions are answered by the first hit, and how many by the first three.
 async fn are_answered(questions: &[Question], by_the_first: usize, by_three: usize) {
     // The exclusion is that of the repository's configuration file.
     let config = config::Handbook { exclude: vec!["contributing".into()], ..config(&docs(), 0) };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Reading ──first snapshot──▶ Ready ──a change──▶ Ready (the next snapshot)
-//!     └──the folder can not be read──▶ Failed ──it can again──▶ Ready
+//!     └──the folder cannot be read──▶ Failed ──it can be read──▶ Ready
 //! ```
 //!
 //! After the first snapshot there always is one. If the folder becomes unreadable, the last snapshot stays.

@@ -1,15 +1,13 @@
-//! The handbook: search over a folder of Markdown documents, with no other program behind it.
+//! The handbook: search over a folder of Markdown documents, without any other program.
 //!
-//! One task follows the folder and publishes a `corpus::Snapshot` per change; a call takes the
-//! present one and works on it alone, so a change never makes the handbook unavailable. A call that
-//! comes before the first snapshot waits for it. Reading and searching run on threads that may
-//! block, a few at a time.
+//! One task follows the folder and publishes a `corpus::Snapshot` after each change. A call uses the snapshot
+//! of its start only, so a change never makes the handbook unavailable. A call before the first snapshot
+//! waits for it. Reading and searching run on threads that may block, a few at a time.
 //!
-//! Bad arguments are an answer of the tool (`isError`, see `refusal`); an unknown tool is a
-//! JSON-RPC error.
+//! Wrong arguments give a tool result with `isError` (see `refusal`). An unknown tool gives a JSON-RPC error.
 //!
-//! Where an embedding provider is configured, `meaning` keeps vectors beside the words; then a search goes by
-//! both, and by words alone whenever there is no vector in time.
+//! With a configured embedding provider, `meaning` stores vectors beside the words, and a search uses both.
+//! If no vector arrives in time, the search uses words alone.
 
 mod answers;
 mod archive;
@@ -58,17 +56,18 @@ pub use self::meaning::Embedded;
 use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
 use self::resources::Naming;
 use super::answer::{refused, result};
+use super::embedding;
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, info, no_resource, no_tool};
-use super::{embedding, private_file};
 use json::Raw;
 use protocol::{ErrorObject, Reply};
+use runtime::private_file;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Events, Means};
 
-/// How long the end of the program waits for vectors that are written.
+/// How long the shutdown waits until the vectors are written.
 const ENDING: Duration = Duration::from_secs(5);
-/// Calls that work at the same time; others wait, each for milliseconds.
+/// Most calls that work at the same time. Other calls wait for some milliseconds.
 const AT_A_TIME: usize = 4;
 
 /// The handbook server. Dropping it ends the task that follows the folder.
@@ -89,17 +88,17 @@ pub struct Figures {
     pub progress: Progress,
     /// Searches answered from memory.
     pub cache_hits: u64,
-    /// Searches that were not.
+    /// How many searches were not answered from memory.
     pub cache_misses: u64,
-    /// How far the vectors are, where there are any.
+    /// Progress of the vectors, if there are any.
     pub embedded: Option<Embedded>,
 }
 
 impl Handbook {
-    /// Opens the folder for the server `name` and begins to read it in the background, in a task in the
-    /// group of `means`; changes of its list of resources are reported to `events`.
+    /// Opens the folder for the server `name` and begins to read it in the background. The task belongs to
+    /// the group of `means`. Changes of the resource list are reported to `events`.
     ///
-    /// The error is [`Error::Connect`] and names the folder when it can not be opened.
+    /// The error is [`Error::Connect`] and names the folder if it cannot be opened.
     pub async fn open(
         name: &str,
         config: &config::Handbook,
@@ -125,12 +124,12 @@ impl Handbook {
         Ok(handbook.with(opening, kept, shelf))
     }
 
-    /// Its offer before the folder was read.
+    /// Returns the offer before the folder was read.
     pub(super) fn declared(_: &config::Handbook) -> Declared {
         Declared::new(about(), INSTRUCTIONS, &tools::definitions()).with_resources(Vec::new(), false)
     }
 
-    /// With vectors from the provider that `opening` gives, beside those of `kept`, in this place.
+    /// Adds vectors from the provider that `opening` opens and from `kept`. They are stored at `place`.
     fn with(mut self, opening: Opening, kept: KeptVectors, place: Shelf) -> Self {
         self.meaning = Some(Meaning::start(opening, kept, place, self.phase.clone(), &self.tasks));
         self
@@ -148,7 +147,7 @@ impl Handbook {
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
         let tasks = means.shutdown.child();
-        // The end of the program waits for what is written then.
+        // The shutdown waits until the files are written.
         means.shutdown.include(&tasks, ENDING);
         let naming = Naming::of(name);
         let archive = kept_file(config, name, "index").filter(|_| !means.only_looks).map(Archive::new);
@@ -164,14 +163,14 @@ impl Handbook {
         })
     }
 
-    /// How far the index is, and how often the cache helped.
+    /// Returns the progress of the index, and how often the cache was used.
     pub fn figures(&self) -> Figures {
         let (cache_hits, cache_misses) = self.cache.counts();
         let embedded = self.meaning.as_ref().map(|meaning| meaning.state().embedded);
         Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses, embedded }
     }
 
-    /// The documents, once they were read, and if `dated` once it is known when they were changed.
+    /// Returns the documents once they were read. If `dated`, their dates must also be known.
     async fn snapshot(&self, dated: bool) -> Result<Arc<Snapshot>, Error> {
         let mut phase = self.phase.clone();
         let is_known = |phase: &Phase| match phase {
@@ -199,7 +198,8 @@ impl Handbook {
         }
     }
 
-    /// The text of a document. A megabyte of it takes a millisecond, so it is done on a thread that may block.
+    /// Returns the text of a document. A megabyte takes a millisecond, so this runs on a thread that may
+    /// block.
     async fn text(&self, uri: &str) -> Result<Reply, Error> {
         let snapshot = self.snapshot(false).await?;
         let Some(document) = self.naming.find(&snapshot.documents, uri).cloned() else {
@@ -212,7 +212,8 @@ impl Handbook {
         Ok(text.map_err(|error| internal(&error)))
     }
 
-    /// Answers on a thread that may block. Who stops waiting lets it finish: it takes milliseconds.
+    /// Runs `work` on a thread that may block and returns its answer. If the caller stops waiting, the work
+    /// still finishes within milliseconds.
     async fn work_out(
         &self,
         work: impl FnOnce() -> Result<Raw, Failure> + Send + 'static,
@@ -223,7 +224,7 @@ impl Handbook {
         })
     }
 
-    /// What came of `work`, or the answer that says why nothing did.
+    /// Returns the result of `work`, or the answer that explains why there is none.
     async fn done<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -240,14 +241,13 @@ impl Handbook {
     }
 }
 
-/// Where what `ending` says is kept of the handbook `name` between two runs, if it is.
+/// Returns the file with this `ending` in which handbook `name` stores data between two runs, if configured.
 fn kept_file(config: &config::Handbook, name: &str, ending: &str) -> Option<PathBuf> {
     config.index_dir.as_ref().map(|folder| folder.join(format!("{}.{ending}", private_file::of(name))))
 }
 
-/// Does `work` on a thread that may block, under one of `permits`; `None` when there are none any
-/// more. The work holds the permit and not who waits for it, so that impatient callers do not pile
-/// up threads.
+/// Runs `work` on a thread that may block, under one of `permits`. Returns `None` if they are closed. The
+/// work holds the permit, not the caller that waits. So callers that give up early do not accumulate threads.
 async fn on_a_thread<T: Send + 'static>(
     permits: &Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,9 +1,9 @@
-//! R2R's REST API, as the tools use it: calls below `/v3`, made as whoever we are there.
+//! R2R's REST API, as the tools use it: authenticated calls below `/v3`.
 //!
-//! Invariants: a call whose token R2R refuses is made once more with a new one, and never a third
-//! time; nothing else is repeated here. What R2R answers with an error is [`Error::Backend`].
+//! Invariants: if R2R refuses the token, the call is repeated once with a new token. Nothing else is repeated
+//! here. An error response of R2R is [`Error::Backend`].
 //!
-//! Not here: how we log in (`session`), and what the answers mean.
+//! Not here: the login (`session`), and the meaning of the responses.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use upstream::api::{Error, Means};
 /// The version of the API, first in every path.
 pub(super) const VERSION: &str = "v3";
 
-/// The body of R2R's answers.
+/// The body of R2R's responses.
 #[derive(Debug, Deserialize)]
 pub(super) struct Results<T> {
-    /// What was asked for.
+    /// The requested value.
     pub(super) results: T,
-    /// How many there are beyond this page; only lists have it.
+    /// Number of all entries, including other pages. Only lists have it.
     #[serde(default)]
     pub(super) total_entries: Option<u64>,
 }
 
-/// One R2R service and who we are there. Clones are the same.
+/// One R2R service and the session there. Clones share both.
 #[derive(Clone)]
 pub(super) struct Client {
     rest: Rest,
@@ -44,15 +44,15 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Logs in, or finds out whether the key, or nobody, is accepted. [`Error::AuthFailed`] when R2R
-    /// refuses us.
+    /// Logs in, or checks that R2R accepts the key or requests without credentials. Returns
+    /// [`Error::AuthFailed`] if R2R refuses them.
     pub(super) async fn open(options: &config::R2r, means: &Means) -> Result<Self, Error> {
         let rest = Rest::new(&options.url, &means.shutdown)?;
         let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
         Ok(Self { rest, session, pace: options.pace.clone() })
     }
 
-    /// Reads what is at `path`, a segment each, with `query` behind it.
+    /// Reads the value at `path` with `query`. Each element of `path` is one segment.
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -63,7 +63,7 @@ impl Client {
         Box::pin(answered).await
     }
 
-    /// Reads a list from `offset` on, at most `limit` of it, with `query` behind the two.
+    /// Reads at most `limit` entries of a list from `offset` on, with `query` as further parameters.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -76,14 +76,14 @@ impl Client {
             self.get::<Results<Vec<T>>>(path, &all).await
         };
         let mut found = page(offset, limit).await?;
-        // R2R says that a list has no entries where it is asked for what is behind its end.
+        // For an offset after the end of a list, R2R says that the list has no entries.
         if found.results.is_empty() && offset > 0 {
             found.total_entries = page(0, 1).await?.total_entries;
         }
         Ok(found)
     }
 
-    /// Reads what is at `path`, whatever it is.
+    /// Reads the bytes at `path`.
     pub(super) async fn bytes(&self, path: &[&str]) -> Result<Bytes, Error> {
         self.made(|| self.request(Method::GET, path)).await?.bytes().await
     }
@@ -99,12 +99,12 @@ impl Client {
         Box::pin(answered).await
     }
 
-    /// Removes what is at `path`.
+    /// Deletes the object at `path`.
     pub(super) async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Error> {
         self.made(|| self.request(Method::DELETE, path)).await?.json().await
     }
 
-    /// Sends a form with files; `form` makes it, and once more if our token had to be renewed.
+    /// Sends a form with files. `form` is called again if the token had to be renewed.
     pub(super) async fn upload<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -113,8 +113,8 @@ impl Client {
         self.made(|| self.request(Method::POST, path).multipart(form())).await?.json().await
     }
 
-    /// Sends `body` and gives the events of the answer. The stream just ends when R2R gives up: whether
-    /// it was complete, its last event says.
+    /// Sends `body` and returns the events of the answer. If R2R gives up, the stream just ends. The last
+    /// event says whether it was complete.
     pub(super) async fn events<B: Serialize + Sync + ?Sized>(
         &self,
         path: &[&str],
@@ -124,14 +124,14 @@ impl Client {
         Ok(answer.events().boxed())
     }
 
-    /// Whether R2R runs and still takes us.
+    /// Whether R2R runs and still accepts the credentials.
     pub(super) async fn health(&self) -> Result<(), Error> {
         self.session.pass().await?;
         let _: IgnoredAny = self.request(Method::GET, &["health"]).send().await?.json().await?;
         Ok(())
     }
 
-    /// Resolves when R2R has refused our credentials, with the reason. From then on every call fails.
+    /// Resolves with the reason once R2R has refused the credentials. From then on every call fails.
     pub(super) fn refused(&self) -> BoxFuture<'_, String> {
         Box::pin(self.session.refused())
     }
@@ -141,12 +141,12 @@ impl Client {
         self.rest.request(method, &path)
     }
 
-    /// Counts a request, where they are limited.
+    /// Counts a request if requests are limited.
     fn admit(&self) -> Result<(), Error> {
         self.pace.as_ref().map_or(Ok(()), Pace::admit)
     }
 
-    /// Makes a request as whoever we are, a second time if our token was refused.
+    /// Sends a request with credentials, and once more if the token was refused.
     async fn made(&self, request: impl Fn() -> Request) -> Result<Answer, Error> {
         // On the heap: a request in flight is large, and a tool may make several.
         Box::pin(async move {
@@ -165,8 +165,8 @@ impl Client {
     }
 }
 
-/// R2R says 401 of our token, and of its own at the provider of its models, which a new one of ours
-/// would not mend.
+/// Whether R2R refused the token of Switchyard. R2R also answers 401 if the provider of its models refuses
+/// R2R's own key. A new token would not fix that.
 fn is_of_our_token(error: &Error) -> bool {
     matches!(error, Error::Backend { status: 401, detail, .. } if !detail.starts_with("Authentication error"))
 }

@@ -1,4 +1,4 @@
-//! What R2R sees of our session, and what the tools see of R2R's failures.
+//! Tests of the login at R2R, and of the errors that tools get if R2R fails.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ async fn a_fault_of_the_network_is_no_refusal() {
     let client = logged_in(&r2r).await;
     r2r.expire_access();
     r2r.kill();
-    // The first one may still have gone into a connection that was there.
+    // The first request may still have used an existing connection.
     assert!(matches!(list(&client).await, Err(Error::Connect { .. } | Error::Lost { .. })));
     assert!(matches!(list(&client).await, Err(Error::Connect { .. })));
     assert!(matches!(open(&r2r, account(PASSWORD)).await, Err(Error::Connect { .. })));
@@ -175,16 +175,16 @@ async fn a_token_is_renewed_ahead_of_its_end_and_nobody_waits_for_it() {
     list(&client).await.expect("the first token is good");
     assert_eq!(r2r.count(REFRESH), 0);
     later(2).await;
-    // It answers with the old one while the new one is fetched, which is not answered yet.
+    // It uses the old token while the new one is requested, which is not answered yet.
     r2r.delay("refresh-token", Duration::from_millis(300));
     list(&client).await.expect("the first token is good");
     list(&client).await.expect("the first token is good");
-    // R2R takes that no more: who comes now waits for the one on its way, and fetches no other.
+    // R2R no longer accepts the old token: a new call waits for the running renewal and starts no other.
     r2r.expire_access();
     list(&client).await.expect("the second token is good");
     assert_eq!((r2r.count(REFRESH), r2r.count(COLLECTIONS)), (1, 5));
     r2r.delay("refresh-token", Duration::ZERO);
-    // It has ended by our clock, so it is not even tried.
+    // The token has expired by Switchyard's clock, so it is not even tried.
     later(61).await;
     list(&client).await.expect("the third token is good");
     assert_eq!((r2r.count(REFRESH), r2r.count(LOGIN), r2r.count(COLLECTIONS)), (2, 1, 6));

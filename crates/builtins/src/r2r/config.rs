@@ -14,7 +14,7 @@ use crate::connect;
 use settings::{Fields, Setting};
 use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
 
-/// Times that answers of R2R may be kept, in seconds; 0: not at all.
+/// Seconds for which answers of R2R may be cached. 0 turns the cache off.
 const TTL: std::ops::RangeInclusive<f64> = 0.0..=86_400.0;
 /// The highest value of `ingest_max_bytes`, in bytes: 1 GiB.
 const MOST_FILE_BYTES: u64 = 1 << 30;
@@ -26,19 +26,19 @@ const REQUESTS: std::ops::RangeInclusive<usize> = 1..=100_000;
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.
 #[derive(Clone)]
 pub struct R2r {
-    /// Where R2R answers, without `/v3`.
+    /// The address of R2R, without `/v3`.
     pub url: Url,
-    /// The credentials that R2R is given.
+    /// The credentials for R2R.
     pub credentials: Credentials,
     /// Names the default collection.
     pub project: ProjectName,
-    /// Whether calls are about the project of their client, where that tells one.
+    /// Whether a call uses the project of its client, if the client names one.
     pub follows_client: bool,
     /// Limits the requests to R2R within a minute, for all connections together.
     pub pace: Option<Pace>,
-    /// Whether that is made when it is missing.
+    /// Whether the default collection is created if it is missing.
     pub auto_create_collections: bool,
-    /// Where the collection of each project is remembered; none: below the user's state folder.
+    /// File that maps projects to collections. If none is set, it is in the user's state folder.
     pub collection_mapping_file: Option<PathBuf>,
     /// The folders whose files may be ingested.
     pub ingest_roots: Vec<PathBuf>,
@@ -67,7 +67,7 @@ impl fmt::Debug for R2r {
 }
 
 impl R2r {
-    /// Whether what we show of who we are can be read on the way there: no TLS, and not on this machine.
+    /// Whether others can read the credentials on the network: no TLS, and R2R is on another machine.
     fn shows_secrets(&self) -> bool {
         let is_local = match self.url.host() {
             Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -96,11 +96,11 @@ impl BuiltinOptions for R2r {
 /// The credentials for R2R.
 #[derive(Debug, Clone)]
 pub enum Credentials {
-    /// None: R2R decides who such a caller is.
+    /// No credentials. R2R decides which account such a caller gets.
     None,
     /// A key, which neither ends nor needs to be renewed.
     ApiKey(SecretString),
-    /// An account, with which we log in.
+    /// An account that Switchyard logs in to.
     Account {
         /// Its name.
         email: SecretString,

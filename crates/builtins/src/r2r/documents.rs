@@ -272,7 +272,7 @@ pub(super) struct MonitorOutput {
     document_id: Id,
     /// pending, parsing, extracting, chunking, embedding, augmenting, storing, enriching, success or failed.
     ingestion_status: String,
-    /// Of the graph, which R2R makes only when it is told to; it says nothing about searching.
+    /// Status of the graph, which R2R builds only on request. Searches do not depend on it.
     extraction_status: String,
     title: String,
     /// From 0 to 1; 1 when it can be searched.
@@ -347,7 +347,8 @@ pub(super) fn progress(status: &str) -> f64 {
     }
 }
 
-/// An error unless the collection is there and ours to read: a search in another one finds nothing.
+/// Refuses a collection that does not exist or that Switchyard may not read. A search there
+/// would find nothing.
 pub(super) async fn check_collection(desk: &Desk, id: Id) -> Result<(), Failure> {
     let found: Result<Results<Value>, Error> = desk.client.get(&["collections", &id.to_string()], &[]).await;
     match found {

@@ -1,4 +1,4 @@
-//! For tests: our server of R2R's tools before an R2R that answers as it was recorded.
+//! Test fixture: the R2R tools, connected to an R2R that answers as recorded.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -19,7 +19,7 @@ use protocol::Reply;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Error, Events};
 
-/// Both ends, and the folder of the file of collections.
+/// Both sides, and the folder with the file of collections.
 pub(super) struct Fixture {
     pub r2r: double::R2r,
     pub ours: R2r,
@@ -61,7 +61,7 @@ impl Fixture {
         Self { r2r, ours, folder }
     }
 
-    /// One with three documents in the project's collection and one elsewhere.
+    /// A fixture with three documents in the project's collection and one in another.
     pub(super) async fn filled() -> Self {
         Self::filled_with(|_| {}).await
     }
@@ -87,7 +87,7 @@ impl Fixture {
         own
     }
 
-    /// Sends a document as ours sends one; its id.
+    /// Uploads a document in the way Switchyard does. Returns its id.
     pub(super) async fn put(&self, collection: Id, name: &str, text: &str) -> String {
         let title = name.trim_end_matches(".md");
         let made = self.ours.desk.client.upload::<Results<Value>>(&["documents"], || {
@@ -101,7 +101,7 @@ impl Fixture {
         made.results["document_id"].as_str().expect("an id").to_owned()
     }
 
-    /// The whole result of a call.
+    /// Returns the whole result of a call.
     pub(super) async fn result(&self, tool: &str, arguments: &Value) -> Value {
         let reply = self.reply(tool, arguments, &Report::none()).await.expect("reached");
         reply.expect("a result").read().expect("JSON")
@@ -111,7 +111,8 @@ impl Fixture {
         self.ours.call(tool, Raw::of(arguments), report).await
     }
 
-    /// The answer of a call that succeeds; it fits the tool's output schema, and is there as text too.
+    /// Returns the answer of a successful call, which must match the output schema and have the same JSON as
+    /// text.
     pub(super) async fn ask(&self, tool: &str, arguments: Value) -> Value {
         let result = self.result(tool, &arguments).await;
         assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
@@ -124,7 +125,7 @@ impl Fixture {
         answer
     }
 
-    /// The explanation of a call that is refused.
+    /// Returns the explanation of a refused call.
     pub(super) async fn refused(&self, tool: &str, arguments: Value) -> Value {
         let result = self.result(tool, &arguments).await;
         assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
@@ -140,14 +141,14 @@ impl Fixture {
         serde_json::from_str(result["contents"][0]["text"].as_str().expect("text")).expect("JSON")
     }
 
-    /// The bodies of the searches that R2R saw.
+    /// Returns the bodies of the searches that R2R received.
     pub(super) fn searches(&self) -> Vec<Value> {
         let seen = self.r2r.seen().into_iter().filter(|seen| seen.path.contains("/retrieval/"));
         seen.map(|seen| serde_json::from_str(&seen.body).expect("JSON")).collect()
     }
 }
 
-/// As much of JSON Schema as output schemas use.
+/// Checks a value by the part of JSON Schema that output schemas use.
 pub(super) fn fits(schema: &Value, value: &Value, at: &str) {
     let types = match &schema["type"] {
         Value::Array(types) => types.clone(),

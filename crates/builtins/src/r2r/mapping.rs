@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::id::Id;
-use crate::private_file;
+use runtime::private_file;
 use runtime::regular_file;
 
 const VERSION: u32 = 1;
@@ -153,11 +153,9 @@ async fn on_a_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(ended)?
 }
 
-/// Returns `switchyard/project_collections.json` below `$XDG_STATE_HOME`, or below `~/.local/state`.
+/// Returns `project_collections.json` in the state folder.
 fn usual_path() -> Option<PathBuf> {
-    let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = given.or_else(|| Some(std::env::home_dir()?.join(".local/state")))?;
-    Some(state.join("switchyard").join("project_collections.json"))
+    Some(private_file::default_state_folder()?.join("project_collections.json"))
 }
 
 #[cfg(test)]

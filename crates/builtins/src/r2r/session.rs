@@ -1,4 +1,4 @@
-//! Who we are at R2R: a token that is renewed in time, a key, or nobody.
+//! Authenticates Switchyard at R2R: with a token that is renewed in time, with a key, or without credentials.
 //!
 //! ```text
 //!   log in ──► valid ── five minutes before its end ──► valid, being renewed ──► valid
@@ -7,10 +7,11 @@
 //!     └── refused ──► ( refused: nothing is tried any more ) ◄────┘ login refused
 //! ```
 //!
-//! Invariants: one renewal at a time, for everybody who waits, and whoever leaves does not end it for
-//! the others; refused credentials are never sent again; a fault of the network is no refusal; a
-//! secret is in no log and no error. Times come from the token itself: how long it lives, by R2R's
-//! clock, counted by ours from before it was asked for.
+//! Invariants: at most one renewal runs at a time, and all callers that need it wait for it. A caller that is
+//! cancelled does not end it for the others. Refused credentials are never sent again. A network failure does
+//! not count as a refusal. No log line and no error contains a secret. The lifetime of a token is read from
+//! the token itself, by the clock of R2R. It is counted by Switchyard's clock from before the token was
+//! requested.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,37 +29,37 @@ use runtime::secret::SecretString;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Closing, Error};
 
-/// Time to log in or to renew.
+/// Maximum time of a login or a renewal.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Time to find out whether R2R takes whoever comes.
+/// Maximum time to find out whether R2R accepts requests without credentials.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// Time after a renewal that failed in which none is tried, as long as the token is still good.
+/// Pause after a failed renewal, as long as the token is still valid.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Who we are at one R2R.
+/// The authentication of Switchyard at one R2R.
 pub(super) struct Session {
     rest: Rest,
     credentials: Credentials,
     shutdown: Shutdown,
     state: Mutex<State>,
-    /// Why R2R refuses us, once it did.
+    /// Why R2R refused the credentials, once it did.
     refusal: Closing,
 }
 
 struct State {
     pass: Pass,
     renewal: Option<Renewal>,
-    /// No renewal ahead of time before this: one has just failed.
+    /// No renewal ahead of time begins before this, because one has just failed.
     quiet_until: Instant,
 }
 
-/// Ends with what came of it.
+/// Resolves to the result of the renewal.
 type Renewal = watch::Receiver<Option<Result<(), Error>>>;
 
-/// What a request shows of who we are.
+/// The credential that a request carries.
 #[derive(Clone)]
 pub(super) struct Pass {
-    /// Counts renewals, so that one that is already done is not done again.
+    /// Counts renewals, so that one that is already done is not repeated.
     number: u64,
     shown: Shown,
 }
@@ -71,7 +72,7 @@ enum Shown {
 }
 
 impl Pass {
-    /// The request with it.
+    /// Adds the credential to `request`.
     pub(super) fn on(&self, request: Request) -> Request {
         match &self.shown {
             Shown::Nothing => request,
@@ -81,14 +82,14 @@ impl Pass {
     }
 }
 
-/// What to do about a pass.
+/// How to get a credential: take the current one, or wait for a renewal.
 enum Choice {
     Take(Pass),
     Wait(Renewal),
 }
 
 impl Session {
-    /// Shows who we are for the first time.
+    /// Authenticates for the first time.
     pub(super) async fn open(
         rest: Rest,
         credentials: Credentials,
@@ -109,19 +110,19 @@ impl Session {
         }))
     }
 
-    /// What to show now. Waits only when what we have has ended.
+    /// Returns the credential to send now. Waits only if the current one has expired.
     pub(super) async fn pass(self: &Arc<Self>) -> Result<Pass, Error> {
         self.taken(Self::choose).await
     }
 
-    /// What to show after R2R refused `pass` with `error`.
+    /// Returns the credential to send after R2R refused `pass` with `error`.
     pub(super) async fn renewed(self: &Arc<Self>, pass: &Pass, error: Error) -> Result<Pass, Error> {
         let renewed = self.taken(|session| session.choose_instead(pass)).await?;
-        // It is what was refused: we are who we say, and may not do this.
+        // The renewal has confirmed the same credential: it is valid, but does not permit this request.
         if renewed.number == pass.number { Err(error) } else { Ok(renewed) }
     }
 
-    /// Resolves when our credentials have been refused, with the reason.
+    /// Resolves with the reason once R2R has refused the credentials.
     pub(super) async fn refused(&self) -> String {
         self.refusal.wait().await
     }
@@ -157,12 +158,13 @@ impl Session {
         Choice::Wait(self.renewal(&mut state))
     }
 
-    /// The renewal under way, or a new one: a task of its own, so that it belongs to nobody who waits.
+    /// Returns the running renewal, or starts one. It runs in a task of its own, so that no waiting caller
+    /// owns it.
     fn renewal(self: &Arc<Self>, state: &mut State) -> Renewal {
         if let Some(renewal) = &state.renewal {
             return renewal.clone();
         }
-        // Who looked before we were refused and comes after it begins nothing anew.
+        // A caller that checked before the credentials were refused must not start another renewal.
         let refused = self.check().err();
         let is_refused = refused.is_some();
         let (done, renewal) = watch::channel(refused.map(Err));
@@ -187,7 +189,7 @@ impl Session {
             Ok(None) => {}
             Err(error) => {
                 state.quiet_until = Instant::now() + QUIET;
-                // Before the lock is given back: nobody finds neither a renewal nor the refusal.
+                // This happens under the lock, so that every caller finds either the renewal or the refusal.
                 if let Error::AuthFailed { reason } = &error {
                     self.refusal.close(reason.clone());
                 }
@@ -199,7 +201,7 @@ impl Session {
         Ok(())
     }
 
-    /// [`Error::AuthFailed`] once we were refused.
+    /// Returns [`Error::AuthFailed`] once R2R has refused the credentials.
     fn check(&self) -> Result<(), Error> {
         if !self.refusal.is_closed() {
             return Ok(());
@@ -208,7 +210,7 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and every write leaves a valid state.
+        // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,7 +219,7 @@ fn late() -> Error {
     Error::TimedOut { after: LIMIT }
 }
 
-/// What to show first.
+/// Returns the first credential to send.
 async fn first(rest: &Rest, credentials: &Credentials) -> Result<Shown, Error> {
     let shown = match credentials {
         Credentials::Account { email, password } => {
@@ -231,7 +233,7 @@ async fn first(rest: &Rest, credentials: &Credentials) -> Result<Shown, Error> {
     Ok(shown)
 }
 
-/// Whether R2R takes what we show.
+/// Checks whether R2R accepts the credential.
 async fn look(rest: &Rest, shown: &Shown) -> Result<(), Error> {
     let pass = Pass { number: 0, shown: shown.clone() };
     let request = rest.request(Method::GET, &[VERSION, "users", "me"]);
@@ -241,11 +243,12 @@ async fn look(rest: &Rest, shown: &Shown) -> Result<(), Error> {
         }
         other => other,
     })?;
-    // It has the hash of the password: nothing of it is kept.
+    // The answer contains the hash of the password, so none of it is stored.
     answer.json::<IgnoredAny>().await.map(drop)
 }
 
-/// Says so if R2R takes whoever comes, as it is shipped. No answer in time is no harm.
+/// Logs a warning if R2R accepts callers without credentials, which is its default. If there is no answer in
+/// time, it logs nothing.
 async fn warn_if_open(rest: &Rest) {
     if is_open_to_all(rest).await {
         tracing::warn!(
@@ -267,13 +270,14 @@ fn refused(shown: &Shown, detail: &str) -> String {
     }
 }
 
-/// What to show instead of `shown`; none when that is as good as ever.
+/// Returns the credential to send instead of `shown`, or none if `shown` is still valid.
 async fn renew(rest: &Rest, credentials: &Credentials, shown: &Shown) -> Result<Option<Shown>, Error> {
     let (Credentials::Account { email, password }, Shown::Token(token)) = (credentials, shown) else {
         return look(rest, shown).await.map(|()| None);
     };
     let token = match token::refresh(rest, token).await {
-        // The refresh token may end before the access token, and ends when R2R is set up anew.
+        // The refresh token may expire before the access token, and becomes invalid when R2R is installed
+        // again.
         Err(Error::Backend { status: 400..=499, .. }) => token::log_in(rest, email, password).await,
         refreshed => refreshed,
     }?;

@@ -17,7 +17,7 @@ async fn fixture() -> (Fixture, TempDir, String) {
     fixture_of(1000).await
 }
 
-/// A fixture with such a folder, for files of at most so many bytes.
+/// A fixture with such a folder, for files of at most `bytes` bytes.
 async fn fixture_of(bytes: u64) -> (Fixture, TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("guide.md");

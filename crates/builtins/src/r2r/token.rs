@@ -1,7 +1,7 @@
-//! The pair of tokens that R2R gives for an account, and how long it lasts.
+//! The pair of tokens that R2R issues for an account, and its lifetime.
 //!
-//! Invariant: the end is read from the token, as fractional seconds, and not verified: it is R2R's to
-//! judge, we only renew in time. A token that tells no end is used until R2R refuses it.
+//! Invariant: the expiry is read from the token, in fractional seconds, without verification. R2R judges the
+//! token, and Switchyard only renews it in time. A token without an expiry is used until R2R refuses it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,16 +16,16 @@ use crate::rest::Rest;
 use runtime::secret::SecretString;
 use upstream::api::Error;
 
-/// How long before its end a token is renewed.
+/// How long before its expiry a token is renewed.
 const AHEAD: Duration = Duration::from_mins(5);
-/// A longer life is taken for this one.
+/// Longest lifetime. A longer one is shortened to this.
 const LONGEST: Duration = Duration::from_hours(24 * 366);
 
-/// What R2R gave us.
+/// A pair of tokens of R2R.
 pub(super) struct Token {
-    /// Shown with every call.
+    /// Sent with every call.
     pub access: SecretString,
-    /// Buys the next pair, once. R2R takes it as an access token too.
+    /// Exchanged for the next pair, once. R2R also accepts it as an access token.
     refresh: SecretString,
     life: Option<Life>,
 }
@@ -37,12 +37,12 @@ struct Life {
 }
 
 impl Token {
-    /// Whether it should be renewed.
+    /// Whether the token should be renewed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.life.is_some_and(|life| now >= life.due)
     }
 
-    /// Whether R2R will not take it any more.
+    /// Whether the token has expired.
     pub(super) fn has_ended(&self, now: Instant) -> bool {
         self.life.is_some_and(|life| now >= life.end)
     }
@@ -65,7 +65,7 @@ struct One {
     token: String,
 }
 
-/// Logs in. [`Error::AuthFailed`] when R2R refuses the account.
+/// Logs in. Returns [`Error::AuthFailed`] if R2R refuses the account.
 pub(super) async fn log_in(
     rest: &Rest,
     email: &SecretString,
@@ -86,7 +86,7 @@ pub(super) async fn log_in(
     Ok(Token::new(answer.json::<Results<Pair>>().await?.results, asked))
 }
 
-/// Renews `token`, whose refresh token is dead from then on.
+/// Renews `token`. Its refresh token is invalid afterwards.
 pub(super) async fn refresh(rest: &Rest, token: &Token) -> Result<Token, Error> {
     let asked = Instant::now();
     let request = rest.request(Method::POST, &[VERSION, "users", "refresh-token"]);
@@ -94,12 +94,12 @@ pub(super) async fn refresh(rest: &Rest, token: &Token) -> Result<Token, Error> 
     Ok(Token::new(answer.json::<Results<Pair>>().await?.results, asked))
 }
 
-/// How much of a life of `long` is used before it is renewed.
+/// Returns how much of a lifetime of `long` is used before the renewal.
 fn usable(long: Duration) -> Duration {
     if long < 2 * AHEAD { long * 4 / 5 } else { long.saturating_sub(AHEAD) }
 }
 
-/// How long `token` lives, by the clock of who made it.
+/// Returns the lifetime of `token`, by the clock of its issuer.
 fn lifetime(token: &str) -> Option<Duration> {
     #[derive(Deserialize)]
     struct Claims {

@@ -1,6 +1,6 @@
-//! The bridge's three routes, asked as it wants to be asked.
+//! The three routes of the bridge.
 //!
-//! Nothing is repeated here and there is no deadline: whoever calls has one.
+//! Nothing is repeated here, and there is no deadline, because the caller has one.
 
 use bytes::Bytes;
 use http::Method;
@@ -17,17 +17,17 @@ use runtime::secret::SecretString;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
-/// Bytes of what the bridge says of its health.
+/// Most bytes of the bridge's health report.
 const MOST_HEALTH: usize = 64 << 10;
 
-/// One bridge and the key to it. Clones are the same.
+/// One bridge and its key. Clones share the connections.
 #[derive(Clone)]
 pub(super) struct Bridge {
     rest: Rest,
     key: Option<SecretString>,
 }
 
-/// What is asked of a technique.
+/// A request to a technique.
 #[derive(Debug, Serialize)]
 pub(super) struct Wish<'a> {
     pub technique: &'a str,
@@ -41,7 +41,7 @@ impl Bridge {
         Ok(Self { rest: Rest::new(&options.url, shutdown)?, key: options.api_key.clone() })
     }
 
-    /// The names of its techniques. [`Error::AuthFailed`] when it does not take our key.
+    /// Returns the names of the techniques, or [`Error::AuthFailed`] if the bridge refuses the key.
     pub(super) async fn techniques(&self) -> Result<Listed, Error> {
         let answer = self.request(Method::GET, "list_techniques").send().await;
         let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
@@ -49,7 +49,7 @@ impl Bridge {
         Ok(read_json(&body)?)
     }
 
-    /// What it says of its health: an object.
+    /// Returns the health report of the bridge, which is an object.
     pub(super) async fn health(&self) -> Result<Raw, Error> {
         let body = self.request(Method::GET, "health_check").send().await?.bytes().await?;
         if body.len() > MOST_HEALTH {
@@ -59,14 +59,14 @@ impl Bridge {
         object(&body)
     }
 
-    /// Has a technique answer: the whole body, an object.
+    /// Calls a technique. Returns the whole body, which is an object.
     pub(super) async fn invoke(&self, wish: &Wish<'_>) -> Result<Raw, Error> {
         let request = self.request(Method::POST, "invoke_technique").json(wish);
         // On the heap: a request in flight is large.
         object(&Box::pin(async { request.send().await?.bytes().await }).await?)
     }
 
-    /// What must not be shown, should the bridge say it.
+    /// Secrets that must not be shown if the bridge repeats them.
     pub(super) fn secrets(&self) -> &[SecretString] {
         self.key.as_slice()
     }
@@ -79,14 +79,14 @@ impl Bridge {
         }
     }
 
-    /// Fails with 401 if `body` is a refusal of the key with the status 200, as some bridges send it.
+    /// Fails with 401 if `body` refuses the key although the status is 200. Some bridges do that.
     fn check_denial(&self, body: &Bytes) -> Result<(), Error> {
         let failed = Raw::parse(body).ok().filter(|body| body.get_as("success") == Some(false));
         let denial = failed.and_then(|failed| Reported::of(&failed, self.secrets()).into_denial());
         denial.map_or(Ok(()), |detail| Err(Error::backend(401, detail)))
     }
 
-    /// The list is asked for with the key alone, so it is the key that is refused.
+    /// Explains a failed request for the list. Only the key was sent, so a refusal concerns the key.
     fn refusal(&self, error: Error) -> Error {
         match error {
             Error::Backend { status: 401 | 403, detail, .. } => Error::AuthFailed {
@@ -105,7 +105,7 @@ fn object(body: &Bytes) -> Result<Raw, Error> {
     read.ok_or_else(|| malformed("it is not a JSON object with each member once"))
 }
 
-/// The bridge answered what its contract does not have.
+/// The error for an answer that the contract of the bridge does not allow.
 pub(super) fn malformed(why: &str) -> Error {
     Error::Malformed { reason: format!("not what a RAG bridge answers: {why}") }
 }

@@ -1,11 +1,11 @@
-//! The techniques of a RAG service, behind its HTTP bridge, as a server of ours: one tool for each.
+//! The techniques of a RAG service behind an HTTP bridge, as a built-in server with one tool for each.
 //!
-//! Invariants: what the bridge names is offered only if it is a name; a change of its list is told to
-//! clients; a list that can not be read leaves the last one as it is; no question is put twice by
-//! itself once it was sent, because answers cost money.
+//! Invariants: the bridge's names are offered only if they are valid. Clients are notified of changes of the
+//! list. If the list cannot be read, the last one stays. A question is never repeated automatically once it
+//! was sent, because answers cost money.
 //!
-//! Not here: how the bridge is spoken to (`bridge`), which names are offered (`techniques`), when its
-//! list is read (`shelf`).
+//! Not here: requests to the bridge (`bridge`), the choice of names (`techniques`), and the times at which
+//! the list is read (`shelf`).
 
 mod answer;
 mod ask;
@@ -43,7 +43,7 @@ use runtime::shutdown::Shutdown;
 use testkit::rag as double;
 use upstream::api::{Error, Events, Means};
 
-/// The techniques as one of our own servers. Dropping it ends the task that follows the list.
+/// The techniques as a built-in server. Dropping it ends the task that follows the list.
 pub struct Rag {
     bridge: Bridge,
     shelf: Arc<Shelf>,
@@ -52,7 +52,7 @@ pub struct Rag {
 }
 
 impl Rag {
-    /// Reads the list, and asks whether the bridge is well: one that is not is not there for us.
+    /// Reads the list and checks the health of the bridge. An unhealthy bridge counts as unavailable.
     pub(super) async fn open(
         name: &Arc<str>,
         options: &config::Rag,
@@ -67,7 +67,7 @@ impl Rag {
         Ok(Self { bridge, shelf, health: health::tool(), tasks })
     }
 
-    /// Its offer before the bridge answered: the techniques that are described here.
+    /// Returns the offer before the bridge has answered: the techniques that are described here.
     pub(super) fn declared(options: &config::Rag) -> Declared {
         let (known, health) = (techniques::Offer::known(options.max_techniques), health::tool());
         let techniques = known.techniques.iter().map(|technique| &technique.tool);
@@ -134,7 +134,8 @@ impl Builtin for Rag {
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
         async {
             let health = self.bridge.health().await;
-            // Also where it is not well: its list says whether it still takes our key.
+            // The list is read even if the bridge is unhealthy, because it shows whether the key is still
+            // accepted.
             self.shelf.look_soon();
             health.map(drop)
         }

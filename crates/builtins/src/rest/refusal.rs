@@ -1,9 +1,8 @@
-//! An answer that says failure, as an error for people.
+//! Error responses, as errors for people.
 //!
-//! Invariants: of the body only what the service says itself is shown, never a member that repeats
-//! what was sent (`input` of a validation error); no secret of the request, should the text have it;
-//! no trace of the service's program (`trace`); one short line. A body that is not JSON is not shown: it
-//! may be anything.
+//! Invariants: the error shows only the service's own message. It shows no member that repeats the request
+//! (`input` of a validation error), no secret of the request, and no stack trace (`trace`). The message is
+//! one short line. A body that is not JSON is not shown, because it may contain anything.
 
 use std::sync::Arc;
 
@@ -16,14 +15,15 @@ use net::http::{Response, retry_after, whole};
 use runtime::secret::{ExposeSecret, SecretString};
 use upstream::api::{Error, Secrets};
 
-/// Bytes of such an answer that are read.
+/// Most bytes of an error response that are read.
 const MOST_BYTES: usize = 64 << 10;
-/// Characters of what it says that are shown.
+/// Most characters of the message that are shown.
 const LONGEST: usize = 300;
-/// Problems of one validation error that are shown.
+/// Most problems of one validation error that are shown.
 const MOST_PROBLEMS: usize = 5;
 
-/// The error that `response` is. `secrets` were sent with the request, and `origin` pays while it is read.
+/// Returns the error of `response`. `secrets` were sent with the request. The bytes that are read count for
+/// `origin`.
 pub(super) async fn of(response: Response, secrets: &[SecretString], origin: &Arc<str>) -> Error {
     let status = response.status();
     let waits = retry_after(response.headers());
@@ -36,20 +36,20 @@ pub(super) async fn of(response: Response, secrets: &[SecretString], origin: &Ar
     Error::Backend { status: status.as_u16(), detail, retry_after, facts: facts.map(Box::new) }
 }
 
-/// Makes texts of a service safe to show: without secrets, traces and line ends, and short.
+/// Makes text of a service safe to show: short, on one line, and without secrets and stack traces.
 pub(crate) struct Cleaner<'a> {
     secrets: &'a [SecretString],
-    /// The secrets in any other form, such as Base64.
+    /// The secrets in other forms, such as Base64.
     forms: Secrets,
 }
 
 impl<'a> Cleaner<'a> {
-    /// Removes `secrets`.
+    /// Makes a cleaner that removes `secrets`.
     pub(crate) fn new(secrets: &'a [SecretString]) -> Self {
         Self { secrets, forms: Secrets::new(secrets) }
     }
 
-    /// `text` as one short line. It is empty if it was nothing but a trace.
+    /// Returns `text` as one short line, or an empty string if it was only a stack trace.
     pub(crate) fn line(&self, text: String) -> String {
         line(&trace::cut(&self.without_secrets(text)))
     }
@@ -61,8 +61,8 @@ impl<'a> Cleaner<'a> {
     }
 }
 
-/// What a service says for people: one short line with none of `secrets` and no trace in it; empty when it
-/// says nothing else.
+/// Returns the message of a service as one short line, without `secrets` and stack traces. It is empty if
+/// nothing else is left.
 pub(crate) fn plain(text: String, secrets: &[SecretString]) -> String {
     Cleaner::new(secrets).line(text)
 }
@@ -74,7 +74,7 @@ fn of_status(status: StatusCode) -> String {
     }
 }
 
-/// What the usual shapes of errors say: `{message}`, `{detail: text}`, `{detail: {message}}`,
+/// Returns the message from the usual forms of errors: `{message}`, `{detail: text}`, `{detail: {message}}`,
 /// `{detail: [{loc, msg}]}`, `{error: {message}}`, `{error: text}`.
 fn said(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
@@ -87,14 +87,14 @@ fn said(body: &[u8]) -> Option<String> {
     (!said.trim().is_empty()).then_some(said)
 }
 
-/// Where a validation error is: `body.params.depth`.
+/// Returns the place of a validation error, such as `body.params.depth`.
 pub(super) fn place(problem: &Value) -> String {
     let parts = problem.get("loc").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let parts = parts.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// Where each problem is and what it is.
+/// Returns the place and message of each problem.
 fn invalid(problems: &[Value]) -> String {
     let one = |problem: &Value| {
         let what = problem.get("msg").and_then(Value::as_str).unwrap_or("invalid");
@@ -103,7 +103,7 @@ fn invalid(problems: &[Value]) -> String {
     problems.iter().take(MOST_PROBLEMS).map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// `text` as one short line without control characters. Quotes stay: it is shown to people.
+/// Returns `text` as one short line without control characters. Quotes stay, because people read it.
 fn line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let whole = words.collect::<Vec<_>>().join(" ");

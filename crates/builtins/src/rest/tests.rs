@@ -1,4 +1,4 @@
-//! What becomes of requests whose connection was waiting in the pool when the service died.
+//! Requests whose pooled connection was idle when the service died.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use upstream::api::Error;
 
 const AT_ONCE: usize = 8;
 
-/// A service that counts what it does.
+/// A service that counts its requests.
 struct Counted {
     served: Served,
     done: Arc<AtomicUsize>,
@@ -53,14 +53,14 @@ impl Counted {
         request.send().await?.bytes().await.map(drop)
     }
 
-    /// Leaves connections that wait for their next request.
+    /// Leaves idle connections in the pool.
     async fn warm(&self) {
         try_join_all((0..AT_ONCE).map(|_| self.act())).await.expect("it serves");
     }
 }
 
-/// Nothing runs on this thread between the end of the service and the next request, so what the
-/// client knows of the end is only what it finds on the socket.
+/// Nothing runs on this thread between the end of the service and the next request. So the client learns of
+/// the end only from the socket.
 #[tokio::test]
 async fn what_was_not_sent_before_the_service_died_is_sent_once_to_the_one_that_came_back() {
     let mut service = Counted::start();

@@ -1,9 +1,9 @@
-//! A legacy client of a modern server: each `input_required` becomes real questions to the client,
-//! and the request is made again with its answers.
+//! A legacy client of a modern server. Each `input_required` becomes requests to the client, and the call is
+//! repeated with its answers.
 //!
-//! Invariants: at most 16 rounds; the server's `requestState` goes back byte for byte; the time in
-//! which the client is asked is not the server's; every further round may have effects, so none is
-//! made twice by itself.
+//! Invariants: a call has at most 16 rounds. The server gets its `requestState` back unchanged. The time in
+//! which the client answers does not count for the server. A round is never retried automatically, because
+//! each may have effects.
 //!
 //! Source: 2026-07-28 `basic/patterns/mrtr`.
 
@@ -23,18 +23,18 @@ use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, Version, method, output_schema};
 use upstream::{Outlet, ResponseBody};
 
-/// How often one request may be asked for more input.
+/// Most rounds of one request.
 const MAX_ROUNDS: u32 = 16;
-/// Questions of one round.
+/// Most server requests of one round.
 const MAX_QUESTIONS: usize = 64;
-/// Questions of one round that are open at a time.
+/// Most server requests of one round that are open at a time.
 const AT_A_TIME: usize = 8;
-/// The first pause before a request is made again of a server that only wants it again; it doubles.
+/// First pause before a request is repeated for a server that needs no input. It doubles each time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest such pause.
+/// Longest such pause.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Makes a legacy client's request, in as many rounds as its server wants.
+/// Makes a legacy client's request, in as many rounds as the server needs.
 pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
@@ -53,7 +53,7 @@ pub(super) async fn answer(
         request.call.terms = None;
         done.reply = done.reply.map(|result| as_announced(&request, done.version, result));
         if tasks::is_required(&done.reply) && !tasks::has_extension(&request.call.sender.capabilities) {
-            // Refused, so nothing was done. The task that it becomes is waited for.
+            // The server refused, so nothing was done. The call becomes a task, and this waits for the task.
             request.call.sender.capabilities = tasks::declared(&request.call.sender.capabilities);
             continue;
         }
@@ -80,24 +80,25 @@ pub(super) async fn answer(
     Err(error::input(ErrorCode::TooManyRounds, &text))
 }
 
-/// A structured result as the client was told that it looks.
+/// Returns a structured result in the form of the announced output schema.
 fn as_announced(request: &RoutedRequest, version: Version, result: Raw) -> Raw {
     match request.wraps_result {
         true if version.has_any_output() => output_schema::wrap_result(&result),
-        // The server knows older clients and wraps by itself; what it left bare is wrapped here.
+        // The server knows older clients and wraps results itself. Results that it did not wrap are wrapped
+        // here.
         true => output_schema::wrap_unannounced(&result),
         false => result,
     }
 }
 
-/// What a modern server wants before it goes on.
+/// The input that a modern server needs before it continues.
 pub(crate) struct Wanted {
     requests: Vec<(String, Raw)>,
     state: Option<Raw>,
 }
 
 impl Wanted {
-    /// Reads an `input_required` result; none when the reply is another one.
+    /// Reads an `input_required` result. Returns none for other replies.
     fn of(reply: &Reply) -> Result<Option<Self>, ErrorObject> {
         let Ok(result) = reply else { return Ok(None) };
         if result.text("resultType").as_deref() != Some("input_required") {
@@ -111,7 +112,8 @@ impl Wanted {
         Self { requests, state }.bounded().map(Some)
     }
 
-    /// What a task waits for, less what is in `answered` already; none when that is all.
+    /// Returns the input that a task waits for, without what is in `answered` already. Returns none if
+    /// nothing is left.
     pub(crate) fn of_task(task: &Raw, answered: &mut HashSet<String>) -> Result<Option<Self>, ErrorObject> {
         let mut requests = requests(task);
         requests.retain(|(key, _)| !answered.contains(key));
@@ -131,8 +133,8 @@ impl Wanted {
         Ok(self)
     }
 
-    /// The client's answers under the server's keys; none when nothing was asked. The clock of the
-    /// request stands still meanwhile.
+    /// Returns the client's answers under the server's keys, or none if nothing was requested. The clock of
+    /// the request is stopped meanwhile.
     async fn responses(
         &self,
         caller: &Caller,
@@ -150,14 +152,14 @@ impl Wanted {
         Ok(Some(responses))
     }
 
-    /// Asks the client for `server`; its answers under the server's keys.
+    /// Sends the requests of `server` to the client. Returns the answers under the server's keys.
     pub(crate) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
         let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, request));
         let questions = questions.collect::<Result<Vec<_>, _>>()?;
         let mut answers = stream::iter(questions).map(|asked| asked.put(server, outlet)).buffered(AT_A_TIME);
         let mut responses = Raw::empty_object();
         for (key, _) in &self.requests {
-            // The first one that ends the request withdraws the others.
+            // The first answer that ends the request withdraws the other requests.
             let Some(answer) = answers.next().await else { break };
             responses = responses.with(key, &answer?);
         }
@@ -165,7 +167,7 @@ impl Wanted {
     }
 }
 
-/// The entries of `inputRequests`.
+/// Returns the entries of `inputRequests`.
 fn requests(of: &Raw) -> Vec<(String, Raw)> {
     let requests = of.get("inputRequests");
     requests.iter().flat_map(Raw::members).map(|(key, request)| (key.into_owned(), request)).collect()
@@ -192,12 +194,12 @@ impl Asked {
         Ok(Self { method, params })
     }
 
-    /// Asks the client; its result, or why the request cannot go on.
+    /// Sends the request to the client. Returns its result, or why the call cannot continue.
     async fn put(self, server: &Arc<str>, outlet: &Outlet) -> Result<Raw, ErrorObject> {
         let reply = outlet.ask_for(Some(Arc::clone(server)), self.method.clone(), self.params).await;
         match reply {
             Some(Ok(result)) if result.is_object() => Ok(result),
-            // The server can be told that a person gave no answer, and of nothing else.
+            // The protocol can report a missing answer of a user, and no other failure.
             Some(_) if self.method == method::ELICITATION_CREATE => {
                 Ok(Raw::empty_object().with("action", &Raw::of("cancel")))
             }

@@ -1,24 +1,21 @@
-//! A modern client of a legacy server: what the server asks during a call becomes `input_required`,
-//! the call stays open, and the retry that brings the answers goes on with it.
+//! A modern client of a legacy server. Server requests during a call become `input_required`, the call is
+//! suspended, and the retry with the answers resumes it.
 //!
 //! ```text
-//! request ──► open ──question──► parked ──retry with answers──► open ──► result
+//! request ──► open ──server request──► suspended ──retry with answers──► open ──► result
 //! ```
 //!
-//! Invariants: while a request of the client is open the call lives in its future, so a client that
-//! leaves cancels it; otherwise it is in [`Parked`](crate::bridge::suspended_calls). A question that the client did
-//! not say it can answer is refused to the server, which may go on without. What is not answered is
-//! asked again under the same key; answers to what was not asked are ignored.
+//! Invariants: while a request of the client is open, the call lives in its future, so a client that leaves
+//! cancels it. Otherwise it is in [`Parked`](crate::bridge::suspended_calls). A server request that the
+//! client did not declare is refused, and the server may continue without an answer. An unanswered server
+//! request is repeated under its key. Answers that were not requested are ignored.
 //!
-//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: the table of parked calls (`suspended_calls`).
+//! Source: 2026-07-28 `basic/patterns/mrtr`. Not here: the table of suspended calls (`suspended_calls`).
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::caller::Caller;
@@ -33,15 +30,15 @@ use runtime::memory::Account;
 use runtime::worker::at;
 use upstream::{CallEvent, Inlet, Outlet, Question};
 
-/// Notices of one call that may wait for its client; further ones are dropped and counted.
+/// Most notifications of one call that wait for its client. Further ones are dropped and counted.
 const NOTICES: usize = 128;
-/// What a server asks within this time is asked of the client together.
+/// Server requests within this time are sent to the client together.
 const JOINING: Duration = Duration::from_millis(20);
-/// The members of a request that only the modern era has, and that are ours to read here.
+/// Members of a request that exist in the modern era only, and that Switchyard reads here.
 const RESPONSES: &str = "inputResponses";
 const STATE: &str = "requestState";
 
-/// Makes a modern client's request, or goes on with the one that it brings the answers for.
+/// Makes a modern client's request, or resumes the call for which it has answers.
 pub(super) async fn answer(
     gateway: &Gateway,
     caller: &Caller,
@@ -65,7 +62,7 @@ pub(super) async fn answer(
     }
 }
 
-/// What a retry brings.
+/// The answers and the state of a retry.
 struct Given {
     responses: Option<Raw>,
     state: Option<String>,
@@ -87,11 +84,11 @@ impl Given {
     }
 }
 
-/// Where a request of the client stands: whose it is and which one.
+/// The context of a client's request.
 struct Place<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
-    /// The request as its server gets it.
+    /// The request in the form for its server.
     request: &'a RoutedRequest,
 }
 
@@ -101,7 +98,7 @@ impl Place<'_> {
         taken.ok_or_else(|| {
             let wrong = Wrong {
                 field: "params.requestState",
-                // Sealed: alike for whoever gives a wrong one.
+                // A sealed state must not reveal why it was refused.
                 found: None,
                 valid: "what the last answer to this request gave, once and soon",
                 suggestion: "begin again without requestState and inputResponses",
@@ -114,7 +111,7 @@ impl Place<'_> {
         })
     }
 
-    /// The result that asks the client, with the call parked behind it.
+    /// Suspends the call. Returns the result that requests input from the client.
     fn park(&self, waiting: Waiting) -> Reply {
         let requests = waiting.requests();
         let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.request), waiting);
@@ -124,7 +121,7 @@ impl Place<'_> {
         Ok(era::own(self.caller, &result).with("resultType", &Raw::of("input_required")))
     }
 
-    /// What a call that is over means for the client.
+    /// Returns the reply to the client for a call that has ended.
     fn ended(&self, ended: Result<Called, Error>, lacking: &Raw) -> Reply {
         let done = ended.map_err(|failure| error::object(&failure, self.caller.version.era()))?;
         let follows = tasks::has_extension(&self.caller.sender().capabilities);
@@ -135,7 +132,7 @@ impl Place<'_> {
             return era::answer(self.caller, &self.request.call.method, done.version, done.reply);
         };
         let Some(questions) = questions::of_error(refusal) else {
-            // It was asked for what this client cannot give, and could not do without.
+            // The server needed input that this client cannot give.
             let can_be_helped = lacking.bytes().as_ref() != b"{}";
             if can_be_helped {
                 return Err(error::lacking(refusal, lacking));
@@ -150,47 +147,37 @@ impl Place<'_> {
     }
 }
 
-/// What a sealed state is bound to beside its principal: the server, the method, and every member of
-/// the parameters that makes the request what it is.
+/// Returns the purpose to which a sealed state is bound, besides its principal: the server, the method, and a
+/// digest of all parameters except `_meta`.
 fn purpose(request: &RoutedRequest) -> String {
-    let params = request.params();
-    let mut members: Vec<_> = params.members().filter(|(key, _)| key != "_meta").collect();
-    members.sort_by(|one, other| one.0.cmp(&other.0));
-    let mut digest = Sha256::new();
-    for (key, value) in &members {
-        for part in [key.as_bytes(), value.bytes()] {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        }
-    }
-    let digest = URL_SAFE_NO_PAD.encode(digest.finalize());
+    let digest = params::digest(&request.params());
     format!("requestState\n{}\n{}\n{digest}", request.server, request.call.method.as_str())
 }
 
-/// What is parked.
+/// A suspended request.
 pub(super) enum Waiting {
-    /// A call that is open at its server.
+    /// A call that its server is working on.
     Call(OpenCall),
-    /// Nothing: the server wants pages to be visited before it is called again.
+    /// No call: the server refused the request until the user has visited pages.
     Pages {
-        /// Its words.
+        /// The error of the server.
         refusal: ErrorObject,
-        /// Entries of `inputRequests`.
+        /// The entries of `inputRequests`.
         questions: Vec<Raw>,
     },
 }
 
 impl Waiting {
-    /// Keeps the call going; what it says waits in its inlet.
+    /// Keeps the call running. Its messages wait in its inlet.
     pub(super) async fn go_on(&mut self) -> Infallible {
         if let Self::Call(call) = self {
-            // It is kept there for whoever takes the call back.
+            // The result is stored in the call until it is resumed.
             let _ = call.work.finish().await;
         }
         std::future::pending().await
     }
 
-    /// `inputRequests`.
+    /// Returns `inputRequests`.
     fn requests(&self) -> Raw {
         let mut requests = Raw::empty_object();
         match self {
@@ -209,7 +196,7 @@ impl Waiting {
         requests
     }
 
-    /// The call with the client's answers; none when it has to be made anew.
+    /// Returns the call with the client's answers, or none if it has to be made again.
     fn answered(self, responses: Option<&Raw>) -> Result<Option<OpenCall>, ErrorObject> {
         match self {
             Self::Call(mut call) => {
@@ -229,7 +216,7 @@ fn page_key(index: usize) -> String {
     format!("page-{}", index + 1)
 }
 
-/// A call at a legacy server, with what it has asked.
+/// A call at a legacy server, with its open server requests.
 pub(super) struct OpenCall {
     work: Work,
     inlet: Inlet,
@@ -239,7 +226,7 @@ pub(super) struct OpenCall {
     lacking: Raw,
 }
 
-/// How a leg of a call ends.
+/// How one leg of a call ends.
 enum Leg {
     /// The client has to answer first.
     Asks,
@@ -253,7 +240,7 @@ enum Work {
 }
 
 impl Work {
-    /// How the call ended, when it has.
+    /// Waits for the result of the call.
     async fn finish(&mut self) -> Result<Called, Error> {
         let ended = match self {
             Self::Running(call) => call.await,
@@ -279,7 +266,7 @@ impl OpenCall {
         }
     }
 
-    /// Gives the client's answers to the server. What is missing stays open.
+    /// Sends the client's answers to the server. Server requests without an answer stay open.
     fn answer(&mut self, responses: Option<&Raw>) {
         for (key, question) in std::mem::take(&mut self.questions) {
             match responses.and_then(|responses| responses.get(&key)).filter(Raw::is_object) {
@@ -289,8 +276,7 @@ impl OpenCall {
         }
     }
 
-    /// Goes on until the call is over or asks something that the client has to answer. What is said
-    /// meanwhile goes to `outlet`.
+    /// Runs the call until it ends or needs an answer of the client. Notifications go to `outlet`.
     async fn leg(&mut self, caller: &Caller, outlet: &Outlet) -> Leg {
         let mut joined_until = None;
         let ended = loop {
@@ -320,7 +306,7 @@ impl OpenCall {
         let question = match said {
             CallEvent::Notice(notice) => return outlet.offer(notice),
             CallEvent::Question(question) => question,
-            // Its client of the modern era does not poll.
+            // A modern client does not poll.
             CallEvent::Pause(_) => return,
         };
         let (method, params) = (question.method.clone(), question.params.clone());

@@ -44,7 +44,9 @@ impl Manager {
     ///
     /// An error means that nothing changed.
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
-        let means = Means { shutdown: self.shutdown.clone(), store: self.store.clone(), only_looks: false };
+        let vault = config.vault.clone();
+        let (shutdown, store) = (self.shutdown.clone(), self.store.clone());
+        let means = Means { shutdown, store, only_looks: false, vault };
         self.apply_with(config, |server| transport::connector(server, &means)).await
     }
 

@@ -1,7 +1,9 @@
 //! Configuration of the manager: its own settings, and the list of servers.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use auth::vault::Vault;
 use runtime::store;
 use settings::{Fields, Setting};
 use upstream::config::{Defaults, Kinds};
@@ -31,6 +33,8 @@ pub struct Config {
     pub max_tool_name_length: usize,
     /// Tools in one page of `tools/list`.
     pub tools_per_page: usize,
+    /// The vault for tokens of logins; without one they end with the process.
+    pub vault: Option<Arc<Vault>>,
 }
 
 impl Config {
@@ -46,6 +50,7 @@ impl Config {
             tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
             max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
             tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
+            vault: None,
         }
     }
 }
@@ -60,6 +65,7 @@ impl Config {
             tool_names: ToolNames::Auto,
             max_tool_name_length: 64,
             tools_per_page: 100,
+            vault: None,
         }
     }
 }

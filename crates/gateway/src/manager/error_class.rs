@@ -178,6 +178,11 @@ fn hint_of(server: &str, error: &upstream::Error) -> Option<Cow<'static, str>> {
                 "correct the credentials and POST /api/v1/mcp/reload, or POST /api/v1/mcp/servers/{server}/reconnect once the server accepts them"
             )));
         }
+        E::LoginRequired { .. } => {
+            return Some(Cow::Owned(format!(
+                "run `switchyard login {server}`, or POST /api/v1/mcp/servers/{server}/login and open the URL in a browser; then call again"
+            )));
+        }
         E::Unavailable { state } => return Some(hint_of_state(server, state)),
         E::Backend { status, facts, .. } => match facts.as_ref().and_then(|facts| facts.get_as("guidance")) {
             Some(theirs) => return Some(Cow::Owned(theirs)),
@@ -255,6 +260,7 @@ const fn of_upstream(error: &upstream::Error) -> ErrorClass {
         // The call was made, so making it again is for the caller to decide.
         E::MemoryExhausted => ErrorClass::of(C::MemoryExhausted),
         E::AuthFailed { .. } => ErrorClass::of(C::AuthFailed),
+        E::LoginRequired { .. } => ErrorClass::of(C::LoginRequired),
         E::Malformed { .. } | E::TooLarge { .. } => ErrorClass::of(C::InvalidAnswer),
         E::Unavailable { .. } => ErrorClass::of(C::ServerUnavailable),
     }

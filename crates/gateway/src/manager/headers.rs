@@ -1,12 +1,14 @@
-//! A call that a modern server refused for its headers goes out once more, with those of its new list.
+//! Repeats a call whose headers a modern server refused, with the headers of its new tool list.
 //!
-//! Source: 2026-07-28 `basic/transports/streamable-http`. A server that finds the headers and the body of a
-//! request at odds answers −32020 and runs nothing; mostly its tool mirrors other parameters than it did.
+//! Source: 2026-07-28 `basic/transports/streamable-http`. If the headers and the body of a request disagree,
+//! the server answers −32020 and runs nothing. The usual cause is a tool that has changed its header
+//! parameters.
 //!
-//! Invariants: once, and only where the new list wants other headers; a refusal that is passed on comes after
-//! the list was read again, so that who lists next sees what the server wants now.
+//! Invariants: a call is repeated at most once, and only if the new list requires other headers. If the
+//! refusal is returned to the client, the list was read again before. So the next list of the client is
+//! current.
 //!
-//! Not here: reading the list, which the transport has asked the server's supervisor for.
+//! Not here: reading the list. The transport has already requested it from the supervisor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +22,18 @@ use protocol::feature::List;
 use protocol::headers::HeaderParam;
 use upstream::{Answered, ResponseBody};
 
-/// How long a new list is waited for. A server that lists so slowly is told of as it answered.
+/// How long to wait for a new list. After this time the refusal is returned.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether the response refuses the headers of a tool's call. In the older revisions the code may mean anything.
+/// Whether the response refuses the headers of a tool call. In older revisions the code may mean anything.
 pub(super) fn are_refused(request: &RoutedRequest, Answered { body, version }: &Answered) -> bool {
     let ResponseBody::Buffered(Err(refusal)) = body else { return false };
     refusal.code() == code::HEADER_MISMATCH && version.is_modern() && request.tool().is_some()
 }
 
 impl Manager {
-    /// The parameters that `request` is to mirror by the next list of its server; none where that is the same, and
-    /// when no such list comes in time.
+    /// Returns the header parameters of `request` in the next list of its server. Returns none if they are
+    /// unchanged, or if no list arrives in time.
     pub(super) async fn other_headers(
         &self,
         request: &RoutedRequest,
@@ -47,7 +49,7 @@ impl Manager {
                 if wanted != request.call.header_params {
                     return Some(wanted);
                 }
-                // What was announced counts as changed, also where it says the same.
+                // An announced list counts as changed, even if its content is equal.
                 let revision = server.revisions.of(List::Tools);
                 if *first.get_or_insert(revision) != revision {
                     return None;
@@ -59,7 +61,7 @@ impl Manager {
     }
 }
 
-/// What the list of now says; none when the tool is gone.
+/// Returns the header parameters in the current list, or none if the tool is gone.
 fn wanted(server: &Server, request: &RoutedRequest) -> Option<Arc<[HeaderParam]>> {
     let mut tools = server.catalog.tools().iter();
     let found = tools.find(|entry| entry.route.subject == request.subject)?;
@@ -78,7 +80,7 @@ mod tests {
     use runtime::shutdown::Shutdown;
     use upstream::fake::{self, Answer, Fake};
 
-    /// A server that is called, with the name of the header that its list says at first.
+    /// Connects to a server whose tool list first names the header `Before`.
     async fn scene(server: &Fake) -> Arc<Manager> {
         let config = Config::of(vec![fake::config("s")]);
         list(server, "Before", "Before");
@@ -87,7 +89,7 @@ mod tests {
         manager
     }
 
-    /// From now on it lists a tool that mirrors into `listed` and runs it with `wanted` only.
+    /// Lists a tool with the header parameter `listed`, which accepts calls with `wanted` only.
     fn list(server: &Fake, listed: &'static str, wanted: &'static str) {
         let own = server.clone();
         server.answer(move |call| match call.method.as_str() {
@@ -100,7 +102,7 @@ mod tests {
                 Some(Answer::work(move |call, _| {
                     let agrees = call.header_params.iter().any(|param| param.header == wanted);
                     if !agrees {
-                        // As the transport does.
+                        // The transport reports this too.
                         own.say_changed();
                     }
                     let refusal = ErrorObject::new(code::HEADER_MISMATCH, "no such header");
@@ -141,7 +143,7 @@ mod tests {
         );
         assert!(begun.elapsed() < PATIENCE, "as soon as it is there: {:?}", begun.elapsed());
 
-        // The second answer counts, whatever it is.
+        // The result of the second call is final.
         list(&server, "After", "Other");
         assert_eq!(called(&manager).await.reply.expect_err("refused").code(), code::HEADER_MISMATCH);
         assert_eq!(server.executed(method::TOOLS_CALL), 3);

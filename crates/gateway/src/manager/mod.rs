@@ -1,12 +1,11 @@
-//! The facade over all servers: which exist, what they offer, who owns a name.
+//! The facade over all servers: their list, their offers, and the routing of names.
 //!
-//! REST, the MCP endpoint, the command line and programs that embed the crate call [`Manager`], and
-//! nobody goes round it. Invariants: a request is found in one immutable [`Snapshot`], and each time it is
-//! made it works on one to its end. Between the two, or between two rounds of one call, another
-//! configuration may come: the request is then made at the server that has the name now, and a tool that
-//! is not let through there any more is not called.
+//! REST, the MCP endpoint, the command line and programs that embed the crate use [`Manager`], and never a
+//! server directly. Invariants: a request is routed in one immutable [`Snapshot`], and each attempt uses one
+//! snapshot to its end. A new configuration may arrive in between. Then the server that has the name now is
+//! called, and a tool that is no longer permitted is not called.
 //!
-//! Not here: HTTP, protocol eras of clients, who may do what.
+//! Not here: HTTP, protocol eras of clients, permissions of clients.
 
 mod apply;
 pub mod catalog;
@@ -15,6 +14,7 @@ mod error;
 mod error_class;
 mod headers;
 mod health_check;
+mod logins;
 pub mod naming;
 mod owners;
 mod registry;
@@ -53,48 +53,49 @@ use upstream::{Answered, Call, Connector, Means, Outlet, Owner, ResponseBody, Up
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
 
-/// How long after the start, or a new configuration, anybody waits for servers that are connecting for the first time. Who
-/// hangs longer than this is not waited for again.
+/// How long after the start, or after a new configuration, requests wait for servers that connect for the
+/// first time. A server that hangs longer is not waited for again.
 const STARTUP_GRACE: Duration = Duration::from_secs(10);
-/// Updates of servers that may wait for the registry.
+/// Most updates of servers that wait for the registry.
 const UPDATES: usize = 256;
 
-/// One facade over all servers.
+/// The facade over all servers.
 pub struct Manager {
     published: Published,
     shutdown: Shutdown,
     store: Store,
-    /// Where servers report to.
+    /// Where servers send their updates.
     updates: mpsc::Sender<Update>,
     orders: mpsc::Sender<Order>,
-    /// Held by whoever applies a configuration.
+    /// Held while a configuration is applied.
     applying: Mutex<()>,
     rounds: health_check::Rounds,
 }
 
 impl Manager {
-    /// Starts every enabled server of `config` and returns at once: a server that is down or slow
-    /// delays nobody, its tools appear when it comes up. Tasks run until [`Manager::shutdown`], or
-    /// until `shutdown` begins.
+    /// Starts every enabled server of `config` and returns at once. A server that is down or slow delays
+    /// nothing, and its tools appear when it connects. Tasks run until [`Manager::shutdown`], or until
+    /// `shutdown` begins.
     pub fn initialize(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         Self::begin(config, shutdown.child(), false)
     }
 
-    /// The same for who wants to know what servers have and nothing else: a built-in server does not go on
-    /// with what it left under way, and keeps nothing.
+    /// Starts the servers only to inspect their offers. A built-in server then resumes no earlier work and
+    /// stores nothing.
     pub fn initialize_to_look(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         Self::begin(config, shutdown.child(), true)
     }
 
     fn begin(config: Config, shutdown: Shutdown, only_looks: bool) -> Result<Arc<Self>, upstream::Error> {
         let store = Store::open(&config.cache);
-        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks };
+        let vault = config.vault.clone();
+        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks, vault };
         let connect = |server: &upstream::Config| transport::connector(server, &means);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_store(config, connectors, shutdown, store))
     }
 
-    /// The same with connectors of the caller's choice, one per server of `config`, in its order.
+    /// Starts the servers with the given connectors, one for each server of `config`, in its order.
     pub fn with_connectors(
         config: Config,
         connectors: Vec<Arc<dyn Connector>>,
@@ -130,26 +131,26 @@ impl Manager {
         })
     }
 
-    /// Ends every connection and child process; returns when none is left, at most after `limit`.
+    /// Ends every connection and child process. Returns when all have ended, at most after `limit`.
     pub async fn shutdown(&self, limit: Duration) -> bool {
         self.shutdown.begin();
         self.shutdown.wait(limit).await
     }
 
-    /// What is true now.
+    /// Returns the current snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.snapshot.load_full()
     }
 
-    /// The era spoken with a server, as of its last offer.
+    /// Returns the era of a server, from its last offer.
     pub fn era_of(&self, server: &str) -> Option<Era> {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok()?.offer.as_ref()?;
         Some(offer.peer.version.era())
     }
 
-    /// The era spoken with a server, as of its last offer, and whether its results may refer to resources by URIs that
-    /// several servers have, as `viewer` sees them.
+    /// Returns the era of a server, from its last offer. Also returns whether its results may contain
+    /// resource URIs that several servers have, in the view of `viewer`.
     pub fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
@@ -157,34 +158,34 @@ impl Manager {
         (offer.map(|offer| offer.peer.version.era()), can_clash)
     }
 
-    /// Changes whenever something that [`Manager::snapshot`] shows has changed.
+    /// Returns a counter that changes with the snapshot.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.published.count.clone()
     }
 
-    /// What servers say from now on for whoever asked for it. Who listens filters.
+    /// Returns future notifications of servers for subscribers. The receiver has to filter them.
     pub fn notices(&self) -> broadcast::Receiver<Told> {
         self.published.told.subscribe()
     }
 
-    /// Where answers are kept that may be given again.
+    /// Returns the cache.
     pub const fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Every server, in the order of the registry file.
+    /// Returns all servers, in the order of the configuration file.
     pub fn list_servers(&self) -> Vec<ServerStatus> {
         let snapshot = self.snapshot();
         snapshot.servers().iter().map(|server| ServerStatus::of(&snapshot, server)).collect()
     }
 
-    /// One server.
+    /// Returns the status of one server.
     pub fn server(&self, name: &str) -> Result<ServerStatus, Error> {
         let snapshot = self.snapshot();
         snapshot.server(name).map(|server| ServerStatus::of(&snapshot, server))
     }
 
-    /// The tools of one server under its own names, or all tools under their exposed names.
+    /// Returns the tools of one server under its own names, or all tools under their exposed names.
     pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::Entry>, Error> {
         let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
         self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
@@ -201,7 +202,7 @@ impl Manager {
         self.invoke(&Scope::Server(server.into()), (tool, arguments), timeout, None).await
     }
 
-    /// Calls a tool by its discovered name, wherever it lives. `arguments` is an object.
+    /// Calls a tool by its exposed name, at the server that has it. `arguments` is an object.
     pub async fn route_tool(
         &self,
         tool: &str,
@@ -211,8 +212,8 @@ impl Manager {
         self.invoke(&Scope::All, (tool, arguments), timeout, None).await
     }
 
-    /// Calls a tool for `principal`, of the server `scope` or wherever it lives: what was answered to the
-    /// same principal before may be answered again, where its server is configured so.
+    /// Calls a tool for `principal`, at the server `scope` or at the one that has the tool. If the server is
+    /// configured so, the result may be one that was cached for this principal.
     pub async fn call_for(
         &self,
         principal: &Arc<str>,
@@ -224,8 +225,7 @@ impl Manager {
         self.invoke(scope, (tool, arguments), timeout, Some(principal)).await
     }
 
-    /// On behalf of a program that is not an MCP client and hears nothing of what the tool says
-    /// meanwhile.
+    /// Calls a tool for a program that is not an MCP client and gets no notifications.
     async fn invoke(
         &self,
         scope: &Scope,
@@ -241,8 +241,8 @@ impl Manager {
         self.call(&request, &outlet).await?.collect().await
     }
 
-    /// Makes one request of its server. Messages of the server before its response go to `outlet`. Dropping the
-    /// future cancels the request at the server.
+    /// Sends one request to its server. Messages of the server before its response go to `outlet`. Dropping
+    /// the future cancels the request at the server.
     pub async fn call(
         &self,
         request: &RoutedRequest,
@@ -280,19 +280,19 @@ impl Manager {
         }
     }
 
-    /// Returns when every server's first attempt to connect has ended, at most after `patience`.
+    /// Returns when the first attempt to connect has ended for every server, at most after `patience`.
     pub async fn settled(&self, scope: &Scope, patience: Duration) {
         if self.snapshot().is_settled(scope) {
             return;
         }
         let mut changes = self.changes();
         let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
-        // Whoever is late is reported by its state, not by this.
+        // The state of a server reports a late one.
         let _ = tokio::time::timeout(patience, wait).await;
     }
 
-    /// Returns when a list of `scope` need not wait any longer: every server has ended its first attempt to connect, or
-    /// was started more than 300 ms ago.
+    /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
+    /// to connect, or was started more than 300 ms ago.
     pub async fn listable(&self, scope: &Scope) {
         if self.snapshot().listable_at(scope).is_none() {
             return;
@@ -311,7 +311,7 @@ impl Manager {
         self.snapshot().started() + STARTUP_GRACE
     }
 
-    /// Takes a disconnected server into use again.
+    /// Enables a disconnected server again.
     pub async fn connect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
@@ -319,15 +319,15 @@ impl Manager {
         self.status_after_updates(server).await
     }
 
-    /// Ends the connections to a server and leaves it alone until [`Manager::connect`] or
-    /// [`Manager::reconnect`]. What it offered stays known; calls to it are refused.
+    /// Ends the connections to a server, and does not contact it until [`Manager::connect`] or
+    /// [`Manager::reconnect`]. Its offer stays known, and calls to it are refused.
     pub async fn disconnect(&self, server: &str) -> Result<ServerStatus, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         upstream.disconnect().await.map_err(|source| failed_at(&upstream, None, source))?;
         self.server(server)
     }
 
-    /// Drops the connections to a server, builds a new one and discovers it again.
+    /// Drops the connections to a server, opens a new one and reads the offer again.
     pub async fn reconnect(&self, server: &str, timeout: Option<Duration>) -> Result<ServerStatus, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let deadline = Instant::now() + timeout.unwrap_or(upstream.config().timeout);
@@ -335,7 +335,7 @@ impl Manager {
         self.status_after_updates(server).await
     }
 
-    /// The status of a server with the lists that were just read of it.
+    /// Returns the status of a server, including the lists that were just read.
     async fn status_after_updates(&self, server: &str) -> Result<ServerStatus, Error> {
         let (done, published) = oneshot::channel();
         if self.orders.send(Order::CatchUp(done)).await.is_ok() {
@@ -344,8 +344,8 @@ impl Manager {
         self.server(server)
     }
 
-    /// Trusts definitions of a server that changed, as it shows them now, and gives it the names that another
-    /// server had before; a blocked tool is offered again. To approve what is trusted already changes nothing.
+    /// Approves the current definitions of a server, so that blocked tools are offered again. The server also
+    /// gets names that another server had before. Approving a trusted definition changes nothing.
     pub async fn approve(&self, server: &str, approval: Approval<'_>) -> Result<ServerStatus, Error> {
         let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
         let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
@@ -357,7 +357,7 @@ impl Manager {
         self.server(server)
     }
 
-    /// Closes the breaker of a server now.
+    /// Closes the breaker of a server.
     pub fn reset_breaker(&self, server: &str) -> Result<ServerStatus, Error> {
         self.snapshot().server(server)?.upstream.reset_breaker();
         self.server(server)
@@ -368,7 +368,8 @@ fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Err
     Error::Upstream { server: Arc::clone(server), tool: tool.map(str::to_owned), source, retry_in: None }
 }
 
-/// A failure of `upstream`, with the time of its next attempt to connect if it is away.
+/// Makes the error for a failure of `upstream`. If the server is unavailable, it includes the time of the
+/// next attempt to connect.
 fn failed_at(upstream: &Upstream, tool: Option<&str>, source: upstream::Error) -> Error {
     let is_away = matches!(source, upstream::Error::Connect { .. } | upstream::Error::NotSent { .. });
     let retry_in = if is_away { upstream.retry_in() } else { None };

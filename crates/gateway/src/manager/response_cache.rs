@@ -1,13 +1,14 @@
-//! Answers of tools that are given again, where the operator wants that (`tools: {cache: {ttl}}`).
+//! Caches results of tools, if the operator configured that (`tools: {cache: {ttl}}`).
 //!
-//! Invariants: only the answers of tools that change nothing are kept, and only final ones that went well;
-//! none that came of anything a person or a client was asked; each for the principal who asked, unless a
-//! modern server said that it is for everybody. A server that takes no calls is not answered for.
+//! Invariants: a result is cached only if its tool changes nothing, it is final and successful, and no user
+//! or client was asked for input. It is cached for its principal, unless a modern server declared it public.
+//! No cached result is returned for a disabled or disconnected server.
 //!
-//! What an answer may depend on is in its key: the server and its address, what it says of the tool, how
-//! often its list of tools changed, the parameters but `_meta`, and the era and the abilities of the client.
+//! The key contains everything that a result may depend on: the server and its address, the definition of the
+//! tool, and the number of changes of its tool list. It also contains the parameters without `_meta`, and the
+//! era and the abilities of the client.
 //!
-//! Not here: how answers are kept (`store`).
+//! Not here: the storage of entries (`store`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,14 +29,14 @@ use protocol::{Era, ErrorObject, Version};
 use runtime::store::{Group, Keep, Key, Made, Places};
 use upstream::{Answered, Call, Deadline, Outlet, ResponseBody};
 
-/// The area that these answers are counted in.
+/// Name under which these results are counted.
 const AREA: &str = "tools";
-/// Parameters with which a call is part of something longer.
+/// Parameters of a call that is part of a longer exchange.
 const GOES_ON: [&str; 3] = ["inputResponses", "requestState", "task"];
-/// Beyond its deadline a call has so long to say itself what went wrong.
+/// Extra time after the deadline, so that the call can report its own error.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A call whose answer may be given again.
+/// A call whose result may be cached.
 pub(super) struct Recall<'a> {
     server: &'a Server,
     request: &'a RoutedRequest,
@@ -43,17 +44,17 @@ pub(super) struct Recall<'a> {
     principal: &'a Arc<str>,
 }
 
-/// Why there is no answer to keep.
+/// Why there is no result.
 #[derive(Clone)]
 enum Failure {
-    /// Between us and the server.
+    /// The server could not be called, or its response was lost.
     Ours(upstream::Error),
-    /// The server's own.
+    /// The server answered with an error.
     Theirs(ErrorObject, Version),
 }
 
 impl<'a> Recall<'a> {
-    /// `request`, if its response may be cached. For most servers one comparison decides.
+    /// Accepts `request` if its response may be cached. For most servers one comparison decides.
     pub(super) fn of(server: &'a Server, request: &'a RoutedRequest) -> Option<Self> {
         let ttl = server.upstream.config().tools.cache_ttl?;
         let principal = request.call.principal.as_ref().filter(|_| !server.upstream.keeps_state())?;
@@ -63,14 +64,14 @@ impl<'a> Recall<'a> {
         fits.then_some(Self { server, request, ttl, principal })
     }
 
-    /// Under which keys the answer is kept: for the principal, and for everybody.
+    /// Returns the keys of the result: for the principal, and for all.
     fn keys(&self) -> (Key, Key) {
         let (server, tool) = (&self.server.upstream.config(), &self.request.subject);
         let tools = self.server.catalog.tools();
         let definition = tools.iter().find(|entry| entry.route.subject == *tool);
         let params = self.request.params().without("_meta");
         let inputs = (
-            // Another account may be answered otherwise.
+            // Another account may get another result.
             (server.source.bytes(), self.server.revisions.of(List::Tools)),
             (tool, definition.map(|entry| entry.definition.as_str())),
             params.as_str(),
@@ -98,13 +99,13 @@ impl<'a> Recall<'a> {
         }
     }
 
-    /// For whom a result is, and how long.
+    /// Returns for whom a result is cached, and how long.
     fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> Keep {
         let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
             && result.part("task").is_none()
             && result.get("isError").is_none_or(|failed| failed.as_str() == "false");
         let said = Caching::of(result, version.era());
-        // A server that says nothing leaves it to the operator.
+        // If the server says nothing, the configuration decides.
         let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(said.ttl_ms));
         let is_public = version.is_modern() && said.is_public;
         match (is_final && !outlet.was_asked(), self.ttl.min(own_ttl)) {
@@ -120,7 +121,7 @@ impl<'a> Recall<'a> {
 }
 
 impl Manager {
-    /// The answer that is kept, or the server's, which is then kept where it may be.
+    /// Returns the cached result, or the result of the server, which is then cached if possible.
     pub(super) async fn recall(
         &self,
         call: &Recall<'_>,
@@ -133,7 +134,7 @@ impl Manager {
         match result {
             Ok((result, version)) => Ok(call.called(Ok(result), version)),
             Err(Failure::Theirs(error, version)) => Ok(call.called(Err(error), version)),
-            // It waited where no server saw it, and its server was replaced and had ended meanwhile.
+            // The call waited in the cache, and its server was replaced and stopped meanwhile.
             Err(Failure::Ours(upstream::Error::Unavailable { .. }))
                 if !is_in(&call.server.upstream, &self.snapshot()) =>
             {
@@ -143,7 +144,7 @@ impl Manager {
         }
     }
 
-    /// The same at whatever has the place of its server now.
+    /// Sends the request to the server that has its name now.
     fn receive_anew<'a>(
         &'a self,
         call: &'a Recall<'_>,
@@ -152,8 +153,8 @@ impl Manager {
         Box::pin(self.call(call.request, outlet))
     }
 
-    /// The same. Who waits for another's call does so for half of the time that it has, and then asks as
-    /// well: the other may be waiting for a person, or had less time to begin with.
+    /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its
+    /// own request. The other call may be waiting for a user, or may have had less time.
     async fn recalled(&self, call: &Recall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
         let (own, common) = call.keys();
         let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
@@ -167,7 +168,7 @@ impl Manager {
         let impatient = async {
             sleep_until(begun + deadline.at.saturating_duration_since(begun) / 2).await;
             if asks.load(Ordering::Relaxed) {
-                // It is our call that takes its time; but one that never ends by itself would be a fault.
+                // This call itself takes the time. The timeout is a precaution against one that never ends.
                 outlet.expired(deadline.plus(MARGIN)).await;
                 return Err(Failure::Ours(upstream::Error::TimedOut { after: begun.elapsed() }));
             }
@@ -181,10 +182,10 @@ impl Manager {
         match fetched {
             Ok(fetched) => match read(&fetched.value) {
                 Some(answer) => Ok(answer),
-                // Not what we write: somebody else wrote there.
+                // Another program wrote this value.
                 None => call.ask(outlet).await,
             },
-            // Whose time was over was the other.
+            // The other call timed out, not this one.
             Err(Failure::Ours(upstream::Error::TimedOut { .. })) if !asks.load(Ordering::Relaxed) => {
                 call.ask(outlet).await
             }
@@ -193,7 +194,7 @@ impl Manager {
     }
 }
 
-/// A result as it is kept: the revision in which it was given, a line break, the result.
+/// Returns the cached form of a result: its revision, a line break, and the result.
 fn written(result: &Raw, version: Version) -> Bytes {
     let mut bytes = BytesMut::with_capacity(16 + result.bytes().len());
     bytes.put_slice(version.as_str().as_bytes());

@@ -1,4 +1,4 @@
-//! What is given again, to whom and for how long; and what never is.
+//! Tests of the response cache: what is cached, for whom, and for how long.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -15,14 +15,15 @@ use upstream::{CallEvent, Owner, State};
 
 const TTL: Duration = Duration::from_mins(1);
 
-/// A gateway with one server, `s`, whose answers are kept for a minute: `read` only reads, `write` does not.
+/// A gateway with one server, `s`, whose results are cached for a minute. `read` is read-only, `write` is
+/// not.
 struct Scene {
     manager: Arc<Manager>,
     server: Fake,
 }
 
 impl Scene {
-    /// The server answers each call with its number and what `more` says.
+    /// The server answers each call with its number and the members of `more`.
     async fn of(version: Version, more: Value) -> Self {
         let (server, count) = (Fake::new(version), AtomicUsize::new(0));
         server.answer(move |call| {
@@ -47,7 +48,7 @@ impl Scene {
         Self { manager, server }
     }
 
-    /// The answer that `principal` gets, and whether the server was called for it.
+    /// Returns the result for `principal`, and whether the server was called for it.
     async fn ask(&self, principal: &str, params: Value) -> (String, bool) {
         self.ask_as(call(Some(principal)), params, &Outlet::none()).await.expect("an answer")
     }
@@ -79,7 +80,7 @@ fn reading() -> Value {
 async fn what_one_principal_is_told_no_other_is() {
     for (version, more) in [
         (Version::V2025_11_25, json!({})),
-        // Only a modern server can say so.
+        // Only a modern server can declare this.
         (Version::V2025_11_25, json!({"cacheScope": "public"})),
         (Version::NEWEST_MODERN, json!({})),
         (Version::NEWEST_MODERN, json!({"cacheScope": "private"})),
@@ -246,7 +247,7 @@ async fn what_came_of_a_question_is_not_kept_and_holds_up_nobody() {
         _ = &mut asking => panic!("it asks first"),
         said = inlet.recv() => said,
     };
-    // Somebody thinks about it. The same principal asks the same elsewhere meanwhile.
+    // Ann has not answered yet. Meanwhile a second call with equal arguments comes from her principal.
     let (other, _) = scene.ask("ann", reading()).await;
     assert_eq!(other, r#"{"content":[]}"#, "asked nobody, after half of its time");
     let Some(CallEvent::Question(question)) = question else { panic!("a question") };

@@ -21,39 +21,39 @@ use runtime::memory::{Account, Charge, Kind, SMALL};
 use runtime::worker::now;
 use upstream::{Call, Deadline, ResponseBody, Upstream};
 
-/// When the memory budget may have room for a request again.
+/// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
-/// A request with its server found and every name in it the server's own.
+/// A request with its server, in which every name is the server's own.
 #[derive(Debug, Clone)]
 pub struct RoutedRequest {
     /// The server's name.
     pub server: Arc<str>,
-    /// The subject as the server calls it: a tool, a prompt, a URI.
+    /// The subject under its name at the server: a tool, a prompt, or a URI.
     pub subject: Arc<str>,
-    /// The request as the server gets it, less the members of `_meta` that its era wants.
+    /// The request for the server, without the members of `_meta` that its era requires.
     pub call: Box<Call>,
-    /// Overrides the server's timeout; messages of the server do not move it.
+    /// Overrides the server's timeout. Messages of the server do not extend it.
     pub timeout: Option<Duration>,
-    /// When its time began.
+    /// When the time of the request began.
     pub begun: Instant,
-    /// Whether a client that knows only objects as structured results was told that this tool's are
-    /// wrapped into one.
+    /// Whether the client sees the tool's structured results as objects, because its revision allows no other
+    /// values.
     pub wraps_result: bool,
-    /// Whether its server runs it only as a task of 2025-11-25, for a client that was not told so.
+    /// Whether the server runs the tool only as a task of 2025-11-25, while the client does not know that.
     pub needs_task: bool,
 }
 
 impl RoutedRequest {
-    /// A request about `subject` at `server`, whose time begins now.
+    /// Makes a request about `subject` at `server`, whose time begins now.
     pub fn new(server: Arc<str>, subject: Arc<str>, call: Box<Call>) -> Self {
         let (timeout, begun) = (None, now());
         Self { server, subject, call, timeout, begun, wraps_result: false, needs_task: false }
     }
 
-    /// The call of a tool that the client calls `name`.
+    /// Makes the call of a tool that the client calls `name`.
     pub(super) fn of_tool(route: &Route, name: &str, mut call: Box<Call>) -> Self {
-        // Nothing makes an unsafe tool safer.
+        // An unsafe tool stays unsafe.
         if route.effect == Effect::Unsafe {
             call.effect = Effect::Unsafe;
         } else {
@@ -66,21 +66,22 @@ impl RoutedRequest {
         Self { wraps_result, needs_task, ..routed }
     }
 
-    /// Getting a prompt that the client calls `name`.
+    /// Makes the request for a prompt that the client calls `name`.
     pub(super) fn of_prompt(route: &Route, name: &str, mut call: Box<Call>) -> Self {
         call.effect = effect_of(&call, Effect::ReadOnly);
         rename(&mut call, "name", (name, &route.subject));
         Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call)
     }
 
-    /// Reading a resource that the client calls `uri`.
+    /// Makes the request that reads a resource, which the client calls `uri`.
     pub(super) fn of_resource(place: &Place, uri: &str, mut call: Box<Call>) -> Self {
         call.effect = effect_of(&call, Effect::ReadOnly);
         rename(&mut call, "uri", (uri, &place.uri));
         Self::new(Arc::clone(&place.server), place.uri.as_str().into(), call)
     }
 
-    /// Completing an argument. `member` of `ref` has the name or URI in the client's words, and gets the server's.
+    /// Makes the completion of an argument. `member` of `ref` has the client's name or URI, and gets the
+    /// server's.
     pub(super) fn of_completion(
         server: &Arc<str>,
         (member, from, to): (&str, &str, &str),
@@ -94,7 +95,7 @@ impl RoutedRequest {
         Self::new(Arc::clone(server), to.into(), call)
     }
 
-    /// The parameters as the server gets them.
+    /// Returns the parameters for the server.
     pub fn params(&self) -> Raw {
         self.call.params.clone().unwrap_or_else(Raw::empty_object)
     }
@@ -104,8 +105,8 @@ impl RoutedRequest {
         self.call.params = Some(self.params().edit(changes));
     }
 
-    /// Whether each of `header_params` stands at most once in its arguments: the first one would be in the
-    /// header, and a server may take the last one from the body.
+    /// Checks that each of `header_params` occurs at most once in the arguments. Otherwise the header has the
+    /// first value, while a server may read the last one from the body.
     pub(super) fn check_unambiguous(&self, header_params: &[HeaderParam]) -> Result<(), Error> {
         if header_params.is_empty() {
             return Ok(());
@@ -122,12 +123,12 @@ impl RoutedRequest {
         }
     }
 
-    /// The tool that it calls, if it calls one.
+    /// Returns the tool, if the request calls one.
     pub fn tool(&self) -> Option<&str> {
         (self.call.method == method::TOOLS_CALL).then_some(&*self.subject)
     }
 
-    /// When its time is over, at `upstream`.
+    /// Returns the deadline at `upstream`.
     pub(super) fn deadline(&self, upstream: &Upstream) -> Deadline {
         let config = upstream.config();
         match self.timeout {
@@ -136,21 +137,19 @@ impl RoutedRequest {
         }
     }
 
-    /// The response to it.
+    /// Makes the response to this request.
     pub(super) fn called<R>(&self, reply: R, version: Version) -> Called<R> {
         Called {
             server: Arc::clone(&self.server),
             subject: Arc::clone(&self.subject),
             reply,
             version,
-            // By the clock and not by the turn, in which no time passes: what is answered in the turn it was
-            // asked in takes some too.
+            // This reads the clock. The time of the turn would not include work within one turn.
             elapsed: Instant::now().saturating_duration_since(self.begun),
         }
     }
 
-    /// The charge of the parameters, which were printed anew where a tool has another name here than at its
-    /// server.
+    /// Charges the parameters, which were printed again if the tool has another name at its server.
     pub(super) fn charged(&self) -> Result<Option<Charge>, Error> {
         let size = self.call.params.as_ref().map_or(0, |params| params.bytes().len());
         if size < SMALL {
@@ -164,15 +163,16 @@ impl RoutedRequest {
     }
 }
 
-/// Puts the server's own name into `member` of the parameters. If the client uses the same name, no byte changes.
+/// Writes the server's own name into `member` of the parameters. If the client uses this name, no byte
+/// changes.
 fn rename(call: &mut Call, member: &str, (from, to): (&str, &str)) {
     if from != to {
         call.params = call.params.take().map(|params| params.with(member, &Raw::of(to)));
     }
 }
 
-/// The effect of `call`: `alone`, unless the call ends a conversation. An answer of a person is not sent twice
-/// (2026-07-28 `basic/patterns/mrtr`).
+/// Returns the effect of `call`: `alone`, unless the call carries answers of a user. Such answers are not
+/// sent twice (2026-07-28 `basic/patterns/mrtr`).
 fn effect_of(call: &Call, alone: Effect) -> Effect {
     let has = |member: &&str| call.params.as_ref().is_some_and(|params| params.part(member).is_some());
     if ["inputResponses", "requestState"].iter().any(has) { Effect::Unsafe } else { alone }
@@ -181,21 +181,21 @@ fn effect_of(call: &Call, alone: Effect) -> Effect {
 /// The response of a server, and the name of that server.
 #[derive(Debug, Clone)]
 pub struct Called<R = Reply> {
-    /// The server that gave it.
+    /// The server that sent it.
     pub server: Arc<str>,
-    /// What was asked about, as that server calls it.
+    /// The subject under its name at that server.
     pub subject: Arc<str>,
     /// The response: a [`ResponseBody`], or the [`Reply`] that was collected from it.
     pub reply: R,
-    /// The revision that it answered in.
+    /// The revision of the response.
     pub version: Version,
-    /// From the request to the answer, waiting and retries included; of an answer that is still
-    /// arriving, to its beginning.
+    /// Time from the request to the response, including waiting and retries. For a stream, the time until its
+    /// beginning.
     pub elapsed: Duration,
 }
 
 impl Called<ResponseBody> {
-    /// Waits for the rest of the response. Only results of tools arrive in parts, so a failure names the tool.
+    /// Waits for the rest of the response. Only tool results are streamed, so a failure names the tool.
     pub async fn collect(self) -> Result<Called, Error> {
         let Self { server, subject, reply, version, elapsed } = self;
         let reply = reply.collect().await.map_err(|source| failed(&server, Some(&subject), source))?;

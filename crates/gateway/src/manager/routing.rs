@@ -1,9 +1,9 @@
-//! From a name or a URI to the request that its server is to be asked.
+//! Routing: from a name or a URI to the request for its server.
 //!
-//! Invariant: each request is found in one immutable [`Snapshot`]. While servers are still
-//! connecting for the first time, what is unknown may yet become known, so "unknown" waits for them.
+//! Invariant: each request is found in one immutable [`Snapshot`]. While servers connect for the first time,
+//! an unknown name may still become known. So the error "unknown" waits for them.
 //!
-//! Not here: making the request ([`Manager::call`]), what names and URIs mean (`catalog`).
+//! Not here: sending the request ([`Manager::call`]), the meaning of names and URIs (`catalog`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use protocol::sanitize;
 use runtime::worker::now;
 use upstream::{Call, Home, Subject, Watching};
 
-/// What is completed: an argument of a prompt, or a variable of a template.
+/// The subject of a completion: an argument of a prompt, or a variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// `ref/prompt`, by its name.
@@ -31,8 +31,8 @@ pub enum Reference {
 }
 
 impl Manager {
-    /// Routes a `call` of the tool that `viewer` calls `name`. Waits for servers that are still starting, at most for
-    /// `patience`.
+    /// Routes a `call` of the tool that `viewer` calls `name`. Waits for servers that are still starting, at
+    /// most for `patience`.
     pub async fn tool_request(
         &self,
         viewer: impl Into<Viewer<'_>>,
@@ -58,8 +58,8 @@ impl Manager {
         Ok(RoutedRequest { begun, ..RoutedRequest::of_prompt(&route, name, call.into()) })
     }
 
-    /// The requests that read `uri`: one, or, when nobody lists it, several that are worth trying
-    /// one after another, best first.
+    /// Returns the requests that read `uri`. If no server lists it, these are several to try in order, the
+    /// best first.
     pub async fn resource_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
@@ -74,7 +74,8 @@ impl Manager {
             .collect())
     }
 
-    /// The places where `uri` is, or may be when nobody lists it, best first and at least one.
+    /// Returns the servers that have `uri`. If no server lists it, these are the ones that may have it, the
+    /// best first.
     pub async fn places(
         &self,
         viewer: impl Into<Viewer<'_>>,
@@ -87,8 +88,9 @@ impl Manager {
         some(found, uri)
     }
 
-    /// Subscribes a client, named by its principal and its home, to `subject` until the [`Watching`] is dropped, and returns the server's answer
-    /// with it. The notifications come out of [`Manager::notices`].
+    /// Subscribes a client to `subject` until the [`Watching`] is dropped, and returns it with the server's
+    /// answer. The client is named by its principal and its home. The notifications come out of
+    /// [`Manager::notices`].
     pub async fn watch(
         &self,
         client: (&Arc<str>, Option<&Home>),
@@ -101,8 +103,7 @@ impl Manager {
         watched.map_err(|source| failed_at(&upstream, None, source))
     }
 
-    /// The requests that complete an argument of what `reference` means: as
-    /// [`Manager::resource_requests`].
+    /// Returns the requests that complete an argument of `reference`, like [`Manager::resource_requests`].
     pub async fn completion_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
@@ -131,13 +132,13 @@ impl Manager {
         }
     }
 
-    /// Who owns the tool `name` in `scope`; waits for servers that are still starting.
+    /// Returns the owner of the tool `name` for `viewer`. Waits for servers that are still starting.
     pub async fn route(&self, viewer: impl Into<Viewer<'_>>, name: &str) -> Result<Arc<Route>, Error> {
         self.named(viewer.into(), (Named::Tool, name), None).await
     }
 
-    /// Whether a tool that a scope sees, or that may come while servers are still starting, mirrors
-    /// parameters into headers.
+    /// Whether a tool of a scope repeats parameters in headers. This includes tools that may appear while
+    /// servers are still starting.
     pub fn may_mirror(&self, scope: &Scope) -> bool {
         let snapshot = self.published.snapshot.load();
         !snapshot.is_settled(scope) || snapshot.catalog(scope).is_ok_and(|catalog| catalog.mirrors())
@@ -153,15 +154,15 @@ impl Manager {
         self.when_settled(viewer, patience, |snapshot| snapshot.route(scope, kind, name)).await
     }
 
-    /// What `look` finds. While servers are still connecting for the first time what it does not
-    /// find may yet come, so that waits for them, at most until `patience` ends.
+    /// Returns what `look` finds. If it finds nothing while servers connect for the first time, this waits
+    /// for them, at most until `patience` ends.
     async fn when_settled<T: Finding>(
         &self,
         viewer: Viewer<'_>,
         patience: Option<Duration>,
         look: impl Fn(&Snapshot) -> T,
     ) -> T {
-        // Nearly always it is there, and then nothing has to be set up for waiting.
+        // Usually the name is found, and no wait has to be prepared.
         let view = self.view(viewer.home);
         let snapshot = self.published.snapshot.load();
         let seen = view.as_ref().unwrap_or(&snapshot);
@@ -196,7 +197,7 @@ fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
     if places.is_empty() { Err(Error::resource_not_found(uri)) } else { Ok(places) }
 }
 
-/// Whether something better may be found when more servers are known.
+/// Whether a better result is possible once more servers are known.
 trait Finding {
     fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool;
 }
@@ -222,7 +223,7 @@ impl Finding for Result<Places, Error> {
     }
 }
 
-/// Whether `server`, which alone may have what was asked for, has not ended its first attempt to connect.
+/// Whether `server`, the only one that may have the subject, has not ended its first attempt to connect.
 fn is_connecting(server: &str, snapshot: &Snapshot) -> bool {
     snapshot.server(server).is_ok_and(|found| !found.settled)
 }

@@ -1,7 +1,7 @@
-//! What is true at one moment: the servers, their last known offers, and the catalogs made of them.
+//! The state of all servers at one moment: their last known offers, and the catalogs made of them.
 //!
-//! Immutable. The registry publishes a new one whenever an offer changes; every call works on the
-//! one it took at its start. Not here: how it comes about (`registry`).
+//! A snapshot is immutable. The registry publishes a new one after each change of an offer, and a call uses
+//! the one of its start. Not here: making snapshots (`registry`).
 
 mod history;
 mod own;
@@ -27,7 +27,7 @@ use runtime::telemetry::durations::{Durations, Outcome};
 use upstream::config::OnChange;
 use upstream::{Delivery, Offer, State, Upstream};
 
-/// Which servers a client sees: all of them merged, or one alone under its own names.
+/// The servers that a client sees: all of them merged, or one alone under its own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// The merged catalog.
@@ -36,24 +36,25 @@ pub enum Scope {
     Server(Arc<str>),
 }
 
-/// One server with what it last offered.
+/// One server with its last offer.
 #[derive(Clone)]
 pub struct Server {
-    /// How it is called.
+    /// The server itself.
     pub upstream: Arc<Upstream>,
-    /// Its last offer. Until it was reached for the first time, this is what it declares without that, if anything.
+    /// Its last offer. Before it was reached, this is the offer that it declares without a connection, if
+    /// any.
     pub offer: Option<Arc<Offer>>,
-    /// Whether it was reached, so that `offer` is its own list.
+    /// Whether the server was reached, so that `offer` is its own list.
     pub is_heard: bool,
-    /// Which definitions of its tools are trusted.
+    /// The trusted definitions of its tools.
     pub trust: Arc<Trust>,
-    /// What it has alone, under its own names.
+    /// The catalog of this server alone, under its own names.
     pub catalog: Arc<Catalog>,
-    /// Counts the changes of what it lists.
+    /// Number of changes of its lists.
     pub revisions: Revisions,
-    /// Whether its first attempt to connect has ended, well or badly.
+    /// Whether its first attempt to connect has ended, with success or not.
     pub settled: bool,
-    /// How long calls of it took, those of its predecessors of the same name among them.
+    /// Durations of its calls, including those of predecessors with this name.
     pub durations: Arc<Durations>,
 }
 
@@ -62,12 +63,12 @@ pub struct Server {
 pub struct Revisions([u64; List::ALL.len()]);
 
 impl Revisions {
-    /// How often `list` has.
+    /// Returns the number of changes of `list`.
     pub const fn of(&self, list: List) -> u64 {
         self.0[list as usize]
     }
 
-    /// Notes what `list` is in `others`.
+    /// Copies the count of `list` from `others`.
     pub const fn note(&mut self, list: List, others: Self) {
         self.0[list as usize] = others.0[list as usize];
     }
@@ -83,7 +84,7 @@ pub struct Snapshot {
     servers: Vec<Server>,
     by_name: HashMap<Arc<str>, usize>,
     catalog: Arc<Catalog>,
-    /// Which server has had each name.
+    /// The servers that have had each name.
     history: Arc<History>,
     revisions: Revisions,
     started: Instant,
@@ -92,7 +93,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot of servers nothing is known of yet.
+    /// Makes a snapshot of servers that were not reached yet.
     pub(super) fn new(upstreams: Vec<Arc<Upstream>>) -> Self {
         let by_name = upstreams.iter().enumerate().map(|(i, u)| (u.config().name.clone(), i)).collect();
         Self {
@@ -106,24 +107,24 @@ impl Snapshot {
         }
     }
 
-    /// When the servers became these.
+    /// Returns when this set of servers was started.
     pub(super) const fn started(&self) -> Instant {
         self.started
     }
 
-    /// The servers, in the order of the registry file.
+    /// Returns the servers, in the order of the configuration file.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The server called `name`.
+    /// Returns the server `name`.
     pub fn server(&self, name: &str) -> Result<&Server, Error> {
         self.server_called(name).ok_or_else(|| {
             Error::server_not_found(name, self.servers.iter().map(|s| s.upstream.config().name.as_ref()))
         })
     }
 
-    /// The catalog a scope sees.
+    /// Returns the catalog of a scope.
     pub fn catalog(&self, scope: &Scope) -> Result<&Arc<Catalog>, Error> {
         match scope {
             Scope::All => Ok(&self.catalog),
@@ -131,7 +132,7 @@ impl Snapshot {
         }
     }
 
-    /// How often the lists that a scope sees have changed, or were said to have.
+    /// Returns how often the lists of a scope have changed, or were reported as changed.
     pub fn revisions(&self, scope: &Scope) -> Revisions {
         match scope {
             Scope::All => self.revisions,
@@ -139,7 +140,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether every server's first attempt to connect has ended.
+    /// Whether the first attempt to connect has ended for every server.
     pub fn is_settled(&self, scope: &Scope) -> bool {
         match scope {
             Scope::All => self.servers.iter().all(|server| server.settled),
@@ -147,26 +148,26 @@ impl Snapshot {
         }
     }
 
-    /// Whether that was so once, of these servers or of those before a reload: then the gateway as a whole is
-    /// in use, and a server that is new does not change that. Nor does one that hangs in its first attempt, after the
-    /// time that anybody waits for it.
+    /// Whether all servers were settled once, before or after a reload. The gateway as a whole is then in
+    /// use, and a new server does not change that. A server that hangs in its first attempt counts as settled
+    /// after `STARTUP_GRACE`.
     pub fn has_started(&self) -> bool {
         self.was_settled || self.is_settled(&Scope::All) || self.started.elapsed() >= STARTUP_GRACE
     }
 
-    /// Whether a server that a scope sees declares the capability `name`.
+    /// Whether a server of a scope declares the capability `name`.
     pub fn offers(&self, scope: &Scope, name: &str) -> bool {
         let has = |server: &Server| server.offer.as_ref().is_some_and(|offer| offer.peer.offers(name));
         self.servers_in(scope).iter().any(has)
     }
 
-    /// Whether a server that a scope sees has not said yet what it has: it may turn out to have anything.
+    /// Whether a server of a scope was not reached yet, so that its offer is unknown.
     pub fn has_unheard(&self, scope: &Scope) -> bool {
         let is_unheard = |server: &Server| !server.is_heard && server.upstream.config().enabled;
         self.servers_in(scope).iter().any(is_unheard)
     }
 
-    /// Who owns the tool or the prompt `name` in a scope.
+    /// Returns the owner of the tool or prompt `name` in a scope.
     pub fn route(&self, scope: &Scope, kind: Named, name: &str) -> Result<Arc<Route>, Error> {
         let catalog = self.catalog(scope)?;
         let lookup = match kind {
@@ -190,12 +191,12 @@ impl Snapshot {
         }
     }
 
-    /// Where `uri` leads in a scope. One server alone is asked for whatever it may have.
+    /// Returns the servers for `uri` in a scope. A single server is asked for any URI.
     pub(super) fn places(&self, scope: &Scope, uri: &str) -> Result<Places, Error> {
         self.places_in(scope, uri, |resources| resources.places(uri))
     }
 
-    /// The same for a template, or a URI, that is completed.
+    /// Returns the servers for the completion of a template or a URI.
     pub(super) fn template_places(&self, scope: &Scope, uri: &str) -> Result<Places, Error> {
         self.places_in(scope, uri, |resources| resources.template(uri))
     }
@@ -208,7 +209,7 @@ impl Snapshot {
     ) -> Result<Places, Error> {
         match scope {
             Scope::All => match look(self.catalog.resources()) {
-                // It names a server that may have it, so no other one is asked.
+                // The URI names a server that may have it, so no other server is asked.
                 guessed if guessed.are_guessed() => self.away_behind(uri).map_or(Ok(guessed), Err),
                 known => Ok(known),
             },
@@ -219,14 +220,13 @@ impl Snapshot {
         }
     }
 
-    /// Whether servers of a scope can have the same URI, so that [`Snapshot::exposed_uri`] may say
-    /// something.
+    /// Whether servers of a scope can have equal URIs, so that [`Snapshot::exposed_uri`] may return one.
     pub fn can_clash(&self, scope: &Scope) -> bool {
         *scope == Scope::All && self.catalog.resources().can_clash()
     }
 
-    /// The URI under which a scope reaches what `server` calls `uri`, where that is another one.
-    /// The links of one message share `budget`.
+    /// Returns the URI under which clients of a scope reach `uri` of `server`, if it differs. The links of
+    /// one message share `budget`.
     pub fn exposed_uri(
         &self,
         scope: &Scope,
@@ -239,8 +239,8 @@ impl Snapshot {
         }
     }
 
-    /// The same servers after one of them settled or offered something new; with an offer come the
-    /// lists that count as changed whatever they say.
+    /// Returns the snapshot after `name` settled or has a new offer. With an offer come the lists that count
+    /// as changed in any case.
     pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<(Arc<Offer>, Lists)>) -> Self {
         let mut next = self.clone();
         let Some(&index) = self.by_name.get(name) else { return next };
@@ -253,7 +253,7 @@ impl Snapshot {
         next
     }
 
-    /// The same after an operator approved definitions of `server`.
+    /// Returns the snapshot after an operator approved definitions of `server`.
     pub(super) fn approved(
         &self,
         config: &Config,
@@ -272,7 +272,7 @@ impl Snapshot {
         Ok(next)
     }
 
-    /// These servers from now on, with what is known of those that were there already.
+    /// Returns the snapshot for a new set of servers. Known facts about remaining servers are kept.
     pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
         for server in &mut next.servers {
@@ -287,7 +287,7 @@ impl Snapshot {
         next
     }
 
-    /// Makes the catalog of all; `announced` counts as changed whatever it says.
+    /// Makes the merged catalog. The `announced` lists count as changed in any case.
     fn merge(&mut self, config: &Config, announced: Lists) {
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
         let style = style(config, config.tool_names, &servers);
@@ -301,7 +301,7 @@ impl Snapshot {
 impl Server {
     fn new(upstream: Arc<Upstream>) -> Self {
         Self {
-            // It may have been quicker than whoever wants to know.
+            // The server may have connected before this snapshot was made.
             settled: upstream.status().state != State::Connecting,
             offer: upstream.offer().or_else(|| upstream.declared()),
             is_heard: upstream.offer().is_some(),
@@ -313,7 +313,8 @@ impl Server {
         }
     }
 
-    /// A request of a client came to `result`, which took `elapsed`. Without a reply it is still arriving.
+    /// Records the result of a client's request, which took `elapsed`. Without a reply the result is still
+    /// arriving.
     pub(super) fn ended(&self, result: Result<Option<&Reply>, &upstream::Error>, elapsed: Duration) {
         let outcome = match result {
             Ok(Some(Err(_))) => Outcome::RpcError,
@@ -324,8 +325,8 @@ impl Server {
         self.durations.ended(outcome, elapsed);
     }
 
-    /// Whether `request` is allowed. A tool that was routed before a reload, or before the server changed it, may
-    /// be denied by now.
+    /// Whether `request` is allowed. A tool that was routed before a reload, or before the server changed it,
+    /// may be denied by now.
     pub(super) fn check_policy(&self, request: &RoutedRequest) -> Result<(), Error> {
         let config = self.upstream.config();
         match request.tool() {
@@ -341,7 +342,7 @@ impl Server {
         }
     }
 
-    /// Goes on where `before` stood, which has the same name.
+    /// Continues with the state of `before`, which has this name.
     fn follow(&mut self, before: &Self) {
         let is_same = Arc::ptr_eq(&self.upstream, &before.upstream);
         let (there, was_there) = (self.upstream.config(), before.upstream.config());
@@ -354,7 +355,7 @@ impl Server {
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 
-    /// Makes its catalog of its offer; `announced` counts as changed whatever it says.
+    /// Makes its catalog from its offer. The `announced` lists count as changed in any case.
     fn read_offer(&mut self, config: &Config, announced: Lists) {
         if let Some(offer) = &self.offer {
             self.trust = Arc::new(self.trust.reviewed(&offer.tools, &self.upstream.config().tools));
@@ -367,12 +368,12 @@ impl Server {
     }
 }
 
-/// The lists that are not the same in both.
+/// Returns the lists that differ.
 fn changed(now: &Catalog, before: &Catalog) -> Lists {
     List::ALL.into_iter().filter(|list| !now.lists_the_same(before, *list)).collect()
 }
 
-/// How a catalog is made in which the names of `servers` are reserved.
+/// Returns how to make a catalog in which the names of `servers` are reserved.
 const fn style<'a>(config: &Config, mode: ToolNames, servers: &'a HashSet<Arc<str>>) -> Style<'a> {
     let rules = Rules { mode, max_length: config.max_tool_name_length, servers };
     Style { rules, per_page: config.tools_per_page }

@@ -1,4 +1,4 @@
-//! What counts as a change, what of it is remembered, and what the facade makes of it, over servers in memory.
+//! Tests of trust: which changes are found, which definitions are stored, and how the manager uses them.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -18,17 +18,17 @@ fn tool(text: &str) -> Tool {
     Tool::from_definition(Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")).expect("a tool")
 }
 
-/// A tool called `name` that says `description`.
+/// Makes the tool `name` with this description.
 fn saying(name: &str, description: &str) -> Tool {
     tool(&json!({"name": name, "description": description, "inputSchema": {"type": "object"}}).to_string())
 }
 
-/// What the operator says.
+/// Returns the configuration of an operator.
 fn choice(on_change: OnChange) -> Tools {
     Tools { on_change, ..Tools::default() }
 }
 
-/// What is not trusted after a server listed each of `lists`.
+/// Returns the state after a server listed each of `lists`.
 fn seen(lists: &[&[Tool]]) -> Trust {
     lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(tools, &choice(OnChange::Block)))
 }
@@ -186,7 +186,7 @@ fn the_hash_is_that_of_the_one_spelling() {
     assert_eq!(change.trusted_sha256(), Some(first));
 }
 
-/// A server whose list of tools is what was written last.
+/// A server whose tool list can be changed.
 #[derive(Clone)]
 struct Shifty {
     server: Fake,
@@ -211,7 +211,7 @@ impl Shifty {
         *self.list.lock().expect("free") = json!({"tools": tools});
     }
 
-    /// Lists other tools from now on, and waits until `manager` knows.
+    /// Changes the tool list, and waits until `manager` knows it.
     async fn shift(&self, manager: &Manager, tools: &[(&str, &str)]) {
         self.write(tools);
         let mut changes = manager.changes();

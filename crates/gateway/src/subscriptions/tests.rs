@@ -1,4 +1,4 @@
-//! What listeners are told, over servers in memory and under paused time.
+//! Tests of the notifications to subscribers, with servers in memory and paused time.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(super) async fn ask(
     crate::collect(gateway.handle(caller, &request, &Outlet::none()).await, caller.version.era()).await
 }
 
-/// A legacy session that has said `initialize`.
+/// Makes a legacy session that has sent `initialize`.
 pub(super) async fn session(gateway: &Gateway, scope: Scope) -> Caller {
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
     let caller = Caller::legacy(Principal::anonymous(), scope, Some(&raw(&params)));
@@ -59,7 +59,7 @@ pub(super) fn modern() -> Caller {
     Caller::modern(Principal::anonymous(), Scope::All, None)
 }
 
-/// What comes within ten seconds, as text.
+/// Returns the next notification within ten seconds, as text.
 pub(super) async fn told(feed: &mut Feed) -> Option<String> {
     let notice = tokio::time::timeout(Duration::from_secs(10), feed.next()).await.ok()?;
     Some(text(&notice))
@@ -108,7 +108,7 @@ async fn a_change_is_told_within_a_second() {
         let begun = tokio::time::Instant::now();
         server.say(Event::Changed(list));
         assert!(told(&mut feed).await.expect("told").contains(list.changed()));
-        // At worst right after another change: its discovery, and the least gap between two.
+        // The longest delay is right after another change: its discovery, and the shortest pause between two.
         assert!(begun.elapsed() <= Duration::from_millis(600), "{:?}", begun.elapsed());
     }
 }

@@ -1,7 +1,7 @@
 //! `tasks/list` of 2025-11-25, over all servers that have it.
 //!
-//! Servers take the gateway for one client, so what they list can be anybody's: unless everybody is
-//! the same principal, nobody is shown a list. Each page is one server's; the cursor names it.
+//! Servers see Switchyard as one client, so their lists may contain tasks of all principals. A list is
+//! therefore returned only without authentication. Each page comes from one server, and the cursor names it.
 
 use super::super::caller::Caller;
 use super::super::{Gateway, error};
@@ -13,10 +13,10 @@ use protocol::feature::Effect;
 use protocol::{ErrorCode, ErrorObject, Method, Reply, method};
 use upstream::Outlet;
 
-/// What cursors are sealed for.
+/// The purpose to which cursors are sealed.
 const PURPOSE: &str = "tasks/list";
 
-/// One page.
+/// Returns one page.
 pub(super) async fn answer(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
     if caller.principal != Principal::anonymous() {
         return Err(error::input(
@@ -47,7 +47,7 @@ fn result(tasks: &[Raw], next: Option<&Raw>) -> Raw {
     Raw::empty_object().edit(&[("tasks", Some(&Raw::of(tasks))), ("nextCursor", next)])
 }
 
-/// One page of one server, and its cursor for the next one.
+/// Returns one page of one server, and its cursor for the next one.
 async fn page(
     gateway: &Gateway,
     caller: &Caller,
@@ -60,7 +60,7 @@ async fn page(
     call.params = Some(Raw::empty_object().edit(&[("cursor", cursor.as_ref())]));
     let done =
         gateway.manager.call(&RoutedRequest::new(server.into(), "".into(), call), &Outlet::none()).await;
-    // A server that is away or does not list after all hides the tasks of no other one.
+    // A server that is unavailable, or does not list tasks, must not hide those of the others.
     let Some(Ok(result)) = done.as_ref().ok().and_then(|done| done.reply.as_buffered()) else {
         return Ok((Vec::new(), None));
     };
@@ -69,7 +69,7 @@ async fn page(
     Ok((tasks.unwrap_or_default(), result.get_as("nextCursor")))
 }
 
-/// The servers that list tasks, in the order of the registry.
+/// Returns the servers that list tasks, in the order of the configuration.
 fn servers(gateway: &Gateway, caller: &Caller) -> Vec<String> {
     let snapshot = gateway.manager.snapshot();
     let lists = |capabilities: &Raw| capabilities.get("tasks").and_then(|tasks| tasks.get("list")).is_some();

@@ -1,14 +1,14 @@
-//! Tasks: the requests about one, and the calls that make one.
+//! Tasks: requests about tasks, and calls that create them.
 //!
-//! Two protocols meet: tasks of 2025-11-25 (the client asks for one) and the extension of 2026-07-28
-//! (the server decides). Where client and server speak the same, only ids change. Between them a task
-//! is told in the client's words; what has no counterpart there is refused with the reason.
+//! There are two protocols: tasks of 2025-11-25, which the client requests, and the extension of 2026-07-28,
+//! where the server decides. If client and server use the same protocol, only ids change. Otherwise the task
+//! is translated. A request without a counterpart is refused with the reason.
 //!
-//! Invariants: no task is remembered here, its id says where it is; a task that the client did not
-//! ask for and cannot follow is waited for, and cancelled when the client leaves.
+//! Invariants: no table of tasks exists here, because the id names the server. If the client did not request
+//! a task and cannot follow it, the call waits for its result. The task is cancelled if the client leaves.
 //!
 //! Source: 2025-11-25 `basic/utilities/tasks`; the extension `io.modelcontextprotocol/tasks`
-//! (SEP-2663). Not here: how a task is written in the other era (`era::task`).
+//! (SEP-2663). Not here: the translation of a task (`era::task`).
 
 mod ids;
 mod list;
@@ -34,10 +34,10 @@ use ids::Found;
 pub(super) use ids::TaskIds;
 pub(super) use waiting::{call_as_task, declared, is_required, waited_for};
 
-/// How long anybody waits for the end of a task.
+/// Longest wait for the end of a task.
 const LIMIT: Duration = Duration::from_hours(1);
 
-/// One request about a task, on its way.
+/// One request about a task.
 struct Asking<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
@@ -75,11 +75,11 @@ pub(super) async fn handle(
         _ => return asking.result(outlet).await.map(|result| ids.related(&result)),
     };
     let result = ids.exposed(&reply?);
-    // What it must have beside that in the modern era.
+    // Adds the members that the modern era requires.
     era::answer(caller, name, caller.version, Ok(result))
 }
 
-/// Refuses a modern client that did not declare that it follows tasks.
+/// Refuses a modern client that did not declare the tasks extension.
 pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
     if !caller.version.is_modern() || has_extension(&caller.sender().capabilities) {
         return Ok(());
@@ -88,19 +88,19 @@ pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
     Err(error::needs(&needed, "the client did not declare the tasks extension"))
 }
 
-/// The server of the task that the client calls `token` and its id there, if it is the client's and its server
-/// can be asked to tell of it.
+/// Returns the server and the server's id of the task that the client calls `token`. The task must belong to
+/// the client, and the server must support notifications about it.
 pub(super) fn told_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
     let Found { server, id } = gateway.task_ids.find(caller, token)?;
     (gateway.manager.era_of(&server)? == Era::Modern).then(|| (server, id.into()))
 }
 
-/// The task that `params` name as the client knows it, as it is now.
+/// Returns the current state of the task in `params`, in the client's form.
 pub(super) async fn look(gateway: &Gateway, caller: &Caller, params: &Raw) -> Reply {
     handle(gateway, caller, method::TASKS_GET, Some(params), &Outlet::none()).await
 }
 
-/// An id that is not the caller's, or nobody's: the two look alike.
+/// The error for an unknown id or one of another client, which look alike.
 fn unknown() -> ErrorObject {
     let wrong = Wrong {
         field: "params.taskId",
@@ -111,13 +111,13 @@ fn unknown() -> ErrorObject {
     error::bad_input("params.taskId is not the id of a task of this client", wrong)
 }
 
-/// Whether a modern client declared that it can follow tasks.
+/// Whether a modern client declared the tasks extension.
 pub(super) fn has_extension(capabilities: &Raw) -> bool {
     capabilities.get("extensions").and_then(|extensions| extensions.get(EXTENSION)).is_some()
 }
 
 impl Asking<'_> {
-    /// Makes the request `name` about the task.
+    /// Sends the request `name` about the task.
     async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
         let request = about(call_of(self.caller), self.found, name, self.params.clone());
         let done = performed(&self.gateway.manager, &request, &Outlet::none()).await;
@@ -168,7 +168,7 @@ impl Asking<'_> {
             return done.reply;
         }
         match done.reply {
-            // There, a task that has ended cannot be cancelled; here that is as good as done.
+            // In that era an ended task cannot be cancelled. In this one that is a success.
             Err(refusal) if refusal.code() == code::INVALID_PARAMS => {
                 let known = self.perform(method::TASKS_GET).await?.reply;
                 known.map(|_| Raw::empty_object()).map_err(|_| refusal)
@@ -186,7 +186,7 @@ impl Asking<'_> {
         self.get_legacy().await
     }
 
-    /// The result of the task, as soon as there is one.
+    /// Waits for the result of the task.
     async fn result(&self, outlet: &Outlet) -> Reply {
         let request = about(call_of(self.caller), self.found, method::TASKS_RESULT, self.params.clone());
         let request = RoutedRequest { timeout: Some(LIMIT), ..request };
@@ -203,7 +203,7 @@ impl Asking<'_> {
     }
 }
 
-/// A request about a task, on behalf of the client of `call`.
+/// Makes a request about a task, for the client of `call`.
 fn about(mut call: Box<Call>, found: &Found, name: &'static str, params: Raw) -> RoutedRequest {
     let effect = match name {
         method::TASKS_UPDATE => Effect::Unsafe,
@@ -215,7 +215,7 @@ fn about(mut call: Box<Call>, found: &Found, name: &'static str, params: Raw) ->
     RoutedRequest::new(Arc::clone(&found.server), found.id.as_str().into(), call)
 }
 
-/// A call of the caller that tells a modern server that it follows tasks.
+/// Makes a call of the caller that declares the tasks extension to a modern server.
 fn call_of(caller: &Caller) -> Box<Call> {
     let mut call = caller.call(method::TASKS_GET, &Raw::empty_object());
     call.sender.capabilities = declared(&call.sender.capabilities);
@@ -226,8 +226,8 @@ fn status(task: &Raw) -> String {
     task.get_as("status").unwrap_or_default()
 }
 
-/// The answer to a call that may have made a task, with the id that the client gets. `is_asked`:
-/// the client can follow one.
+/// Returns the result of a call that may have created a task, with the client's id of it. `is_asked` says
+/// whether the client can follow one.
 pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_asked: bool) -> Option<Raw> {
     let result = done.reply.as_ref().ok()?;
     let ids = gateway.task_ids.of(&caller.principal, &done.server);
@@ -249,7 +249,7 @@ fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
 
 type Performed = Result<Called, Error>;
 
-/// The response to a request about a task.
+/// Sends a request about a task. Returns the whole response.
 async fn performed(manager: &Manager, request: &RoutedRequest, outlet: &Outlet) -> Performed {
     manager.call(request, outlet).await?.collect().await
 }

@@ -1,4 +1,4 @@
-//! Tasks that a client cannot follow: they are waited for in the call that made them.
+//! Tasks that a client cannot follow: the call that created one waits for it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use protocol::{ErrorCode, Reply, method};
 use runtime::shutdown::Shutdown;
 use upstream::{Call, Outlet};
 
-/// Bounds of the pause between two looks at a task, whatever its server wishes.
+/// Shortest and longest pause between two status checks, whatever the server asks for.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-/// The pause where the server wishes none.
+/// The pause if the server asks for none.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long the cancellation of a task that nobody waits for may take.
+/// Time limit for the cancellation of an abandoned task.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 
-/// `capabilities` with the tasks extension.
+/// Adds the tasks extension to `capabilities`.
 pub(crate) fn declared(capabilities: &Raw) -> Raw {
     let extensions = capabilities.get("extensions").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     if extensions.get(EXTENSION).is_some() {
@@ -35,15 +35,15 @@ pub(crate) fn declared(capabilities: &Raw) -> Raw {
     capabilities.with("extensions", &extensions.with(EXTENSION, &Raw::empty_object()))
 }
 
-/// Whether a modern server refuses a call because its client does not follow tasks.
+/// Whether a modern server refused a call because its client does not follow tasks.
 pub(crate) fn is_required(reply: &Reply) -> bool {
     let Err(refusal) = reply else { return false };
     let required = || refusal.data()?.get("requiredCapabilities")?.get("extensions")?.get(EXTENSION);
     refusal.code() == code::MISSING_CLIENT_CAPABILITY && required().is_some()
 }
 
-/// The result of the task that a modern server made of a legacy client's call; none when it made none.
-/// When the client leaves, the task is cancelled.
+/// Returns the result of the task that a modern server created for a legacy client's call, or none if it
+/// created none. If the client leaves, the task is cancelled.
 pub(crate) async fn waited_for(
     gateway: &Gateway,
     caller: &Caller,
@@ -59,7 +59,7 @@ pub(crate) async fn waited_for(
     Some(outcome.map(|result| task::without_related(&result)))
 }
 
-/// What `tasks/result` answers for a task of the extension, as soon as there is something.
+/// Returns the reply to `tasks/result` for a task of the extension, once there is one.
 pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, outlet: &Outlet) -> Reply {
     let id = Raw::empty_object().with("taskId", &Raw::of(&found.id));
     let mut answered = HashSet::new();
@@ -92,9 +92,9 @@ async fn perform(gateway: &Gateway, caller: &Caller, request: &RoutedRequest) ->
     done.map_err(|failure| error::object(&failure, caller.version.era()))?.reply
 }
 
-/// Makes a call of a modern client at a legacy server, as a task where the server listed the tool so.
-/// What it answers is the answer: a refusal may come of a call that did run, so none is made again.
-/// `is_asked`: the client follows the task itself.
+/// Makes a call of a modern client at a legacy server, as a task if the tool requires that. The reply is
+/// final. A refused call may have run, so it is not repeated. `is_asked` says whether the client follows the
+/// task itself.
 pub(crate) async fn call_as_task(
     (manager, shutdown): (Arc<Manager>, Shutdown),
     mut request: RoutedRequest,
@@ -118,7 +118,7 @@ pub(crate) async fn call_as_task(
     Ok(Called { reply: done.reply.map(|result| task::without_related(&result)), ..done })
 }
 
-/// A task that somebody waits for. Dropped, it is cancelled at its server.
+/// A task that a call waits for. Dropping it cancels the task at its server.
 struct Abandoned(Option<Cancel>);
 
 struct Cancel {
@@ -137,7 +137,7 @@ impl Abandoned {
         }))
     }
 
-    /// It has ended by itself.
+    /// The task has ended by itself.
     fn keep(mut self) {
         self.0 = None;
     }
@@ -148,7 +148,7 @@ impl Drop for Abandoned {
         let Some(Cancel { manager, shutdown, request }) = self.0.take() else { return };
         shutdown.spawn(async move {
             let request = RoutedRequest { begun: Instant::now(), timeout: Some(CANCEL_LIMIT), ..request };
-            // Nobody is left to be told how it went.
+            // The result is ignored, because no caller waits for it.
             let _ = timeout(CANCEL_LIMIT, manager.call(&request, &Outlet::none())).await;
         });
     }

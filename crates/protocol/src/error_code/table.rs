@@ -264,6 +264,10 @@ error_codes! {
         "The server refuses the gateway's credentials",
         "The server refuses the credentials that Switchyard is configured to send.",
         "have an operator correct the credentials of the server, then reconnect it";
+    LoginRequired = "login_required", Both, AuthenticationError, 503, CREDENTIALS, No,
+        "Somebody has to log in to the server",
+        "The server demands a login (OAuth), and there is no valid token for it. `login_url` is the page where the login begins.",
+        "open `login_url` in a browser, or run `switchyard login SERVER`, and call again";
     CircuitOpen = "circuit_open", Both, CircuitOpen, 503, BREAKER, Yes,
         "The server's circuit breaker is open",
         "The server failed several times in a row and gets no calls for a while. Nothing was sent.",

@@ -30,7 +30,7 @@ pub(super) enum Landed {
     Cached(Bytes),
     /// An error, for all callers that know its type.
     Failed(Arc<dyn Any + Send + Sync>),
-    /// A value for nobody else: each caller computes its own.
+    /// A value that is not shared: each caller computes its own.
     Alone,
 }
 

@@ -1,28 +1,29 @@
-//! Who waits for a place, and whose turn it is.
+//! The calls that wait for a slot, and the order in which they get one.
 //!
-//! Invariants: principals come in turn, and the calls of one in the order they came: nobody is called
-//! twice while another waits all the time and is not. Who is let in where there is no room takes it from
-//! the longest line, and only where that is still no shorter than the own one then: so who has none
-//! waiting finds room wherever anybody has two, and no two take from each other in turn.
+//! Invariants: principals take turns, and the calls of one principal keep their order. No principal gets two
+//! turns while another waits the whole time. If the queue is full, a new call replaces the last call of the
+//! longest line. It does so only if that line then still is at least as long as its own. So a principal
+//! without waiting calls is accepted if another has two, and two principals never replace each other's calls
+//! endlessly.
 //!
-//! Not here: how many may wait, and what becomes of those who go.
+//! Not here: how many calls may wait, and what happens to replaced ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Lines of those who wait, one for each principal that does, with what is needed to call them.
+/// Lines of waiting calls, one for each principal. `T` wakes a call.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
-    /// Whose turn is next comes first; none is empty.
+    /// The line with the next turn comes first. No line is empty.
     lines: VecDeque<Line<T>>,
     last: u64,
 }
 
 #[derive(Debug)]
 struct Line<T> {
-    /// None: programs, which are nobody in particular.
+    /// None: programs, which have no principal.
     who: Option<Arc<str>>,
-    /// By their numbers, which ascend.
+    /// Calls with their numbers, which ascend.
     waiting: VecDeque<(u64, T)>,
 }
 
@@ -31,7 +32,7 @@ impl<T> Turns<T> {
         Self { lines: VecDeque::new(), last: 0 }
     }
 
-    /// Waits at the end of the line of `who`, under the number that is returned.
+    /// Adds a call at the end of the line of `who`. Returns its number.
     pub(super) fn join(&mut self, who: Option<&Arc<str>>, call: T) -> u64 {
         self.last += 1;
         let waiting = (self.last, call);
@@ -42,7 +43,8 @@ impl<T> Turns<T> {
         self.last
     }
 
-    /// Whose turn it is of those who `may` come, and who that is; then that principal comes last.
+    /// Removes and returns the next call of a principal that `may` run one, with the principal. That
+    /// principal then comes last.
     pub(super) fn next(&mut self, may: impl Fn(Option<&Arc<str>>) -> bool) -> Option<(T, Option<Arc<str>>)> {
         let at = self.lines.iter().position(|line| may(line.who.as_ref()))?;
         let mut line = self.lines.remove(at)?;
@@ -53,27 +55,27 @@ impl<T> Turns<T> {
         Some((call, who))
     }
 
-    /// How many callers wait.
+    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.lines.iter().map(|line| line.waiting.len()).sum()
     }
 
-    /// Whether anybody waits in the line of `who`.
+    /// Whether a call of `who` waits.
     pub(super) fn has(&self, who: Option<&Arc<str>>) -> bool {
         self.line_of(who).is_some()
     }
 
-    /// Whether more than one principal waits.
+    /// Whether calls of more than one principal wait.
     pub(super) fn are_several(&self) -> bool {
         self.lines.len() > 1
     }
 
-    /// Whether anybody waits in another one.
+    /// Whether a call of another principal waits.
     pub(super) fn has_others(&self, who: Option<&Arc<str>>) -> bool {
         self.lines.iter().any(|line| line.who.as_ref() != who)
     }
 
-    /// Waits no longer.
+    /// Removes a call that stopped waiting.
     pub(super) fn leave(&mut self, who: Option<&Arc<str>>, number: u64) {
         let Some(at) = self.line_of(who) else { return };
         let waiting = &mut self.lines[at].waiting;
@@ -85,8 +87,8 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Takes out who has to go for one more of `who`: the last one of the longest line. None where none
-    /// has to.
+    /// Removes the call that a new call of `who` replaces: the last one of the longest line. Returns none if
+    /// no call may be replaced.
     pub(super) fn push_out_for(&mut self, who: Option<&Arc<str>>) -> Option<T> {
         let own = self.line_of(who).map_or(0, |at| self.lines[at].waiting.len());
         let longest = self.lines.iter_mut().max_by_key(|line| line.waiting.len())?;

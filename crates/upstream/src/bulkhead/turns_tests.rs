@@ -1,4 +1,4 @@
-//! Fairness, after any sequence of comings, turns and leavings.
+//! Tests of fairness, after any sequence of new calls, turns and cancellations.
 
 use std::collections::BTreeMap;
 
@@ -24,17 +24,17 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is known of the lines by looking on.
+/// The lines as an observer sees them.
 #[derive(Default)]
 struct Onlooker {
     clock: usize,
-    /// How many joined a line so far.
+    /// How many calls joined a line so far.
     joined: u64,
-    /// Who waits, each with its number, in the order they came.
+    /// Waiting callers with their numbers, in order of arrival.
     waiting: Vec<(usize, u64)>,
-    /// Since when each has had a line.
+    /// Since when each caller has had a line.
     since: BTreeMap<usize, usize>,
-    /// When each was called last.
+    /// When each caller got its last turn.
     called: BTreeMap<usize, usize>,
 }
 
@@ -59,7 +59,7 @@ impl Onlooker {
 
     fn was_called(&mut self, who: usize, number: u64) {
         assert_eq!(self.line(who).first(), Some(&number), "in the order they came");
-        // When this one was last put behind all others.
+        // When this caller last went behind all others.
         let behind = self.since[&who].max(self.called.get(&who).copied().unwrap_or(0));
         for (other, since) in &self.since {
             let was_ahead = *other != who && *since < behind;

@@ -147,6 +147,7 @@ impl Config {
         let words =
             [Sharing::Auto, Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
         let sharing = fields.choice("sharing", &words).unwrap_or_default();
+        let sharing = own_connections(sharing, transport.as_ref().map(|(transport, _)| transport), setting);
         let era = fields.part("era", |word| era(word, transport.as_ref().map(|(transport, _)| transport)));
         let is_builtin = matches!(&transport, Some((Transport::Builtin(_), _)));
         // The tools of a built-in server are part of this program.
@@ -185,6 +186,18 @@ impl Config {
             source: defaults.complete(setting.fingerprint()),
         })
     }
+}
+
+/// Returns how clients share connections. Where each principal has its own token, they share none.
+fn own_connections(sharing: Sharing, transport: Option<&Transport>, setting: &Setting<'_>) -> Sharing {
+    if !transport.is_some_and(Transport::is_per_principal) {
+        return sharing;
+    }
+    if sharing == Sharing::Shared {
+        let hint = "each principal has its own token and so its own connections; remove `sharing`";
+        setting.key_problem("`sharing: shared` does not go with `per: principal`", Some(hint.into()));
+    }
+    Sharing::PerSession
 }
 
 /// Returns `wanted`, or a similar name that a server can have.

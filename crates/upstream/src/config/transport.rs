@@ -4,6 +4,7 @@
 //! instead of as an unknown field.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -11,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::builtin::Kinds;
 use super::parse::Defaults;
 use super::{Http, Stdio, Transport, builtin};
+use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
 use runtime::secret::{redacted_reference, redacted_url};
 use settings::{Fields, Setting};
@@ -173,7 +175,7 @@ fn http(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<
         }
         match credential {
             Credential::Bearer(value) => headers.push((header::AUTHORIZATION, value)),
-            Credential::File(file) => token = Some(file),
+            Credential::Token(source) => token = Some(source),
         }
     }
     let url = require(given, "url", server, "add `url: http://…`")?.url()?;
@@ -222,25 +224,33 @@ pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
 enum Credential {
     /// The value of `Authorization`.
     Bearer(SecretString),
-    File(TokenFile),
+    Token(TokenSource),
 }
 
 fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<Credential> {
+    let is_login = setting.shown() == "oauth" || setting.entries()?.iter().any(|(key, _)| *key == "oauth");
+    if is_login {
+        let settings = oauth::read_settings(setting)?;
+        return Some(Credential::Token(TokenSource::OAuth(Arc::new(settings))));
+    }
     let mut fields = setting.fields()?;
-    let (bearer, file) = (fields.take("bearer"), fields.take("bearer_file"));
+    let given = ["bearer", "bearer_file"].map(|name| fields.take(name));
     fields.finish();
-    match (bearer, file) {
-        (None, None) => {
-            let hint = "add `bearer: ${NAME}` or `bearer_file: path`, or remove `auth`";
+    match given {
+        [None, None] => {
+            let hint = "add `bearer: ${NAME}`, `bearer_file: path` or `oauth:`, or remove `auth`";
             setting.key_problem("`bearer` is missing", Some(hint.into()));
             None
         }
-        (Some(_), Some(file)) => {
+        [Some(bearer), None] => bearer_value(&bearer).map(Credential::Bearer),
+        [None, Some(file)] => {
+            let path = file.file_path(defaults.folder())?;
+            Some(Credential::Token(TokenSource::File(TokenFile::new(path))))
+        }
+        [Some(_), Some(file)] => {
             file.key_problem("`bearer` is given already", Some("keep one of the two".into()));
             None
         }
-        (None, Some(file)) => file.file_path(defaults.folder()).map(TokenFile::new).map(Credential::File),
-        (Some(bearer), None) => bearer_value(&bearer).map(Credential::Bearer),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One list of a server, page by page.
 //!
-//! Invariants: bounded in pages, items and bytes; a list that does not end is ended and told as a
-//! problem; items keep their bytes.
+//! Invariants: pages, items and bytes are limited. A list that does not end is cut and reported as a problem.
+//! Items keep their bytes.
 
 use std::collections::HashSet;
 
@@ -14,19 +14,19 @@ use protocol::error::code;
 use protocol::feature::Kind;
 use protocol::{Era, ErrorObject};
 
-/// Pages of one list.
+/// Most pages of one list.
 const MAX_PAGES: usize = 1_000;
-/// Items of one list.
+/// Most items of one list.
 const MAX_ITEMS: usize = 10_000;
-/// Bytes of all pages of one list.
+/// Most bytes of all pages of one list.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// All of one list.
+/// One whole list.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     /// The items, as the server printed them.
     pub items: Vec<Raw>,
-    /// What its pages allow; none when there is no such list.
+    /// How long its pages may be cached, or none if there is no such list.
     pub caching: Option<Caching>,
     /// Bytes of all its pages.
     pub bytes: usize,
@@ -45,8 +45,8 @@ pub(super) async fn read(
         let page = match connection.request(&call, &Outlet::none()).await?.collect().await? {
             Ok(page) => page,
             Err(refusal) if refusal.code() == code::METHOD_NOT_FOUND && walk.pages == 0 => {
-                // Declared, and yet not there: some servers declare what they never registered. To
-                // have resources and no templates is not even that.
+                // Some servers declare a feature and never registered its method. Resources without templates
+                // are common and not reported.
                 if kind != Kind::Templates {
                     let (member, method) = (kind.member(), kind.method());
                     problems.add(format!("it declares {member} but does not know {method}"));
@@ -66,7 +66,7 @@ pub(super) async fn read(
     }
 }
 
-/// What was seen of one list so far.
+/// State of one list that is being read.
 struct Walk {
     era: Era,
     listed: Listed,
@@ -103,7 +103,7 @@ impl Walk {
         Ok(self.after(page.get("nextCursor").filter(|cursor| !cursor.is_null())))
     }
 
-    /// An empty string is a cursor like any other; only absence ends a list.
+    /// An empty string is a valid cursor. Only a missing cursor ends a list.
     fn after(&mut self, cursor: Option<Raw>) -> Step {
         let Some(cursor) = cursor else { return Step::End };
         if !cursor.bytes().starts_with(b"\"") {

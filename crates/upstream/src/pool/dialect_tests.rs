@@ -35,12 +35,18 @@ pub(in crate::pool) fn pool_over(
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
     let patience = Patience { check: second, call: second };
-    let limits = Limits { connections, connect: Duration::from_secs(30), is_private, patience };
+    let limits = Limits {
+        connections,
+        connect: Duration::from_secs(30),
+        is_private,
+        is_per_principal: false,
+        patience,
+    };
     let (events, _) = Events::channel();
     (Pool::new(connector, events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
 }
 
-/// A call of somebody new who speaks `era` and can do `capabilities`.
+/// Makes a call of a new client that speaks `era` and declares `capabilities`.
 fn call_of(era: Era, capabilities: &serde_json::Value) -> Call {
     let mut call = Call { era, ..tool_call(Effect::Unsafe) };
     call.sender.capabilities = Raw::of(capabilities);
@@ -190,7 +196,7 @@ async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that()
     drop(other);
 }
 
-/// A client session that nobody uses.
+/// An idle client session.
 struct Unused {
     since: Instant,
     home: Home,

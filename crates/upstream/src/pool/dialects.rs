@@ -1,4 +1,4 @@
-//! Which dialect is spoken for whom, and how long one that nobody uses is kept.
+//! Selects the dialect of each request, and ends dialects that are not used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::dialect::{Key, PoolRequest, Private};
 use crate::error::Error;
 use protocol::{Abilities, Era};
 
-/// Dialects beside the base one that may have connections at a time.
+/// Most dialects besides the base one that have connections.
 pub(super) const MAX_DIALECTS: usize = 16;
-/// Dialects among them that are made for one principal.
+/// Most of these dialects for one principal.
 const MAX_OWN: usize = MAX_DIALECTS / 2;
-/// When it is worth coming again when there are too many.
+/// Retry hint if there are too many.
 const RETRY_IN: Duration = Duration::from_secs(5);
 
 impl Pool {
-    /// What is spoken for `wish`, as far as it is known what the server speaks; whether that is the
-    /// base dialect.
+    /// Returns the dialect for `wish`, as far as the eras of the server are known, and whether it is the base
+    /// dialect.
     pub(super) fn key(&self, state: &State, wish: PoolRequest<'_>) -> (Key, bool) {
         let speaks = |era| self.connector.speaks(era);
         let base = || {
@@ -33,7 +33,8 @@ impl Pool {
         let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
         let home = is_private.then(|| state.home_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
-            // Nothing is known yet: the base connection finds it out.
+            // Nothing is known yet: the first connection finds it out, which is the base one if there is any.
+            (_, None, _) if self.limits.is_per_principal && home.is_some() => Era::Modern,
             (_, None, _) => return (base(), true),
             (_, Some(true), _) if home.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
             (Era::Modern, Some(true), _) | (Era::Legacy, _, Some(false)) => Era::Modern,
@@ -50,7 +51,7 @@ impl Pool {
         (key, false)
     }
 
-    /// Ends the connections of a dialect when its client is gone, or when nobody uses them.
+    /// Ends the connections of a dialect when its client is gone, or when they are idle.
     pub(super) async fn retire_in_time(self: Arc<Self>, key: Key, private: Option<Private>) {
         let home = private.map(|private| private.home);
         let Some(home) = home.filter(|home| !home.ends_when_idle()) else {
@@ -60,7 +61,7 @@ impl Pool {
         self.lock().remove(key);
     }
 
-    /// Stays with a dialect until nobody has used it for a while, and ends its connections.
+    /// Waits until a dialect was idle for a while, and ends its connections.
     async fn retire_when_idle(self: Arc<Self>, key: Key) {
         let mut due = Instant::now() + IDLE_LIMIT;
         loop {
@@ -84,18 +85,30 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Ends the private connections of `principal`. Their clients connect again with their next requests.
+    pub(crate) fn end_connections_of(&self, principal: &Arc<str>) {
+        let mut state = self.lock();
+        for group in &mut state.groups {
+            if group.private.is_some() && group.principal.as_ref() == Some(principal) {
+                group.retire();
+            }
+        }
+    }
+}
+
 impl State {
-    /// The number of the client of `call`: that of what it has here, or the next one; none for
-    /// programs, which have no connections of their own. It is the client's as long as its group is
-    /// there, so nobody else's coming takes it away.
+    /// Returns the number of the client of `call`: the number of its group, or the next free one. Programs
+    /// have none, because they have no private connections. A client keeps its number as long as its group
+    /// exists.
     fn home_of(&self, call: &Call) -> Option<u64> {
         let home = call.home.as_ref()?;
         let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
         Some(self.groups.iter().find(is_its).and_then(|group| group.key.home).unwrap_or(self.next_home))
     }
 
-    /// The group of `key`, made if need be; another one ends if there are too many. Where none may end, the shared
-    /// dialect that comes nearest is spoken instead.
+    /// Returns the group of `key`, and makes it if needed. If there are too many, another group ends. If none
+    /// may end, the nearest shared dialect is used instead.
     pub(super) fn group(&mut self, key: Key, wish: PoolRequest<'_>, private: usize) -> Result<usize, Error> {
         let base = self.base;
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
@@ -117,8 +130,8 @@ impl State {
         Ok(self.groups.len() - 1)
     }
 
-    /// Whether there is room for `key`. If there are too many of its sort, one that nobody uses ends; if
-    /// `principal` has more than its share, one of its own.
+    /// Makes room for `key`. If there are too many of its kind, an idle one ends. If `principal` has more
+    /// than its share, an idle one of that principal ends.
     fn make_room(&mut self, key: Key, principal: Option<&Arc<str>>, private: usize) -> bool {
         if key.home.is_some() {
             return self.count(true, |_| true) < private || self.make_private_room(principal);
@@ -131,10 +144,10 @@ impl State {
             || self.end_idle(|group| group.private.is_none() && !group.belongs_to_session())
     }
 
-    /// Ends a private connection that nobody uses: one that belongs to no session first, and among these one of
-    /// `principal`. Otherwise the session that was unused for longest ends with its connection. The order is that
-    /// of the table of sessions: one of `principal`, one of the principal with most if that has at least two more,
-    /// any.
+    /// Ends an idle private connection: first one that belongs to no session, and among these one of
+    /// `principal`. Otherwise the session that was unused for longest ends with its connection. The order is
+    /// that of the session table: first one of `principal`, then one of the principal with most if that has
+    /// at least two more, then any.
     fn make_private_room(&mut self, principal: Option<&Arc<str>>) -> bool {
         let is_own = |group: &Group| group.principal.as_ref() == principal;
         let is_free = |group: &Group| group.private.is_some() && !group.belongs_to_session();
@@ -146,7 +159,7 @@ impl State {
             || self.displace(|_| true)
     }
 
-    /// The principal that has most private connections, if it has at least two more than `own`.
+    /// Returns the principal with most private connections, if it has at least two more than `own`.
     #[allow(clippy::option_option)] // the inner one says whether there is authentication
     fn richer_than(&self, own: usize) -> Option<Option<Arc<str>>> {
         let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
@@ -155,8 +168,8 @@ impl State {
         (richest.0 > own + 1).then(|| richest.1.clone())
     }
 
-    /// Ends the session that was unused for longest, of those whose private connection `may_end`, with that
-    /// connection.
+    /// Ends the session that was unused for longest, with its private connection. Only sessions whose
+    /// connection `may_end` are considered.
     fn displace(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
         let unused = |group: &Group| {
             let home = &group.private.as_ref()?.home;
@@ -171,14 +184,14 @@ impl State {
         true
     }
 
-    /// How many dialects beside the base one are private or not, and as `is_counted` says.
+    /// Counts the dialects besides the base one that are private or not, and for which `is_counted` is true.
     fn count(&self, is_private: bool, is_counted: impl Fn(&Group) -> bool) -> usize {
         let alike = |group: &&Group| group.key != self.base && group.private.is_some() == is_private;
         self.groups.iter().filter(alike).filter(|group| is_counted(group)).count()
     }
 
-    /// Ends that dialect of those that `may_end` which was unused for longest; one without connections sooner
-    /// than one with some.
+    /// Ends the dialect that was unused for longest, of those that `may_end`. One without connections ends
+    /// first.
     fn end_idle(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
         let base = self.base;
         let idle = self.groups.iter().filter(|group| group.key != base && !group.is_busy() && may_end(group));
@@ -186,24 +199,24 @@ impl State {
         oldest.inspect(|key| self.remove(*key)).is_some()
     }
 
-    /// The shared dialect with a connection that comes nearest to `key`: the one that lacks the fewest of the
-    /// client's abilities, and has the fewest beside them. In each dialect `questions` refuses to ask a client what
-    /// that client did not declare.
+    /// Returns the connected shared dialect nearest to `key`: it lacks the fewest of the client's abilities,
+    /// and has the fewest others. In each dialect, `questions` refuses server requests that the client did
+    /// not declare.
     fn nearest(&self, key: Key) -> Option<usize> {
         let fits = |group: &Group| key.home.is_none() && group.key.home.is_none() && group.key.era == key.era;
         let there = self.groups.iter().enumerate().filter(|(_, group)| fits(group) && !group.live.is_empty());
         there.min_by_key(|(_, group)| key.abilities.distance(group.key.abilities)).map(|(at, _)| at)
     }
 
-    /// Ends the dialect, and its connections.
+    /// Ends the dialect and its connections.
     pub(super) fn remove(&mut self, key: Key) {
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
             self.groups.swap_remove(at).retire();
         }
     }
 
-    /// A connect that was wanted as `key` is over. If nothing came of it there, nothing of a client
-    /// stays that would take another's room.
+    /// Handles the end of a connect for `key`. If it left no connection, the group of a client is removed, so
+    /// that it takes no room.
     pub(super) fn tried(&mut self, key: Key) {
         if key.home.is_some() && self.find(key).is_some_and(Group::is_empty) {
             self.remove(key);
@@ -218,7 +231,7 @@ impl State {
         self.groups.iter().find(|group| group.key == key)
     }
 
-    /// The group of a connection that was wanted as `key` and turned out to speak `era`.
+    /// Returns the group of a connection that was requested as `key` and actually speaks `era`.
     pub(super) fn settled(&mut self, key: Key, era: Era) -> &mut Group {
         let actual = key.in_era(era);
         if key == self.base && key != actual {
@@ -234,10 +247,10 @@ impl State {
         &mut self.groups[at]
     }
 
-    /// The base dialect is another one: the server turned out to speak only that era.
+    /// Changes the base dialect, because the server speaks only that era.
     pub(super) fn move_base(&mut self, key: Key) {
         let before = std::mem::replace(&mut self.base, key);
-        // Whoever waits for a connect in it holds its end.
+        // Callers that wait for a connect in the old dialect hold its result themselves.
         self.groups.retain(|group| group.key != before || !group.live.is_empty());
     }
 }

@@ -178,7 +178,7 @@ impl Group {
 
     /// The dialect for connecting.
     pub(super) fn dialect(&self) -> Dialect {
-        self.key.dialect(self.private.as_ref())
+        Dialect { principal: self.principal.clone(), ..self.key.dialect(self.private.as_ref()) }
     }
 
     /// Adds a connection to the group.

@@ -1,4 +1,4 @@
-//! Whose private connections stay, and whose make room for others.
+//! Tests of the private connections that stay, and of those that make room for others.
 
 use serde_json::json;
 use tokio::time::{advance, sleep};
@@ -13,7 +13,7 @@ fn somebody() -> super::Call {
     of_home(Era::Legacy, &Home::session())
 }
 
-/// A pool of private connections that knows which eras its server speaks.
+/// Makes a pool of private connections that knows the eras of its server.
 async fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let (pool, shutdown) = pool_with(server, connections, true);
     assert!(pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await.is_ok());
@@ -130,7 +130,7 @@ async fn one_task_waits_for_the_end_of_a_client_however_often_it_is_connected_to
         server.die_in(Era::Legacy, "gone");
         settle().await;
     }
-    // The base connection's keeper, and who waits for the end of the client.
+    // The keeper of the base connection, and the task that waits for the end of the client.
     assert_eq!(pool.lock().tasks.count(), 2);
 }
 

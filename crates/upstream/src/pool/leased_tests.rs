@@ -20,7 +20,7 @@ fn asking() -> Fake {
     server
 }
 
-/// Has the server ask, on behalf of somebody who is gone then.
+/// Makes the server send a request during a call, whose client is then gone.
 async fn have_it_ask(server: &Fake, pool: &Arc<Pool>) {
     server.answer_calls(Answer::Ask("elicitation/create"));
     let call = legacy();
@@ -133,7 +133,7 @@ async fn who_holds_a_lease_again_and_again_lets_the_others_in_between() {
     let waits = async {
         sleep(Duration::from_millis(1)).await;
         let begun = Instant::now();
-        // One that gives up when it was woken is in nobody's way.
+        // A caller that gives up after it was woken must not delay the others.
         let _ = tokio::time::timeout(Duration::from_millis(5), seat(&pool, &legacy())).await;
         drop(seat(&pool, &other).await.expect("a seat"));
         begun.elapsed()

@@ -102,7 +102,7 @@ impl Pool {
             }
             Err(error) if unreplaced => self.tell_unreplaced(error),
             // Set before another caller can connect, because refused credentials must not be tried again and again.
-            Err(refused @ Error::AuthFailed { .. }) => {
+            Err(refused) if refused.refuses_credentials() && !self.limits.is_per_principal => {
                 state.shut.get_or_insert(refused.clone());
                 self.publish(state, None);
             }

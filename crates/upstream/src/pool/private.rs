@@ -1,13 +1,13 @@
-//! Whether the server of a client's private connection hangs. Health checks go over the base dialect, to another
-//! program where each client has one of its own, and say nothing of this one.
+//! Detects whether the server of a private connection hangs. Health checks use the base dialect. If each
+//! client has a process of its own, they reach another process and say nothing about this one.
 //!
-//! Invariants: it is asked only when a client gave up a call on the connection, and judged by the rules of all
-//! servers (`liveness`): what answers anything does not hang, a call from before the question excuses it, and it
-//! hangs when it owed an answer for two checks, and where calls run for as long as a call may take, too. Then the
-//! connection ends, with what runs on it, which is not made again; the client's next call makes another one.
-//! The other clients notice nothing.
+//! Invariants: the server is checked only after a client gave up a call on the connection. The rules are
+//! those of all servers (`liveness`): any answer shows that it does not hang, and a call from before the
+//! check excuses it. It hangs if it stays silent for the time of two checks, and while calls run also for the
+//! time limit of a call. Then the connection ends with its calls, which are not retried. The next call of the
+//! client opens another one. Other clients are not affected.
 //!
-//! Not here: what the calls themselves count for the breaker (`inflight_guard`).
+//! Not here: how the calls count for the breaker (`inflight_guard`).
 
 use std::future::pending;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::session_affinity::Home;
 use protocol::LogLevel;
 use runtime::worker::now;
 
-/// What was given up sooner says nothing: nobody had waited.
+/// A call that was cancelled before this age does not trigger a check.
 const GLANCE: Duration = Duration::from_millis(900);
-/// How often it is looked whether the calls from before have ended.
+/// How often to check whether the earlier calls have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Why the connection ended.
 pub(super) const HUNG: &str = "the server answers nothing";
 
-/// One call on a private connection. Who has one owes [`Stay::over`].
+/// One call on a private connection. Its holder must call [`Stay::over`].
 pub(super) struct Stay {
     round: Round,
     begun: Instant,
-    /// Whether the connection made an end of it, and not its caller.
+    /// Whether the connection ended the call, and not its caller.
     is_answered: bool,
 }
 
@@ -44,7 +44,7 @@ impl Stay {
         Self { round: silence.begins(), begun: now(), is_answered: false }
     }
 
-    /// It came to an end.
+    /// Records the end of the call by the connection.
     pub(super) fn answered(&mut self, silence: &Silence) {
         self.is_answered = true;
         silence.broken();
@@ -58,7 +58,7 @@ impl Stay {
     }
 }
 
-/// Resolves when the server of `live` hangs; never where others judge it.
+/// Resolves when the server of `live` hangs. On connections that are checked elsewhere, it never resolves.
 pub(super) async fn hangs(live: &Live, patience: Patience) {
     let Some(silence) = &live.silence else { return pending().await };
     loop {
@@ -78,7 +78,7 @@ async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> b
             return false;
         }
         let was_excused = silence.is_excused();
-        // Each of those has a deadline.
+        // Each of these calls has a deadline.
         while silence.is_excused() {
             sleep(LOOK_EVERY).await;
         }
@@ -93,24 +93,24 @@ async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> b
 }
 
 impl Pool {
-    /// Whether the client of `home` has connections of its own.
+    /// Whether the client of `home` has private connections.
     pub(crate) fn is_private_to(&self, home: &Home) -> bool {
         self.limits.is_private || self.signs.separates(home)
     }
 
-    /// The private connection of `home`, if it is there.
+    /// Returns the private connection of `home`, if there is one.
     pub(crate) fn private_connection(&self, home: &Home) -> Option<Arc<dyn Connection>> {
         self.private_live(home).map(|live| Arc::clone(&live.connection))
     }
 
-    /// Has the server write log lines of `level` and above on the private connection of `home`, if it is there.
+    /// Requests log lines of `level` and above on the private connection of `home`, if there is one.
     pub(crate) async fn want_private_log(&self, home: &Home, level: LogLevel) {
         if let Some(live) = self.private_live(home) {
             live.verbosity.raise(live.connection.as_ref(), level).await;
         }
     }
 
-    /// The connections that clients share, without those of the base dialect.
+    /// Returns the shared connections, without those of the base dialect.
     pub(crate) fn other_connections(&self) -> Vec<Arc<dyn Connection>> {
         let state = self.lock();
         let others = state.groups.iter().filter(|group| group.key != state.base && group.private.is_none());

@@ -1,4 +1,4 @@
-//! Private connections whose server hangs, or is at work and only looks like it.
+//! Tests of private connections whose server hangs, or is only slow or busy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use runtime::shutdown::Shutdown;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server with a private connection for each client, which nobody asks how it is.
+/// Starts a server with a private connection for each client and without periodic health checks.
 async fn server() -> (Fake, Arc<Upstream>, Shutdown) {
     let (fake, shutdown) = (Fake::new(Version::V2025_11_25), Shutdown::new());
     let mut config = config("fake");
@@ -30,13 +30,13 @@ async fn server() -> (Fake, Arc<Upstream>, Shutdown) {
     (fake, upstream, shutdown)
 }
 
-/// A call of a client with a session of its own, told apart by `name`.
+/// Makes a call of a client with its own session, identified by `name`.
 fn client(name: &str) -> Call {
     let params = Raw::of(&serde_json::json!({"name": name, "arguments": {}}));
     Call { home: Some(Home::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
 }
 
-/// Makes the call again and again, for `time`, each with `patience`; what came of each.
+/// Repeats the call for `time`, each with `patience`. Returns the results.
 async fn calls(
     upstream: &Arc<Upstream>,
     call: &Call,
@@ -65,7 +65,7 @@ async fn a_private_server_that_hangs_is_replaced_for_its_client_alone() {
         assert_eq!(calls(&upstream, call, SECOND, SECOND).await, [Some(true)]);
     }
     assert_eq!((fake.connects(), fake.live()), (3, 3));
-    // The first client's program is stopped; nobody else's is asked anything but calls.
+    // The first client's process hangs. The processes of other clients get only calls.
     let stopped = fake.clone();
     fake.answer(move |call| {
         let is_heard = stopped.connects() > 3 || is_of(call, "two");
@@ -91,7 +91,7 @@ async fn a_private_server_that_is_slow_or_at_work_is_left_alone() {
     let (fake, upstream, _shutdown) = server().await;
     let (slow, fast) = (client("slow"), client("fast"));
     let hurried = Call { params: Some(Raw::of(&serde_json::json!({"name": "hurried"}))), ..slow.clone() };
-    // It answers checks, and not calls in time.
+    // It answers health checks, and calls too late.
     fake.answer(|call| is_of(call, "slow").then_some(Answer::Silence));
     tokio::join!(
         calls(&upstream, &slow, 5 * SECOND, 60 * SECOND),
@@ -99,7 +99,7 @@ async fn a_private_server_that_is_slow_or_at_work_is_left_alone() {
     );
     assert_eq!((fake.connects(), fake.live()), (3, 3), "who answers checks does not hang");
 
-    // At work for 25 seconds on a call from before, it answers nothing else.
+    // For 25 seconds it works on an earlier call and answers nothing else.
     let begun = Instant::now();
     fake.answer(move |call| {
         let done = Answer::result(&serde_json::json!({}));
@@ -132,7 +132,7 @@ async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
     let failures = || upstream.breaker().consecutive_failures;
     assert!(failures() <= 1, "{} failures of one program", failures());
 
-    // Nor what it answers wrongly while there is little time, nor that it dies and dies again.
+    // Invalid answers shortly before the deadline and repeated crashes do not count either.
     for fault in
         [Error::Malformed { reason: "on purpose".into() }, Error::Lost { reason: "on purpose".into() }]
     {
@@ -153,12 +153,12 @@ async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
     assert!(mortal.connects() > connects + 2, "it was started anew");
     assert!(failures() <= 1, "{} failures of one program", failures());
 
-    // That it cannot be connected to for a client is no reason either.
+    // A private connection that cannot be opened does not count either.
     fake.dial(Dial::Refuse);
     let refused = calls(&upstream, &client("three"), SECOND, 30 * SECOND).await;
     assert!(refused.len() > 10 && refused.iter().all(|end| *end != Some(true)), "{refused:?}");
     assert_eq!(calls(&upstream, &two, SECOND, SECOND).await, [Some(true)]);
-    // Unless nobody can be connected to.
+    // It counts if the shared connection cannot be opened either.
     fake.die("gone");
     sleep(SECOND).await;
     let refused = calls(&upstream, &client("four"), SECOND, 30 * SECOND).await;

@@ -1,4 +1,4 @@
-//! Servers that hang under load; and servers that are slow, or at work, and only look like it.
+//! Tests of servers that hang under load, and of servers that are only slow or busy.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Version, method};
 
-/// Clients that call in a loop.
+/// Number of clients, which call in a loop.
 const CLIENTS: usize = 4;
 
-/// How a client ends a call that takes too long for it.
+/// How a client ends a call that takes too long.
 #[derive(Debug, Clone, Copy)]
 enum Client {
     /// Its calls have this deadline.
     Hurried(Duration),
-    /// It leaves after this time.
+    /// It cancels its calls after this time.
     Impatient(Duration),
 }
 
@@ -31,7 +31,7 @@ const BOTH: [Client; 2] =
     [Client::Hurried(Duration::from_secs(3)), Client::Impatient(Duration::from_secs(5))];
 
 impl Client {
-    /// Makes one call; none when it left.
+    /// Makes one call. Returns none if the client cancelled it.
     async fn call(self, upstream: &Arc<Upstream>) -> Option<Result<(), Error>> {
         let (call, outlet) = (tool_call(Effect::Unsafe), Outlet::none());
         let (time, leaves) = match self {
@@ -43,7 +43,7 @@ impl Client {
     }
 }
 
-/// What happened under load, in seconds after its beginning.
+/// Events under load, in seconds after its beginning.
 #[derive(Debug, Default)]
 struct Seen {
     opened: Option<u64>,
@@ -53,7 +53,7 @@ struct Seen {
     sent: usize,
 }
 
-/// Lets clients call for `time`, and looks on.
+/// Lets clients call for `time`, and records the events.
 async fn load(scene: &mut Scene, client: Client, time: Duration) -> Seen {
     let (begun, seen) = (Instant::now(), Mutex::new(Seen::default()));
     let (upstream, server) = (Arc::clone(&scene.upstream), scene.server.clone());
@@ -96,7 +96,7 @@ async fn ready(adjust: impl FnOnce(&mut config::Config)) -> Scene {
     scene
 }
 
-/// Stops the process that is there now; another one would be well.
+/// Stops the current process. A new one works.
 fn stop(server: &Fake) {
     let (stopped, there) = (server.clone(), server.connects());
     server.answer(move |_| (stopped.connects() == there).then_some(Answer::Silence));
@@ -233,7 +233,7 @@ async fn a_server_that_announces_nothing_is_asked_for_its_tools_again() {
     for version in [Version::V2025_06_18, Version::V2026_07_28] {
         let mut scene = Scene::of(Fake::new(version), |_| {});
         scene.until(State::Ready).await;
-        // Restarted between two checks; without sessions nothing tells.
+        // It restarted between two checks. Without sessions no message reports that.
         scene.server.tools(&["echo", "more"]);
         let news = scene.wait(Duration::from_mins(2)).await;
         let tools = |change: &Change| match change {

@@ -1,4 +1,4 @@
-//! The ways to reach a server, each in its own file.
+//! The transports to servers, each in its own file.
 //!
 //! [`connector`] is all that other crates need. All transports share the table of open requests (`pending`) and the
 //! detection of the protocol era (`handshake`). They also share notifications (`inbound`) and requests (`questions`) of a
@@ -26,39 +26,43 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
+use self::http::Client;
 use crate::Means;
-use crate::config::{Config, Transport};
+use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
+use crate::credential::{Credential, TokenSource};
 use crate::error::Error;
+use crate::signs;
 use json::{Part, Raw};
 use net::lines;
+use oauth::Logins;
 use protocol::{Era, Notification, message, meta, method};
 use runtime::memory::{self, Account, Kind};
 
-/// When the memory budget may have room for a request again.
+/// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
-/// A call as a request of one server, in JSON: our id, `_meta` as its era wants it. `claimed` is the revision that the
-/// call claims itself.
+/// Makes a request for one server, in JSON, with an id of Switchyard and the `_meta` of the era. `claimed` is
+/// the revision that the call itself claims.
 fn compose(call: &Call, id: u64, era: Era, claimed: Option<Part<'_>>) -> Result<Bytes, Error> {
     charged(call, print(call, id, (era, claimed), 0).into())
 }
 
-/// A call as a line with a request of one server.
+/// Makes a request for one server, as a line.
 fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
     let claimed = if era == Era::Modern { meta::claimed_version(call.params.as_ref()) } else { None };
     charged(call, lines::of(print(call, id, (era, claimed), 1)))
 }
 
-/// A printed request, charged until it was sent. Requests of our own are small.
+/// Charges a printed request until it was sent. Requests of Switchyard are small and cost nothing.
 fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
     memory::hold(request, || Account::of(call.principal.as_ref()), Kind::Request)
         .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 
-/// The printed request, with room for `more` bytes.
+/// Returns the printed request, with room for `more` bytes.
 fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), more: usize) -> Vec<u8> {
-    // Nothing that describes the call has to be written into such a one.
+    // Nothing that describes the client is added to such a request.
     let is_described = era == Era::Legacy || claimed.is_some();
     let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
     let room = meta::room(params, is_described, sender, token) + more;
@@ -67,24 +71,48 @@ fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), more: us
     })
 }
 
-/// The notification that nobody waits for the request `id` any more.
+/// Makes the notification that cancels the request `id`.
 fn cancelled(id: u64) -> Notification {
     let params = json!({"requestId": id, "reason": "the caller no longer waits for it"});
     Notification { method: method::CANCELLED.into(), params: Some(Raw::of(&params)) }
 }
 
-/// The way to the server that `config` describes. Nothing is contacted yet.
+/// Returns the connector to the server that `config` describes. Nothing is contacted yet.
 ///
-/// `means.shutdown` is the group of all tasks of its connections: when its end is requested they close,
-/// and waiting for the group waits for the last child process. So end it after the calls are done.
+/// `means.shutdown` is the group of all tasks of its connections. When its end is requested, the connections
+/// close. Waiting for the group waits for the last child process, so end it after the calls have ended.
 pub fn connector(config: &Config, means: &Means) -> Result<Arc<dyn Connector>, Error> {
     let shutdown = &means.shutdown;
     Ok(match &config.transport {
         Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
         Transport::Builtin(options) => options.connector(&config.name, means),
-        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, shutdown)?),
-        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, shutdown)?),
+        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, means)?),
+        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, means)?),
     })
+}
+
+/// The credential of requests to the server of `config` that belong to no principal, and the logins to it.
+fn credential(config: &Config, http: &Http, means: &Means) -> (Option<Credential>, Option<Arc<Logins>>) {
+    match &http.token {
+        None => (None, None),
+        Some(TokenSource::File(file)) => (Some(Credential::File(file.clone())), None),
+        Some(TokenSource::OAuth(settings)) => {
+            signs::has_logins();
+            let place = oauth::Place { vault: means.vault.clone(), shutdown: means.shutdown.clone() };
+            let logins = Logins::new(&config.name, &http.url, settings, place);
+            (Some(Credential::Login(logins.account(None))), Some(logins))
+        }
+    }
+}
+
+/// `client` with the credential of `principal`, if each principal has its own.
+fn of_principal(
+    client: &Client,
+    logins: Option<&Arc<Logins>>,
+    principal: Option<&Arc<str>>,
+) -> Option<Client> {
+    let logins = logins.filter(|logins| logins.is_per_principal())?;
+    Some(client.with_credential(Credential::Login(logins.account(Some(principal?)))))
 }
 
 /// How many requests share a connection over HTTP: so many that all calls there may be find a place

@@ -1,8 +1,8 @@
 //! HTTP+SSE, the transport of 2024-11-05: one event stream for all answers, one URL to post to.
 //!
-//! Source: 2024-11-05 `basic/transports`. The stream is the session: when it ends, every open
-//! request ends. Where to post is the server's to say, but only within the origin that is
-//! configured, so that our credentials stay there.
+//! Source: 2024-11-05 `basic/transports`. The stream is the session: when it ends, every open request ends.
+//! The server chooses the URL for requests, but only within the configured origin, so that credentials stay
+//! there.
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
+use crate::Means;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
 use crate::connection::{
@@ -31,26 +32,30 @@ use crate::response_stream::ResponseBody;
 use json::Raw;
 use net::http::{EventStream, collect, is_media_type, path};
 use net::sse::Item;
+use oauth::Logins;
 use protocol::lifecycle::Peer;
 use protocol::{Era, Message, Notification, Reply, method};
 use runtime::memory::{Account, Payer};
 use runtime::shutdown::Shutdown;
 
-/// Reaches one server that speaks the old transport.
+/// Reaches one server that uses this transport.
 pub(super) struct ToStream {
     name: Arc<str>,
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
+    logins: Option<Arc<Logins>>,
 }
 
 impl ToStream {
-    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
+        let (credential, logins) = super::credential(config, http, means);
         Ok(Self {
             name: Arc::clone(&config.name),
-            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
-            shutdown: shutdown.clone(),
+            client: Arc::new(Client::new(http, &config.limits, credential, &means.shutdown)?),
+            shutdown: means.shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
+            logins,
         })
     }
 }
@@ -61,8 +66,9 @@ impl Connector for ToStream {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let (name, client, shutdown) =
-            (Arc::clone(&self.name), Arc::clone(&self.client), self.shutdown.clone());
+        let own = super::of_principal(&self.client, self.logins.as_ref(), dialect.principal.as_ref());
+        let client = own.map_or_else(|| Arc::clone(&self.client), Arc::new);
+        let (name, shutdown) = (Arc::clone(&self.name), self.shutdown.clone());
         async move {
             let open = || open(&name, &client, &shutdown, (events.clone(), dialect.clone()));
             let opened = client.located(&name, open).await;
@@ -87,6 +93,10 @@ impl Connector for ToStream {
         self.client.renewed()
     }
 
+    fn logins(&self) -> Option<Arc<Logins>> {
+        self.logins.clone()
+    }
+
     fn requests_per_connection(&self) -> usize {
         self.requests_per_connection
     }
@@ -96,7 +106,7 @@ impl Connector for ToStream {
     }
 }
 
-/// Opens the stream and shakes hands.
+/// Opens the stream and performs the handshake.
 pub(super) async fn open(
     name: &Arc<str>,
     client: &Arc<Client>,
@@ -119,7 +129,7 @@ pub(super) async fn open(
     let post = client.post(&path(&endpoint)?, &HeaderMap::new());
     let link = Link::new(name, client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
-    // From here on the reader ends with `ending`, also when the handshake fails.
+    // From here on the reader ends with `ending`, even if the handshake fails.
     let ending = Ending(link);
     if let Some(client) = dialect.client {
         ending.0.pending.be_private(client);
@@ -130,7 +140,7 @@ pub(super) async fn open(
     Ok(Arc::new(Stream { peer, ending }))
 }
 
-/// Waits for the first event, which says where to post.
+/// Waits for the first event, which has the URL for requests.
 async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
     let floods = FloodGuard::new(name, &Closing::default());
     while let Some(item) = floods.next(stream).await? {
@@ -150,7 +160,7 @@ async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Resu
     Err(handshake::refused("the server's event stream does not begin with an endpoint"))
 }
 
-/// What the requests and the reader of one stream share.
+/// State that the requests and the reader of one stream share.
 #[derive(Clone)]
 struct Link {
     client: Arc<Client>,
@@ -159,7 +169,7 @@ struct Link {
     questions: Questions,
     closing: Closing,
     floods: Arc<FloodGuard>,
-    /// Asks the reader to end.
+    /// Requests the end of the reader.
     end: CancellationToken,
     /// Set when the reader has ended.
     gone: CancellationToken,
@@ -183,7 +193,7 @@ impl Link {
         }
     }
 
-    /// Sends the request that `compose` makes of its id, and waits for the answer on the stream.
+    /// Sends the request that `compose` makes with its id, and waits for the answer on the stream.
     async fn exchange(
         &self,
         outlet: &Outlet,
@@ -203,13 +213,13 @@ impl Link {
             error = self.post_failure(body, once) => error,
         };
         if let Error::Connect { .. } | Error::NotSent { .. } | Error::Status { .. } = error {
-            // The server does not have it, so there is nothing to cancel.
+            // The server did not receive it, so there is nothing to cancel.
             ticket.done();
         }
         Err(error)
     }
 
-    /// Posts a request; returns only when that fails, because the answer comes on the stream.
+    /// Posts a request. Returns only if that fails, because the answer arrives on the stream.
     async fn post_failure(&self, body: Bytes, once: bool) -> Error {
         match self.post(body, once).await {
             Ok(()) => std::future::pending().await,
@@ -220,7 +230,7 @@ impl Link {
     async fn post(&self, body: Bytes, once: bool) -> Result<(), Error> {
         let response = self.client.send(self.post.clone(), body, once).await?;
         let status = response.status();
-        // Any other refusal is about this message alone: the stream is shared.
+        // Any other refusal concerns this message alone, because the stream is shared.
         if status == StatusCode::NOT_FOUND {
             let reason = "the server no longer knows the stream (HTTP 404)".to_owned();
             self.closing.close(reason.clone());
@@ -229,7 +239,7 @@ impl Link {
         if !status.is_success() {
             return Err(status_error(status, response.headers()));
         }
-        // It says nothing, but the connection can be used again when it was read.
+        // The body has no content of use, but the connection can be used again after it was read.
         let _ = collect(response.into_body(), Bytes::new(), self.client.limit, self.payer()).await;
         Ok(())
     }
@@ -249,7 +259,7 @@ impl Link {
         self.post(notification.encode(), true).await
     }
 
-    /// Hands over what arrives until the stream ends, or until it is told to stop.
+    /// Delivers messages until the stream ends or the shutdown begins.
     async fn read(self, mut stream: EventStream, events: Events, shutdown: Shutdown) {
         let work = async {
             loop {
@@ -276,7 +286,7 @@ impl Link {
         self.gone.cancel();
     }
 
-    /// Takes one event; what it was worth, and how long it was.
+    /// Handles one event. Returns its worth and its length.
     fn take(&self, item: Item, events: &Events) -> (Worth, usize) {
         events.heard();
         match item {
@@ -355,7 +365,7 @@ impl Connection for Stream {
     }
 
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
-        // If it is not delivered, the connection is about to end.
+        // If delivery fails, the connection is about to end.
         async move { drop(self.ending.0.tell(notification).await) }.boxed()
     }
 
@@ -366,7 +376,7 @@ impl Connection for Stream {
     fn close(&self) -> BoxFuture<'_, ()> {
         let link = &self.ending.0;
         async {
-            // One that the server forgot ends with the last call on it.
+            // A connection that the server forgot ends with its last call.
             if !link.closing.is_closed() {
                 link.end.cancel();
                 link.gone.cancelled().await;

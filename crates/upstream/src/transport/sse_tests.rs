@@ -1,4 +1,4 @@
-//! Tests of the old transport against a small server on loopback.
+//! Tests of HTTP+SSE against a small server on loopback.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A server whose stream goes on with `then` after the handshake. The first permit is for the
+    /// Starts a server whose stream continues with `then` after the handshake. The first permit is for the
     /// answer to `initialize`.
     async fn new(then: Vec<Step>) -> Self {
         let begin = vec![
@@ -42,8 +42,8 @@ impl Bench {
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
         let http = Http { url: server.url.clone(), headers, token: None };
         let shutdown = Shutdown::new();
-        let connector =
-            ToStream::new(&config(Transport::Sse(http.clone())), &http, &shutdown).expect("a client");
+        let connector = ToStream::new(&config(Transport::Sse(http.clone())), &http, &Means::alone(&shutdown))
+            .expect("a client");
         Self { server, connector, shutdown }
     }
 
@@ -61,7 +61,7 @@ impl Bench {
         self.connector.connect(events, Dialect::base()).await.err().expect("it connected")
     }
 
-    /// Lets the stream go on once the server has `count` calls.
+    /// Lets the stream continue once the server has `count` calls.
     async fn go_on_after(&self, count: usize) {
         self.server.saw(count, |seen| seen.has("tools/call")).await;
         self.server.go.add_permits(1);

@@ -29,10 +29,10 @@ use super::journal::Journal;
 use super::source::Source;
 use super::tasks::{JOB_LIMIT, Task, Tasks};
 use crate::answer::Failure;
-use crate::private_file;
 use crate::r2r::id::Id;
 use crate::r2r::model::{Document, Stage};
 use runtime::hex::hex;
+use runtime::private_file;
 use runtime::regular_file;
 use upstream::api::Error;
 

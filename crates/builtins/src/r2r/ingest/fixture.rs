@@ -22,59 +22,59 @@ use crate::r2r::model::Document;
 use runtime::store::{Config, Store};
 use upstream::api::Event;
 
-/// The collection that is there.
+/// The only collection.
 pub(super) const COLLECTION: &str = "a694e727-6ebc-4761-9d21-b5b63bf32fa8";
 pub(super) fn collection() -> Id {
     Id(Uuid::parse_str(COLLECTION).expect("an id"))
 }
 
-/// The resource that changes with it.
+/// Resource that changes with the collection.
 pub(super) const RESOURCE: &str = "r2r://current-project/context";
 
-/// How one sending goes; any other is answered when all is done.
+/// Outcome of one upload. Without one, R2R answers after the ingestion succeeded.
 #[derive(Debug, Clone)]
 pub(super) enum Sending {
-    /// The document is worked on for so long after the answer.
+    /// The ingestion continues for this time after the answer.
     Queued(Duration),
-    /// It fails, and the answer says so.
+    /// The ingestion fails, and the answer says so.
     Fails(&'static str),
-    /// The answer is lost; whether the document got there.
+    /// The answer is lost. The value says whether the document arrived.
     Lost(bool),
-    /// This error, and nothing is there.
+    /// R2R answers with this error and has no document.
     Refused(Error),
-    /// The answer is lost, and the document is left behind at this step.
+    /// The answer is lost, and the document stays at this step.
     Orphaned(&'static str),
-    /// Nothing comes back, and the document is worked on for ever.
+    /// R2R never answers, and the ingestion never ends.
     Hangs,
-    /// It is in no collection.
+    /// The document is in no collection.
     Unjoined,
 }
 
-/// An R2R. Clones are the same.
+/// An R2R in memory. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Fake(Arc<Mutex<World>>);
 
 #[derive(Default)]
 pub(super) struct World {
     pub(super) documents: BTreeMap<Uuid, Document>,
-    /// What they were made of, as far as it is given out.
+    /// Contents of the documents that R2R returns.
     pub(super) contents: BTreeMap<Uuid, String>,
     pub(super) content_errors: VecDeque<Error>,
-    /// A removal is the last thing that happens.
+    /// A removal never answers.
     pub(super) removals_hang: bool,
-    /// What was done, in order, looks left out.
+    /// Log of all requests except status checks, in order.
     pub(super) log: Vec<String>,
     pub(super) looks: usize,
     pub(super) sendings: VecDeque<Sending>,
-    /// Errors of looks.
+    /// Errors of the next status checks.
     pub(super) look_errors: VecDeque<Error>,
     pub(super) joins_hang: bool,
-    /// A member of the metadata that it does not keep.
+    /// A member of the metadata that R2R does not store.
     pub(super) forgets: Option<String>,
-    /// Sendings at this moment, and the most there were.
+    /// Uploads that run now, and the most at one time.
     pub(super) at_once: (usize, usize),
     pub(super) sending_time: Duration,
-    /// Told before a form is read.
+    /// Called before a form is read.
     pub(super) before_reading: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -101,7 +101,7 @@ impl Fake {
         self.world().sendings.extend(sendings);
     }
 
-    /// What was done since the last time it was asked for.
+    /// Returns the log since the last call.
     pub(super) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.world().log)
     }
@@ -257,7 +257,7 @@ impl Remote for Fake {
     }
 }
 
-/// A folder of files, and what remembers beside it.
+/// A folder of files, and the state that outlives an [`Ingest`].
 pub(super) struct Place {
     pub(super) dir: TempDir,
     pub(super) fake: Fake,
@@ -266,7 +266,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// With `a.md` in it.
+    /// Makes the folder, with `a.md` in it.
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         fs::create_dir(dir.path().join("docs")).expect("made");
@@ -284,14 +284,14 @@ impl Place {
         self.dir.path().join("docs").join(name).display().to_string()
     }
 
-    /// What the journal has under way.
+    /// Returns the documents under way, as the journal has them.
     pub(super) fn journal(&self) -> String {
         let text = fs::read_to_string(self.dir.path().join("journal.json")).unwrap_or_default();
         let whole = serde_json::from_str::<Value>(&text).unwrap_or_default();
         whole.get("under_way").map(Value::to_string).unwrap_or_default()
     }
 
-    /// One life of the tool.
+    /// Opens the tool, as after a restart.
     pub(super) fn open(&self) -> Ingest {
         self.open_over(self.fake.clone())
     }
@@ -320,7 +320,7 @@ impl Place {
         Ingest::over(remote, opening)
     }
 
-    /// The resources that changed since the last time it was asked for.
+    /// Returns the resources that changed since the last call.
     pub(super) fn told(&mut self) -> Vec<String> {
         let mut all = Vec::new();
         while let Ok(Event::Notice(notice)) = self.events.1.try_recv() {
@@ -350,7 +350,7 @@ impl Place {
         ingest.ingest(self.arguments(name, rest), target, &Report::none()).await
     }
 
-    /// Calls it and does not wait; the document's id.
+    /// Calls the tool without waiting for the document. Returns the id of the document.
     pub(super) async fn begin(&self, ingest: &Ingest, name: &str) -> String {
         let begun = self.call_with(ingest, name, &json!({})).await;
         let begun = begun.expect("nothing to refuse");
@@ -358,7 +358,7 @@ impl Place {
         begun.document_id.to_string()
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no document is under way.
     pub(super) async fn settled(&self, ingest: &Ingest) {
         while ingest.0.seats.available_permits() < MOST_JOBS {
             sleep(Duration::from_millis(50)).await;

@@ -1,7 +1,7 @@
-//! What a document is called at the service, what is said about it, and the form it is sent as.
+//! The id of a document at R2R, its metadata, and the form in which it is sent.
 //!
-//! Invariants: one file in one collection, ingested by one identity, has one id for ever, so sending
-//! it again never makes two; what we say about a document wins over what the caller says.
+//! Invariants: one file in one collection, ingested by one identity, always has the same id, so a repeated
+//! upload never makes a second document. Metadata of Switchyard takes precedence over metadata of the caller.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,21 +15,21 @@ use crate::r2r::model::has_nul;
 use crate::refusal::Refusal;
 use net::http::Form;
 
-/// Bytes of the caller's metadata. The service takes a megabyte; what is said about a document is less.
+/// Most bytes of the caller's metadata. R2R accepts a megabyte, and Switchyard adds members of its own.
 const MOST_METADATA: usize = 16 * 1024;
 const LONGEST_TITLE: usize = 256;
-/// What R2R decides the type of a file by (`DocumentType` of 3.6.6); it refuses every other.
+/// File extensions that R2R knows (`DocumentType` of 3.6.6). It refuses all others.
 const TYPES: &str = " bmp csv css doc docx eml epub gif heic htm html jpeg jpg js json md mp3 msg odt org \
                      p7s pdf png ppt pptx py rst rtf svg tiff ts tsv txt xls xlsx ";
-/// What the time of sending stands under.
+/// Metadata member with the time of sending.
 const INGESTED_AT: &str = "ingested_at";
-/// What the SHA-256 of a document stands under.
+/// Metadata member with the SHA-256 of the document.
 const DIGEST: &str = "content_sha256";
-/// What the path of its file stands under.
+/// Metadata member with the path of the file.
 const SOURCE_PATH: &str = "source_path";
-/// What the mode that it was taken in with stands under.
+/// Metadata member with the ingestion mode of the document.
 const INGESTION_MODE: &str = "ingestion_mode";
-/// What R2R and we say about a document.
+/// Metadata members that R2R and Switchyard set.
 const OURS: [&str; 13] = [
     "id",
     "document_id",
@@ -45,10 +45,10 @@ const OURS: [&str; 13] = [
     DIGEST,
     SOURCE_PATH,
 ];
-/// What ids of documents are made in.
+/// Namespace of the document ids.
 const NAMESPACE: Uuid = Uuid::from_u128(0x5b0f_6f0e_6a54_4c0b_9e5d_7a3c_2d41_88aa);
 
-/// The metadata of a caller, without what belongs to others.
+/// Checks the metadata of a caller. Members that R2R or Switchyard set are refused.
 pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, Value>, Refusal> {
     let given = given.unwrap_or_default();
     let wrong = |field: &str, value: &Value| Refusal::new("invalid_argument", field, value);
@@ -88,19 +88,19 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
     Ok(given)
 }
 
-/// Everything about one document but its bytes.
+/// Everything about one document except its bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Sheet {
     pub(super) id: Uuid,
     pub(super) collection: Uuid,
     mode: Mode,
     file_name: String,
-    /// What stays the same as long as the file and the wishes of the caller do.
+    /// Metadata that stay equal as long as the file and the caller's arguments do.
     lasting: Map<String, Value>,
 }
 
 impl Sheet {
-    /// Of a file `name` with `digest`, for the caller's `metadata`.
+    /// Describes the file `name` with `digest`, for the caller's `metadata`.
     pub(super) fn new(
         id: Uuid,
         collection: Uuid,
@@ -111,7 +111,7 @@ impl Sheet {
         let file_name = file_name(name);
         let mut lasting = metadata.clone();
         if let Some(Value::String(title)) = lasting.get_mut("title") {
-            // R2R takes it for the name of the file, and the type from its end.
+            // R2R uses the title as the file name, and takes the type from its extension.
             let end = format!(".{}", extension(&file_name));
             if !title.to_ascii_lowercase().ends_with(&end.to_ascii_lowercase()) {
                 title.push_str(&end);
@@ -121,14 +121,15 @@ impl Sheet {
             (SOURCE_PATH, json!(name)),
             (DIGEST, json!(digest)),
             (INGESTION_MODE, json!(mode.word())),
-            // Beside the field of the form: versions of R2R read the one or the other.
+            // The form has this field too. Some versions of R2R read one, some the other.
             ("collection_ids", json!([collection.to_string()])),
         ];
         lasting.extend(ours.map(|(name, value)| (name.to_owned(), value)));
         Self { id, collection, mode, file_name, lasting }
     }
 
-    /// Of a document that had the metadata `there`, as it was sent; none where they do not say enough.
+    /// Restores the description of a document from `there`, its metadata at R2R. Returns none if they are
+    /// incomplete.
     pub(super) fn earlier(
         (id, collection): (Uuid, Uuid),
         usual: Mode,
@@ -139,29 +140,30 @@ impl Sheet {
         let callers = callers.map(|(name, value)| (name.clone(), value.clone())).collect();
         let mode = there.get(INGESTION_MODE).and_then(|word| Mode::deserialize(word).ok()).unwrap_or(usual);
         let mut sheet = Self::new(id, collection, mode, (name, digest(there)?, &callers));
-        // It is as old as it was: what could not replace it is still what was wished for last.
+        // Keeps the earlier time: this version is still the last one that was requested, if it could not be
+        // replaced.
         sheet.lasting.extend(there.get(INGESTED_AT).map(|at| (INGESTED_AT.to_owned(), at.clone())));
         Some(sheet)
     }
 
-    /// What its file is called at the service, as [`Sheet::new`] was told it.
+    /// Returns the file name that [`Sheet::new`] was given.
     pub(super) fn name(&self) -> String {
         self.lasting.get(SOURCE_PATH).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Whether a document with the metadata `there` was made of the same.
+    /// Whether a document with the metadata `there` has the same content and the same metadata.
     pub(super) fn is_same(&self, there: &Map<String, Value>) -> bool {
         self.lasting.iter().all(|(name, value)| there.get(name) == Some(value))
     }
 
-    /// Whether its bytes are the same. After a sending of ours that is enough: the service may spell
-    /// what it was told about a document in its own way, such as a number.
+    /// Whether a document with the metadata `there` has the same content. After an upload by Switchyard this
+    /// is enough, because R2R may print other metadata differently, such as a number.
     pub(super) fn is_same_content(&self, there: &Map<String, Value>) -> bool {
         let digest = |members: &Map<String, Value>| members.get(DIGEST).cloned();
         digest(there).is_some() && digest(there) == digest(&self.lasting)
     }
 
-    /// The form with `source` as its file.
+    /// Returns the form with `source` as its file.
     pub(super) fn form(&self, source: &Source, faults: &Faults, sent: Sent) -> Form {
         let mut metadata = self.lasting.clone();
         metadata.insert("ingested_by".to_owned(), json!("switchyard"));
@@ -178,21 +180,21 @@ impl Sheet {
     }
 }
 
-/// The SHA-256 of a document with `metadata`.
+/// Returns the SHA-256 in `metadata` of a document.
 pub(super) fn digest(metadata: &Map<String, Value>) -> Option<&str> {
     metadata.get(DIGEST)?.as_str()
 }
 
-/// Whether a document with `metadata` was sent at `time` or later, by our clock.
+/// Whether a document with `metadata` was sent at `time` or later, by Switchyard's clock.
 pub(super) fn is_sent_since(metadata: &Map<String, Value>, time: OffsetDateTime) -> bool {
     let at = metadata.get(INGESTED_AT).and_then(Value::as_str);
     at.and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok()).is_some_and(|at| at >= time)
 }
 
-/// The one id of the file `name` in `collection`, ingested by `identity`.
+/// Returns the one id of the file `name` in `collection`, ingested by `identity`.
 pub(super) fn id(identity: &str, collection: Uuid, name: &str) -> Uuid {
     let whole = [identity.as_bytes(), collection.as_bytes(), name.as_bytes()];
-    // Each with its length before it, so no two ways of writing them are one.
+    // The length precedes each part, so that two different inputs never have the same bytes.
     let text: Vec<u8> = whole
         .iter()
         .flat_map(|part| (part.len() as u64).to_be_bytes().into_iter().chain(part.iter().copied()))
@@ -200,14 +202,14 @@ pub(super) fn id(identity: &str, collection: Uuid, name: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, &text)
 }
 
-/// Whether R2R takes a file of this name as it is.
+/// Whether R2R accepts a file with this name unchanged.
 pub(super) fn is_known_type(name: &str) -> bool {
     let extension = extension(name).to_ascii_lowercase();
     !extension.is_empty() && TYPES.contains(&format!(" {extension} "))
 }
 
-/// The name that R2R gets: the path, so its title is the last part. A type that R2R does not know is
-/// sent as text: as a file, because it takes a form's other texts only up to a megabyte.
+/// Returns the file name for R2R: the path, whose last part becomes the title. A type that R2R does not know
+/// is sent as a text file. A form field would not do, because R2R limits it to a megabyte.
 fn file_name(name: &str) -> String {
     if is_known_type(name) { name.to_owned() } else { format!("{name}.txt") }
 }

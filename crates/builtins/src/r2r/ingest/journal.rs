@@ -21,9 +21,9 @@ use tokio::task::spawn_blocking;
 
 use super::failed::{AllFailed, Failed};
 use super::{Mode, file_name};
-use crate::private_file;
 use crate::r2r::id::Id;
 use crate::r2r::ingest::backup::Removed;
+use runtime::private_file;
 use runtime::regular_file;
 
 /// Largest file that is read, in bytes: more than all possible entries need.

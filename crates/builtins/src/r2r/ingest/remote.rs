@@ -1,6 +1,6 @@
 //! The calls of R2R that ingesting needs.
 //!
-//! A trait, so that what is done with them can be tried without a service. Nothing is repeated here.
+//! A trait lets tests run without a service. Nothing is repeated here.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -14,34 +14,34 @@ use crate::r2r::model::Document;
 use net::http::Form;
 use upstream::api::Error;
 
-/// Makes the form of an upload, more than once if it has to be sent again for a renewed token.
+/// Makes the form of an upload. It is called again if the form has to be sent with a renewed token.
 pub(super) type MakeForm<'a> = Box<dyn Fn() -> Form + Send + Sync + 'a>;
 
-/// R2R, as far as ingesting goes.
+/// The requests to R2R that ingesting needs.
 pub(super) trait Remote: Send + Sync + 'static {
-    /// The id of the account that we are.
+    /// Returns the id of Switchyard's account.
     fn who(&self) -> BoxFuture<'_, Result<String, Error>>;
 
-    /// Whether there is a collection `id` that we may use.
+    /// Whether there is a collection `id` that Switchyard may use.
     fn has_collection(&self, id: Uuid) -> BoxFuture<'_, Result<bool, Error>>;
 
-    /// The document `id`, if it is there.
+    /// Returns the document `id`, if there is one.
     fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>>;
 
-    /// What the document `id` was made of, if the service has it.
+    /// Returns the content of the document `id`, if R2R has it.
     fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
 
-    /// Removes the document `id`, which may be gone already.
+    /// Deletes the document `id`, which may be gone already.
     fn remove(&self, id: Uuid) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Sends a document. It may answer only when all is done with it.
+    /// Sends a document. R2R may answer only after the whole ingestion.
     fn create<'a>(&'a self, form: MakeForm<'a>) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// Puts a document into a collection, where it may be already.
+    /// Adds a document to a collection, which may have it already.
     fn join(&self, collection: Uuid, id: Uuid) -> BoxFuture<'_, Result<(), Error>>;
 }
 
-/// An account; what else is said of it is not for us.
+/// An account. Its other members are not needed.
 #[derive(Deserialize)]
 struct Account {
     id: String,
@@ -59,7 +59,7 @@ impl Remote for Client {
     fn has_collection(&self, id: Uuid) -> BoxFuture<'_, Result<bool, Error>> {
         async move {
             let there = self.get::<IgnoredAny>(&["collections", &id.to_string()], &[]).await;
-            // 403: it is there, and not for us.
+            // 403: the collection exists, but Switchyard may not use it.
             Ok(unless(there, &[403, 404])?.is_some())
         }
         .boxed()
@@ -104,7 +104,7 @@ impl Remote for Client {
     }
 }
 
-/// The answer; none where R2R answered one of `statuses`.
+/// Returns the answer, or none if R2R answered with one of `statuses`.
 fn unless<T>(answer: Result<T, Error>, statuses: &[u16]) -> Result<Option<T>, Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

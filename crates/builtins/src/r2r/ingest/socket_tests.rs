@@ -1,4 +1,4 @@
-//! The same over sockets, against R2R as it was recorded.
+//! Tests of ingesting over sockets, against an R2R that answers as recorded.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ async fn client(r2r: &R2r) -> Client {
     Client::open(&options, &means).await.expect("it lets us in")
 }
 
-/// An R2R with a collection, and the tool over it.
+/// Starts an R2R with a collection, and opens the tool.
 async fn opened(place: &Place) -> (R2r, Id, Ingest) {
     let r2r = R2r::start();
     let client = client(&r2r).await;
@@ -169,7 +169,7 @@ async fn fifty_files_of_a_megabyte_at_once_are_all_there() {
     assert_eq!((r2r.documents().len(), r2r.count(SEND)), (50, 50));
 }
 
-/// Somebody cuts the file after its digest was made and before it is sent.
+/// Truncates the file after its digest was computed and before it is sent.
 struct Cutting(Client, String);
 
 impl Remote for Cutting {

@@ -114,6 +114,10 @@ fn trouble(status: &Status) -> upstream::Error {
         (State::AuthFailed, _) => {
             upstream::Error::AuthFailed { reason: status.last_error.clone().unwrap_or_default() }
         }
+        (State::LoginRequired, _) => {
+            let reason = status.last_error.clone().unwrap_or_default();
+            upstream::Error::LoginRequired { reason, only_this_call: false }
+        }
         (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
         (State::Connecting | State::Ready | State::Failed, None) => {
             let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());

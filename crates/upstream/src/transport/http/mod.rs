@@ -24,8 +24,8 @@ use self::advice::Challenge;
 pub(crate) use self::advice::proxy_variable;
 use self::place::{At, Place};
 use crate::config::{Http, Limits};
+use crate::credential::Credential;
 use crate::error::Error;
-use crate::token_file::TokenFile;
 use net::http::{
     OUR_USER_AGENT, Reach, RequestBody, Response, Sockets, basic_credentials, host, retry_after,
 };
@@ -43,13 +43,13 @@ const SPARE: usize = 8;
 
 /// Sends requests to one server.
 pub(super) struct Client {
-    http: net::http::Client,
-    place: Place,
+    http: Arc<net::http::Client>,
+    place: Arc<Place>,
     /// What every request to it carries.
     headers: HeaderMap,
-    /// Holds what it carries beside that.
-    token: Option<TokenFile>,
-    challenge: Challenge,
+    /// The credential that a request carries beside that.
+    credential: Option<Credential>,
+    challenge: Arc<Challenge>,
     /// Bytes of one message.
     pub(super) limit: usize,
     /// The payer for what the server sends outside of any call: the server itself, named by its URL.
@@ -81,16 +81,36 @@ impl Head {
 }
 
 impl Client {
-    pub(super) fn new(http: &Http, limits: &Limits, shutdown: &Shutdown) -> Result<Self, Error> {
+    /// A client for the server of `http`; `credential` is the one that it configures with `token`.
+    pub(super) fn new(
+        http: &Http,
+        limits: &Limits,
+        credential: Option<Credential>,
+        shutdown: &Shutdown,
+    ) -> Result<Self, Error> {
+        let client = net::http::Client::new(&http.url, Reach::Anywhere, limits.connections, shutdown)?;
         Ok(Self {
-            http: net::http::Client::new(&http.url, Reach::Anywhere, limits.connections, shutdown)?,
-            place: Place::new(&http.url)?,
+            http: Arc::new(client),
+            place: Arc::new(Place::new(&http.url)?),
             headers: headers(http)?,
-            token: http.token.clone(),
-            challenge: Challenge::default(),
+            credential,
+            challenge: Arc::default(),
             limit: limits.message_bytes,
             server: http.url.as_str().into(),
         })
+    }
+
+    /// The same client with the credential of one principal.
+    pub(super) fn with_credential(&self, credential: Credential) -> Self {
+        Self {
+            http: Arc::clone(&self.http),
+            place: Arc::clone(&self.place),
+            headers: self.headers.clone(),
+            credential: Some(credential),
+            challenge: Arc::clone(&self.challenge),
+            limit: self.limit,
+            server: Arc::clone(&self.server),
+        }
     }
 
     /// Its connections now.
@@ -133,11 +153,15 @@ impl Client {
 
     /// Sends `body`; gives the answer when its head is there. `once` says that it must not run twice.
     pub(super) async fn send(&self, head: Head, body: Bytes, once: bool) -> Result<Response, Error> {
-        if let Some(token) = &self.token
-            && !head.headers.contains_key(AUTHORIZATION)
-        {
-            return self.send_with(token, head, body, once).await;
+        match &self.credential {
+            Some(credential) if !head.headers.contains_key(AUTHORIZATION) => {
+                self.send_with(credential, head, body, once).await
+            }
+            _ => self.send_once(head, body, once).await,
         }
+    }
+
+    async fn send_once(&self, head: Head, body: Bytes, once: bool) -> Result<Response, Error> {
         let answer = self.http.send(head.with(body), once).await?;
         if !answer.status().is_success() {
             self.challenge.note(answer.status(), answer.headers());
@@ -146,37 +170,37 @@ impl Client {
         Ok(answer)
     }
 
-    /// The same with the token that its file holds. A request that is refused for a token that was
-    /// replaced meanwhile was not carried out (RFC 9110, 15.5.2), and is made once more.
+    /// Sends a request with the present token of `credential`, and once more if that was replaced.
     fn send_with<'a>(
         &'a self,
-        token: &'a TokenFile,
+        credential: &'a Credential,
         head: Head,
         body: Bytes,
         once: bool,
     ) -> BoxFuture<'a, Result<Response, Error>> {
-        let with = move |header: &HeaderValue| {
+        let with = move |header: Option<&HeaderValue>| {
             let mut head = head.clone();
-            head.put(AUTHORIZATION, header.clone());
+            if let Some(header) = header {
+                head.put(AUTHORIZATION, header.clone());
+            }
             head
         };
         Box::pin(async move {
-            let header = token.header().await?;
-            let answer = self.send(with(&header), body.clone(), once).await?;
+            let header = credential.header().await?;
+            let answer = self.send_once(with(header.as_ref()), body.clone(), once).await?;
             let status = answer.status();
-            let is_replaced = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-                && token.has_another_than(&header).await;
-            if !is_replaced || status == StatusCode::FORBIDDEN {
+            let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            if !is_refused || !credential.is_replaced(header.as_ref(), status, answer.headers()).await? {
                 return Ok(answer);
             }
-            self.send(with(&token.header().await?), body, once).await
+            self.send_once(with(credential.header().await?.as_ref()), body, once).await
         })
     }
 
     /// Resolves when it has a credential that was not refused yet; never where none comes by itself.
     pub(super) fn renewed(&self) -> BoxFuture<'_, ()> {
-        match &self.token {
-            Some(token) => Box::pin(token.renewed()),
+        match &self.credential {
+            Some(credential) => credential.renewed(),
             None => Box::pin(pending()),
         }
     }

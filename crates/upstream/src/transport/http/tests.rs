@@ -15,7 +15,7 @@ const NOTE: &str = r#"{"jsonrpc":"2.0","method":"note"}"#;
 
 fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> Client {
     let http = Http { url: url.clone(), headers, token: None };
-    Client::new(&http, &LIMITS, &Shutdown::new()).expect("a client")
+    Client::new(&http, &LIMITS, None, &Shutdown::new()).expect("a client")
 }
 
 const LIMITS: Limits = Limits {

@@ -5,12 +5,12 @@
 //! ```text
 //! request ─> outbox ─> child ─> reader ─> pending ─> request
 //!               │        │        │
-//!               └──── keeper: watches, ends, reaps, says why ────> closed
+//!               └──── reaper: watches, ends, reaps, reports ─────> closed
 //! ```
 //!
-//! Invariants: reader and writer never wait for each other, so full pipes can not lock us; the
-//! child's group is gone when the connection is; a request that was given up before it was written
-//! is never written. Not here: when a child that died is started again (the pool decides).
+//! Invariants: reader and writer never wait for each other, so full pipes cannot cause a deadlock. The
+//! process group of the child ends with the connection. A request that was cancelled before it was written is
+//! never written. Not here: when a dead child is started again (the pool decides).
 
 mod cgroup;
 mod child;
@@ -49,9 +49,10 @@ use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, method};
 use runtime::shutdown::Shutdown;
 
-/// After how long it is asked for a sign of life, a second child of which it is not known whether it speaks the old era.
+/// How long a second child of a modern server may leave `initialize` unanswered before it is pinged. This is
+/// used if it is unknown whether the server speaks the legacy era.
 const SECOND_LIMIT: Duration = Duration::from_secs(15);
-/// How much later than another answer its answer to `initialize` may come.
+/// How much later than another answer the answer to `initialize` may come.
 const SECOND_GRACE: Duration = Duration::from_secs(1);
 /// The handshake ends this long before the limit of the pool, which cannot quote standard error.
 const REPORT_MARGIN: Duration = Duration::from_millis(100);
@@ -59,16 +60,16 @@ const REPORT_MARGIN: Duration = Duration::from_millis(100);
 /// Starts the child of one server.
 pub(super) struct ToChild(Arc<Server>);
 
-/// What is the same for every connection.
+/// State that all connections share.
 struct Server {
     name: Arc<str>,
     /// The command as operators may see it.
     target: String,
     stdio: Stdio,
-    /// What is blanked in what it writes to its standard error.
+    /// Secrets that are redacted from the child's standard error.
     secrets: Secrets,
     message_bytes: usize,
-    /// How long a child has for its handshake; none in tests whose clock is paused while children work.
+    /// How long the handshake of a child may take. Tests with a paused clock have none.
     handshake_limit: Option<Duration>,
     shutdown: Shutdown,
     eras: Eras,
@@ -80,7 +81,7 @@ impl ToChild {
             name: Arc::clone(&config.name),
             target: config.target.clone(),
             stdio: stdio.clone(),
-            secrets: Secrets::of(config),
+            secrets: Secrets::of(config, None),
             message_bytes: config.limits.message_bytes,
             handshake_limit: Some(config.connect_limit().saturating_sub(REPORT_MARGIN)),
             shutdown: shutdown.clone(),
@@ -107,12 +108,12 @@ impl Connector for ToChild {
         self.0.eras.speaks(era)
     }
 
-    /// One child is for everybody, in the newest era that it speaks.
+    /// One child serves all clients, in the newest era that it speaks.
     fn is_one_for_both_eras(&self) -> bool {
         true
     }
 
-    /// One child is for everybody.
+    /// One child serves all clients.
     fn declares(&self, _abilities: Abilities) -> Abilities {
         Abilities::WITHOUT_ROOTS
     }
@@ -123,7 +124,7 @@ impl Connector for ToChild {
 }
 
 impl Server {
-    /// Connects, or says why not with the end of the child's standard error.
+    /// Connects. The error contains the end of the child's standard error.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let tail = StderrTail::default();
         let connecting = self.greet_child(events, dialect, &tail);
@@ -145,11 +146,11 @@ impl Server {
         })
     }
 
-    /// Probes with `server/discover`, unless the era is known to be the old one, or the old one is
-    /// wanted for one client's own child and not known to be refused.
+    /// Probes with `server/discover`, unless the server is known to be legacy. It also skips the probe for a
+    /// legacy client's own child, unless the legacy era is known to be refused.
     ///
-    /// The era is noted before `initialize` succeeds, so that a server which is slow or dies on the
-    /// probe is not probed again by the next attempt.
+    /// The era is recorded before `initialize` succeeds. So a server that is slow or dies on the probe is not
+    /// probed again by the next attempt.
     async fn greet_child(
         &self,
         events: &Events,
@@ -177,15 +178,15 @@ impl Server {
                 Finding::Legacy => self.initialize(link, dialect.capabilities).await,
                 Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
             },
-            // It ended on a request it does not know, as some do: a new one is greeted in the old way.
+            // Some servers exit on an unknown request. A new child gets the legacy handshake.
             Ok(Err(Error::Lost { .. } | Error::NotSent { .. })) => {
                 link.closing.wait().await;
                 let link = self.start(events, client, tail).await?;
                 self.initialize(link, dialect.capabilities).await
             }
             Ok(Err(error)) => Err(error),
-            // Perhaps it is only slow to start: then its answer to the probe comes first, and the old
-            // handshake is refused by a server that has begun to speak modern.
+            // The server may only be slow to start. Then its answer to the probe comes first, and a modern
+            // server refuses the legacy handshake.
             Err(_silence) => tokio::select! {
                 biased;
                 Some(peer) = late(probe) => Ok(self.modern(peer, Arc::clone(&link))),
@@ -199,7 +200,7 @@ impl Server {
         ToServer { peer, link }
     }
 
-    /// Starts a child whose last lines on standard error go into `tail`.
+    /// Starts a child, whose last lines on standard error go into `tail`.
     async fn start(
         &self,
         events: &Events,
@@ -216,7 +217,7 @@ impl Server {
         Ok(link)
     }
 
-    /// The handshake with a server that is not modern.
+    /// The handshake with a legacy server.
     async fn initialize(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
         self.eras.note(Era::Modern, false);
         let server = self.greet(link, capabilities).await;
@@ -228,8 +229,8 @@ impl Server {
         server.map_err(|failure| handshake::of_pinned(failure.into_error(), self.eras.pin()))
     }
 
-    /// The handshake with a modern server that may speak the old era too. If it does not, the next
-    /// connect knows; a modern one may as well end on it, or say nothing.
+    /// The legacy handshake with a modern server that may speak both eras. The outcome is recorded for the
+    /// next connect. A modern server may also exit on this handshake, or stay silent.
     async fn initialize_too(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
         let is_known = self.eras.speaks(Era::Legacy) == Some(true);
         let passes_over = passes_over_initialize(Arc::clone(&link));
@@ -253,7 +254,7 @@ impl Server {
     }
 }
 
-/// The answer to a probe that was waited for in vain, if it is a modern one.
+/// Returns the late answer to a probe, if it comes from a modern server.
 async fn late(probe: impl Future<Output = Result<Reply, Error>>) -> Option<Peer> {
     match handshake::find(&probe.await.ok()?) {
         Finding::Modern(peer) => Some(*peer),
@@ -261,22 +262,22 @@ async fn late(probe: impl Future<Output = Result<Reply, Error>>) -> Option<Peer>
     }
 }
 
-/// Resolves when a server answers what it was asked after `initialize`, and that not. One that is slow to start
-/// answers nothing.
+/// Resolves when a server answers a request that was sent after `initialize`, but not `initialize` itself. A
+/// server that is slow to start answers neither.
 async fn passes_over_initialize(link: Arc<Link>) {
     tokio::time::sleep(SECOND_LIMIT).await;
     if link.ask(method::PING, None, Era::Legacy).await.is_err() {
-        // It ended, and `initialize` learns that too.
+        // The child ended, and `initialize` fails too.
         return std::future::pending().await;
     }
     tokio::time::sleep(SECOND_GRACE).await;
 }
 
-/// Why the old handshake failed.
+/// Why the legacy handshake failed.
 enum Failure {
-    /// By the answer to it.
+    /// The server refused it.
     Refused(Error),
-    /// On the way.
+    /// The handshake failed for another reason.
     Other(Error),
 }
 
@@ -311,7 +312,7 @@ impl Connection for ToServer {
     }
 
     fn tells_whose(&self) -> bool {
-        // In the modern era it must not ask, so nothing has to be told.
+        // A modern server must not send server requests, so none has to be assigned.
         self.peer.version.is_modern()
     }
 
@@ -324,7 +325,7 @@ impl Connection for ToServer {
     }
 
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
-        // If it is not delivered, the connection is about to end.
+        // If delivery fails, the connection is about to end.
         async move { drop(self.link.tell(notification).await) }.boxed()
     }
 

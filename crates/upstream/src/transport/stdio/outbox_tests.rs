@@ -84,7 +84,7 @@ async fn what_is_queued_while_somebody_writes_is_taken_along_by_whom() {
     assert_eq!(read(&mut output, 10).await, "line\nline\n");
 }
 
-/// Lines so long that no two are written together.
+/// Length of lines of which no two are written together.
 const WIDE: usize = AT_ONCE / 2 + 52;
 
 /// An outbox with `lines` of them in its queue, and the receiving end. A socket holds more than a pipe.

@@ -21,7 +21,7 @@ const LEGACY: &str = r#"
 const MODERN: &str = r#"
     *'"server/discover"'*) answer '{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}' ;;"#;
 
-/// A server that does `first`, and then looks each line up in `cases`.
+/// A server that does `first`, and then searches `cases` for each line.
 fn script(first: &str, cases: &[&str]) -> Stdio {
     let script = format!(
         r#"say() {{ printf '%s\n' "$1"; }}
@@ -76,7 +76,7 @@ impl Bench {
         }
     }
 
-    /// All tasks have returned, which they do when the child is reaped.
+    /// Waits until all tasks have returned, which they do when the child is reaped.
     async fn is_over(&self) {
         assert!(self.shutdown.wait(Duration::from_secs(20)).await, "a task is left");
     }
@@ -243,7 +243,7 @@ async fn a_child_that_dies_takes_its_calls_with_it_and_says_why() {
         *'"last"'*) answer '"last words"'; exit 0 ;;"#;
     let bench = Bench::new(&script("", &[LEGACY, die]));
     let (connection, _) = bench.connect().await;
-    // Callers are told how it ended, operators also what it said.
+    // Callers get the exit status. Operators also get the end of standard error.
     let expected = "the process exited with status 7";
     assert_eq!(ask(&connection, "die").await, Err(Error::Lost { reason: expected.into() }));
     let told = format!("{expected}; the end of its standard error: yes: no such database");
@@ -298,7 +298,7 @@ async fn an_answer_beyond_the_cap_ends_its_call_and_nothing_else() {
 // RULES R18
 #[tokio::test]
 async fn full_pipes_in_both_directions_do_not_lock_us() {
-    // It writes far more than a pipe holds before it reads the second request, and floods stderr.
+    // The child writes far more than a pipe holds before it reads the second request, and floods stderr.
     let flood = r#"*'"flood"'*)
         head -c 300000 /dev/zero | tr '\0' '\n' >&2
         i=0; while [ $i -lt 200 ]; do i=$((i+1)); say "$noise"; done
@@ -319,7 +319,7 @@ async fn full_pipes_in_both_directions_do_not_lock_us() {
     bench.is_over().await;
 }
 
-/// Whether the process is there and not only waiting to be reaped by its new parent.
+/// Whether the process runs and is not only waiting to be reaped by its new parent.
 fn is_alive(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -335,7 +335,7 @@ async fn a_stubborn_child_ends_with_all_its_group() {
     let processes: Vec<u32> = ask(&connection, "x").await.expect("a result").read().expect("numbers");
     assert!(processes.iter().all(|process| is_alive(*process)));
     connection.close().await;
-    // They are killed; on a busy machine it takes the kernel a moment.
+    // They are killed. On a busy machine this takes the kernel a moment.
     let patience = std::time::Instant::now();
     while processes.iter().any(|process| is_alive(*process)) {
         assert!(patience.elapsed() < Duration::from_secs(10), "{processes:?}");

@@ -1,7 +1,7 @@
-//! What comes back for a POST: one JSON text or an event stream, whatever the status says.
+//! Reads the answer to a POST: one JSON text or an event stream, with any status.
 //!
-//! Invariant: an answer counts only for the request whose id it carries. An error that names no
-//! request stands beside the status it came with, and the transport decides what the two mean.
+//! Invariant: an answer counts only for the request whose id it has. An error without an id is returned
+//! together with its status, and the transport decides what both mean.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
-/// Smaller answers are buffered: they come in one or two pieces, and passing those on would save less than it costs.
+/// Smallest streamed answer. A smaller one comes in one or two pieces, so streaming it would save nothing.
 const LARGE: usize = 16 * 1024;
-/// How long the end of a stream may take to arrive after its answer.
+/// How long the end of a stream may take to arrive after the answer.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
-/// Statuses that say something of the way to the server, not of the request. 425 is Too Early.
+/// Statuses that say something about the path to the server, not about the request. 425 is Too Early.
 const NOT_NOW: [u16; 5] = [425, 429, 502, 503, 504];
-/// What the common SDKs of the old era say, with HTTP 400, to a request without a session they know.
-/// Only these very words count: anything looser could be the text of a tool.
+/// Messages of common legacy SDKs, with HTTP 400, for a request without a known session. Only these exact
+/// texts count, because a looser match could be the text of a tool.
 const NO_SESSION: [&str; 7] = [
     "Bad Request: No valid session ID provided",
     "Bad Request: Server not initialized",
@@ -40,14 +40,14 @@ const NO_SESSION: [&str; 7] = [
     "Session not found",
 ];
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The server answered it, with this status.
+    /// The server answered the request, with this status.
     Reply(Reply, StatusCode),
     /// A result that is still arriving.
     Streaming(Box<ResponseStream>),
-    /// An HTTP status that is an error, without an answer to the request.
+    /// An HTTP error status without an answer to the request.
     Refusal(Refusal),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Refusal {
 }
 
 impl Outcome {
-    /// The response, or the failure that an HTTP status stands for.
+    /// Returns the response, or the error of the HTTP status.
     pub(super) fn into_body(self) -> Result<ResponseBody, Error> {
         match self {
             Self::Reply(reply, _) => Ok(ResponseBody::Buffered(reply)),
@@ -78,14 +78,14 @@ impl Outcome {
 }
 
 impl Refusal {
-    /// Whether a server of the old era says in so many words that it knows no such session.
+    /// Whether a legacy server reported an unknown session in its error message.
     pub(super) fn misses_session(&self) -> bool {
         let said = self.error.as_ref().map(ErrorObject::message).unwrap_or_default();
         let is_said = |phrase: &&str| said.trim().eq_ignore_ascii_case(phrase);
         self.status == StatusCode::BAD_REQUEST && NO_SESSION.iter().any(is_said)
     }
 
-    /// The bare status.
+    /// Returns the error of the status alone.
     pub(super) fn into_error(self) -> Error {
         self.bare
     }
@@ -95,16 +95,16 @@ impl Refusal {
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: Error,
-    /// How to go on, if the server said so.
+    /// How to resume, if the server provided that.
     pub(super) resume: Option<Resume>,
 }
 
-/// Where a stream that was cut goes on.
+/// The position from which a broken stream resumes.
 #[derive(Debug)]
 pub(super) struct Resume {
     /// For `Last-Event-ID`.
     pub(super) last_id: Bytes,
-    /// The pause the server asked for.
+    /// The pause that the server asked for.
     pub(super) retry: Option<Duration>,
 }
 
@@ -114,9 +114,9 @@ impl From<Error> for Broken {
     }
 }
 
-/// Takes what arrives before the answer.
+/// Receives the messages before the answer.
 pub(super) trait Hear: Sync {
-    /// A notification or a request, and what it was worth; it must not wait.
+    /// Handles a notification or a server request, and returns its worth. It must not block.
     fn hear(&self, message: Message) -> Worth;
 }
 
@@ -126,33 +126,33 @@ enum Sorted {
     Other(Worth),
 }
 
-/// One request that waits for its answer.
+/// Reads the answer to one request.
 pub(super) struct Reader<'a> {
-    /// Our id of it.
+    /// The id that Switchyard gave the request.
     pub(super) id: u64,
-    /// Bytes of one message.
+    /// Most bytes of one message.
     pub(super) limit: usize,
-    /// Under which terms the result may be given while it arrives.
+    /// Terms under which the result may be streamed.
     pub(super) terms: Option<Terms>,
-    /// Who takes the rest.
+    /// Receives the other messages.
     pub(super) hear: &'a dyn Hear,
-    /// Limits what belongs to no call.
+    /// Limits messages that belong to no call.
     pub(super) floods: &'a FloodGuard,
-    /// Where the tail of a stream is read.
+    /// Runs the task that reads the tail of a stream.
     pub(super) shutdown: &'a Shutdown,
-    /// The payer for what is read.
+    /// The payer for the bytes that are read.
     pub(super) payer: Payer<'a>,
 }
 
 impl Reader<'_> {
-    /// Reads the answer out of `response`.
+    /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<Outcome, Broken> {
         let status = response.status();
         let bare = status_error(status, response.headers());
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
         if is_stream {
-            // Boxed: what reads events is large, and an answer in one piece need not carry it about.
+            // Boxed: the future that reads events is large, and most answers do not need it.
             return Box::pin(self.read_stream(status, bare, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
@@ -195,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the answer out of a body that is labelled as an event stream.
+    /// Reads the answer from a body with the type of an event stream.
     async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
@@ -233,7 +233,7 @@ impl Reader<'_> {
                 Err(error) => break error,
             }
         };
-        // What could not be read was probably the answer; to ask for more would not bring it.
+        // The unreadable event was probably the answer, and resuming would not repeat it.
         if let Some(error) = malformed {
             return Err(error.into());
         }
@@ -241,7 +241,7 @@ impl Reader<'_> {
         Err(Broken { error, resume })
     }
 
-    /// The reply in `event`, if it is the answer; anything else is passed on.
+    /// Returns the reply if `event` is the answer. Other messages are passed on.
     fn sort(&self, event: &Event) -> Result<Sorted, Error> {
         if event.data.is_empty() || !is_message(&event.name) {
             return Ok(Sorted::Other(Worth::Junk));
@@ -259,7 +259,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a body that is one JSON text says, or its status if it says nothing.
+    /// Returns the message of a body that is one JSON text, or else the error of its status.
     fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<Outcome, Error> {
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
@@ -282,14 +282,14 @@ impl Reader<'_> {
         answer.id.as_ref().and_then(RequestId::as_u64) == Some(self.id)
     }
 
-    /// A connection can be used again when its answer was read to the end, which is about to come.
+    /// Reads the end of the stream, which is about to arrive, so that the connection can be used again.
     fn drain(&self, mut stream: EventStream) {
-        // Most servers end the stream in the same breath.
+        // Most servers end the stream at once.
         if stream.is_over() {
             return;
         }
         self.shutdown.spawn_until_end(async move {
-            // Not worth more than a new connection costs.
+            // Waiting longer would cost more than a new connection.
             let _ = tokio::time::timeout(DRAIN_LIMIT, stream.drain()).await;
         });
     }
@@ -314,7 +314,7 @@ const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) ->
     Outcome::Refusal(Refusal { status, error, bare })
 }
 
-/// Whether events of this name carry messages; those without a name do.
+/// Whether events of this name carry messages. Events without a name do.
 pub(in crate::transport) fn is_message(name: &Bytes) -> bool {
     name.is_empty() || name == "message"
 }

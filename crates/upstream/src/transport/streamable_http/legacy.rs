@@ -1,8 +1,7 @@
-//! A legacy server: `initialize`, then a session that both sides remember.
+//! A legacy server: `initialize`, then a session that both sides store.
 //!
-//! Source: 2025-11-25 `basic/transports`, Streamable HTTP. A dropped connection is no cancel here:
-//! a request that is given up is cancelled by a message, one whose stream was cut is resumed where
-//! the server gave its events ids.
+//! Source: 2025-11-25 `basic/transports`, Streamable HTTP. In this era a dropped connection does not cancel a
+//! request. A message cancels it. A broken stream is resumed if the server gave its events ids.
 
 mod of_call;
 
@@ -40,12 +39,12 @@ use runtime::memory::Account;
 const FIRST_ID: u64 = 1;
 /// Attempts to resume one stream without a new event.
 const RESUME_ATTEMPTS: u32 = 5;
-/// Pause before a resumption when the server asked for none.
+/// Pause before a resumption if the server asked for none.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
-/// How long a server may take to end a session.
+/// How long the server may take to end a session.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Why a session is of no more use.
+/// Why a session can no longer be used.
 pub(super) const SESSION_ENDED: &str = "the server ended the session";
 
 const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION_ID);
@@ -58,27 +57,27 @@ pub(super) struct Session {
     gone: CancellationToken,
 }
 
-/// What the session's requests and tasks share.
+/// State that the requests and tasks of a session share.
 pub(super) struct State {
     pub(super) server: Arc<Server>,
     pub(super) peer: Peer,
     pub(super) events: Events,
-    /// What all messages to the server have in common: session and revision are on every request.
+    /// Headers that all messages to the server share, such as session and revision.
     post: Head,
     get: Head,
-    /// None when there is no session to end.
+    /// None if there is no session to end.
     delete: Option<Head>,
     pub(super) pending: Arc<Pending>,
     pub(super) questions: Questions,
     aside: Aside,
-    /// Set when the session is of no more use.
+    /// Set when the session can no longer be used.
     pub(super) closing: Closing,
     pub(super) floods: FloodGuard,
-    /// Ends the session and what is open on it.
+    /// Ends the session and everything that is open on it.
     end: CancellationToken,
 }
 
-/// Why there is no session.
+/// Why a session could not be opened.
 pub(super) struct Failure {
     /// The HTTP status that said so, if one did.
     pub(super) status: Option<u16>,
@@ -95,7 +94,7 @@ impl From<Error> for Failure {
 }
 
 impl Session {
-    /// The handshake.
+    /// Opens a session.
     pub(super) async fn open(
         server: &Arc<Server>,
         events: Events,
@@ -143,7 +142,7 @@ impl Session {
     }
 }
 
-/// Sends `initialize`; gives the peer and the headers of the session.
+/// Sends `initialize`. Returns the peer and the headers of the session.
 async fn initialize(
     server: &Server,
     events: &Events,
@@ -188,7 +187,8 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
     }
     if state.closing.is_closed() {
         gone.cancel();
-        // Lost, and what is open may still be answered: it ends when nobody holds the session.
+        // The session is lost, but open requests may still be answered. It ends when its last holder drops
+        // it.
         tokio::select! {
             () = state.end.cancelled() => {}
             () = shutdown.requested() => state.end.cancel(),
@@ -199,7 +199,7 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
     state.end.cancel();
     if let Some(delete) = &state.delete {
         let farewell = state.server.client.send(delete.clone(), Bytes::new(), false);
-        // Servers may refuse it, and then forget the session in their own time.
+        // Servers may refuse this and remove the session later.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
     }
     gone.cancel();
@@ -232,7 +232,8 @@ impl State {
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
             Err(broken) => {
-                // A server that says when to come back let us go on purpose; so may our client.
+                // A server that sends a retry pause ended the stream on purpose, so the client's stream may
+                // pause too.
                 if let Some(asked) = broken.resume.as_ref().and_then(|resume| pause(resume.retry)) {
                     outlet.pause(asked);
                 }
@@ -241,7 +242,7 @@ impl State {
         }
     }
 
-    /// Goes on with a stream that was cut, as long as that brings anything.
+    /// Resumes a broken stream, as long as each attempt brings new events.
     async fn resume(&self, reader: &Reader<'_>, broken: Broken) -> Result<Reply, Error> {
         let Broken { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
         let mut attempts = 0;
@@ -268,7 +269,7 @@ impl State {
         Err(error)
     }
 
-    /// Opens an event stream, where `last_id` left off.
+    /// Opens an event stream, from `last_id` on.
     pub(super) async fn get(&self, last_id: Option<&Bytes>) -> Result<Opened, Error> {
         let mut head = self.get.clone();
         if let Some(id) = last_id.and_then(|id| HeaderValue::from_maybe_shared(id.clone()).ok()) {
@@ -285,19 +286,19 @@ impl State {
         })
     }
 
-    /// Finds out whether the server forgot us, or is not what it was; anything else is an answer.
+    /// Detects whether the server forgot the session or changed its era. Everything else is an answer.
     fn judge(&self, outcome: Outcome) -> Result<ResponseBody, Error> {
         match &outcome {
             Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
                 return Err(self.lose(SESSION_ENDED));
             }
-            // By the specification the status alone says so, whatever request the body names.
+            // By the specification the status alone decides, whichever request the body names.
             Outcome::Reply(Err(error), StatusCode::NOT_FOUND)
                 if self.has_session() && error.code() != code::METHOD_NOT_FOUND =>
             {
                 return Err(self.lose(SESSION_ENDED));
             }
-            // It is an answer all the same, so the call is not made again.
+            // It is still an answer, so the call is not retried.
             Outcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
                 self.server.eras.forget();
                 self.closing.close("the server now speaks another era");
@@ -311,7 +312,7 @@ impl State {
         Ok(body)
     }
 
-    /// The session is of no more use. What is open on it may still be answered.
+    /// Marks the session as unusable. Open requests may still be answered.
     pub(super) fn lose(&self, reason: &str) -> Error {
         self.closing.close(reason);
         Error::NotSent { reason: reason.to_owned() }
@@ -322,26 +323,26 @@ impl State {
     }
 }
 
-/// What a GET came to.
+/// The result of a GET.
 pub(super) enum Opened {
     Stream(Box<EventStream>),
     /// The status.
     Refused(u16),
 }
 
-/// The pause a server asked for, within reason.
+/// Returns the pause that the server asked for, within limits.
 pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
     asked.map(|pause| pause.clamp(Duration::from_millis(50), Duration::from_mins(1)))
 }
 
-/// 404 says so by the specification; real servers also say it in words, with 400.
+/// Whether the session is lost. The specification uses 404, and some servers send 400 with a message.
 fn is_session_lost(refusal: &Refusal) -> bool {
     let code = refusal.error.as_ref().map(ErrorObject::code);
     let by_status = refusal.status == StatusCode::NOT_FOUND && code != Some(code::METHOD_NOT_FOUND);
     by_status || refusal.misses_session()
 }
 
-/// Codes that only a modern server answers with, before it runs anything.
+/// Whether only a modern server sends this code. It does so before it runs anything.
 const fn is_modern(error: i64) -> bool {
     matches!(error, code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION)
 }
@@ -365,7 +366,7 @@ impl Connection for Session {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        // One that was lost ends with the last call on it.
+        // A lost session ends with its last call.
         if !self.state.closing.is_closed() {
             self.state.end.cancel();
         }

@@ -1,4 +1,4 @@
-//! Streamable HTTP, in both of its shapes, with detection of the transport before it.
+//! Streamable HTTP in both eras, and detection of the older HTTP+SSE transport.
 //!
 //! Source: `basic/transports/streamable-http` of 2026-07-28 and its Backward Compatibility part,
 //! `basic/transports` of the revisions before.
@@ -9,7 +9,7 @@
 //!                                └─ 400, 404, 405 ─> GET ────> HTTP+SSE, when `endpoint` comes
 //! ```
 //!
-//! What the server turned out to be is remembered, and found out anew when it stops fitting.
+//! The detected kind of server is stored, and detected again when it no longer fits.
 
 mod answer;
 mod legacy;
@@ -29,36 +29,42 @@ use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::Client;
 use super::sse;
+use crate::Means;
 use crate::config::{Config, Http};
 use crate::connection::{Connection, Connector, Dialect, Events, Sockets};
 use crate::dialect::Eras;
 use crate::error::Error;
+use oauth::Logins;
 use protocol::Era;
 use runtime::shutdown::Shutdown;
 
 /// Reaches one server over HTTP.
 pub(super) struct ToUrl(Arc<Server>);
 
-/// What is the same for every connection.
+/// State that all connections share.
 struct Server {
     name: Arc<str>,
     client: Arc<Client>,
     shutdown: Shutdown,
     requests_per_connection: usize,
-    eras: Eras,
+    eras: Arc<Eras>,
     /// Whether its legacy era is not Streamable HTTP at all.
-    is_old_sse: AtomicBool,
+    is_old_sse: Arc<AtomicBool>,
+    logins: Option<Arc<Logins>>,
 }
 
 impl ToUrl {
-    pub(super) fn new(config: &Config, http: &Http, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
+        let shutdown = &means.shutdown;
+        let (credential, logins) = super::credential(config, http, means);
         Ok(Self(Arc::new(Server {
             name: Arc::clone(&config.name),
-            client: Arc::new(Client::new(http, &config.limits, shutdown)?),
+            client: Arc::new(Client::new(http, &config.limits, credential, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
-            eras: Eras::pinned(config.era),
-            is_old_sse: AtomicBool::new(false),
+            eras: Arc::new(Eras::pinned(config.era)),
+            is_old_sse: Arc::default(),
+            logins,
         })))
     }
 }
@@ -69,7 +75,7 @@ impl Connector for ToUrl {
         events: Events,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
-        let server = Arc::clone(&self.0);
+        let server = self.0.of(dialect.principal.as_ref());
         async move {
             let open = || server.connect(events.clone(), dialect.clone());
             let opened = server.client.located(&server.name, open).await;
@@ -96,6 +102,10 @@ impl Connector for ToUrl {
         self.0.client.renewed()
     }
 
+    fn logins(&self) -> Option<Arc<Logins>> {
+        self.0.logins.clone()
+    }
+
     fn requests_per_connection(&self) -> usize {
         self.0.requests_per_connection
     }
@@ -106,6 +116,22 @@ impl Connector for ToUrl {
 }
 
 impl Server {
+    /// The server with the credential of `principal`, if each principal has its own.
+    fn of(self: &Arc<Self>, principal: Option<&Arc<str>>) -> Arc<Self> {
+        let Some(client) = super::of_principal(&self.client, self.logins.as_ref(), principal) else {
+            return Arc::clone(self);
+        };
+        Arc::new(Self {
+            name: Arc::clone(&self.name),
+            client: Arc::new(client),
+            shutdown: self.shutdown.clone(),
+            requests_per_connection: self.requests_per_connection,
+            eras: Arc::clone(&self.eras),
+            is_old_sse: Arc::clone(&self.is_old_sse),
+            logins: self.logins.clone(),
+        })
+    }
+
     async fn connect(
         self: &Arc<Self>,
         events: Events,
@@ -119,7 +145,7 @@ impl Server {
             (Era::Modern, Some(false), _) | (Era::Legacy, ..) => {
                 let opened = self.initialize(events, dialect).await;
                 if speaks(Era::Modern) == Some(true) && opened.as_ref().is_err_and(is_refusal_for_good) {
-                    // The next connect, in the other era, gets through.
+                    // The next connect uses the other era and succeeds.
                     self.eras.note(Era::Legacy, false);
                 }
                 opened.map_err(|failure| handshake::of_pinned(failure.error, self.eras.pin()))
@@ -127,7 +153,7 @@ impl Server {
         }
     }
 
-    /// A modern request first.
+    /// Tries a modern request first.
     async fn probe(self: &Arc<Self>, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
@@ -157,7 +183,7 @@ impl Server {
         }
     }
 
-    /// The handshake of the old era, and when that is refused the transport before it.
+    /// Opens a legacy session, or else a connection over HTTP+SSE.
     async fn initialize(
         self: &Arc<Self>,
         events: Events,
@@ -186,19 +212,18 @@ impl Server {
     }
 }
 
-/// Whether a failed handshake means that the server does not speak its era: it was answered, and not
-/// by something in between.
+/// Whether a failed handshake shows that the server does not speak the era. The answer must come from the
+/// server and not from a proxy.
 fn is_refusal_for_good(failure: &Failure) -> bool {
     match (failure.status, &failure.error) {
         (Some(status), _) => !says_nothing_of_the_era(status),
-        // An answer with HTTP 200 that is an error, or nothing that can be used.
+        // An error with HTTP 200, or an unusable answer.
         (None, Error::Connect { .. }) => failure.is_answer,
         (None, error) => matches!(error, Error::Malformed { .. }),
     }
 }
 
-/// Whether the status is about credentials or the way to the server, so that every request would
-/// get it.
+/// Whether the status concerns credentials or the path to the server, so that every request would get it.
 fn says_nothing_of_the_era(status: u16) -> bool {
     matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
 }

@@ -1,7 +1,7 @@
 //! A modern server: every request describes itself, in its body and in its headers.
 //!
-//! Source: 2026-07-28 `basic/transports/streamable-http`. There is no session, so a connection is
-//! what is known of the server. Dropping a request closes its stream, which cancels it.
+//! Source: 2026-07-28 `basic/transports/streamable-http`. There is no session, so a connection is only the
+//! state that is known about the server. Dropping a request closes its stream, which cancels it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,27 +33,27 @@ const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
 const NAME: HeaderName = HeaderName::from_static(headers::NAME);
 const NEWEST: &str = Version::NEWEST_MODERN.as_str();
 
-/// A live connection to a modern server. Dropping it ends what runs for it.
+/// A live connection to a modern server. Dropping it ends its tasks.
 pub(super) struct Modern {
     peer: Peer,
     wire: Arc<Wire>,
 }
 
-/// How requests get to the server, before anything is known of it too.
+/// Sends requests to the server. It also works before the server is known.
 pub(super) struct Wire {
     server: Arc<Server>,
-    /// What all requests have in common.
+    /// Headers that all requests share.
     post: Head,
-    /// The same with what calls of tools in our revision have in common.
+    /// These headers, and those that all tool calls in the newest revision share.
     tools_call: Head,
     events: Events,
     last_id: AtomicU64,
-    /// Set when the connection is of no more use.
+    /// Set when the connection can no longer be used.
     closing: Closing,
     floods: FloodGuard,
-    /// Ends the calls and streams that are open on it.
+    /// Ends the calls and streams that are open on the connection.
     end: CancellationToken,
-    /// Whether it is being found out what the server is now.
+    /// Whether a probe for the current era is running.
     asking: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl Wire {
         let mut tools_call = post.clone();
         tools_call.put(PROTOCOL_VERSION, HeaderValue::from_static(NEWEST));
         tools_call.put(METHOD, HeaderValue::from_static(method::TOOLS_CALL));
-        // Holds the place of the name, so that the map of a call need not grow.
+        // Reserves the place of the name, so that the map does not grow for each call.
         tools_call.put(NAME, HeaderValue::from_static(""));
         let closing = Closing::default();
         Arc::new(Self {
@@ -80,7 +80,7 @@ impl Wire {
         })
     }
 
-    /// Asks what the server is.
+    /// Requests the description of the server.
     pub(super) async fn discover(&self) -> Result<Outcome, Error> {
         self.send(&Call::of_gateway(method::DISCOVER, None), &Outlet::none()).await
     }
@@ -102,8 +102,8 @@ impl Wire {
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
-    /// The head of a request that has `claimed` a revision, with what mirrors its body. One that claims
-    /// none is dressed in [`Version::NEWEST_MODERN`].
+    /// Returns the headers for a request that has `claimed` a revision, including those that repeat its body.
+    /// Without a claim the revision is [`Version::NEWEST_MODERN`].
     fn head(&self, call: &Call, claimed: Option<Part<'_>>) -> Head {
         let params = call.params.as_ref();
         let other = claimed.filter(|claimed| !claimed.says(NEWEST)).and_then(Part::text);
@@ -131,15 +131,15 @@ impl Wire {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
-        // In place: a large future is not moved about for every call.
+        // Pinned in place, because moving a large future costs time in every call.
         let mut sent = pin!(self.send(call, outlet));
         let outcome = tokio::select! {
             biased;
             outcome = &mut sent => outcome?,
             () = self.end.cancelled() => return Err(Error::Lost { reason: self.closing.reason() }),
         };
-        // It may as well be a proxy, or an argument that the server could not read: for this call it
-        // is the answer, and the others go on.
+        // The cause may also be a proxy, or an argument that the server could not read. For this call it is
+        // the answer, and other calls continue.
         if let Outcome::Refusal(refusal) = &outcome
             && is_like_another_era(refusal)
         {
@@ -152,7 +152,7 @@ impl Wire {
                 code::UNSUPPORTED_PROTOCOL_VERSION => {
                     self.misfit("the server no longer speaks this revision");
                 }
-                // The tool's parameters are not what they were; a new list tells.
+                // The tool has other parameters now, and a new list shows them.
                 code::HEADER_MISMATCH => self.events.report(Event::Changed(List::Tools)),
                 _ => {}
             },
@@ -161,7 +161,7 @@ impl Wire {
         Ok(body)
     }
 
-    /// Asks in the background whether the server is still a modern one.
+    /// Probes in the background whether the server is still modern.
     fn find_out_again(self: &Arc<Self>) {
         if self.asking.swap(true, Ordering::Relaxed) {
             return;
@@ -172,7 +172,7 @@ impl Wire {
             let is_other = match asked {
                 Ok(Ok(Outcome::Reply(reply, _))) => !matches!(handshake::find(&reply), Finding::Modern(_)),
                 Ok(Ok(Outcome::Refusal(refusal))) => is_like_another_era(&refusal),
-                // No news.
+                // The answer says nothing about the era.
                 Ok(Ok(Outcome::Streaming(_)) | Err(_)) | Err(_) => false,
             };
             if is_other {
@@ -182,21 +182,21 @@ impl Wire {
         });
     }
 
-    /// The server is not what it was: the next connection finds out what it is now.
+    /// Closes the connection, because the server has changed. The next connect detects its era.
     fn misfit(&self, reason: &str) {
         self.server.eras.forget();
         self.closing.close(reason);
     }
 
-    /// Ends what runs.
+    /// Ends the connection and everything that is open on it.
     fn end(&self, reason: &str) {
         self.closing.close(reason);
         self.end.cancel();
     }
 }
 
-/// A modern server names the request it refuses and has one URL for all; whoever does not may be of
-/// another era.
+/// Whether the server may be of another era. A modern server names the request that it refuses and has one
+/// URL for all requests.
 fn is_like_another_era(refusal: &Refusal) -> bool {
     matches!(refusal.status.as_u16(), 404 | 405) || refusal.misses_session()
 }
@@ -229,7 +229,7 @@ impl Connection for Modern {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         async {
-            // One that went out of use by itself ends with the last call on it.
+            // A connection that has retired by itself ends with its last call.
             if !self.wire.closing.is_closed() {
                 self.wire.end("the connection was closed");
             }
@@ -244,12 +244,12 @@ impl Drop for Modern {
     }
 }
 
-/// Takes what a modern server says during a call.
+/// Receives the messages of a modern server during a call.
 struct OfCall<'a> {
     token: Option<u64>,
     outlet: &'a Outlet,
     events: &'a Events,
-    /// Whether it is the stream of notices.
+    /// Whether this is the stream of subscriptions.
     listens: bool,
 }
 
@@ -266,14 +266,14 @@ impl Hear for OfCall<'_> {
             Message::Notification(said) => {
                 inbound::sort(said, self.events, |said| offer(self.outlet, said, self.token))
             }
-            // It must not ask anything here, and there is no way to answer.
+            // A modern server must not send requests here, and there is no way to answer.
             Message::Request(_) | Message::Response(_) => Worth::Junk,
         }
     }
 }
 
-/// Gives a notification on the stream of a call to its caller: progress only when it was asked for, everything
-/// else always.
+/// Passes a notification on the stream of a call to its caller. Progress is passed on only if the caller
+/// requested it.
 pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Worth {
     let named = || said.params.as_ref()?.get_as("progressToken");
     if said.method == method::PROGRESS && (token.is_none() || token != named()) {
@@ -283,7 +283,7 @@ pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> 
     Worth::Wanted
 }
 
-/// Puts the headers that mirror arguments.
+/// Sets the headers that repeat arguments.
 fn mirror(call: &Call, head: &mut Head) {
     let params = call.params.as_ref();
     for param in call.header_params.iter() {

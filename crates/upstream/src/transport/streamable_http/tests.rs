@@ -1,4 +1,4 @@
-//! Tests against small servers on loopback.
+//! Tests of Streamable HTTP against small servers on loopback.
 
 mod cuts;
 mod eras;
@@ -32,12 +32,12 @@ impl Bench {
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
         let http = Http { url: server.url.clone(), headers, token: None };
         let shutdown = Shutdown::new();
-        let connector =
-            ToUrl::new(&config(Transport::Http(http.clone())), &http, &shutdown).expect("a client");
+        let connector = ToUrl::new(&config(Transport::Http(http.clone())), &http, &Means::alone(&shutdown))
+            .expect("a client");
         Self { server, connector, shutdown }
     }
 
-    /// A modern server that does `script` to each call.
+    /// Starts a modern server that answers each call with `script`.
     async fn modern(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::new(move |seen| match seen.method().as_str() {
             method::DISCOVER => vec![result(seen, DISCOVERED)],
@@ -46,7 +46,7 @@ impl Bench {
         .await
     }
 
-    /// A legacy server with a session that does `script` to everything but the handshake.
+    /// Starts a legacy server with a session that answers everything except the handshake with `script`.
     async fn legacy(script: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::new(move |seen| match seen.method().as_str() {
             method::DISCOVER => vec![json(400, r#"{"error":"no session"}"#)],
@@ -71,7 +71,7 @@ impl Bench {
         self.connector.connect(events, Dialect::base()).await.err().expect("it connected")
     }
 
-    /// What a call to this server comes to.
+    /// Returns the result of a call to this server.
     async fn outcome(&self) -> Result<Reply, Error> {
         let (connection, _events) = self.connect().await;
         connection.request(&call("t"), &Outlet::none()).await?.collect().await
@@ -88,7 +88,7 @@ async fn ask(connection: &Arc<dyn Connection>, name: &str) -> Result<Raw, Error>
     asked(connection, &call(name), &Outlet::none()).await
 }
 
-/// The result of `call`.
+/// Returns the result of `call`.
 async fn asked(connection: &Arc<dyn Connection>, call: &Call, outlet: &Outlet) -> Result<Raw, Error> {
     Ok(connection.request(call, outlet).await?.collect().await?.expect("a result"))
 }

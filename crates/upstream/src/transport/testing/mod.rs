@@ -1,14 +1,14 @@
-//! What the tests of all transports need.
+//! Helpers for the tests of all transports.
 
 use std::time::Duration;
 
 use crate::config::{Breaker, Config, Limits, Retry, Sharing, Tools, Transport};
 use settings::Fingerprint;
 
-/// The cap on one message in these tests.
+/// Most bytes of one message in these tests.
 pub(super) const MESSAGE_BYTES: usize = 64 * 1024;
 
-/// A server called `s`.
+/// Makes the configuration of a server called `s`.
 pub(super) fn config(transport: Transport) -> Config {
     let second = Duration::from_secs(1);
     Config {

@@ -1,4 +1,4 @@
-//! For tests: a handbook whose vectors are at a Chroma in memory, and ways to go on without waiting.
+//! Test fixture: a handbook whose vectors are in a Chroma in memory, and control of the clock.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::handbook::config;
 use crate::handbook::meaning::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
 
-/// What the collection of the fixture's handbook is called when nothing is said.
+/// The default name of the fixture's collection.
 pub(super) const NAME: &str = "handbook_docs_vectors";
 
-/// A handbook whose vectors are at `double`.
+/// Opens a handbook whose vectors are at `double`.
 pub(super) async fn at(double: &Double, model: &Arc<Concepts>) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     fixture.handbook = kept(fixture.handbook, double, model);
@@ -37,21 +37,21 @@ pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -
     handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::at(Arc::new(link)))
 }
 
-/// Another gateway over the same folder.
+/// Opens another gateway over the same folder.
 pub(super) async fn restarted(fixture: &Fixture, double: &Double, model: &Arc<Concepts>) -> Fixture {
     let handbook = open(fixture.folder.path(), 100).await.expect("it opens");
     let folder = tempfile::tempdir().expect("a folder");
     Fixture { folder, handbook: kept(handbook, double, model) }
 }
 
-/// So much later, without waiting for it.
+/// Advances the clock without waiting.
 pub(super) async fn later(by: Duration) {
     pause();
     advance(by).await;
     resume();
 }
 
-/// Lets time go by in strides, with turns for everybody in between, until it is so.
+/// Advances the clock in steps, and lets other tasks run in between, until `is_so`.
 pub(super) async fn eventually(is_so: impl Fn() -> bool) {
     while !is_so() {
         later(PAUSES.1).await;
@@ -61,7 +61,7 @@ pub(super) async fn eventually(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The folder is walked again.
+/// Lets the folder be walked again.
 pub(super) async fn walked() {
     later(follow::PAUSE * 2).await;
 }
@@ -71,7 +71,7 @@ pub(super) async fn until(fixture: &Fixture, is_so: impl Fn(&State) -> bool) {
     state.wait_for(is_so).await.expect("the task runs");
 }
 
-/// Waits until the collection has these texts and no other.
+/// Waits until the collection has exactly these texts.
 pub(super) async fn holds(double: &Double, texts: &BTreeSet<String>) {
     let wanted: BTreeSet<String> = texts.iter().map(|text| id(text)).collect();
     while double.records(NAME).into_keys().collect::<BTreeSet<_>>() != wanted {
@@ -79,7 +79,7 @@ pub(super) async fn holds(double: &Double, texts: &BTreeSet<String>) {
     }
 }
 
-/// By the rule, written down once more.
+/// Returns the id of a text, computed independently of the code under test.
 pub(super) fn id(text: &str) -> String {
     use sha2::{Digest, Sha256};
     let hex = runtime::hex::hex;
@@ -90,12 +90,12 @@ pub(super) fn texts(asked: Vec<Vec<String>>) -> BTreeSet<String> {
     asked.into_iter().flatten().collect()
 }
 
-/// The whole answer.
+/// Returns the whole answer of a search.
 pub(super) async fn answer(fixture: &Fixture, arguments: &Value) -> Value {
     fixture.ask("search_handbook", arguments.clone()).await
 }
 
-/// The collection of the fixture's handbook, to be changed past it.
+/// Returns the collection of the fixture's handbook, so that a test can change it directly.
 pub(super) async fn collection(double: &Double) -> (Chroma, Uuid) {
     let chroma = Chroma::new(&Place::usual(double.url.clone()), &Shutdown::new()).expect("usable");
     let id = chroma.collection(NAME).await.expect("asked").expect("there").id;

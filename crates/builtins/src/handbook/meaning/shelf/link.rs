@@ -1,7 +1,7 @@
-//! The way to the collection of a handbook at Chroma, and whether that collection is ours to use.
+//! Access to the handbook's collection at Chroma, and the check that the collection belongs to the handbook.
 //!
-//! Invariant: a collection is ours when a handbook made it, its vectors are of our model and dimension, and it
-//! compares by angle. Only then anything is asked of it or written into it.
+//! Invariant: a collection is read and written only if a handbook created it, its vectors have this model and
+//! dimension, and it compares by angle.
 
 use std::time::Duration;
 
@@ -17,26 +17,26 @@ use crate::handbook::config;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
-/// What the metadata of a collection say when a handbook made it.
+/// Metadata of a collection that a handbook created.
 const KEPT_BY: (&str, &str) = ("kept_by", "switchyard handbook");
-/// A request that is part of keeping the vectors takes no longer.
+/// Time limit of a request that stores or checks vectors.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// See the head of this file.
+/// Access to one collection at Chroma.
 pub(in super::super::super) struct Link {
     /// The database.
     pub(super) chroma: Chroma,
     /// The collection.
     pub(super) name: String,
     create_database: bool,
-    /// What searches remember of Chroma.
+    /// Whether searches saw Chroma fail.
     pub(in super::super) outage: Outage,
-    /// Searches saw that the collection is gone, or that Chroma is back.
+    /// Wakes the indexer after a search saw that the collection is gone, or that Chroma is back.
     pub(in super::super) news: Notify,
 }
 
 impl Link {
-    /// For the handbook that is called `server`. Nothing is sent yet.
+    /// Makes the access for the handbook `server`. Nothing is sent yet.
     pub(in super::super::super) fn new(
         config: &config::Collection,
         server: &str,
@@ -51,7 +51,7 @@ impl Link {
         })
     }
 
-    /// The collection, if it is there; then it is ours, and the second is its dimension.
+    /// Returns the collection and its dimension, if it exists and belongs to the handbook.
     pub(super) async fn find(&self, model: &dyn Embedding) -> Result<Option<(Collection, usize)>, Trouble> {
         if self.create_database {
             limited(self.chroma.make_database()).await?;
@@ -61,7 +61,8 @@ impl Link {
         Ok(Some((collection, dimension)))
     }
 
-    /// Makes the collection for vectors of `dimension` numbers, unless somebody was quicker.
+    /// Creates the collection for vectors of `dimension` numbers, or uses one that another gateway has just
+    /// created.
     pub(super) async fn make(
         &self,
         model: &dyn Embedding,
@@ -102,20 +103,20 @@ impl Link {
         dimension.ok_or_else(|| self.foreign("it does not say how long its vectors are"))
     }
 
-    /// It can not be used.
+    /// The error for a collection that belongs to something else.
     pub(super) fn foreign(&self, why: &str) -> Trouble {
         let why = format!("{why}; name another one in `chroma.collection`, or delete it");
         Trouble::Foreign { name: self.name.clone(), why }
     }
 }
 
-/// It was there a moment ago.
+/// The error for a collection that was deleted in the meantime.
 pub(super) fn gone(name: &str) -> Trouble {
     let detail = format!("the collection `{name}` is gone");
     Trouble::Chroma(Error::backend(404, detail))
 }
 
-/// A request that ends in time.
+/// Applies the time limit to a request.
 pub(super) async fn limited<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     timeout(LIMIT, request).await.unwrap_or(Err(Error::TimedOut { after: LIMIT }))
 }

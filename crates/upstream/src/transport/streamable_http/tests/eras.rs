@@ -1,4 +1,4 @@
-//! Finding out what a server is, and what a modern one is sent.
+//! Tests of the detection of a server's era, and of the requests to a modern server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use protocol::feature::List;
 use protocol::headers::HeaderParam;
 use testkit::scripted::{end, event, full, stream};
 
-/// How many requests of each method there were.
+/// Returns the number of requests with `method`.
 fn count(bench: &Bench, method: &str) -> usize {
     bench.server.seen().iter().filter(|seen| seen.method() == method).count()
 }
@@ -97,7 +97,7 @@ async fn refused_credentials_and_an_absent_server_say_nothing_of_the_era() {
         for (header, retry_after) in [("", None), ("retry-after: 3\r\n", Some(Duration::from_secs(3)))] {
             let bench = Bench::new(move |_| vec![full(status, header, "no")]).await;
             let expected = match (status, retry_after) {
-                // Who says when to come again refuses something else.
+                // A 403 with a retry time does not refuse the credentials.
                 (401, _) | (403, None) => Error::AuthFailed { reason: format!("HTTP {status}") },
                 _ => Error::Status { status, retry_after },
             };
@@ -107,7 +107,7 @@ async fn refused_credentials_and_an_absent_server_say_nothing_of_the_era() {
     }
 }
 
-/// Returns `error` without what to do about it.
+/// Returns `error` without its advice.
 fn without_advice(error: Error) -> Error {
     error.reworded(|reason| reason.split("; ").next().unwrap_or_default().to_owned())
 }
@@ -134,7 +134,7 @@ async fn a_server_that_is_silent_on_the_probe_is_greeted_in_the_old_way() {
         _ => vec![json(202, "")],
     })
     .await;
-    // Under a paused clock the time limit of a TCP connect passes too; one of the attempts is lucky.
+    // A paused clock also lets the time limit of a TCP connect pass, so this repeats the attempt.
     let connected = async {
         loop {
             let (events, _receiver) = Events::channel();
@@ -184,7 +184,7 @@ async fn a_server_that_changed_its_era_is_found_out_anew() {
         assert!(before.closed().await.contains("era"));
         assert!(matches!(ask(&before, "t").await, Err(Error::NotSent { .. })), "nothing new on it");
         assert_eq!(count(&bench, method::TOOLS_CALL), calls + 1);
-        // A legacy server that went modern refuses the first handshake, and is probed by the next.
+        // A legacy server that became modern refuses the first handshake, and the next one probes it.
         let (events, _receiver) = Events::channel();
         let _ = bench.connector.connect(events, Dialect::base()).await;
         let (after, _events) = bench.connect().await;

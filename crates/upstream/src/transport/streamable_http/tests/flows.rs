@@ -1,4 +1,4 @@
-//! Large results that are passed on while they arrive, and what the server is told and charged.
+//! Tests of streamed results: which ones are streamed, and what counts for the server and the memory budget.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use testkit::scripted::{chunk, end};
 
 const TERMS: Terms = Terms { refused: &["task"], added: &[] };
 
-/// A server in front of which nothing is missing.
+/// A server with all layers above it.
 struct Scene {
     bench: Bench,
     upstream: Arc<Upstream>,
@@ -33,7 +33,7 @@ impl Scene {
         config.health_check_interval = Duration::from_hours(10);
         config.timeout = Duration::from_secs(20);
         adjust(&mut config);
-        let connector = ToUrl::new(&config, &http, &bench.shutdown).expect("a client");
+        let connector = ToUrl::new(&config, &http, &Means::alone(&bench.shutdown)).expect("a client");
         let connector = std::mem::replace(&mut bench.connector, connector);
         let (updates, news) = mpsc::channel(64);
         let upstream = Upstream::start(config, Arc::new(connector), updates, &bench.shutdown);
@@ -84,7 +84,7 @@ fn large(size: usize) -> String {
     format!(r#"{{"content":[{{"type":"text","text":"{}"}}],"n":1e400}}"#, r"a\n\u00e9\\".repeat(size / 11))
 }
 
-/// The envelope with the id first or last.
+/// Returns the envelope with the id first or last.
 fn answer(seen: &Seen, result: &str, id_is_last: bool) -> String {
     let id = seen.id();
     if id_is_last {
@@ -94,7 +94,7 @@ fn answer(seen: &Seen, result: &str, id_is_last: bool) -> String {
     }
 }
 
-/// What a server does to calls; everything else it lists as empty.
+/// Answers calls with `calls`, and lists with empty ones.
 fn scripted(
     calls: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
 ) -> impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static {
@@ -105,14 +105,14 @@ fn scripted(
     }
 }
 
-/// In chunks, as servers do that know no length beforehand.
+/// Sends a body in chunks, as servers do that do not know its length beforehand.
 fn chunked(body: &str) -> Vec<Step> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let pieces = body.as_bytes().chunks(7_001).map(|piece| chunk(std::str::from_utf8(piece).expect("ASCII")));
     [Step::Say(head.into())].into_iter().chain(pieces).chain([end()]).collect()
 }
 
-/// The head and the first half of an answer.
+/// Sends the headers and the first half of an answer.
 fn half(body: &str) -> Step {
     let head = format!("HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
     Step::Say(format!("{head}\r\n\r\n{}", &body[..body.len() / 2]))

@@ -13,19 +13,20 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
 
-/// Opens the lock file beside `path`. The file itself is no lock, because it is replaced.
-pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+/// Opens the lock file beside `path`, and makes its folder if it is missing. The file itself is no lock, because it is
+/// replaced.
+pub fn open_lock(path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder(path))?;
     open(&beside(path, "lock"), false)
 }
 
 /// Replaces the file at `path` by `text`, durably.
-pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     replace_with(path, |file| file.write_all(text))
 }
 
 /// Replaces the file at `path` by what `write` writes, durably.
-pub(super) fn replace_with(
+pub fn replace_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -38,13 +39,21 @@ pub(super) fn replace_with(
     File::open(folder(path))?.sync_all()
 }
 
+/// Returns Switchyard's folder for files that outlive the process: `switchyard` below `$XDG_STATE_HOME`, or below
+/// `~/.local/state`.
+pub fn default_state_folder() -> Option<PathBuf> {
+    let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = given.or_else(|| Some(std::env::home_dir()?.join(".local/state")))?;
+    Some(state.join("switchyard"))
+}
+
 /// Encodes `name` for use in a file name.
-pub(super) fn of(name: &str) -> impl Display {
+pub fn of(name: &str) -> impl Display {
     utf8_percent_encode(name, NON_ALPHANUMERIC)
 }
 
 /// Appends `ending` to `path`, after a dot.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.to_owned().into_os_string();
     name.push(".");
     name.push(ending);

@@ -1,0 +1,170 @@
+//! The file of the vault: sealed entries under hidden names, in JSON.
+//!
+//! Invariants: the file shows the number and the sizes of entries and nothing else. A label or a value that was moved to
+//! another entry does not open. Entries that no key opens stay as they are, so damage of one entry is not spread.
+//!
+//! Not detected: an older copy of the whole file, or of a whole entry, put back by somebody who can write the file.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use secrecy::zeroize::Zeroizing;
+use serde::{Deserialize, Serialize};
+
+use super::Entry;
+use super::keys::Key;
+
+/// The only version so far.
+const VERSION: u32 = 1;
+
+/// Separates the sealed label of an entry from its sealed value.
+const SEPARATOR: char = '.';
+
+/// The content of the file.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Container {
+    /// The version of this format.
+    version: u32,
+    /// The mark of the key that sealed all readable entries.
+    key: String,
+    /// Label and value of each entry, under the id of its name.
+    entries: BTreeMap<String, String>,
+}
+
+/// The sealed part of an entry that a list shows.
+#[derive(Serialize, Deserialize)]
+struct Label {
+    entry: Entry,
+    /// When the value was set, in seconds since 1970.
+    set_at: u64,
+}
+
+/// The result of looking for an entry.
+pub(super) enum Found {
+    /// There is no such entry.
+    Missing,
+    /// It does not open.
+    Damaged,
+    /// Its value.
+    Value(Zeroizing<Vec<u8>>),
+}
+
+impl Container {
+    /// A container without entries.
+    pub(super) fn new() -> Self {
+        Self { version: VERSION, key: String::new(), entries: BTreeMap::new() }
+    }
+
+    /// Parses the content of the file. The error says what is wrong, without any content.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let parsed: Self = serde_json::from_slice(bytes)
+            .map_err(|error| format!("line {}, column {}", error.line(), error.column()))?;
+        if parsed.version == VERSION {
+            Ok(parsed)
+        } else {
+            Err(format!("its version is {}, and this program knows version {VERSION}", parsed.version))
+        }
+    }
+
+    /// The content of the file. Each entry has a line of its own.
+    pub(super) fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Whether `key` sealed the entries.
+    pub(super) fn is_sealed_by(&self, key: &Key) -> bool {
+        self.key == key.mark()
+    }
+
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Looks for `entry` under each of `keys`.
+    pub(super) fn find(&self, keys: &[Arc<Key>], entry: &Entry) -> Found {
+        let name = entry.encoded();
+        let sealed = keys.iter().find_map(|key| Some((key, self.entries.get(&key.id(&name))?)));
+        let Some((key, sealed)) = sealed else { return Found::Missing };
+        let value = sealed.split_once(SEPARATOR).and_then(|(_, value)| key.open(&of_value(&name), value));
+        value.map_or(Found::Damaged, Found::Value)
+    }
+
+    /// The entries with the times at which they were set, and the number of entries that do not open.
+    pub(super) fn list(&self, keys: &[Arc<Key>]) -> (Vec<(Entry, SystemTime)>, usize) {
+        let opened = self.entries.iter().filter_map(|(id, sealed)| {
+            let label = keys.iter().find_map(|key| open_label(key, id, sealed))?;
+            Some((label.entry, SystemTime::UNIX_EPOCH + Duration::from_secs(label.set_at.min(MAX_SECONDS))))
+        });
+        let opened: Vec<_> = opened.collect();
+        let damaged = self.entries.len() - opened.len();
+        (opened, damaged)
+    }
+
+    /// Seals with `first` what other `keys` have sealed. Entries that do not open stay as they are.
+    pub(super) fn reseal(&mut self, first: &Key, keys: &[Arc<Key>]) -> io::Result<()> {
+        if self.is_sealed_by(first) {
+            return Ok(());
+        }
+        for (id, sealed) in std::mem::take(&mut self.entries) {
+            match keys.iter().find_map(|key| open(key, &id, &sealed)) {
+                Some((label, value)) => self.insert(first, &label, &value)?,
+                None => _ = self.entries.insert(id, sealed),
+            }
+        }
+        first.mark().clone_into(&mut self.key);
+        Ok(())
+    }
+
+    /// Sets the value of `entry`, sealed with `key`.
+    pub(super) fn set(&mut self, key: &Key, entry: &Entry, value: &[u8]) -> io::Result<()> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.insert(key, &Label { entry: entry.clone(), set_at: since.as_secs() }, value)
+    }
+
+    fn insert(&mut self, key: &Key, label: &Label, value: &[u8]) -> io::Result<()> {
+        let name = label.entry.encoded();
+        let id = key.id(&name);
+        let plain = serde_json::to_vec(label)?;
+        let (label, value) = (key.seal(&of_label(&id), &plain)?, key.seal(&of_value(&name), value)?);
+        self.entries.insert(id, format!("{label}{SEPARATOR}{value}"));
+        Ok(())
+    }
+
+    /// Removes `entry`, whichever of `keys` has sealed it. Returns whether it was there.
+    pub(super) fn remove(&mut self, keys: &[Arc<Key>], entry: &Entry) -> bool {
+        let name = entry.encoded();
+        // Each key is tried: an entry that was damaged during a rotation keeps the id of its old key.
+        keys.iter().filter(|key| self.entries.remove(&key.id(&name)).is_some()).count() > 0
+    }
+}
+
+/// The last second of the year 9999, which every system can represent.
+const MAX_SECONDS: u64 = 253_402_300_799;
+
+fn open_label(key: &Key, id: &str, sealed: &str) -> Option<Label> {
+    let (label, _) = sealed.split_once(SEPARATOR)?;
+    let label: Label = serde_json::from_slice(&key.open(&of_label(id), label)?).ok()?;
+    (key.id(&label.entry.encoded()) == id).then_some(label)
+}
+
+fn open(key: &Key, id: &str, sealed: &str) -> Option<(Label, Zeroizing<Vec<u8>>)> {
+    let label = open_label(key, id, sealed)?;
+    let (_, value) = sealed.split_once(SEPARATOR)?;
+    let value = key.open(&of_value(&label.entry.encoded()), value)?;
+    Some((label, value))
+}
+
+/// The authenticated data of a label.
+fn of_label(id: &str) -> Vec<u8> {
+    [b"label:", id.as_bytes()].concat()
+}
+
+/// The authenticated data of a value.
+fn of_value(name: &[u8]) -> Vec<u8> {
+    [b"value:", name].concat()
+}

@@ -1,0 +1,311 @@
+//! The vault: tokens and static secrets at rest, sealed, in one file.
+//!
+//! Invariants: a change is durable when it is reported as done. The file is replaced as a whole and by one process at a
+//! time. A change by another process is seen by the next read. A vault that cannot be read is never written, and nothing
+//! is made on disk before the first value is set. No value is in an error or in a `Debug` text.
+//!
+//! Not here: the content of values and their lifetime. Values in Redis: the store of `runtime` is a cache, which may
+//! forget a value, and a forgotten refresh token would be lost.
+
+mod config;
+mod container;
+mod entry;
+mod error;
+mod keys;
+mod lock;
+
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use runtime::secret::{ExposeSecret, SecretString};
+use runtime::{private_file, regular_file};
+use secrecy::zeroize::Zeroizing;
+
+pub use config::Settings;
+pub use entry::{Entry, Kind, SECRET_NAME, is_secret_name};
+pub use error::Error;
+
+use container::{Container, Found};
+use keys::Key;
+
+/// Limit of entries.
+pub const MAX_ENTRIES: usize = 4_096;
+/// Limit of the bytes of one value.
+pub const MAX_VALUE_BYTES: usize = 64 << 10;
+/// Limit of the bytes of the name and the principal of one entry.
+const MAX_NAME_BYTES: usize = 1_024;
+/// Limit of the size of the file, which each write replaces and each reader holds in memory.
+const MAX_FILE_BYTES: usize = 16 << 20;
+
+/// The name of the file in the state folder.
+const FILE_NAME: &str = "vault.json";
+/// The name of the key file, which is in the folder of the vault.
+const KEY_FILE_NAME: &str = "vault.key";
+
+/// Time to wait for another process that writes the vault.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The file and the keys of a vault.
+#[derive(Debug, Clone)]
+pub struct VaultConfig {
+    /// The file.
+    pub path: PathBuf,
+    /// The secrets of at least 32 random bytes that seal (the first) and open (all). If there are none, the vault uses
+    /// a key file in the folder of the vault, which is made when the first value is set.
+    pub keys: Vec<SecretString>,
+}
+
+/// Sealed values in one file.
+pub struct Vault {
+    path: PathBuf,
+    key_file: PathBuf,
+    /// The configured keys, the first of which seals.
+    configured: Vec<Arc<Key>>,
+    /// The file as it was read last.
+    read: Mutex<Option<Arc<Content>>>,
+    /// Held by the task that writes.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    patience: Duration,
+}
+
+/// The file of a vault as it was at one time, and its keys.
+struct Content {
+    version: FileVersion,
+    /// Open, so that no later file has the same number.
+    _file: File,
+    container: Container,
+    keys: Vec<Arc<Key>>,
+}
+
+/// Tells an open file and its content from any other. Each write makes a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileVersion {
+    file: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// One change of the vault.
+enum Change<'a> {
+    Put(&'a Entry, &'a [u8]),
+    Remove(&'a Entry),
+}
+
+impl Vault {
+    /// A vault whose file is not read yet. Nothing fails before a value is needed.
+    pub fn new(config: VaultConfig) -> Arc<Self> {
+        let VaultConfig { path, keys } = config;
+        let configured = keys.iter().map(|key| Arc::new(Key::of(key.expose_secret().as_bytes()))).collect();
+        Arc::new(Self {
+            key_file: path.with_file_name(KEY_FILE_NAME),
+            path,
+            configured,
+            read: Mutex::default(),
+            turn: Arc::default(),
+            patience: PATIENCE,
+        })
+    }
+
+    /// A vault whose file can be read now, or does not exist yet. Blocks on files.
+    pub fn open(config: VaultConfig) -> Result<Arc<Self>, Error> {
+        let vault = Self::new(config);
+        vault.content()?;
+        Ok(vault)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the value of `entry`. Blocks on the file if it changed since the last call.
+    pub fn get(&self, entry: &Entry) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+        let Some(content) = self.content()? else { return Ok(None) };
+        match content.container.find(&content.keys, entry) {
+            Found::Missing => Ok(None),
+            Found::Value(value) => Ok(Some(value)),
+            Found::Damaged => {
+                Err(Error::DamagedEntry { path: self.path.clone(), entry: Box::new(entry.clone()) })
+            }
+        }
+    }
+
+    /// Returns all entries with the times at which they were set, and the number of damaged entries.
+    pub fn list(&self) -> Result<(Vec<(Entry, SystemTime)>, usize), Error> {
+        let content = self.content()?;
+        Ok(content.map(|content| content.container.list(&content.keys)).unwrap_or_default())
+    }
+
+    /// Sets the value of `entry`. It is durable when this returns. A write that has begun continues if the future is
+    /// dropped.
+    pub async fn put(self: &Arc<Self>, entry: &Entry, value: &[u8]) -> Result<(), Error> {
+        let (entry, value) = (entry.clone(), Zeroizing::new(value.to_vec()));
+        self.on_a_thread(move |vault| vault.put_blocking(&entry, &value)).await
+    }
+
+    /// Removes `entry`, if it is there. The removal is durable when this returns. A write that has begun continues if
+    /// the future is dropped.
+    pub async fn remove(self: &Arc<Self>, entry: &Entry) -> Result<(), Error> {
+        let entry = entry.clone();
+        self.on_a_thread(move |vault| vault.remove_blocking(&entry).map(|_| ())).await
+    }
+
+    /// Sets the value of `entry` and blocks until it is durable.
+    pub fn put_blocking(&self, entry: &Entry, value: &[u8]) -> Result<(), Error> {
+        if entry.length() > MAX_NAME_BYTES {
+            return Err(Error::LongName);
+        }
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(Error::LongValue);
+        }
+        self.change(&Change::Put(entry, value)).map(|_| ())
+    }
+
+    /// Removes `entry`, and blocks until the removal is durable. Returns whether the entry was there.
+    pub fn remove_blocking(&self, entry: &Entry) -> Result<bool, Error> {
+        if self.content()?.is_none() {
+            return Ok(false);
+        }
+        self.change(&Change::Remove(entry))
+    }
+
+    /// Runs `work` where it may block. Writes wait here for one another, so that they occupy one thread.
+    async fn on_a_thread(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let vault = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(&vault)
+        });
+        done.await.map_err(|_| Error::Ending)?
+    }
+
+    /// Reads, changes and writes the file under its lock. Returns whether something changed.
+    fn change(&self, change: &Change<'_>) -> Result<bool, Error> {
+        let _lock = lock::take(&self.path, self.patience)?;
+        let (mut container, keys) = match self.content()? {
+            Some(content) => (content.container.clone(), content.keys.clone()),
+            None => (Container::new(), self.keys_of_a_new_vault()?),
+        };
+        let failed = |source| self.failed("sealed", source);
+        let first = &keys[0];
+        container.reseal(first, &keys).map_err(failed)?;
+        match change {
+            Change::Put(entry, value) => {
+                container.remove(&keys, entry);
+                container.set(first, entry, value).map_err(failed)?;
+            }
+            Change::Remove(entry) if !container.remove(&keys, entry) => return Ok(false),
+            Change::Remove(_) => {}
+        }
+        let text = container.text().map_err(failed)?;
+        let is_full = container.len() > MAX_ENTRIES || text.len() > MAX_FILE_BYTES;
+        // A removal is always possible.
+        if is_full && matches!(change, Change::Put(..)) {
+            return Err(Error::Full { path: self.path.clone() });
+        }
+        self.write(&text)?;
+        Ok(true)
+    }
+
+    fn write(&self, text: &[u8]) -> Result<(), Error> {
+        private_file::replace(&self.path, text).map_err(|source| {
+            // A partial file must not fill the disk. It may be missing already.
+            let _ = fs::remove_file(private_file::beside(&self.path, "new"));
+            self.failed("written", source)
+        })
+    }
+
+    /// Returns the file as it is now; `None` if it does not exist.
+    fn content(&self) -> Result<Option<Arc<Content>>, Error> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = read.take();
+        let current = match fs::metadata(&self.path) {
+            Ok(metadata) => FileVersion::of(&metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed("read", error)),
+        };
+        let content = match before.filter(|content| content.version == current) {
+            Some(content) => content,
+            None => Arc::new(self.read_file()?),
+        };
+        Ok(Some(Arc::clone(read.insert(content))))
+    }
+
+    fn read_file(&self) -> Result<Content, Error> {
+        let failed = |error| self.failed("read", error);
+        let damaged = |reason| Error::Damaged { path: self.path.clone(), reason };
+        let file = regular_file::open(&self.path).map_err(failed)?;
+        let version = FileVersion::of(&file.metadata().map_err(failed)?);
+        let mut bytes = Vec::new();
+        (&file).take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() > MAX_FILE_BYTES {
+            return Err(damaged(format!("it is larger than {MAX_FILE_BYTES} bytes")));
+        }
+        let container = Container::parse(&bytes).map_err(damaged)?;
+        let keys = self.keys_of(&container)?;
+        Ok(Content { version, _file: file, container, keys })
+    }
+
+    /// Returns the keys for an existing vault, one of which has sealed it. The first of them seals. The key file still
+    /// opens a vault for which keys were configured later.
+    fn keys_of(&self, container: &Container) -> Result<Vec<Arc<Key>>, Error> {
+        let mut keys = self.configured.clone();
+        if !keys.iter().any(|key| container.is_sealed_by(key)) {
+            keys.extend(keys::read_file(&self.key_file)?.map(Arc::new));
+        }
+        if keys.is_empty() {
+            let key_file = self.key_file.clone();
+            return Err(Error::KeyMissing { path: self.path.clone(), key_file });
+        }
+        if keys.iter().any(|key| container.is_sealed_by(key)) {
+            Ok(keys)
+        } else {
+            Err(Error::WrongKey { path: self.path.clone() })
+        }
+    }
+
+    /// Returns the keys for a vault without a file. Makes the key file if no key is configured.
+    fn keys_of_a_new_vault(&self) -> Result<Vec<Arc<Key>>, Error> {
+        if !self.configured.is_empty() {
+            return Ok(self.configured.clone());
+        }
+        let key = match keys::read_file(&self.key_file)? {
+            Some(key) => key,
+            None => keys::write_file(&self.key_file)?,
+        };
+        Ok(vec![Arc::new(key)])
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+        Error::File { path: self.path.clone(), action, source }
+    }
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vault").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "vault_tests.rs"]
+mod tests;

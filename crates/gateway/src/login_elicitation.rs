@@ -1,0 +1,211 @@
+//! A call to a server that needs a login: its client is sent to the login page.
+//!
+//! | client | what it gets |
+//! |---|---|
+//! | 2025-11-25, declares elicitation by URL | error -32042 with the page; it calls again |
+//! | 2026-07-28, declares elicitation by URL | `input_required` with the page; it repeats the call with its answer |
+//! | any other | for a tool a result with `isError`, else an error; both with the URL |
+//!
+//! Invariants: nothing was sent to the server. `accept` means that the user agreed to open the page, and not that the
+//! login is done, so a repeated call waits a moment for it and asks again, at most [`MAX_ROUNDS`] times. The link carries
+//! no authority (`login_links`). The state of a repeated call is sealed for one principal and one request.
+//!
+//! Source: `client/elicitation` of 2025-11-25 and 2026-07-28. Not here: the login itself (crate `oauth`).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::caller::Caller;
+use super::{Gateway, era, params};
+use crate::era::questions;
+use crate::login_links::{LIFETIME, LoginLinks};
+use json::Raw;
+use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Reply, Request, Version, method};
+use upstream::{Outlet, ResponseBody};
+
+/// How often one call asks for the same login.
+const MAX_ROUNDS: u8 = 10;
+/// How long a repeated call waits for the login to be done.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit of clients that are told when a login is done. Others notice it by calling again.
+const MAX_TOLD: usize = 1_024;
+/// The key of the question in `inputRequests`.
+const KEY: &str = "login";
+/// The notification that an elicitation is complete (2025-11-25).
+const COMPLETE: &str = "notifications/elicitation/complete";
+
+/// The links to the login pages, and the clients that wait for a login.
+pub struct LoginPages {
+    links: Arc<LoginLinks>,
+    /// The address of the listener, for a browser on this machine.
+    local_host: Option<String>,
+    told: Arc<Semaphore>,
+}
+
+impl LoginPages {
+    /// Pages at `links`. `local_host` is the address of a listener on loopback.
+    pub fn new(links: Arc<LoginLinks>, local_host: Option<String>) -> Self {
+        Self { links, local_host, told: Arc::new(Semaphore::new(MAX_TOLD)) }
+    }
+}
+
+/// What a repeated call brings back.
+#[derive(Serialize, Deserialize)]
+struct State {
+    server: String,
+    round: u8,
+}
+
+/// A request whose client was asked for a login before.
+struct Repeated {
+    /// The request without the answer.
+    request: Request,
+    round: u8,
+}
+
+/// A login that a request needs.
+struct Needed {
+    server: String,
+    url: String,
+    text: String,
+}
+
+impl Gateway {
+    /// Answers one request where some servers need a login.
+    pub(super) async fn handle_with_logins(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        outlet: &Outlet,
+    ) -> ResponseBody {
+        let repeated = if caller.version.is_modern() { self.repeated(caller, request).await } else { None };
+        let (request, round) = match &repeated {
+            Some(repeated) => (&repeated.request, repeated.round),
+            None => (request, 0),
+        };
+        match self.answer(caller, request, outlet).await {
+            ResponseBody::Buffered(Err(refusal)) => {
+                ResponseBody::Buffered(self.with_login(caller, request, (refusal, round)))
+            }
+            answered => answered,
+        }
+    }
+
+    /// The request that `request` repeats after its client was asked for a login; `None` if it was not asked. Waits a
+    /// moment for the login.
+    async fn repeated(&self, caller: &Caller, request: &Request) -> Option<Repeated> {
+        let params = request.params.as_ref()?;
+        let sealed: String = params.get_as("requestState")?;
+        let bare = params.without("requestState").without("inputResponses");
+        let purpose = purpose(&request.method, &bare);
+        let opened = self.sealer.open(&purpose, &caller.principal, &sealed)?;
+        let state: State = serde_json::from_slice(&opened).ok()?;
+        let action =
+            params.get("inputResponses").and_then(|given| given.get(KEY)?.get_as::<String>("action"));
+        // A client that declined is not asked again: the call tells it what it needs.
+        let round = if action.as_deref() == Some("accept") { state.round } else { MAX_ROUNDS };
+        if round < MAX_ROUNDS {
+            let _ = timeout(PATIENCE, self.manager.logged_in(&state.server, &caller.principal)).await;
+        }
+        let request = Request { params: Some(bare), ..request.clone() };
+        Some(Repeated { request, round })
+    }
+
+    /// The reply to `request`, which failed with `refusal`: that of a server that needs a login asks for it.
+    fn with_login(&self, caller: &Caller, request: &Request, (refusal, round): (ErrorObject, u8)) -> Reply {
+        let Some(needed) = self.needed(caller, &refusal) else { return Err(refusal) };
+        let can_open = caller.abilities().covers(Abilities::of(&questions::required_by_url()));
+        if can_open && round < MAX_ROUNDS && caller.version.is_modern() {
+            return Ok(self.input_required(caller, request, &needed, round));
+        }
+        if can_open && caller.version >= Version::V2025_11_25 && !caller.version.is_modern() {
+            return Err(self.url_required(caller, &needed));
+        }
+        if request.method.as_str() == method::TOOLS_CALL {
+            return Ok(tool_error(caller, &needed.text));
+        }
+        let mut data = refusal.data().unwrap_or_else(Raw::empty_object);
+        data = data.with("login_url", &Raw::of(&needed.url));
+        Err(ErrorObject::new(refusal.code(), &needed.text).with_data(&data))
+    }
+
+    /// The login that `refusal` is about, if it is one and there is a page for it.
+    fn needed(&self, caller: &Caller, refusal: &ErrorObject) -> Option<Needed> {
+        let data = refusal.data()?;
+        if data.get_as::<String>("code")? != ErrorCode::LoginRequired.as_str() {
+            return None;
+        }
+        let (server, pages) = (data.get_as::<String>("server")?, self.pages.as_ref()?);
+        let host = pages.local_host.as_deref();
+        let link = pages.links.link(&server, &caller.principal, host, SystemTime::now())?;
+        let text = format!("{}; open this page to log in, then call again: {}", refusal.message(), link.url);
+        Some(Needed { server, url: link.url, text })
+    }
+
+    fn input_required(&self, caller: &Caller, request: &Request, needed: &Needed, round: u8) -> Raw {
+        let state = State { server: needed.server.clone(), round: round + 1 };
+        let bare = request.params.clone().unwrap_or_else(Raw::empty_object);
+        let purpose = purpose(&request.method, &bare);
+        let sealed = self.sealer.seal(&purpose, &caller.principal, Raw::of(&state).bytes());
+        let asked = Raw::empty_object()
+            .with("method", &Raw::of(method::ELICITATION_CREATE))
+            .with("params", &elicitation(needed));
+        let result = Raw::empty_object()
+            .with("inputRequests", &Raw::empty_object().with(KEY, &asked))
+            .with("requestState", &Raw::of(&sealed));
+        era::own(caller, &result).with("resultType", &Raw::of("input_required"))
+    }
+
+    /// The error for a legacy client, which is told when the login is done.
+    fn url_required(&self, caller: &Caller, needed: &Needed) -> ErrorObject {
+        let id = Uuid::new_v4().to_string();
+        let asked = elicitation(needed).with("elicitationId", &Raw::of(&id));
+        self.tell_when_done(caller, &needed.server, id);
+        let data = Raw::empty_object().with("elicitations", &Raw::of(&[asked]));
+        ErrorObject::new(questions::URL_ELICITATION_REQUIRED, &needed.text).with_data(&data)
+    }
+
+    /// Tells a legacy client when the login of its elicitation `id` is done.
+    fn tell_when_done(&self, caller: &Caller, server: &str, id: String) {
+        let Some(pages) = &self.pages else { return };
+        let Ok(place) = Arc::clone(&pages.told).try_acquire_owned() else { return };
+        let (manager, server) = (Arc::clone(&self.manager), server.to_owned());
+        let (principal, home) = (caller.principal.clone(), caller.home.clone());
+        self.shutdown.spawn_until_end(async move {
+            let _place = place;
+            let done = tokio::select! {
+                done = timeout(LIFETIME, manager.logged_in(&server, &principal)) => done.is_ok(),
+                () = home.ended() => false,
+            };
+            if done {
+                let params = Raw::empty_object().with("elicitationId", &Raw::of(&id));
+                home.notice(Notification { method: COMPLETE.into(), params: Some(params) });
+            }
+        });
+    }
+}
+
+/// The parameters of the question.
+fn elicitation(needed: &Needed) -> Raw {
+    let message = format!("Log in to the server \"{}\" to go on", needed.server);
+    Raw::empty_object()
+        .with("mode", &Raw::of("url"))
+        .with("url", &Raw::of(&needed.url))
+        .with("message", &Raw::of(&message))
+}
+
+fn tool_error(caller: &Caller, text: &str) -> Raw {
+    let content = Raw::of(&[serde_json::json!({"type": "text", "text": text})]);
+    let result = Raw::empty_object().with("content", &content).with("isError", &Raw::of(&true));
+    if caller.version.is_modern() { era::own(caller, &result) } else { result }
+}
+
+/// What a sealed state is bound to beside its principal: the method and the parameters.
+fn purpose(method: &str, params: &Raw) -> String {
+    format!("login state\n{method}\n{}", params::digest(params))
+}

@@ -1,0 +1,152 @@
+//! The logins to servers: whether one is done, and its effect on connections.
+//!
+//! Not here: the protocol (crate `oauth`), and pages for people (`downstream`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep};
+
+use super::Manager;
+use crate::logins::{
+    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnUrls, Per, Seal,
+};
+use auth::Principal;
+use oauth::{AuthorizationResponse, Logins, OwnClient, Pending};
+use upstream::{State, Upstream};
+
+/// How often a server that reconnects after a login is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Manager {
+    /// The logins to `server`, if it needs one.
+    pub fn logins(&self, server: &str) -> Option<Arc<Logins>> {
+        self.upstream_of(server)?.logins()
+    }
+
+    fn upstream_of(&self, server: &str) -> Option<Arc<Upstream>> {
+        self.snapshot().server(server).ok().map(|server| Arc::clone(&server.upstream))
+    }
+
+    /// Resolves when `principal` can use `server`: it is logged in, and the server is connected again.
+    pub async fn logged_in(&self, server: &str, principal: &Principal) {
+        let Some(logins) = self.logins(server) else { return };
+        logins.account(Some(principal.id())).renewed().await;
+        if logins.is_per_principal() {
+            return;
+        }
+        let is_waiting = |upstream: Arc<Upstream>| {
+            matches!(upstream.status().state, State::LoginRequired | State::Connecting)
+        };
+        while self.upstream_of(server).is_some_and(is_waiting) {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Ends the connections that use the login which `principal` uses, because it belongs to another account now or to
+    /// none.
+    async fn login_changed(&self, server: &str, principal: &Principal) {
+        let Some(upstream) = self.upstream_of(server) else { return };
+        if upstream.config().is_per_principal() {
+            upstream.end_connections_of(principal.id());
+        } else if upstream.status().state == State::Ready {
+            // The result does not matter: the state of the server says what happened.
+            let _ =
+                upstream.reconnect(Instant::now() + upstream::first_attempt_limit(upstream.config())).await;
+        }
+    }
+}
+
+impl LoginService for Manager {
+    fn per(&self, server: &str) -> Option<Per> {
+        let logins = self.logins(server).filter(|logins| logins.is_interactive())?;
+        Some(if logins.is_per_principal() { Per::Principal } else { Per::Shared })
+    }
+
+    fn start<'a>(
+        &'a self,
+        server: &'a str,
+        principal: &'a Principal,
+        own: &'a OwnUrls,
+        seal: Seal<'a>,
+    ) -> BoxFuture<'a, Result<Consent, LoginError>> {
+        async move {
+            let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
+            let own = OwnClient {
+                redirect_uri: own.redirect_uri.clone(),
+                client_metadata_url: own.client_metadata_url.clone(),
+            };
+            let seal = |pending: &Pending| seal(&pending.to_string());
+            let consent = logins.start(principal.id(), &own, seal).await?;
+            let oauth::Consent { authorization_url, issuer, scopes, .. } = consent;
+            Ok(Consent { authorization_url, issuer, scopes })
+        }
+        .boxed()
+    }
+
+    fn finish<'a>(
+        &'a self,
+        server: &'a str,
+        principal: &'a Principal,
+        pending: &'a str,
+        response: CodeResponse<'a>,
+    ) -> BoxFuture<'a, Result<LoginStatus, LoginError>> {
+        async move {
+            let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
+            let pending = Pending::parse(pending).ok_or_else(|| {
+                LoginError::Refused("the login was not started here; start it again".to_owned())
+            })?;
+            let response = AuthorizationResponse {
+                code: Some(response.code.into()),
+                iss: response.iss.map(str::to_owned),
+                ..AuthorizationResponse::default()
+            };
+            let status = logins.finish(principal.id(), pending, &response).await?;
+            self.login_changed(server, principal).await;
+            Ok(status.into())
+        }
+        .boxed()
+    }
+
+    fn log_out<'a>(
+        &'a self,
+        server: &'a str,
+        principal: &'a Principal,
+    ) -> BoxFuture<'a, Result<(), LoginError>> {
+        async move {
+            let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
+            logins.log_out(Some(principal.id())).await?;
+            self.login_changed(server, principal).await;
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn status(&self, server: &str, principal: &Principal) -> Option<LoginStatus> {
+        Some(self.logins(server)?.status(Some(principal.id())).into())
+    }
+}
+
+impl From<oauth::LoginStatus> for LoginStatus {
+    fn from(status: oauth::LoginStatus) -> Self {
+        let oauth::LoginStatus { state, account, scopes, expires_at, reason, per } = status;
+        let state = match state {
+            oauth::LoginState::LoggedIn => LoginState::LoggedIn,
+            oauth::LoginState::LoginRequired => LoginState::LoginRequired,
+            oauth::LoginState::NotRequired => LoginState::NotRequired,
+        };
+        let per = if per == oauth::Per::Principal { Per::Principal } else { Per::Shared };
+        Self { state, account, scopes, expires_at, reason, per }
+    }
+}
+
+impl From<oauth::Error> for LoginError {
+    fn from(error: oauth::Error) -> Self {
+        match error {
+            oauth::Error::Later { reason, retry_after } => Self::Later { reason, retry_after },
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The login of one principal, or of all, to one server: its token, renewals, and what a refusal means.
+//!
+//! ```text
+//!            nobody logged in ── 401 ──► login required ◄── invalid_grant, or a new token is refused ──┐
+//!                    │                        │                                                        │
+//!                    └───────── login ────────┴──────────► logged in ── due, expired or refused ► renewal
+//!                                                              ▲                                       │
+//!                                                              └── new token, or the old one is kept ◄─┘
+//! ```
+//!
+//! Invariants: one renewal runs at a time, and it continues when its caller leaves, because a rotated refresh token works
+//! once (RFC 9700, section 4.14.2). A failure that time can cure keeps the token, and the next renewal waits. While a
+//! login is required, no request is sent. A request is repeated at most once, with another token.
+//!
+//! Not here: how a person logs in (`logins`), the requests themselves (`token`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use secrecy::SecretString;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::held::Held;
+use crate::logins::Shared;
+use crate::saved::SavedLogin;
+use crate::{Challenge, Error, Grant, Per, union};
+use runtime::worker::now;
+
+/// The first and the longest pause after a renewal that failed for a while.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Why nobody has to be asked for a token before the first one.
+pub(crate) const NO_LOGIN: &str = "nobody has logged in yet";
+const OWN_LOGIN: &str = "each principal logs in for itself (`per: principal`)";
+
+/// One login to one server. It is shared by all connections that use it.
+pub struct Account {
+    shared: Arc<Shared>,
+    principal: Option<Arc<str>>,
+    held: ArcSwapOption<Held>,
+    /// The token before, which running requests may carry.
+    before: ArcSwapOption<Held>,
+    /// Why a login is required; `None` while none is.
+    required: watch::Sender<Option<Arc<str>>>,
+    /// Taken for a renewal.
+    turn: Arc<AsyncMutex<()>>,
+    pause: Mutex<Option<Pause>>,
+    /// Scopes that calls lacked.
+    missing: Mutex<Vec<String>>,
+}
+
+/// The time after a failed renewal in which none is tried.
+struct Pause {
+    until: Instant,
+    next: Duration,
+    error: Error,
+}
+
+impl Account {
+    pub(crate) fn new(shared: Arc<Shared>, principal: Option<Arc<str>>) -> Arc<Self> {
+        let login = shared.shelf.login(principal.as_deref());
+        Arc::new(Self {
+            held: ArcSwapOption::new(login.and_then(Held::saved).map(Arc::new)),
+            before: ArcSwapOption::empty(),
+            required: watch::Sender::new(None),
+            turn: Arc::default(),
+            pause: Mutex::default(),
+            missing: Mutex::default(),
+            shared,
+            principal,
+        })
+    }
+
+    /// The value of `Authorization` for a request that is sent now. `None`: the server was not seen to demand a token.
+    pub async fn header(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
+        if let Some(held) = self.held.load().as_ref().filter(|held| !held.is_due()) {
+            return Ok(Some(held.header.clone()));
+        }
+        Box::pin(self.header_after_renewal()).await
+    }
+
+    async fn header_after_renewal(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
+        if let Some(reason) = self.required() {
+            return Err(Error::LoginRequired { reason: reason.to_string() });
+        }
+        let Some(held) = self.held.load_full() else {
+            return Ok(None);
+        };
+        if held.is_valid() {
+            // The token is still good: nobody waits for the renewal.
+            if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
+                drop(self.renewal(turn, Some(held.header.clone())));
+            }
+            return Ok(Some(held.header.clone()));
+        }
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        self.renewed_by(turn, Some(&held.header)).await.map(Some)
+    }
+
+    /// Whether to repeat a request that the server answered with 401 or 403. `sent` is the header that it had.
+    pub async fn refused(
+        self: &Arc<Self>,
+        sent: Option<&HeaderValue>,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<bool, Error> {
+        let challenge = Challenge::of(headers);
+        if status == StatusCode::FORBIDDEN {
+            return match challenge.filter(Challenge::is_insufficient_scope) {
+                Some(challenge) => self.lacks_scope(sent, &challenge).await,
+                None => Ok(false),
+            };
+        }
+        self.shared.note(challenge);
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let held = self.held.load_full();
+        match (&held, sent) {
+            (Some(held), sent) if sent != Some(&held.header) => return Ok(true),
+            (Some(held), _) if held.is_fresh() => {
+                return Err(self.require("the server refuses the token of the login"));
+            }
+            (None, _) if !self.is_machine() => return Err(self.require(NO_LOGIN)),
+            _ => {}
+        }
+        self.renewed_by(turn, sent).await.map(|_| true)
+    }
+
+    /// Resolves when a login is there that the server has not refused.
+    pub async fn renewed(&self) {
+        let mut required = self.required.subscribe();
+        let is_there = |reason: &Option<Arc<str>>| reason.is_none() && self.held.load().is_some();
+        if required.wait_for(is_there).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// The token, the one before, and the secrets of the registration.
+    pub(crate) fn secrets(&self) -> Vec<SecretString> {
+        let all = [&self.held, &self.before].map(ArcSwapOption::load_full);
+        all.iter().flatten().flat_map(|held| held.secrets()).collect()
+    }
+
+    pub(crate) fn required(&self) -> Option<Arc<str>> {
+        if self.principal.is_none()
+            && self.shared.settings.per == Per::Principal
+            && self.shared.was_challenged()
+        {
+            return Some(OWN_LOGIN.into());
+        }
+        self.required.borrow().clone()
+    }
+
+    pub(crate) fn held(&self) -> Option<Arc<Held>> {
+        self.held.load_full()
+    }
+
+    /// The scopes that calls lacked, and those that the token had.
+    pub(crate) fn missing_scopes(&self) -> Vec<String> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins to use `held`. Returns its header.
+    fn adopt(&self, held: Held) -> HeaderValue {
+        let header = held.header.clone();
+        self.before.store(self.held.swap(Some(Arc::new(held))));
+        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.required.send_replace(None);
+        header
+    }
+
+    /// Saves `login` and begins to use it.
+    pub(crate) async fn log_in(&self, login: SavedLogin) -> Result<(), Error> {
+        let _turn = self.turn.lock().await;
+        let held = Held::received(login)?;
+        self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.adopt(held);
+        Ok(())
+    }
+
+    /// Forgets the login. Returns the last one.
+    pub(crate) async fn forget(&self, reason: &str) -> Result<Option<Arc<Held>>, auth::vault::Error> {
+        let _turn = self.turn.lock().await;
+        self.shared.shelf.remove_login(self.principal.as_deref()).await?;
+        let held = self.held.swap(None);
+        self.before.store(held.clone());
+        self.required.send_replace(Some(reason.into()));
+        Ok(held)
+    }
+
+    /// Records that a login is required.
+    fn require(&self, reason: &str) -> Error {
+        self.required.send_replace(Some(reason.into()));
+        Error::login_required(reason)
+    }
+
+    fn is_machine(&self) -> bool {
+        self.shared.settings.grant != Grant::AuthorizationCode
+    }
+
+    async fn lacks_scope(
+        self: &Arc<Self>,
+        sent: Option<&HeaderValue>,
+        challenge: &Challenge,
+    ) -> Result<bool, Error> {
+        let asked: Vec<String> =
+            challenge.scope.iter().flat_map(|scope| scope.split_whitespace()).map(str::to_owned).collect();
+        let granted = self.held.load_full().map(|held| held.login.tokens.scopes.clone()).unwrap_or_default();
+        if asked.iter().all(|scope| granted.contains(scope)) {
+            // Another login would not give more: the caller gets the refusal.
+            return Ok(false);
+        }
+        let is_new = {
+            let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = std::mem::take(&mut *missing);
+            *missing = union(&union(&before, &granted), &asked);
+            missing.truncate(MAX_SCOPES);
+            *missing != before
+        };
+        if self.is_machine() {
+            // The machine asks for the scopes once; refused again, they are not to be had.
+            if !is_new {
+                return Ok(false);
+            }
+            let turn = Arc::clone(&self.turn).lock_owned().await;
+            return self.renewed_by(turn, sent).await.map(|_| true);
+        }
+        let shown = settings::one_line(&asked.join(" "));
+        Err(Error::ScopeRequired { reason: format!("the call needs a login with the scopes: {shown}") })
+    }
+
+    /// Returns a header other than `refused`, renewed if need be.
+    async fn renewed_by(
+        self: &Arc<Self>,
+        turn: OwnedMutexGuard<()>,
+        refused: Option<&HeaderValue>,
+    ) -> Result<HeaderValue, Error> {
+        if let Some(held) =
+            self.held.load_full().filter(|held| Some(&held.header) != refused && held.is_valid())
+        {
+            return Ok(held.header.clone());
+        }
+        let done = self.renewal(turn, refused.cloned());
+        done.await.unwrap_or_else(|_| Err(Error::later("the gateway is shutting down")))
+    }
+
+    /// Renews the token in a task of its own.
+    fn renewal(
+        self: &Arc<Self>,
+        turn: OwnedMutexGuard<()>,
+        refused: Option<HeaderValue>,
+    ) -> oneshot::Receiver<Result<HeaderValue, Error>> {
+        let (done, result) = oneshot::channel();
+        let account = Arc::clone(self);
+        self.shared.shutdown.spawn(async move {
+            let result = account.renew(refused.as_ref()).await;
+            drop(turn);
+            let _ = done.send(result); // the caller may have left
+        });
+        result
+    }
+
+    async fn renew(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, Error> {
+        // Another process that shares the vault may have renewed the token: a rotated refresh token works once.
+        let saved = self.shared.shelf.login(self.principal.as_deref()).and_then(Held::saved);
+        if let Some(saved) = saved.filter(|saved| Some(&saved.header) != refused && saved.is_valid()) {
+            return Ok(self.adopt(saved));
+        }
+        self.check_pause()?;
+        let held = self.held.load_full();
+        match self.shared.renewed(held.as_deref(), &self.missing_scopes()).await {
+            Ok(login) => {
+                let held = Held::received(login)?;
+                self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
+                Ok(self.adopt(held))
+            }
+            Err(Error::LoginRequired { reason }) => {
+                if let Err(error) = self.shared.shelf.remove_login(self.principal.as_deref()).await {
+                    tracing::error!(server = %self.shared.shelf.server, %error, "a login could not be removed");
+                }
+                self.before.store(self.held.swap(None));
+                Err(self.require(&reason))
+            }
+            Err(error) => Err(self.wait_after(error)),
+        }
+    }
+
+    fn check_pause(&self) -> Result<(), Error> {
+        match &*self.pause.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(pause) if now() < pause.until => Err(pause.error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Delays the next renewal after `error`.
+    fn wait_after(&self, error: Error) -> Error {
+        let asked = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
+        let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, longest) = PAUSES;
+        let next = pause.as_ref().map_or(first, |pause| pause.next);
+        let jittered = next.mul_f64(0.5 + rand::random::<f64>() / 2.0);
+        let until = now() + asked.unwrap_or(jittered).min(longest);
+        *pause = Some(Pause { until, next: (next * 2).min(longest), error: error.clone() });
+        tracing::warn!(server = %self.shared.shelf.server, %error, "the token could not be renewed and is kept");
+        error
+    }
+}
+
+/// Limit of scopes that are asked for beside the usual ones.
+const MAX_SCOPES: usize = 64;
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,383 @@
+//! The logins to one server: who is logged in, and the way of a person to a login and out of it.
+//!
+//! ```text
+//! start ── discovery, registration ──► Consent (a URL for the browser) ── the person agrees ──► finish ──► Account
+//! ```
+//!
+//! Invariants: a started login belongs to one principal, works once, and ends after ten minutes. At most
+//! [`MAX_STARTED`] are kept, and the oldest one of the same principal makes room first. Credentials that the operator
+//! registered at one authorization server are sent to no other.
+//!
+//! Not here: browsers and pages (`downstream`), the token of one principal (`account`).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use auth::vault::Vault;
+use secrecy::SecretString;
+use tokio::time::Instant;
+use url::Url;
+use uuid::Uuid;
+
+use crate::account::Account;
+use crate::held::Held;
+use crate::saved::{SavedLogin, Shelf};
+use crate::{
+    AuthorizationRequest, AuthorizationResponse, Challenge, Discovered, Error, Grant, OwnClient, Per, Pkce,
+    Registration, Services, Settings, TokenClient, union,
+};
+use runtime::shutdown::Shutdown;
+
+/// Time for a person to log in.
+pub const LOGIN_TIME: Duration = Duration::from_mins(10);
+/// Limit of logins to one server that were started and not finished.
+const MAX_STARTED: usize = 256;
+/// Limit of those of one principal.
+const MAX_STARTED_BY_ONE: usize = 4;
+/// Limit of principals whose login is in memory. Others are read from the vault again.
+const MAX_ACCOUNTS: usize = 10_000;
+
+/// Where logins are kept, and the group of their tasks.
+#[derive(Clone)]
+pub struct Place {
+    /// The vault; without one a login ends with the process.
+    pub vault: Option<Arc<Vault>>,
+    /// The group of all tasks.
+    pub shutdown: Shutdown,
+}
+
+/// The logins to one server.
+pub struct Logins {
+    shared: Arc<Shared>,
+    accounts: Mutex<HashMap<Option<Arc<str>>, Arc<Account>>>,
+    started: Mutex<HashMap<Pending, Started>>,
+}
+
+/// What all logins to one server have in common.
+pub(crate) struct Shared {
+    pub(crate) shelf: Shelf,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) shutdown: Shutdown,
+    url: Url,
+    services: Services,
+    challenge: Mutex<Option<Challenge>>,
+    was_challenged: AtomicBool,
+}
+
+/// A login that a person was sent to.
+struct Started {
+    principal: Arc<str>,
+    begun: Instant,
+    discovered: Discovered,
+    registration: Registration,
+    pkce: Pkce,
+    scopes: Vec<String>,
+}
+
+/// What a person is asked to agree to.
+#[derive(Debug, Clone)]
+pub struct Consent {
+    /// Where the browser goes next.
+    pub authorization_url: Url,
+    /// The authorization server.
+    pub issuer: String,
+    /// The scopes that are asked for.
+    pub scopes: Vec<String>,
+    /// The server to log in to.
+    pub server: Arc<str>,
+}
+
+/// A reference to a started login, for the sealed `state` parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pending(Uuid);
+
+impl Pending {
+    /// Reads the text of a reference.
+    pub fn parse(text: &str) -> Option<Self> {
+        Uuid::parse_str(text).ok().map(Self)
+    }
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether somebody is logged in to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginState {
+    /// There is a token.
+    LoggedIn,
+    /// A person has to log in.
+    LoginRequired,
+    /// The server was not seen to demand a login.
+    NotRequired,
+}
+
+/// The login of one principal, for people.
+#[derive(Debug, Clone)]
+pub struct LoginStatus {
+    /// Whether there is a login.
+    pub state: LoginState,
+    /// The account, if the authorization server named it.
+    pub account: Option<String>,
+    /// The scopes of the token.
+    pub scopes: Vec<String>,
+    /// When the token ends; it is renewed before.
+    pub expires_at: Option<SystemTime>,
+    /// Why a login is required.
+    pub reason: Option<String>,
+    /// Who shares the login.
+    pub per: Per,
+}
+
+impl Logins {
+    /// The logins to the server `name` at `url`.
+    pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
+        let Place { vault, shutdown } = place;
+        let shared = Shared {
+            shelf: Shelf { vault, server: Arc::clone(name) },
+            services: Services::new(url, &settings.operator_hosts(), &shutdown),
+            settings: Arc::clone(settings),
+            url: url.clone(),
+            shutdown,
+            challenge: Mutex::default(),
+            was_challenged: AtomicBool::new(false),
+        };
+        Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
+    }
+
+    /// Whether each principal has a login of its own.
+    pub fn is_per_principal(&self) -> bool {
+        self.shared.settings.per == Per::Principal
+    }
+
+    /// Whether a person logs in, and not a machine.
+    pub fn is_interactive(&self) -> bool {
+        self.shared.settings.grant == Grant::AuthorizationCode
+    }
+
+    /// The login that requests of `principal` use.
+    pub fn account(&self, principal: Option<&Arc<str>>) -> Arc<Account> {
+        let key = principal.filter(|_| self.is_per_principal()).cloned();
+        let mut accounts = lock(&self.accounts);
+        if let Some(account) = accounts.get(&key) {
+            return Arc::clone(account);
+        }
+        if accounts.len() >= MAX_ACCOUNTS {
+            // Those in use stay with their connections.
+            accounts.retain(|_, account| Arc::strong_count(account) > 1);
+        }
+        let account = Account::new(Arc::clone(&self.shared), key.clone());
+        accounts.insert(key, Arc::clone(&account));
+        account
+    }
+
+    /// Starts the login of `principal`. The `state` of the URL is what `seal` returns.
+    pub async fn start(
+        &self,
+        principal: &Arc<str>,
+        own: &OwnClient,
+        seal: impl FnOnce(&Pending) -> String,
+    ) -> Result<Consent, Error> {
+        let shared = &self.shared;
+        if !self.is_interactive() {
+            return Err(Error::refused("the server is configured with a grant for machines: nobody logs in"));
+        }
+        let account = self.account(Some(principal));
+        let held = account.held();
+        let (discovered, registration) = shared.known_at(own, held.as_deref()).await?;
+        let scopes = union(&discovered.scopes, &account.missing_scopes());
+        let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
+        let state = seal(&pending);
+        let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
+        let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
+        let issuer = discovered.server.issuer.clone();
+        let (principal, begun) = (Arc::clone(principal), Instant::now());
+        let scopes_asked = scopes.clone();
+        self.keep(
+            pending,
+            Started { principal, begun, discovered, registration, pkce, scopes: scopes_asked },
+        );
+        Ok(Consent { authorization_url, issuer, scopes, server: Arc::clone(&shared.shelf.server) })
+    }
+
+    /// Finishes the login that `principal` started, with what the authorization server gave its browser.
+    pub async fn finish(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<LoginStatus, Error> {
+        let started = lock(&self.started).remove(&pending);
+        let started = started.filter(|started| started.principal == *principal && !started.is_over());
+        let started = started.ok_or_else(|| {
+            Error::refused(
+                "this login was finished already, was started by somebody else, or is too old; start again",
+            )
+        })?;
+        let Started { discovered, registration, pkce, scopes, .. } = started;
+        let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
+        let code = response.check(&discovered.server.issuer, promises_iss)?;
+        let client = self.shared.client(&discovered, &registration);
+        let tokens = crate::exchange_code(&client, code, pkce.verifier(), &scopes).await?;
+        let Discovered { resource, server, .. } = discovered;
+        let account = self.account(Some(principal));
+        account.log_in(SavedLogin { resource, server, registration, tokens }).await?;
+        Ok(self.status(Some(principal)))
+    }
+
+    /// Logs `principal` out, or everybody where all share one login. The token is deleted here first, then revoked where
+    /// the authorization server can do that (RFC 7009).
+    pub async fn log_out(&self, principal: Option<&Arc<str>>) -> Result<(), Error> {
+        let account = self.account(principal);
+        let forgotten = account.forget("the last login was ended by a logout").await;
+        let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
+        if let Some(held) = held {
+            let SavedLogin { registration, tokens, .. } = &held.login;
+            let discovered = held.login.discovered();
+            let client = self.shared.client(&discovered, registration);
+            if let Err(error) = crate::revoke(&client, tokens).await {
+                tracing::warn!(server = %self.shared.shelf.server, %error, "a token was deleted and could not be revoked");
+            }
+        }
+        Ok(())
+    }
+
+    /// The login of `principal`.
+    pub fn status(&self, principal: Option<&Arc<str>>) -> LoginStatus {
+        let account = self.account(principal);
+        let (held, required) = (account.held(), account.required());
+        let state = match (&held, &required) {
+            (_, Some(_)) => LoginState::LoginRequired,
+            (Some(_), None) => LoginState::LoggedIn,
+            (None, None) if self.shared.was_challenged() => LoginState::LoginRequired,
+            (None, None) => LoginState::NotRequired,
+        };
+        let tokens = held.as_ref().map(|held| &held.login.tokens);
+        LoginStatus {
+            state,
+            account: tokens.and_then(|tokens| tokens.account.clone()),
+            scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
+            expires_at: tokens.and_then(|tokens| tokens.expires_at),
+            reason: required.map(|reason| reason.to_string()),
+            per: self.shared.settings.per,
+        }
+    }
+
+    /// All tokens in memory, which are redacted from texts of the server.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        let accounts: Vec<_> = lock(&self.accounts).values().cloned().collect();
+        accounts.iter().flat_map(|account| account.secrets()).collect()
+    }
+
+    fn keep(&self, id: Pending, login: Started) {
+        let mut started = lock(&self.started);
+        started.retain(|_, other| !other.is_over());
+        let of_one = |other: &Started| other.principal == login.principal;
+        if started.values().filter(|other| of_one(other)).count() >= MAX_STARTED_BY_ONE {
+            remove_oldest(&mut started, of_one);
+        } else if started.len() >= MAX_STARTED {
+            remove_oldest(&mut started, |_| true);
+        }
+        started.insert(id, login);
+    }
+}
+
+fn remove_oldest(started: &mut HashMap<Pending, Started>, is_meant: impl Fn(&Started) -> bool) {
+    let oldest = started.iter().filter(|(_, login)| is_meant(login)).min_by_key(|(_, login)| login.begun);
+    if let Some(id) = oldest.map(|(id, _)| *id) {
+        started.remove(&id);
+    }
+}
+
+impl Started {
+    fn is_over(&self) -> bool {
+        self.begun.elapsed() >= LOGIN_TIME
+    }
+}
+
+impl Shared {
+    /// Records the challenge of a server.
+    pub(crate) fn note(&self, challenge: Option<Challenge>) {
+        self.was_challenged.store(true, Ordering::Relaxed);
+        if challenge.is_some() {
+            *lock(&self.challenge) = challenge;
+        }
+    }
+
+    pub(crate) fn was_challenged(&self) -> bool {
+        self.was_challenged.load(Ordering::Relaxed)
+    }
+
+    async fn discovered(&self) -> Result<Discovered, Error> {
+        let challenge = lock(&self.challenge).clone();
+        crate::discover(&self.services, &self.url, challenge.as_ref(), &self.settings).await
+    }
+
+    /// Finds the authorization server and makes Switchyard known there.
+    async fn known_at(
+        &self,
+        own: &OwnClient,
+        before: Option<&Held>,
+    ) -> Result<(Discovered, Registration), Error> {
+        let discovered = self.discovered().await?;
+        let known = match before.filter(|_| self.settings.client_id.is_some()) {
+            Some(held) => Some(held.login.registration.clone()),
+            None => self.shelf.registration(&discovered.server.issuer),
+        };
+        let registration =
+            crate::register(&self.services, &discovered, &self.settings, own, known.as_ref()).await?;
+        if self.settings.client_id.is_none() {
+            self.shelf.save_registration(&registration).await;
+        }
+        Ok((discovered, registration))
+    }
+
+    /// Returns a new token in the place of `held`, with `scopes` beside the usual ones.
+    pub(crate) async fn renewed(&self, held: Option<&Held>, scopes: &[String]) -> Result<SavedLogin, Error> {
+        if self.settings.grant != Grant::AuthorizationCode {
+            return self.of_machine(scopes).await;
+        }
+        let login =
+            held.map(|held| &held.login).ok_or_else(|| Error::login_required(crate::account::NO_LOGIN))?;
+        let discovered = login.discovered();
+        let client = self.client(&discovered, &login.registration);
+        let tokens = crate::refresh(&client, &login.tokens).await?;
+        Ok(SavedLogin { tokens, ..login.clone() })
+    }
+
+    fn client<'a>(&'a self, discovered: &'a Discovered, registration: &'a Registration) -> TokenClient<'a> {
+        TokenClient { services: &self.services, discovered, registration, settings: &self.settings }
+    }
+
+    async fn of_machine(&self, scopes: &[String]) -> Result<SavedLogin, Error> {
+        let mut discovered = self.discovered().await?;
+        discovered.scopes = union(&discovered.scopes, scopes);
+        // Nothing returns to a machine: it registers nothing, so this URL is never sent.
+        let own = OwnClient { redirect_uri: self.url.clone(), client_metadata_url: None };
+        let registration = crate::register(&self.services, &discovered, &self.settings, &own, None).await?;
+        let client = self.client(&discovered, &registration);
+        let tokens = match self.settings.grant {
+            Grant::JwtBearer => crate::jwt_bearer(&client).await?,
+            Grant::AuthorizationCode | Grant::ClientCredentials => crate::client_credentials(&client).await?,
+        };
+        let Discovered { resource, server, .. } = discovered;
+        Ok(SavedLogin { resource, server, registration, tokens })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it is held, and every change is one call.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Logins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logins").field("server", &self.shared.shelf.server).finish_non_exhaustive()
+    }
+}

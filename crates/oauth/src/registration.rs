@@ -1,0 +1,297 @@
+//! Makes Switchyard known to an authorization server.
+//!
+//! Invariants: a registration belongs to one issuer, and another issuer never sees it. Credentials of the settings are
+//! not sent to an issuer that the server changed to, unless `issuer` names it.
+//!
+//! Source: RFC 7591; draft-ietf-oauth-client-id-metadata-document; MCP 2026-07-28
+//! `basic/authorization/client-registration`.
+
+use std::time::{Duration, SystemTime};
+
+use http::Method;
+use net::http::RequestBuilder;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use settings::one_line;
+use url::Url;
+
+use crate::config::{ClientAuthentication, Grant, Settings};
+use crate::dial::{Services, is_loopback, later};
+use crate::discovery::Discovered;
+use crate::error::{Error, foreign_text};
+use crate::metadata::AuthorizationServer;
+use crate::secret_json;
+
+/// A registered secret that ends within this time is not used any more.
+const SECRET_MARGIN: Duration = Duration::from_mins(1);
+
+/// Switchyard as an authorization server knows it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Registration {
+    /// The issuer that it belongs to.
+    pub issuer: String,
+    /// The id of the client.
+    pub client_id: String,
+    /// The secret of the client.
+    #[serde(with = "secret_json::option", default)]
+    pub client_secret: Option<SecretString>,
+    /// How the client authenticates at the token endpoint.
+    pub authentication: ClientAuthentication,
+    /// The only redirect URI that it was registered for.
+    pub redirect_uri: String,
+    /// When the secret ends.
+    #[serde(with = "secret_json::seconds", default)]
+    pub expires_at: Option<SystemTime>,
+}
+
+/// The URLs of Switchyard that an authorization server gets to know.
+#[derive(Debug, Clone)]
+pub struct OwnClient {
+    /// Where a browser returns after a login.
+    pub redirect_uri: Url,
+    /// Where Switchyard serves its client id metadata document, if its own URL is https.
+    pub client_metadata_url: Option<Url>,
+}
+
+impl OwnClient {
+    /// Returns the metadata of this client, as registration and the client id metadata document have it.
+    pub fn metadata(&self, authentication: ClientAuthentication) -> Value {
+        json!({
+            "client_name": "Switchyard",
+            "application_type": if is_loopback(&self.redirect_uri) { "native" } else { "web" },
+            "redirect_uris": [self.redirect_uri.as_str()],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": authentication.as_str(),
+        })
+    }
+
+    /// Returns the client id metadata document that is served at `url`.
+    pub fn document(&self, url: &Url) -> Value {
+        let mut document = self.metadata(ClientAuthentication::None);
+        document["client_id"] = url.as_str().into();
+        document
+    }
+}
+
+/// Makes Switchyard known to the authorization server of `discovered`. `known` is the result of an earlier call.
+pub async fn register(
+    services: &Services,
+    discovered: &Discovered,
+    settings: &Settings,
+    own: &OwnClient,
+    known: Option<&Registration>,
+) -> Result<Registration, Error> {
+    let server = &discovered.server;
+    if let Some(id) = &settings.client_id {
+        return by_hand(server, settings, own, id, known);
+    }
+    if let Some(url) = metadata_url(server, settings, own) {
+        let authentication = authentication(server, settings)?;
+        return Ok(registration(server, own, url.into(), authentication));
+    }
+    if let Some(known) = known.filter(|known| is_usable(known, server, own)) {
+        return Ok(known.clone());
+    }
+    match &server.registration_endpoint {
+        Some(endpoint) => by_request(services, endpoint, discovered, settings, own).await,
+        None => Err(unsupported(server)),
+    }
+}
+
+/// Returns the client of the settings.
+fn by_hand(
+    server: &AuthorizationServer,
+    settings: &Settings,
+    own: &OwnClient,
+    id: &str,
+    known: Option<&Registration>,
+) -> Result<Registration, Error> {
+    let is_other = |known: &&Registration| known.client_id == id && known.issuer != server.issuer;
+    if let Some(known) = known.filter(is_other).filter(|_| settings.issuer.is_none()) {
+        let (before, now) = (one_line(&known.issuer), one_line(&server.issuer));
+        return Err(Error::refused(format!(
+            "the server changed its authorization server from `{before}` to `{now}`, and `client_id` was used at the \
+             first; if that is right, write the new one as `issuer`"
+        )));
+    }
+    let authentication = authentication(server, settings)?;
+    let made = registration(server, own, id.to_owned(), authentication);
+    Ok(Registration { client_secret: settings.client_secret.clone(), ..made })
+}
+
+/// Returns the URL that is the id of the client, if the authorization server reads such documents.
+fn metadata_url(server: &AuthorizationServer, settings: &Settings, own: &OwnClient) -> Option<Url> {
+    let url = settings.client_metadata_url.as_ref().or(own.client_metadata_url.as_ref());
+    url.filter(|url| url.scheme() == "https")
+        .filter(|_| server.client_id_metadata_document_supported)
+        .cloned()
+}
+
+fn is_usable(known: &Registration, server: &AuthorizationServer, own: &OwnClient) -> bool {
+    let is_current = known.expires_at.is_none_or(|end| end > SystemTime::now() + SECRET_MARGIN);
+    known.issuer == server.issuer && known.redirect_uri == own.redirect_uri.as_str() && is_current
+}
+
+fn registration(
+    server: &AuthorizationServer,
+    own: &OwnClient,
+    client_id: String,
+    authentication: ClientAuthentication,
+) -> Registration {
+    Registration {
+        issuer: server.issuer.clone(),
+        client_id,
+        client_secret: None,
+        authentication,
+        redirect_uri: own.redirect_uri.to_string(),
+        expires_at: None,
+    }
+}
+
+/// Returns how to authenticate: what the settings say, else the first way that both sides support.
+fn authentication(server: &AuthorizationServer, settings: &Settings) -> Result<ClientAuthentication, Error> {
+    use ClientAuthentication::{Basic, None, Post, PrivateKeyJwt};
+    if let Some(said) = settings.token_endpoint_auth {
+        return Ok(said);
+    }
+    // With the grant `jwt_bearer`, the key signs the grant and not the client.
+    let has_key = settings.private_key.is_some() && settings.grant != Grant::JwtBearer;
+    let own: &[ClientAuthentication] = match (has_key, settings.client_secret.is_some()) {
+        (true, _) => &[PrivateKeyJwt],
+        (false, true) => &[Basic, Post],
+        (false, false) => &[None],
+    };
+    // Without a list only `basic` is promised (RFC 8414, section 2), and a client without secret cannot use it.
+    let Some(supported) = &server.token_endpoint_auth_methods_supported else { return Ok(own[0]) };
+    let is_supported = |one: &&ClientAuthentication| supported.iter().any(|name| name == one.as_str());
+    if let Some(both) = own.iter().find(is_supported) {
+        return Ok(*both);
+    }
+    if own == [None] {
+        // Many servers accept public clients and do not list them.
+        return Ok(None);
+    }
+    Err(unusable(server, supported))
+}
+
+fn unusable(server: &AuthorizationServer, supported: &[String]) -> Error {
+    let (issuer, supported) = (one_line(&server.issuer), one_line(&supported.join(", ")));
+    Error::Unsupported {
+        what: format!(
+            "the authorization server `{issuer}` accepts {supported}; check `token_endpoint_auth`, `client_secret` and \
+             `private_key`"
+        ),
+    }
+}
+
+/// The answer of a registration endpoint.
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    client_secret: Option<String>,
+    client_secret_expires_at: Option<u64>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct NotRegistered {
+    error: Option<String>,
+    error_description: Option<String>,
+}
+
+async fn by_request(
+    services: &Services,
+    endpoint: &Url,
+    discovered: &Discovered,
+    settings: &Settings,
+    own: &OwnClient,
+) -> Result<Registration, Error> {
+    let server = &discovered.server;
+    let asked = asked_authentication(server, settings)?;
+    let mut body = own.metadata(asked);
+    if !discovered.scopes.is_empty() {
+        body["scope"] = discovered.scopes.join(" ").into();
+    }
+    let request = RequestBuilder::new(Method::POST, endpoint.clone()).json(&body);
+    let response = services.send(endpoint, request).await?;
+    if let Some(later) = later(&response) {
+        return Err(later);
+    }
+    if !response.status.is_success() {
+        return Err(not_registered(response.status.as_u16(), response.json().ok()));
+    }
+    let registered: Registered = response.json()?;
+    let secret = registered.client_secret.filter(|secret| !secret.is_empty()).map(SecretString::from);
+    let method = registered.token_endpoint_auth_method.as_deref();
+    let authentication = agreed(method, asked, secret.is_some())?;
+    let made = registration(server, own, registered.client_id, authentication);
+    let end = registered.client_secret_expires_at.filter(|end| *end > 0);
+    let expires_at = end.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
+    Ok(Registration { client_secret: secret, expires_at, ..made })
+}
+
+/// Returns the way of authentication to register for: a public client, unless the server wants a secret.
+fn asked_authentication(
+    server: &AuthorizationServer,
+    settings: &Settings,
+) -> Result<ClientAuthentication, Error> {
+    use ClientAuthentication::{Basic, None, Post};
+    if let Some(said) = settings.token_endpoint_auth {
+        return Ok(said);
+    }
+    // Basic is the default of RFC 7591, section 2.
+    let Some(supported) = &server.token_endpoint_auth_methods_supported else { return Ok(Basic) };
+    let order = [Basic, Post, None];
+    let both = order.into_iter().find(|one| supported.iter().any(|name| name == one.as_str()));
+    both.ok_or_else(|| unusable(server, supported))
+}
+
+/// Returns the way of authentication that a server registered.
+fn agreed(
+    method: Option<&str>,
+    asked: ClientAuthentication,
+    has_secret: bool,
+) -> Result<ClientAuthentication, Error> {
+    use ClientAuthentication::{Basic, None, Post, PrivateKeyJwt};
+    let known = [Basic, Post, None, PrivateKeyJwt];
+    let agreed = match method {
+        Some(name) => known.into_iter().find(|one| one.as_str() == name),
+        Option::None => Some(asked),
+    };
+    match agreed {
+        Some(Basic | Post) if !has_secret => Ok(None),
+        Some(agreed) => Ok(agreed),
+        Option::None => Err(Error::refused(format!(
+            "the authorization server registered an authentication that Switchyard does not have: `{}`",
+            one_line(method.unwrap_or_default())
+        ))),
+    }
+}
+
+fn not_registered(status: u16, said: Option<NotRegistered>) -> Error {
+    let said = said.unwrap_or(NotRegistered { error: None, error_description: None });
+    let code = foreign_text(&said.error.unwrap_or_default(), &[]);
+    let description = foreign_text(&said.error_description.unwrap_or_default(), &[]);
+    Error::Unsupported {
+        what: format!(
+            "the authorization server does not register Switchyard (status {status} {code} {description}); register a \
+             client there by hand, and fill in `client_id` and `client_secret`"
+        ),
+    }
+}
+
+fn unsupported(server: &AuthorizationServer) -> Error {
+    let issuer = one_line(&server.issuer);
+    Error::Unsupported {
+        what: format!(
+            "the authorization server `{issuer}` registers no clients by itself; register one there, and fill in \
+             `client_id` and `client_secret`, or `client_metadata_url`"
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "registration_tests.rs"]
+mod tests;

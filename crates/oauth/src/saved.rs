@@ -1,0 +1,95 @@
+//! The form in which the vault keeps tokens and registrations.
+//!
+//! Invariants: a token is kept together with the authorization server and the registration that it came from, so that
+//! it is renewed there and nowhere else. A value of a newer form that cannot be read counts as no value.
+//!
+//! Not here: sealing and files (`auth::vault`).
+
+use std::sync::Arc;
+
+use auth::vault::{Entry, Kind, Vault};
+use secrecy::zeroize::Zeroizing;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{AuthorizationServer, Discovered, Registration, Tokens};
+
+/// The result of one login.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct SavedLogin {
+    /// The identifier of the protected server, for which the token is valid.
+    pub(crate) resource: String,
+    /// Where the token came from.
+    pub(crate) server: AuthorizationServer,
+    pub(crate) registration: Registration,
+    pub(crate) tokens: Tokens,
+}
+
+impl SavedLogin {
+    /// Where the token is renewed.
+    pub(crate) fn discovered(&self) -> Discovered {
+        let (resource, server) = (self.resource.clone(), self.server.clone());
+        Discovered { resource, scopes: self.tokens.scopes.clone(), server }
+    }
+}
+
+/// The vault, as far as the logins to one server use it. Without a vault, values end with the process.
+#[derive(Clone)]
+pub(crate) struct Shelf {
+    pub(crate) vault: Option<Arc<Vault>>,
+    pub(crate) server: Arc<str>,
+}
+
+impl Shelf {
+    /// Returns the login of `principal`.
+    pub(crate) fn login(&self, principal: Option<&str>) -> Option<SavedLogin> {
+        self.read(&self.token_entry(principal))
+    }
+
+    pub(crate) async fn save_login(&self, principal: Option<&str>, login: &SavedLogin) {
+        self.write(&self.token_entry(principal), login).await;
+    }
+
+    pub(crate) async fn remove_login(&self, principal: Option<&str>) -> Result<(), auth::vault::Error> {
+        match &self.vault {
+            Some(vault) => vault.remove(&self.token_entry(principal)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the registration of Switchyard at `issuer`.
+    pub(crate) fn registration(&self, issuer: &str) -> Option<Registration> {
+        self.read(&client_entry(issuer))
+    }
+
+    pub(crate) async fn save_registration(&self, registration: &Registration) {
+        self.write(&client_entry(&registration.issuer), registration).await;
+    }
+
+    fn token_entry(&self, principal: Option<&str>) -> Entry {
+        Entry { kind: Kind::Token, name: self.server.to_string(), principal: principal.map(str::to_owned) }
+    }
+
+    fn read<T: DeserializeOwned>(&self, entry: &Entry) -> Option<T> {
+        match self.vault.as_ref()?.get(entry) {
+            Ok(value) => serde_json::from_slice(&value?).ok(),
+            Err(error) => {
+                tracing::error!(server = %self.server, %error, "the vault cannot be read");
+                None
+            }
+        }
+    }
+
+    /// Writes `value`. A failure is logged: what the process has in memory stays usable.
+    async fn write<T: Serialize + Sync>(&self, entry: &Entry, value: &T) {
+        let Some(vault) = &self.vault else { return };
+        let Ok(text) = serde_json::to_vec(value).map(Zeroizing::new) else { return };
+        if let Err(error) = vault.put(entry, &text).await {
+            tracing::error!(server = %self.server, %error, "a login could not be saved and ends with this process");
+        }
+    }
+}
+
+fn client_entry(issuer: &str) -> Entry {
+    Entry { kind: Kind::Client, name: issuer.to_owned(), principal: None }
+}

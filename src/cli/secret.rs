@@ -1,0 +1,163 @@
+//! `switchyard secret`: static secrets in the vault, for `${secret:NAME}` in the configuration file.
+//!
+//! Invariants: a value comes from the terminal or from standard input, never from an argument, which other users of the
+//! machine could read. No command prints a value.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use secrecy::zeroize::Zeroizing;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::{ConfigFile, EXIT_USAGE, Secret, check};
+use crate::config::{self, Config};
+use auth::vault::{self, Entry, Kind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
+use settings::expand::Lookup;
+
+/// Examples in the help of the command.
+pub(super) const HELP: &str = "\
+Examples:
+  switchyard secret set GITHUB_TOKEN                    asks for the value, without showing it
+  pass show github | switchyard secret set GITHUB_TOKEN
+  switchyard secret set SIGNING_KEY < key.pem
+  switchyard secret list
+  switchyard secret remove GITHUB_TOKEN
+
+In the configuration file, `${secret:GITHUB_TOKEN}` is the value. A running gateway uses a new value after a reload.";
+
+/// Why the command did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration file is not valid.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The vault cannot be used.
+    #[error(transparent)]
+    Vault(#[from] vault::Error),
+    /// The value cannot be read.
+    #[error("the value cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// The value cannot be a secret.
+    #[error("{0}; nothing was changed")]
+    Value(&'static str),
+    /// There is no such secret.
+    #[error("the vault {path} has no secret `{name}`; `switchyard secret list` prints all names")]
+    Unknown {
+        /// The vault.
+        path: String,
+        /// The name.
+        name: String,
+    },
+    /// Standard output is closed.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+/// The outside of the command.
+pub struct Streams<'s> {
+    /// Reads the value of `set`.
+    pub value: &'s mut dyn FnMut() -> io::Result<Zeroizing<Vec<u8>>>,
+    /// The result.
+    pub out: &'s mut dyn Write,
+    /// Problems.
+    pub err: &'s mut dyn Write,
+}
+
+/// Runs the command and returns its exit code.
+pub fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> ExitCode {
+    let done = match command {
+        Secret::Set { name, file } => set(name, file, environment, streams),
+        Secret::List { file } => list(file, environment, streams),
+        Secret::Remove { name, file } => remove(name, file, environment, streams.out),
+    };
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    // If standard error is closed, the exit code alone reports the failure.
+    let _ = writeln!(streams.err, "{error}");
+    match error {
+        Error::Config(_) => ExitCode::from(EXIT_USAGE),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Parses NAME; the error describes a valid name.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    is_secret_name(text).then(|| text.to_owned()).ok_or_else(|| format!("expected {SECRET_NAME}"))
+}
+
+fn set(
+    name: &str,
+    file: &ConfigFile,
+    environment: &Lookup<'_>,
+    streams: &mut Streams<'_>,
+) -> Result<(), Error> {
+    // Before the value is asked for, so that nobody types it for nothing.
+    let vault = open(file, environment)?;
+    let mut value = (streams.value)().map_err(Error::Read)?;
+    without_line_end(&mut value);
+    if value.is_empty() {
+        return Err(Error::Value("the value is empty"));
+    }
+    if std::str::from_utf8(&value).is_err() {
+        return Err(Error::Value("the value is not UTF-8"));
+    }
+    vault.put_blocking(&Entry::secret(name), &value)?;
+    let reload = "a running gateway uses it after a reload";
+    Ok(writeln!(streams.out, "{name} is set in {}; {reload}", vault.path().display())?)
+}
+
+fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> Result<(), Error> {
+    let vault = open(file, environment)?;
+    let (entries, damaged) = vault.list()?;
+    let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == Kind::Secret);
+    let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, time_text(set_at)]).collect();
+    rows.sort();
+    rows.insert(0, ["NAME", "SET"].map(str::to_owned));
+    check::table(&rows, streams.out)?;
+    if damaged > 0 {
+        let path = vault.path().display();
+        writeln!(streams.err, "warning: {damaged} entries of the vault {path} are damaged; set them again")?;
+    }
+    Ok(())
+}
+
+fn remove(name: &str, file: &ConfigFile, environment: &Lookup<'_>, out: &mut dyn Write) -> Result<(), Error> {
+    let vault = open(file, environment)?;
+    let path = vault.path().display().to_string();
+    if !vault.remove_blocking(&Entry::secret(name))? {
+        return Err(Error::Unknown { path, name: name.to_owned() });
+    }
+    Ok(writeln!(out, "{name} is removed from {path}")?)
+}
+
+fn open(file: &ConfigFile, environment: &Lookup<'_>) -> Result<Arc<Vault>, Error> {
+    let settings = Config::load_vault(&file.config, environment)?;
+    Ok(Vault::open(settings.vault()?)?)
+}
+
+/// Reads a value from `input`, and a little more than is allowed if it is too long.
+pub(super) fn read_all(input: &mut dyn Read) -> io::Result<Zeroizing<Vec<u8>>> {
+    let most = MAX_VALUE_BYTES + "\r\n".len() + 1;
+    // With room for all of it, so that no copy stays behind.
+    let mut value = Zeroizing::new(Vec::with_capacity(most + 1));
+    input.take(most as u64).read_to_end(&mut value)?;
+    Ok(value)
+}
+
+/// Removes the end of the last line, which `echo` and editors add.
+fn without_line_end(value: &mut Vec<u8>) {
+    if value.last() == Some(&b'\n') {
+        value.pop();
+        if value.last() == Some(&b'\r') {
+            value.pop();
+        }
+    }
+}
+
+/// Writes a time in RFC 3339, in UTC and whole seconds.
+fn time_text(at: SystemTime) -> String {
+    let time = OffsetDateTime::from(at).replace_nanosecond(0);
+    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}

@@ -1,0 +1,80 @@
+//! `${secret:NAME}` in the configuration file, and the settings of the vault that has these secrets.
+//!
+//! Invariants: the vault is opened only if the file refers to a secret. Its own settings are read before the rest of the
+//! file, so they can refer to the environment only.
+
+use std::cell::OnceCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use auth::vault::{Entry, SECRET_NAME, Settings, Vault, is_secret_name};
+use secrecy::SecretString;
+use settings::expand::{self, Lookup, NoSecret, Sources};
+use settings::{Entry as Member, Node, Problems, Setting, Value};
+
+/// Paths of the settings of the vault.
+pub(super) const SETTINGS: [&str; 2] = ["server.state_dir", "server.vault_key"];
+
+/// Reads only the settings of the vault. `root` is not expanded.
+pub(super) fn read(root: &Node, environment: &Lookup<'_>, folder: &Path, problems: &Problems) -> Settings {
+    let mut part = part_of(root);
+    let sources = Sources { environment, secrets: &|_| Err(NoSecret::Unset), without_secrets: &SETTINGS };
+    expand::expand(&mut part, &sources, problems);
+    let fields = Setting::root(&part, problems).fields();
+    let server = fields.and_then(|mut fields| {
+        let server = fields.part("server", Setting::fields);
+        fields.finish();
+        server
+    });
+    let settings = server.map(|mut server| {
+        let settings = Settings::from_fields(&mut server, folder);
+        server.finish();
+        settings
+    });
+    settings.unwrap_or_default()
+}
+
+/// Returns the lookup of secrets. `part` is the [`part_of`] the document.
+pub(super) fn secrets(
+    part: Node,
+    environment: &Lookup<'_>,
+    folder: &Path,
+) -> impl Fn(&str) -> Result<SecretString, NoSecret> {
+    let vault = OnceCell::new();
+    move |name| {
+        if !is_secret_name(name) {
+            return Err(NoSecret::Refused(format!("the name of a secret has {SECRET_NAME}")));
+        }
+        let vault = vault.get_or_init(|| open(&part, environment, folder)).as_ref();
+        let vault = vault.map_err(|reason: &String| NoSecret::Refused(reason.clone()))?;
+        match vault.get(&Entry::secret(name)) {
+            Ok(Some(value)) => std::str::from_utf8(&value)
+                .map(SecretString::from)
+                .map_err(|_| NoSecret::Refused("its value is not UTF-8".into())),
+            Ok(None) => Err(NoSecret::Unset),
+            Err(error) => Err(NoSecret::Refused(error.to_string())),
+        }
+    }
+}
+
+fn open(part: &Node, environment: &Lookup<'_>, folder: &Path) -> Result<Arc<Vault>, String> {
+    let problems = Problems::default();
+    let settings = read(part, environment, folder, &problems);
+    if !problems.is_empty() {
+        return Err("correct `state_dir` and `vault_key` under `server:` first".into());
+    }
+    settings.vault().and_then(Vault::open).map_err(|error| error.to_string())
+}
+
+/// Returns `root`, which is not expanded yet, with the settings of the vault only.
+pub(super) fn part_of(root: &Node) -> Node {
+    let members = |node: &Node, is_wanted: &dyn Fn(&str) -> bool| match &node.value {
+        Value::Map(members) => members.iter().filter(|member| is_wanted(&member.key)).cloned().collect(),
+        _ => Vec::new(),
+    };
+    let server = members(root, &|key| key == "server").into_iter().map(|server: Member| {
+        let settings = members(&server.node, &|key| Settings::FIELDS.contains(&key));
+        Member { node: Node { mark: server.node.mark, value: Value::Map(settings) }, ..server }
+    });
+    Node { mark: root.mark, value: Value::Map(server.collect()) }
+}
