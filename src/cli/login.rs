@@ -35,6 +35,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail, such as during a restart of the gateway.
 const MAX_FAILED_LOOKS: usize = 5;
 
+/// The end of `login --help`.
+pub(super) const HELP: &str = "\
+Examples:
+  switchyard login issues
+  switchyard login issues --url https://gateway.example.org --no-browser
+
+Exit codes: 0 logged in, 1 not, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
+
 /// Arguments of `login`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Login {

@@ -34,14 +34,6 @@ use downstream::config::parse_address;
 /// The configuration file or the arguments are not valid (clap's own code).
 const EXIT_USAGE: u8 = 2;
 
-/// The end of `login --help`.
-const LOGIN_HELP: &str = "\
-Examples:
-  switchyard login issues
-  switchyard login issues --url https://gateway.example.org --no-browser
-
-Exit codes: 0 logged in, 1 not, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
-
 /// Many MCP servers behind one REST call and one MCP endpoint.
 #[derive(Debug, Parser)]
 #[command(
@@ -72,7 +64,7 @@ pub enum Command {
     /// server, as a configuration file.
     Import(Import),
     /// Log in to a server of the running gateway (`auth: oauth`), in a browser.
-    #[command(after_help = LOGIN_HELP)]
+    #[command(after_help = login::HELP)]
     Login(login::Login),
     /// Log out of a server of the running gateway: its tokens are deleted.
     Logout(login::Logout),
