@@ -34,6 +34,7 @@ use downstream::listener;
 use downstream::refusal::{Face, Refusal};
 use downstream::sessions::Sessions;
 use downstream::streamable_http::Endpoint;
+use downstream::tls::Certificates;
 use downstream::{sse, stdio};
 use gateway::logins::LoginService;
 use gateway::manager::Manager;
@@ -68,6 +69,9 @@ pub enum Error {
     /// Keys could not be read.
     #[error("{0}")]
     Keys(#[from] auth::Error),
+    /// The certificate of the listener cannot be used.
+    #[error("{0}")]
+    Tls(#[from] downstream::tls::Error),
     /// The system gave no threads.
     #[error("cannot start the threads that serve clients: {0}; set fewer `workers` under `server:`")]
     Workers(io::Error),
@@ -140,6 +144,8 @@ fn front(
     let sessions = Arc::new(sessions.among(Places::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
+    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
+    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
     let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
     shutdown.spawn_until_end(async move {
         while renewals.changed().await.is_ok() {
@@ -213,10 +219,12 @@ pub async fn serve(
     memory::budget().set_limit(server.memory_budget);
     // Keys are read before any server starts, so that an unreadable key prevents the start.
     let guard = Guard::new(&server)?;
+    let certificates = server.tls.as_ref().map(Certificates::read).transpose()?;
     let manager = Manager::initialize(config.manager, &servers)?;
     let running = reload::Running {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),
+        certificates: certificates.clone(),
         server: server.clone(),
         fixed: config.fixed,
     };
@@ -228,7 +236,11 @@ pub async fn serve(
     announce(&server);
     listener::allow_open_files(&server.limits);
     let crew = Crew::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
-    let serving = listener::serve_with(socket, front, (server.limits, ends.edge.clone()), &crew);
+    if let Some(certificates) = certificates.clone() {
+        ends.edge.spawn_until_end(certificates.follow());
+    }
+    let limits = (server.limits, ends.edge.clone());
+    let serving = listener::serve_with(socket, front, limits, certificates, &crew);
     tokio::pin!(serving, stop);
     if is_asked_to_end(&mut serving, &mut stop, &ends, server.shutdown_delay).await {
         drain(serving, &ends.edge, &sessions, server.limits.drain_timeout).await;

@@ -17,7 +17,8 @@ pub(super) fn context(
     sealer: &Arc<Sealer>,
     config: &downstream::Config,
 ) -> LoginContext {
-    let links = Arc::new(LoginLinks::new(Arc::clone(sealer), config.public_url.clone()));
+    let links = LoginLinks::new(Arc::clone(sealer), config.public_url.clone());
+    let links = Arc::new(links.over_tls(config.tls.is_some()));
     LoginContext { service, links }
 }
 

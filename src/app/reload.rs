@@ -15,6 +15,7 @@ use crate::config::{self, Config, Fixed};
 use admin::{NotReloaded, Reload, Reloaded};
 use auth::{Action, Authenticator, Keys, Role};
 use downstream::config::Exposed;
+use downstream::tls::Certificates;
 use gateway::manager::Manager;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::audit::{self, Who};
@@ -41,6 +42,8 @@ const OPENS_AT_RESTART: &str =
 pub(super) struct Running {
     pub(super) manager: Arc<Manager>,
     pub(super) authenticator: Arc<Authenticator>,
+    /// The certificates of the listener, if it speaks TLS.
+    pub(super) certificates: Option<Arc<Certificates>>,
     /// The settings of the listener since the start.
     pub(super) server: downstream::Config,
     pub(super) fixed: Fixed,
@@ -91,6 +94,9 @@ impl Running {
             error => NotReloaded::File(error.to_string()),
         })?;
         self.authenticator.renew(keys);
+        if let Some(certificates) = &self.certificates {
+            certificates.look().await;
+        }
         Ok(Reloaded { applied, at_restart })
     }
 }
@@ -154,7 +160,7 @@ mod tests {
         let Config { manager, server, fixed } = config().expect("a configuration");
         let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
         let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
-        Running { manager, authenticator, server, fixed }
+        Running { manager, authenticator, certificates: None, server, fixed }
     }
 
     #[tokio::test]

@@ -10,8 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::{Check, EXIT_USAGE, reach};
+use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
+use downstream::tls::Certificates;
 use runtime::memory;
 use settings::expand::Lookup;
 use upstream::config::Transport;
@@ -21,8 +23,8 @@ use upstream::config::Transport;
 pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let file = &check.file;
     let written = match Config::load(file, environment) {
-        Ok(config) => match Authenticator::new(&config.server.auth) {
-            Ok(_) => valid(check, config, out, err),
+        Ok(config) => match read_files(&config.server) {
+            Ok(()) => valid(check, config, out, err),
             Err(error) => {
                 writeln!(err, "{}: server: {error}", file.display()).map(|()| ExitCode::from(EXIT_USAGE))
             }
@@ -30,6 +32,13 @@ pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &m
         Err(error) => writeln!(err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
     };
     written.unwrap_or(ExitCode::FAILURE) // standard output is closed
+}
+
+/// Reads the key files of clients and of the listener.
+fn read_files(server: &downstream::Config) -> Result<(), app::Error> {
+    Authenticator::new(&server.auth)?;
+    server.tls.as_ref().map(Certificates::read).transpose()?;
+    Ok(())
 }
 
 fn valid(check: &Check, config: Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {

@@ -124,8 +124,9 @@ fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> Failed {
 /// Returns the URL at which the gateway of `file` listens.
 fn configured(file: &ConfigFile) -> Result<Url, Failed> {
     let config = file.load().map_err(|error| Failed::Configuration(error.to_string()))?;
-    let address = reachable(config.server.listen);
-    Url::parse(&format!("http://{address}/")).map_err(|error| Failed::Configuration(error.to_string()))
+    let (address, tls) = (reachable(config.server.listen), config.server.tls.is_some());
+    let scheme = if tls { "https" } else { "http" };
+    Url::parse(&format!("{scheme}://{address}/")).map_err(|error| Failed::Configuration(error.to_string()))
 }
 
 /// Returns an address to connect to for one to listen on: all addresses of a machine include loopback.

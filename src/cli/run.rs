@@ -103,7 +103,7 @@ where
 fn failed(log: &telemetry::Log, error: &app::Error) -> ExitCode {
     log.print(error);
     match error {
-        app::Error::Keys(_) => ExitCode::from(EXIT_USAGE),
+        app::Error::Keys(_) | app::Error::Tls(_) => ExitCode::from(EXIT_USAGE),
         app::Error::Server(_) | app::Error::Workers(_) | app::Error::Listen { .. } => ExitCode::FAILURE,
     }
 }

@@ -93,7 +93,11 @@ impl Config {
         let manager = manager::config::Config::from_fields(&mut fields, folder, builtins::KINDS);
         let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();
-        Some(Self { manager, server: server.unwrap_or_default(), fixed })
+        let server = server.unwrap_or_default();
+        // The file of the vault is read when a token is needed, so it stops nothing else.
+        let vault = server.vault.vault().ok().map(auth::vault::Vault::new);
+        let manager = manager::config::Config { vault, ..manager };
+        Some(Self { manager, server, fixed })
     }
 }
 

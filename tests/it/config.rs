@@ -163,7 +163,7 @@ fn the_reference_tells_the_truth() {
         }
         _ => environment(name),
     };
-    for page in ["r2r.md", "rag.md", "chroma.md", "logins.md"] {
+    for page in ["r2r.md", "rag.md", "chroma.md", "login-services.md", "logins.md"] {
         let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
         let examples = blocks(&page, "yaml");
         assert!(!examples.is_empty());

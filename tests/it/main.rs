@@ -25,6 +25,7 @@ mod host_program;
 mod import;
 mod limits;
 mod log_settings;
+mod login_service;
 mod logs;
 mod one_process;
 mod open_access;

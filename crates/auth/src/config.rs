@@ -3,38 +3,19 @@
 //! Invariant: if keys are configured, clients need one. A file with keys but without `auth_mode` is
 //! refused, because it would look protected and be open.
 //!
-//! Not here: key files, which [`super::Authenticator::new`] reads, so that this module does no I/O.
+//! Not here: the fields of `jwt` (`token_config`); key files, which [`super::Authenticator::new`] reads, so that this
+//! module does no I/O.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use jsonwebtoken::{Algorithm, AlgorithmFamily};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
 use super::api_key::{self, ApiKey, Hash};
 use super::principal::Role;
-use super::role_words::{RoleWords, filled};
+use super::token_config::Jwt;
 use crate::password_hash;
 use settings::{Fields, Setting};
-
-/// Minimum length of HMAC secrets, as RFC 7518, section 3.2 requires for HS256.
-pub(super) const MIN_SECRET_BYTES: usize = 32;
-const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
-const MAX_LEEWAY_SECONDS: f64 = 60.0;
-const ALGORITHMS: [(&str, Algorithm); 12] = [
-    ("HS256", Algorithm::HS256),
-    ("HS384", Algorithm::HS384),
-    ("HS512", Algorithm::HS512),
-    ("RS256", Algorithm::RS256),
-    ("RS384", Algorithm::RS384),
-    ("RS512", Algorithm::RS512),
-    ("PS256", Algorithm::PS256),
-    ("PS384", Algorithm::PS384),
-    ("PS512", Algorithm::PS512),
-    ("ES256", Algorithm::ES256),
-    ("ES384", Algorithm::ES384),
-    ("EdDSA", Algorithm::EdDSA),
-];
 
 /// How clients are authenticated.
 #[derive(Debug, Clone, Default)]
@@ -48,43 +29,8 @@ pub enum Config {
     Jwt(Box<Jwt>),
     /// With a key or a token.
     Any(Vec<ApiKey>, Box<Jwt>),
-}
-
-/// Which tokens are accepted.
-#[derive(Debug, Clone)]
-pub struct Jwt {
-    /// The only accepted `iss`.
-    pub issuer: String,
-    /// A value that `aud` must contain.
-    pub audience: String,
-    /// The accepted algorithms, at least one and all of one family.
-    pub algorithms: Vec<Algorithm>,
-    /// The keys that verify signatures.
-    pub key: KeySource,
-    /// Tolerated difference of the clocks.
-    pub leeway: Duration,
-    /// The claim that names the role, and its values.
-    pub roles: RoleWords,
-}
-
-/// The keys that verify signatures.
-#[derive(Debug, Clone)]
-pub enum KeySource {
-    /// A secret shared with the issuer.
-    Secret(SecretString),
-    /// One public key.
-    PublicKey(PublicKey),
-    /// A file with a JSON Web Key Set.
-    JwksFile(PathBuf),
-}
-
-/// A public key in PEM.
-#[derive(Debug, Clone)]
-pub enum PublicKey {
-    /// The text itself.
-    Text(String),
-    /// A file that holds it.
-    File(PathBuf),
+    /// With a TLS certificate, which the listener checks, and nothing else.
+    Certificate,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,6 +39,7 @@ enum Mode {
     ApiKey,
     Jwt,
     Any,
+    Certificate,
 }
 
 impl Config {
@@ -104,8 +51,13 @@ impl Config {
     pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let mode = fields.take("auth_mode");
         let said = mode.is_some();
-        let options =
-            [("none", Mode::None), ("api_key", Mode::ApiKey), ("jwt", Mode::Jwt), ("any", Mode::Any)];
+        let options = [
+            ("none", Mode::None),
+            ("api_key", Mode::ApiKey),
+            ("jwt", Mode::Jwt),
+            ("any", Mode::Any),
+            ("certificate", Mode::Certificate),
+        ];
         let mode = mode.and_then(|mode| mode.choice(&options)).unwrap_or(Mode::None);
         let (keys, jwt) = (fields.take("api_keys"), fields.take("jwt"));
         for (section, name) in [(&keys, "api_key"), (&jwt, "jwt")] {
@@ -133,6 +85,7 @@ impl Config {
         let (keys, jwt) = (keys.unwrap_or_default(), jwt.flatten().map(Box::new));
         match (mode, jwt) {
             (Mode::ApiKey, _) => Self::ApiKey(keys),
+            (Mode::Certificate, _) => Self::Certificate,
             (Mode::Jwt, Some(jwt)) => Self::Jwt(jwt),
             (Mode::Any, Some(jwt)) => Self::Any(keys, jwt),
             (Mode::None | Mode::Jwt | Mode::Any, _) => Self::None,
@@ -143,7 +96,7 @@ impl Config {
     pub const fn tokens(&self) -> Option<&Jwt> {
         match self {
             Self::Jwt(jwt) | Self::Any(_, jwt) => Some(jwt),
-            Self::None | Self::ApiKey(_) => None,
+            Self::None | Self::ApiKey(_) | Self::Certificate => None,
         }
     }
 
@@ -230,110 +183,6 @@ fn read_roles(fields: &mut Fields<'_>) -> Option<Role> {
     let options = Role::ALL.map(|role| (role.as_str(), role));
     let named: Vec<Role> = one.iter().chain(&listed).filter_map(|name| name.choice(&options)).collect();
     Role::ALL.into_iter().rev().find(|role| named.contains(role))
-}
-
-impl Jwt {
-    fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let issuer = fields.require("issuer", "the `iss` of the tokens, such as https://login.example.org/");
-        let audience = fields.require("audience", "the `aud` of the tokens, such as switchyard");
-        let algorithms = read_algorithms(&mut fields);
-        let family = algorithms.first().map(|algorithm| algorithm.family());
-        let key = read_key_source(&mut fields, family, folder);
-        let leeway = fields.seconds("leeway", 0.0..=MAX_LEEWAY_SECONDS).unwrap_or(DEFAULT_LEEWAY);
-        let roles = RoleWords::from_fields(&mut fields);
-        fields.finish();
-        Some(Self {
-            issuer: filled(&issuer?)?,
-            audience: filled(&audience?)?,
-            algorithms,
-            key: key?,
-            leeway,
-            roles,
-        })
-    }
-}
-
-/// Reads `algorithm`, or several `algorithms` of one family.
-fn read_algorithms(fields: &mut Fields<'_>) -> Vec<Algorithm> {
-    let one = fields.take("algorithm");
-    let many = fields.take("algorithms");
-    if one.is_some() == many.is_some() {
-        let hint = "such as `algorithm: RS256`".to_owned();
-        fields.setting().key_problem("expected one of `algorithm` and `algorithms`", Some(hint));
-    }
-    let listed = many.as_ref().and_then(Setting::list).unwrap_or_default();
-    let read: Vec<Algorithm> =
-        one.iter().chain(&listed).filter_map(|name| name.choice(&ALGORITHMS)).collect();
-    if let Some(many) = &many {
-        if listed.is_empty() {
-            many.problem("no algorithm is listed", None);
-        }
-        if read.iter().any(|algorithm| algorithm.family() != read[0].family()) {
-            let hint = "one issuer signs with one kind of key: HS…, RS… and PS…, ES…, or EdDSA".to_owned();
-            many.problem("the algorithms are of different families", Some(hint));
-        }
-    }
-    read
-}
-
-fn read_key_source(
-    fields: &mut Fields<'_>,
-    family: Option<AlgorithmFamily>,
-    folder: &Path,
-) -> Option<KeySource> {
-    let secret = fields.take("secret");
-    let public = fields.take("public_key");
-    let jwks = fields.take("jwks_file");
-    let given = [&secret, &public, &jwks].into_iter().flatten().count();
-    if given != 1 {
-        let hint = "`secret` for HS…, a public key for every other algorithm".to_owned();
-        fields.setting().key_problem("expected one of `secret`, `public_key` and `jwks_file`", Some(hint));
-        return None;
-    }
-    let shared = family == Some(AlgorithmFamily::Hmac);
-    if let Some(setting) = [&secret, &public, &jwks].into_iter().flatten().next()
-        && family.is_some()
-        && shared != secret.is_some()
-    {
-        let message =
-            if shared { "the algorithm needs a `secret`" } else { "the algorithm needs a public key" };
-        setting.key_problem(message, None);
-        return None;
-    }
-    let public = public.and_then(|setting| read_public_key(&setting, folder)).map(KeySource::PublicKey);
-    let secret = secret.and_then(|setting| read_secret(&setting)).map(KeySource::Secret);
-    secret
-        .or(public)
-        .or(jwks.and_then(|file| filled(&file)).map(|path| KeySource::JwksFile(folder.join(path))))
-}
-
-/// Reads a secret of at least [`MIN_SECRET_BYTES`].
-pub(super) fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
-    let secret = setting.secret()?;
-    if secret.expose_secret().len() < MIN_SECRET_BYTES {
-        let hint = "`openssl rand -base64 48` makes one; refer to it as ${NAME}".to_owned();
-        setting.hidden_problem(format!("the secret is shorter than {MIN_SECRET_BYTES} bytes"), Some(hint));
-    } else if secret.expose_secret().contains("-----BEGIN") {
-        // A public key is known to everybody, so it must not be used as a secret.
-        setting.hidden_problem("this is a key in PEM, not a secret", Some("use `public_key`".into()));
-    }
-    Some(secret)
-}
-
-fn read_public_key(setting: &Setting<'_>, folder: &Path) -> Option<PublicKey> {
-    let text = setting.secret()?; // the private key may have been written here by mistake
-    let text = text.expose_secret();
-    if text.contains("PRIVATE KEY") {
-        let hint = "only who makes tokens needs the private key".to_owned();
-        setting.hidden_problem("this is a private key", Some(hint));
-        return None;
-    }
-    if text.contains("-----BEGIN") {
-        Some(PublicKey::Text(text.into()))
-    } else {
-        filled(setting).map(|path| PublicKey::File(folder.join(path)))
-    }
 }
 
 /// Parses a date (its first moment, UTC) or an RFC 3339 time with `Z`, in whole seconds.

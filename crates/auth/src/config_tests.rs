@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
+use jsonwebtoken::Algorithm;
+
 use super::*;
+use crate::token_config::{KeySetLocation, KeySource};
 use settings::{Node, Problems};
 
 const HASH: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
@@ -66,6 +69,44 @@ fn tokens_are_read() {
 }
 
 #[test]
+fn keys_may_come_from_a_url_or_from_the_issuer() {
+    let jwt = |changes: serde_json::Value| {
+        let mut jwt =
+            json!({"issuer": "https://login.example.org/realm", "audience": "a", "algorithm": "RS256"});
+        jwt.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+        read(json!({"auth_mode": "jwt", "jwt": jwt}))
+    };
+    let (config, problems) = jwt(json!({"azp": ["desk", "cli"]}));
+    assert_eq!(problems, [""; 0]);
+    let Config::Jwt(found) = config else { panic!("tokens") };
+    assert_eq!(found.parties, ["desk", "cli"]);
+    let KeySource::Published(KeySetLocation::Issuer(issuer)) = found.key else { panic!("{:?}", found.key) };
+    assert_eq!(issuer.as_str(), "https://login.example.org/realm");
+    let (config, problems) = jwt(json!({"jwks_url": "http://10.0.0.5:81/keys?v=1"}));
+    assert_eq!(problems, [""; 0]);
+    let Config::Jwt(found) = config else { panic!("tokens") };
+    let KeySource::Published(KeySetLocation::Url(url)) = found.key else { panic!("{:?}", found.key) };
+    assert_eq!(url.as_str(), "http://10.0.0.5:81/keys?v=1");
+    let neither = "jwt: expected one of `secret`, `public_key`, `jwks_file` and `jwks_url`";
+    for (changes, wanted) in [
+        (json!({"algorithm": "HS256"}), neither),
+        (json!({"issuer": "login"}), neither),
+        (json!({"issuer": "https://login.example.org/?tenant=1"}), neither),
+        (json!({"jwks_url": "https://x/", "jwks_file": "f"}), neither),
+        (
+            json!({"algorithm": "HS256", "jwks_url": "https://x/"}),
+            "jwt.jwks_url: the algorithm needs a `secret`",
+        ),
+        (json!({"jwks_url": "https://me:s3cret@x/"}), "jwt.jwks_url: "),
+        (json!({"jwks_url": "ftp://x/"}), "jwt.jwks_url: "),
+        (json!({"azp": []}), "jwt.azp: no client is listed"),
+    ] {
+        let found = jwt(changes).1;
+        assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");
+    }
+}
+
+#[test]
 fn any_wants_both_and_takes_both() {
     let jwt = json!({"issuer": "i", "audience": "a", "algorithm": "HS256", "secret": SECRET});
     let keys = json!([{"id": "ci", "hash": HASH, "role": "reader"}]);
@@ -96,7 +137,7 @@ fn what_is_wrong_with_keys_is_said_and_no_key_is_shown() {
         (read(json!({"auth_mode": "api_key"})).1, "`api_keys` is missing, and `auth_mode` asks for it"),
         (
             read(json!({"auth_mode": "apikey"})).1,
-            "auth_mode: `apikey` is not one of `none`, `api_key`, `jwt`, `any` (hint: did you mean `api_key`?)",
+            "auth_mode: `apikey` is not one of `none`, `api_key`, `jwt`, `any`, `certificate` (hint: did you mean `api_key`?)",
         ),
         (
             keys(json!([])),
@@ -172,8 +213,14 @@ fn what_is_wrong_with_tokens_is_said_and_no_secret_is_shown() {
         (jwt(json!({"audience": ""})), "jwt.audience: `` is not a text of 1 to 1024 bytes"),
         (jwt(json!({"secret": "s3cret"})), "jwt.secret: the secret is shorter than 32 bytes"),
         (jwt(json!({"secret": format!("{pem}{SECRET}")})), "jwt.secret: this is a key in PEM, not a secret"),
-        (jwt(json!({"secret": null})), "jwt: expected one of `secret`, `public_key` and `jwks_file`"),
-        (jwt(json!({"public_key": "s3cret"})), "jwt: expected one of `secret`, `public_key` and `jwks_file`"),
+        (
+            jwt(json!({"secret": null})),
+            "jwt: expected one of `secret`, `public_key`, `jwks_file` and `jwks_url`",
+        ),
+        (
+            jwt(json!({"public_key": "s3cret"})),
+            "jwt: expected one of `secret`, `public_key`, `jwks_file` and `jwks_url`",
+        ),
         (jwt(json!({"algorithm": "RS256"})), "jwt.secret: the algorithm needs a public key"),
         (jwt(json!({"secret": null, "jwks_file": "f"})), "jwt.jwks_file: the algorithm needs a `secret`"),
         (jwt(json!({"algorithm": "none"})), "jwt.algorithm: `none` is not one of `HS256`"),

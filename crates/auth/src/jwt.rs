@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -17,10 +18,11 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 
-use super::config::{Jwt, KeySource};
 use super::jwt_keys::{Key, Keys, encoding_key};
+use super::key_set::KeySet;
 use super::principal::{Principal, Role};
 use super::role_words::RoleWords;
+use super::token_config::{Jwt, KeySource};
 use super::{Denied, Error, Reason};
 use crate::revocation::Standing;
 use crate::token_cache::{Known, Name, Now};
@@ -42,6 +44,8 @@ pub struct TokenSource {
     pub audience: String,
     /// The scopes to request. They are known only if the role is read from the scopes.
     pub scopes: Vec<String>,
+    /// The scope that lets a client call tools, if the role is read from the scopes.
+    pub caller_scope: Option<String>,
 }
 
 impl TokenSource {
@@ -50,18 +54,33 @@ impl TokenSource {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),
             scopes: config.roles.scopes(),
+            caller_scope: config.roles.scope_for(Role::Caller),
         }
     }
 }
 
 /// Verifies tokens.
 pub(super) struct Verifier {
-    keys: Keys,
+    ring: ArcSwap<Ring>,
+    /// The schedule of keys that a login service publishes.
+    key_set: Option<Arc<KeySet>>,
     source: Arc<TokenSource>,
     validation: Validation,
     roles: RoleWords,
-    /// Cache of tokens whose signature was verified.
+    parties: Vec<String>,
+}
+
+/// The keys in use.
+struct Ring {
+    keys: Keys,
+    /// Cache of tokens whose signature was verified with these keys.
     known: Known,
+}
+
+impl Ring {
+    fn of(keys: Keys) -> ArcSwap<Self> {
+        ArcSwap::from_pointee(Self { keys, known: Known::new() })
+    }
 }
 
 impl std::fmt::Debug for Verifier {
@@ -78,30 +97,63 @@ struct Claimed {
 
 impl Verifier {
     pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
+        let key_set = match &config.key {
+            KeySource::Published(location) => {
+                Some(Arc::new(KeySet::new(location.clone(), config.issuer.clone())))
+            }
+            _ => None,
+        };
         Ok(Self {
-            keys: Keys::new(config)?,
+            ring: Ring::of(Keys::new(config)?),
+            key_set,
             source: Arc::new(TokenSource::of(config)),
             validation: validation(config)?,
             roles: config.roles.clone(),
-            known: Known::new(),
+            parties: config.parties.clone(),
         })
     }
 
-    /// Verifies a token and returns its principal.
+    /// Verifies a token and returns its principal, or [`Denied::Unchecked`] if its key may be in a newer key set.
     pub(super) fn check(&self, token: &str) -> Result<Principal, Denied> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Denied::Credential(Reason::Oversized));
         }
-        let (name, now) = (Name::of(token), Now::read());
-        if let Some(principal) = self.known.find(&name, now) {
+        let (name, now, ring) = (Name::of(token), Now::read(), self.ring.load());
+        if let Some(principal) = ring.known.find(&name, now) {
             return Ok(principal);
         }
-        let (claims, key) = self.claims(token).map_err(Denied::Credential)?;
+        let (claims, key) = match self.claims(&ring.keys, token) {
+            Err(Reason::UnknownKid) if self.may_have_new_key(&ring.keys, token) => {
+                return Err(Denied::Unchecked);
+            }
+            read => read.map_err(Denied::Credential)?,
+        };
         let principal = self.principal(&claims, key)?;
         if let Some(exp) = claims.get_as("exp") {
-            self.known.keep(name, &principal, now, exp);
+            ring.known.keep(name, &principal, now, exp);
         }
         Ok(principal)
+    }
+
+    /// Waits until the key set was fetched for `token`, whose key is unknown.
+    pub(super) async fn fetched_for(&self, token: &str) -> Result<(), Denied> {
+        let unknown = Denied::Credential(Reason::UnknownKid);
+        let key_set = self.key_set.as_ref().ok_or(unknown)?;
+        let kid = read_header(token).map_err(Denied::Credential)?.kid;
+        key_set.fetched_for(kid.as_deref()).await
+    }
+
+    /// Whether a key set that is newer than `keys` could verify `token`. Claims are read without a signature, so
+    /// tokens of other issuers never cause a fetch.
+    fn may_have_new_key(&self, keys: &Keys, token: &str) -> bool {
+        let is_named = || read_header(token).is_ok_and(|header| header.kid.is_some());
+        let exp = |claims: &Raw| claims.get_as::<f64>("exp").unwrap_or_default();
+        self.key_set.is_some()
+            && (keys.is_empty() || is_named())
+            && unverified_claims(token).is_ok_and(|claims| {
+                claims.get_as::<String>("iss").as_deref() == Some(&*self.source.issuer)
+                    && exp(&claims) > Duration::from_secs(jsonwebtoken::get_current_timestamp()).as_secs_f64()
+            })
     }
 
     /// Returns the principal and role that the claims of a verified token name.
@@ -113,17 +165,49 @@ impl Verifier {
     }
 
     /// Replaces `before`. A principal stays authenticated if its token would be accepted again, with the same
-    /// role.
+    /// role. Published keys need not be fetched again.
     pub(super) fn after(mut self, before: &Self) -> Self {
         let algorithms = |of: &Self| of.validation.algorithms.iter().copied().collect::<HashSet<_>>();
-        let asks_the_same = self.source.issuer == before.source.issuer && self.roles == before.roles;
-        if asks_the_same
-            && self.validation.aud == before.validation.aud
-            && algorithms(&self) == algorithms(before)
+        let has_same_algorithms = algorithms(&self) == algorithms(before);
+        let ring = before.ring.load();
+        let mut keys = self.ring.load().keys.anew();
+        if let (Some(own), Some(known)) = (&self.key_set, &before.key_set)
+            && own.is_of(known)
+            && has_same_algorithms
         {
-            self.keys.go_on(&before.keys);
+            keys = ring.keys.anew();
+            self.key_set = Some(Arc::clone(known));
         }
+        let asks_the_same = self.source.issuer == before.source.issuer
+            && self.roles == before.roles
+            && self.parties == before.parties
+            && self.validation.aud == before.validation.aud;
+        if asks_the_same && has_same_algorithms {
+            keys.go_on(&ring.keys);
+        }
+        self.ring = Ring::of(keys);
         self
+    }
+
+    /// Reads a published key set.
+    pub(super) fn read_published(&self, json: &[u8]) -> Result<Keys, Error> {
+        Keys::published(json, &self.validation.algorithms)
+    }
+
+    /// Uses `keys` from now on. Principals whose key is not among them are notified. Returns whether there are any.
+    pub(super) fn replace(&self, mut keys: Keys) -> bool {
+        let before = self.ring.load_full();
+        keys.go_on(&before.keys);
+        let last = keys.standings();
+        // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
+        self.ring.store(Arc::new(Ring { keys, known: Known::new() }));
+        let gone = before.keys.standings().into_iter().filter(|standing| !last.contains(standing));
+        gone.map(|standing| standing.end()).count() > 0
+    }
+
+    /// The schedule of published keys.
+    pub(super) const fn key_set(&self) -> Option<&Arc<KeySet>> {
+        self.key_set.as_ref()
     }
 
     /// Issuer, audience and scopes of the tokens.
@@ -132,23 +216,36 @@ impl Verifier {
     }
 
     /// The revocation states of all its keys.
-    pub(super) fn standings(&self) -> Vec<&Standing> {
-        self.keys.standings()
+    pub(super) fn standings(&self) -> Vec<Standing> {
+        self.ring.load().keys.standings()
     }
 
     /// Verifies everything but subject and role. Returns the claims, and the key of the signature.
-    fn claims(&self, token: &str) -> Result<(Raw, &Key), Reason> {
+    fn claims<'k>(&self, keys: &'k Keys, token: &str) -> Result<(Raw, &'k Key), Reason> {
         let header = read_header(token)?;
-        let key = self.keys.find(header.kid.as_deref(), header.algorithm)?;
+        let key = keys.find(header.kid.as_deref(), header.algorithm)?;
         let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, &key.material, &self.validation);
         let claims = decoded.map_err(|error| reason_of(error.kind()))?.claims;
         let claims = strict_object(claims.get().as_bytes())?;
         // The library would accept a list of issuers, but RFC 7519, section 4.1.1 does not allow one.
         match claims.get_as::<String>("iss") {
-            Some(issuer) if issuer == self.source.issuer => Ok((claims, key)),
-            _ => Err(Reason::Issuer),
+            Some(issuer) if issuer == self.source.issuer => {}
+            _ => return Err(Reason::Issuer),
         }
+        if self.is_for_known_party(&claims) { Ok((claims, key)) } else { Err(Reason::Party) }
     }
+
+    /// Whether the token was issued to an accepted client: `azp`, or `client_id` (RFC 9068) if there is none.
+    fn is_for_known_party(&self, claims: &Raw) -> bool {
+        let party = || claims.get("azp").or_else(|| claims.get("client_id"))?.read::<String>().ok();
+        self.parties.is_empty() || party().is_some_and(|party| self.parties.contains(&party))
+    }
+}
+
+/// The claims of a token whose signature was not verified.
+fn unverified_claims(token: &str) -> Result<Raw, Reason> {
+    let claims = token.split('.').nth(1).ok_or(Reason::Malformed)?;
+    strict_object(&URL_SAFE_NO_PAD.decode(claims).map_err(|_| Reason::Malformed)?)
 }
 
 fn is_subject(text: &str) -> bool {
@@ -231,6 +328,9 @@ impl Signer {
     /// A signer with the configured secret. If the configuration has only the public key, it signs with
     /// `private_key` (PEM). `kid` names the key in a key set.
     pub fn new(config: &Jwt, private_key: Option<&[u8]>, kid: Option<&str>) -> Result<Self, Error> {
+        if matches!(config.key, KeySource::Published(_)) {
+            return Err(Error::Key("tokens come from the login service, which alone has the private key"));
+        }
         let verifier = Verifier::new(config)?;
         let algorithm = verifier.validation.algorithms[0];
         let key = match (&config.key, private_key) {

@@ -9,14 +9,17 @@ use std::path::Path;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
 use secrecy::ExposeSecret;
+use serde_json::Value;
 
-use super::config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
+use super::token_config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
 use super::{Error, Reason};
 use crate::revocation::Standing;
 use runtime::regular_file;
 
 /// Limit of the size of a key file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
+/// Limit of the keys of a set that a login service publishes.
+const MAX_PUBLISHED: usize = 32;
 /// The shortest RSA modulus, 2048 bits.
 const MIN_MODULUS_BYTES: usize = 256;
 
@@ -74,6 +77,38 @@ impl Keys {
                 one(decoding_key(algorithms, &read_file(path)?)?, algorithms)
             }
             KeySource::JwksFile(path) => set(&read_file(path)?, algorithms),
+            // They are fetched later.
+            KeySource::Published(_) => Ok(Self::none()),
+        }
+    }
+
+    /// A set without keys, so no token is accepted.
+    pub(super) fn none() -> Self {
+        Self::Set(HashMap::new())
+    }
+
+    /// Reads a set that a login service publishes. Such a set may also have keys for other uses, which are skipped.
+    pub(super) fn published(json: &[u8], algorithms: &[Algorithm]) -> Result<Self, Error> {
+        let set: Value =
+            serde_json::from_slice(json).map_err(|_| Error::Key("the key set is not valid JSON"))?;
+        let listed = set["keys"].as_array().ok_or(Error::Key("the key set has no list of `keys`"))?;
+        if listed.len() > MAX_PUBLISHED {
+            return Err(Error::Key("the key set has more than 32 keys"));
+        }
+        let readable = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
+        collect(readable.filter_map(|jwk| Some((key_of(&jwk, algorithms)?.ok()?, jwk))))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Set(keys) if keys.is_empty())
+    }
+
+    /// Returns these keys with new revocation states, for tokens that are judged by other rules.
+    pub(super) fn anew(&self) -> Self {
+        let anew = |key: &Key| Key::of(key.algorithm, key.material.clone());
+        match self {
+            Self::One(key) => Self::One(anew(key)),
+            Self::Set(keys) => Self::Set(keys.iter().map(|(kid, key)| (kid.clone(), anew(key))).collect()),
         }
     }
 
@@ -106,10 +141,10 @@ impl Keys {
     }
 
     /// The revocation states of all keys.
-    pub(super) fn standings(&self) -> Vec<&Standing> {
+    pub(super) fn standings(&self) -> Vec<Standing> {
         match self {
-            Self::One(key) => vec![&key.standing],
-            Self::Set(keys) => keys.values().map(|key| &key.standing).collect(),
+            Self::One(key) => vec![key.standing.clone()],
+            Self::Set(keys) => keys.values().map(|key| key.standing.clone()).collect(),
         }
     }
 }
@@ -122,15 +157,25 @@ fn one(key: DecodingKey, algorithms: &[Algorithm]) -> Result<Keys, Error> {
 fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<Keys, Error> {
     let set: JwkSet =
         serde_json::from_slice(json).map_err(|_| Error::Key("the key set is not a JSON Web Key Set"))?;
+    let read = set.keys.into_iter().filter_map(|jwk| Some((key_of(&jwk, algorithms)?, jwk)));
+    collect(read.map(|(key, jwk)| Ok((key?, jwk))).collect::<Result<Vec<_>, Error>>()?)
+}
+
+/// The key of `jwk`, unless it is for another use or of another family.
+fn key_of(jwk: &Jwk, algorithms: &[Algorithm]) -> Option<Result<Key, Error>> {
     let family = algorithms.first().map(|algorithm| algorithm.family());
+    if !is_for_signatures(jwk) || family_of(jwk) != family {
+        return None;
+    }
+    let key = DecodingKey::from_jwk(jwk).map_err(|_| Error::Key("a key of the key set cannot be read"));
+    let algorithm = jwk.common.key_algorithm.and_then(|named| Algorithm::try_from(named).ok());
+    Some(key.and_then(|key| check(&key, algorithms).map(|()| Key::of(algorithm, key))))
+}
+
+fn collect(read: impl IntoIterator<Item = (Key, Jwk)>) -> Result<Keys, Error> {
     let mut keys = HashMap::new();
-    for jwk in set.keys.iter().filter(|jwk| is_for_signatures(jwk) && family_of(jwk) == family) {
-        let key =
-            DecodingKey::from_jwk(jwk).map_err(|_| Error::Key("a key of the key set cannot be read"))?;
-        check(&key, algorithms)?;
-        let algorithm = jwk.common.key_algorithm.and_then(|named| Algorithm::try_from(named).ok());
-        let kid = jwk.common.key_id.clone().unwrap_or_default();
-        if keys.insert(kid, Key::of(algorithm, key)).is_some() {
+    for (key, jwk) in read {
+        if keys.insert(jwk.common.key_id.unwrap_or_default(), key).is_some() {
             return Err(Error::Key("two keys of the key set have the same `kid`, or none"));
         }
     }
@@ -219,4 +264,4 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
 
 #[cfg(test)]
 #[path = "jwt_keys_tests.rs"]
-mod tests;
+pub(super) mod tests;

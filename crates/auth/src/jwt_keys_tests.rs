@@ -19,9 +19,9 @@ fn pem(label: &str, der: &[u8]) -> String {
 }
 
 /// Public and private half of a new key, in PEM.
-struct Pair {
+pub(crate) struct Pair {
     public: String,
-    private: String,
+    pub(crate) private: String,
 }
 
 impl Pair {
@@ -42,7 +42,7 @@ impl Pair {
         Self::of(private.as_ref(), public.as_ref())
     }
 
-    fn ed() -> Self {
+    pub(crate) fn ed() -> Self {
         let pair = Ed25519KeyPair::generate().expect("generates");
         let private: Pkcs8V1Der<'_> = pair.as_der().expect("DER");
         let public: PublicKeyX509Der<'_> = pair.public_key().as_der().expect("DER");
@@ -126,7 +126,7 @@ fn jwks(keys: &Value) -> KeySource {
     KeySource::JwksFile(path)
 }
 
-fn jwk(pair: &Pair, kid: &str) -> Value {
+pub(crate) fn jwk(pair: &Pair, kid: &str) -> Value {
     let key = jsonwebtoken::DecodingKey::from_ed_pem(pair.public.as_bytes()).expect("reads");
     let mut jwk = serde_json::to_value(
         jsonwebtoken::jwk::Jwk::from_decoding_key(&key, Some(Algorithm::EdDSA)).expect("a key"),
@@ -183,6 +183,25 @@ fn a_set_that_turns_over_ends_what_came_in_with_the_key_that_is_gone() {
     assert_eq!(lasts(verifier(&[(&two, "two"), (&one, "one"), (&three, "three")])), [true, true]);
     assert_eq!(lasts(verifier(&[(&two, "two"), (&three, "three")])), [false, true]);
     assert_eq!(lasts(verifier(&[(&one, "one"), (&three, "two")])), [true, false], "a name for another key");
+}
+
+#[test]
+fn a_published_set_may_have_keys_for_other_uses() {
+    let (one, two) = (Pair::ed(), Pair::ed());
+    let read =
+        |keys: &Value| Keys::published(json!({"keys": keys}).to_string().as_bytes(), &[Algorithm::EdDSA]);
+    let mut encrypts = jwk(&two, "enc");
+    encrypts["use"] = "enc".into();
+    let unreadable = json!({"kty": "future", "kid": "x"});
+    let keys =
+        read(&json!([jwk(&one, "one"), encrypts, unreadable, "text", {"kty": "oct", "k": b64(SECRET)}]));
+    let Ok(Keys::Set(keys)) = keys else { panic!("it has a usable key") };
+    assert_eq!(keys.keys().collect::<Vec<_>>(), ["one"]);
+    let many: Vec<Value> = (0..33).map(|at| jwk(&one, &at.to_string())).collect();
+    for bad in [json!([]), json!("x"), json!([jwk(&one, "a"), jwk(&two, "a")]), json!(many)] {
+        assert!(read(&bad).is_err(), "{bad:.80}");
+    }
+    assert!(Keys::published(b"<html>", &[Algorithm::EdDSA]).is_err());
 }
 
 #[test]

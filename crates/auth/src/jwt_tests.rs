@@ -19,6 +19,7 @@ pub(crate) fn config(algorithms: &[Algorithm], key: KeySource) -> Jwt {
         key,
         leeway: Duration::from_secs(30),
         roles: RoleWords::default(),
+        parties: Vec::new(),
     }
 }
 
@@ -303,6 +304,31 @@ fn bad_claims() -> Vec<String> {
     }
     bad.push(hs256(PLAIN, &text.replace("\"exp\":", "\"exp\":1e999,\"x\":")));
     bad
+}
+
+#[test]
+fn only_listed_clients_may_have_a_token() {
+    let listed = Jwt { parties: vec!["desk".into(), "cli".into()], ..hmac() };
+    let verifier = Verifier::new(&listed).expect("a good configuration");
+    for (changes, is_accepted) in [
+        (json!({"azp": "desk"}), true),
+        (json!({"azp": "cli", "client_id": "other"}), true),
+        (json!({"client_id": "cli"}), true),
+        (json!({}), false),
+        (json!({"azp": "other"}), false),
+        (json!({"azp": "other", "client_id": "cli"}), false),
+        (json!({"azp": ["desk"]}), false),
+        (json!({"azp": ""}), false),
+    ] {
+        let token = hs256(PLAIN, &with(changes.clone()).to_string());
+        let expected = if is_accepted { Ok(()) } else { Err(Denied::Credential(Reason::Party)) };
+        assert_eq!(verifier.check(&token).map(drop), expected, "{changes}");
+    }
+    let open = Verifier::new(&hmac()).expect("a good configuration");
+    assert!(open.check(&hs256(PLAIN, &with(json!({"azp": "other"})).to_string())).is_ok());
+    let sessions_of = open.standings();
+    let narrowed = Verifier::new(&listed).expect("good").after(&open);
+    assert!(!narrowed.standings().contains(&sessions_of[0]), "a reload with other clients ends sessions");
 }
 
 #[test]

@@ -13,6 +13,9 @@ mod config;
 mod derive;
 mod jwt;
 mod jwt_keys;
+mod key_set;
+mod key_set_fetch;
+mod key_set_task;
 mod password_hash;
 mod principal;
 mod revocation;
@@ -20,10 +23,11 @@ mod role_words;
 mod seal;
 mod sealing_keys;
 mod token_cache;
+mod token_config;
 pub mod vault;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
@@ -33,11 +37,12 @@ use revocation::Standing;
 use tokio::sync::watch;
 
 pub use api_key::{ApiKey, Hash, is_id, mint};
-pub use config::{Config, Jwt, KeySource, PublicKey};
+pub use config::Config;
 pub use jwt::{Grant, Signer, TokenSource};
 pub use principal::{Action, Principal, Role};
 pub use role_words::RoleWords;
 pub use seal::{Sealer, read_seal_keys};
+pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey};
 
 /// Header that may carry an API key instead of `Authorization`.
 pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
@@ -54,12 +59,18 @@ pub enum Denied {
     /// The credential is not valid, or was sent in a form that is not accepted.
     #[error("the credential was refused: {0}")]
     Credential(Reason),
-    /// Checking the key takes long and was not done yet: call [`Authenticator::check`].
-    #[error("the key was not checked yet")]
+    /// Checking the credential takes long and was not done yet: call [`Authenticator::check`].
+    #[error("the credential was not checked yet")]
     Unchecked,
     /// Too many keys are being checked; try again soon.
     #[error("too many keys are being checked")]
     Busy,
+    /// The key of the token is not known, and the login service was asked a moment ago or cannot be reached.
+    #[error("the keys of the login service are not known, or not current")]
+    KeysUnavailable {
+        /// Seconds until they may be.
+        retry_after: u16,
+    },
     /// The credential is valid, but gives no role that is configured.
     #[error("the token names no role that is known here")]
     NoRole,
@@ -107,6 +118,9 @@ pub enum Reason {
     /// For another audience.
     #[error("foreign audience")]
     Audience,
+    /// Issued to a client that is not listed.
+    #[error("issued to a client that is not listed in `azp`")]
+    Party,
     /// `nbf` is in the future.
     #[error("not yet valid")]
     NotYet,
@@ -135,6 +149,8 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Authenticator {
     mode: ArcSwap<Mode>,
+    /// Held while keys are replaced, by a reload or after a fetch.
+    replacing: Mutex<()>,
     /// Changes whenever the keys are replaced.
     renewed: watch::Sender<()>,
     /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
@@ -159,6 +175,8 @@ impl Keys {
         Ok(Self(match config {
             Config::None => Mode::None(Principal::anonymous().under(Standing::default())),
             Config::ApiKey(keys) => Mode::ApiKey(api_key::Keys::new(keys)),
+            // Without keys, no credential in headers is valid.
+            Config::Certificate => Mode::ApiKey(api_key::Keys::new(&[])),
             Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
             Config::Any(keys, jwt) => Mode::Any(api_key::Keys::new(keys), Box::new(jwt::Verifier::new(jwt)?)),
         }))
@@ -180,7 +198,16 @@ impl Mode {
         }
     }
 
-    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if the key needs a slow hash.
+    /// Returns the verifier of `text`, the only credential in `headers`, if it is a token.
+    fn verifier_of(&self, headers: &HeaderMap, text: &str) -> Option<&jwt::Verifier> {
+        match self {
+            Self::Jwt(verifier) => Some(verifier),
+            Self::Any(_, verifier) if is_token(headers, text) => Some(verifier),
+            Self::Any(..) | Self::None(_) | Self::ApiKey(_) => None,
+        }
+    }
+
+    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         match self {
             Self::None(everybody) => Ok(everybody.clone()),
@@ -220,12 +247,12 @@ impl Mode {
     }
 
     /// Returns the revocation state of every credential that is valid here.
-    fn standings(&self) -> impl Iterator<Item = &Standing> {
+    fn standings(&self) -> impl Iterator<Item = Standing> {
         let everybody = match self {
-            Self::None(everybody) => Some(everybody.standing()),
+            Self::None(everybody) => Some(everybody.standing().clone()),
             _ => None,
         };
-        let of_keys = self.keys().into_iter().flat_map(api_key::Keys::standings);
+        let of_keys = self.keys().into_iter().flat_map(api_key::Keys::standings).cloned();
         let of_tokens = self.tokens().into_iter().flat_map(jwt::Verifier::standings);
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
@@ -233,8 +260,8 @@ impl Mode {
     /// Notifies every principal whose credential is not valid under `next`.
     #[allow(clippy::mutable_key_type)] // compared by identity, which does not change
     fn end_but(&self, next: &Self) {
-        let last: HashSet<&Standing> = next.standings().collect();
-        self.standings().filter(|standing| !last.contains(standing)).for_each(Standing::end);
+        let last: HashSet<Standing> = next.standings().collect();
+        self.standings().filter(|standing| !last.contains(standing)).for_each(|standing| standing.end());
     }
 }
 
@@ -243,12 +270,14 @@ impl Authenticator {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let Keys(mode) = Keys::read(config)?;
         let (renewed, _) = watch::channel(());
-        Ok(Self { mode: ArcSwap::from_pointee(mode), renewed, desk: password_hash::Desk::default() })
+        let (mode, desk) = (ArcSwap::from_pointee(mode), password_hash::Desk::default());
+        Ok(Self { mode, replacing: Mutex::new(()), renewed, desk })
     }
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
-    /// them, or has another role there, is notified ([`Principal::taken_back`]). Only one renewal may run at a time.
+    /// them, or has another role there, is notified ([`Principal::taken_back`]).
     pub fn renew(&self, keys: Keys) {
+        let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.mode.load_full();
         let next = Arc::new(keys.0.after(&before));
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
@@ -267,12 +296,12 @@ impl Authenticator {
         self.mode.load().tokens().map(jwt::Verifier::source)
     }
 
-    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if the key needs a slow hash.
+    /// Returns the sender of `headers`, or [`Denied::Unchecked`] if that takes a slow hash or new keys.
     pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         self.mode.load().authenticate(headers)
     }
 
-    /// Returns the sender of `headers`, and also checks slow hashes.
+    /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         // One time limit covers all repetitions that renewals of the keys cause.
         let judged = tokio::time::timeout(password_hash::PATIENCE, self.check_with_renewals(headers)).await;
@@ -282,11 +311,20 @@ impl Authenticator {
     async fn check_with_renewals(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         for _ in 0..MOST_RENEWALS {
             let mode = self.mode.load_full();
-            let keys = match (mode.authenticate(headers), mode.keys()) {
-                (Err(Denied::Unchecked), Some(keys)) => keys,
-                (known, _) => return known,
-            };
+            let judged = mode.authenticate(headers);
+            if judged != Err(Denied::Unchecked) {
+                return judged;
+            }
             let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
+            if let Some(verifier) = mode.verifier_of(headers, text) {
+                verifier.fetched_for(text).await?;
+                let unknown = Denied::Credential(Reason::UnknownKid);
+                return self.authenticate(headers).map_err(|denied| match denied {
+                    Denied::Unchecked => unknown,
+                    denied => denied,
+                });
+            }
+            let Some(keys) = mode.keys() else { return judged };
             let checked = keys.check_slowly(&self.desk, text, SystemTime::now()).await;
             // The keys were replaced during the check, so the result may be outdated: the key may be revoked. Check it
             // against the new ones.

@@ -173,6 +173,11 @@ impl Principal {
         Self::new(format!("jwt:{subject}"), role)
     }
 
+    /// The client whose certificate has `name`.
+    pub fn of_certificate(name: &str, role: Role) -> Self {
+        Self::new(format!("cert:{name}"), role)
+    }
+
     /// The key of everything that belongs to this principal. It includes the kind of authentication, so
     /// the subject of a token never equals the name of an API key.
     pub fn id(&self) -> &Arc<str> {
@@ -261,6 +266,7 @@ mod tests {
     fn ways_of_authentication_do_not_share_ids() {
         let ids = [Principal::anonymous(), Principal::of_key("anonymous", Role::Reader)];
         assert_ne!(ids[0].id(), ids[1].id());
+        assert_ne!(ids[1].id(), Principal::of_certificate("anonymous", Role::Reader).id());
         assert_ne!(ids[1].id(), Principal::of_token("anonymous", Role::Reader).id());
     }
 }

@@ -69,6 +69,12 @@ impl RoleWords {
         Some((self.claim.as_deref().unwrap_or(ROLE_CLAIMS[0]), word))
     }
 
+    /// The scope that names `role`, if the role is read from the scopes.
+    pub(super) fn scope_for(&self, role: Role) -> Option<String> {
+        let (claim, word) = self.words_for(role)?;
+        (self.claim.is_some() && claim == SCOPE).then(|| word.to_owned())
+    }
+
     /// The scopes to ask for. Which those are is known only where the role is said to be one.
     pub(super) fn scopes(&self) -> Vec<String> {
         match (&self.claim, &self.map) {
@@ -104,10 +110,11 @@ fn read_map(setting: &Setting<'_>) -> Option<BTreeMap<String, Role>> {
     )
 }
 
-/// A claim by its name, or by a path such as `realm_access.roles`.
+/// A claim by its name, or by a path such as `realm_access.roles`. A name in the path may have dots itself, as the
+/// clients in `resource_access.my.client.roles` and the URLs that some login services use.
 fn find_claim(claims: &Raw, name: &str) -> Option<Raw> {
-    let by_path = || name.split('.').try_fold(claims.clone(), |value, part| value.get(part));
-    claims.get(name).or_else(by_path)
+    let below = |(dot, _)| find_claim(&claims.get(&name[..dot])?, &name[dot + 1..]);
+    claims.get(name).or_else(|| name.match_indices('.').find_map(below))
 }
 
 /// A text of a length that a claim can have.
@@ -145,6 +152,32 @@ mod tests {
             ("{}", None),
         ] {
             assert_eq!(role(Some("c"), Some(&map), claims), wanted, "{claims}");
+        }
+    }
+
+    #[test]
+    fn groups_and_roles_are_found_where_login_services_write_them() {
+        let map =
+            [("/ops/admins", Role::Superuser), ("mcp-users", Role::Caller), ("Two Words", Role::Reader)];
+        for (claim, claims, wanted) in [
+            ("groups", r#"{"groups": ["/staff", "/ops/admins"]}"#, Some(Role::Superuser)),
+            ("groups", r#"{"groups": ["Two Words"]}"#, Some(Role::Reader)),
+            ("realm_access.roles", r#"{"realm_access": {"roles": ["mcp-users"]}}"#, Some(Role::Caller)),
+            (
+                "resource_access.my.client.roles",
+                r#"{"resource_access": {"my": 1, "my.client": {"roles": ["mcp-users"]}}}"#,
+                Some(Role::Caller),
+            ),
+            (
+                "https://example.org/roles",
+                r#"{"https://example.org/roles": ["mcp-users"]}"#,
+                Some(Role::Caller),
+            ),
+            ("scp", r#"{"scp": "openid mcp-users"}"#, Some(Role::Caller)),
+            ("realm_access.roles", r#"{"roles": ["mcp-users"]}"#, None),
+            ("realm_access.roles", r#"{"realm_access": ["mcp-users"]}"#, None),
+        ] {
+            assert_eq!(role(Some(claim), Some(&map), claims), wanted, "{claims}");
         }
     }
 

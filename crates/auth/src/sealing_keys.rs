@@ -2,7 +2,7 @@
 //!
 //! Invariant: a key is a reference such as `${NAME}`, so that no key is in the configuration file itself.
 
-use super::config::read_secret;
+use super::token_config::read_secret;
 use runtime::secret::SecretString;
 use settings::Setting;
 

@@ -185,7 +185,9 @@ impl Activity {
     }
 
     fn flushed(&self) {
-        self.state().is_unflushed = false;
+        let mut state = self.state();
+        state.is_unflushed = false;
+        state.write_blocked = None;
     }
 
     fn wrote(&self, progress: bool) {
@@ -292,9 +294,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
-        self.activity.flushed();
-        Poll::Ready(Ok(()))
+        let polled = Pin::new(&mut self.socket).poll_flush(cx);
+        match &polled {
+            // Only TLS has bytes of its own to write here. A client that reads none of them is as slow as any other.
+            Poll::Pending => self.activity.wrote(false),
+            Poll::Ready(Ok(())) => self.activity.flushed(),
+            Poll::Ready(Err(_)) => {}
+        }
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

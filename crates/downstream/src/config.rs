@@ -16,7 +16,8 @@ use secrecy::SecretString;
 
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::listener::Limits;
-use super::protected_resource::parse_public_url;
+use super::protected_resource::{OwnUrl, parse_public_url};
+use super::tls::Tls;
 use runtime::memory;
 use runtime::telemetry::{self, Format, Level};
 use settings::{Fields, Setting};
@@ -77,6 +78,8 @@ pub struct Config {
     pub session_idle_timeout: Duration,
     /// Limit of the bytes of all requests, answers and notifications in flight.
     pub memory_budget: usize,
+    /// Certificate and key, if the listener speaks TLS.
+    pub tls: Option<Tls>,
     /// The log.
     pub log: telemetry::Options,
 }
@@ -102,6 +105,7 @@ impl Default for Config {
             max_sessions: 10_000,
             session_idle_timeout: Duration::from_mins(30),
             memory_budget: memory::system::default_limit(),
+            tls: None,
             log: telemetry::Options::default(),
         }
     }
@@ -168,9 +172,11 @@ impl Config {
                 .seconds("session_idle_timeout", 1.0..=86_400.0)
                 .unwrap_or(default.session_idle_timeout),
             memory_budget: read_memory_budget(&mut fields).unwrap_or(default.memory_budget),
+            tls: fields.part("tls", |tls| Tls::from_settings(tls, folder)),
             log: read_log(&mut fields, folder),
         };
         fields.finish();
+        config.check_certificates(setting);
         if let (Some(listen), Err(exposed)) = (listen, config.check()) {
             listen.problem(exposed.to_string(), None);
         }
@@ -201,6 +207,29 @@ impl Config {
             "`anonymous_role: reader`: everybody may read the REST API without a credential".to_owned();
         let is_open = self.allow_unauthenticated && self.auth.is_open();
         is_open.then_some(open).into_iter().chain(self.anonymous_reader.then_some(readers)).collect()
+    }
+
+    /// The URL at which clients reach Switchyard.
+    pub(super) fn url(&self) -> OwnUrl {
+        match (&self.public_url, &self.tls) {
+            (Some(url), _) => OwnUrl::Public(url.clone()),
+            (None, Some(_)) => OwnUrl::Https,
+            (None, None) => OwnUrl::Http,
+        }
+    }
+
+    /// Reports roles of certificates without an effect, and certificates as the only credential without a role.
+    fn check_certificates(&self, setting: &Setting<'_>) {
+        let has_roles = self.tls.as_ref().is_some_and(|tls| !tls.client_roles.is_empty());
+        if matches!(self.auth, auth::Config::Certificate) && !has_roles {
+            let hint =
+                "list names and roles in `tls.client_roles`, and the authority in `tls.client_ca`".to_owned();
+            setting.key_problem("`auth_mode: certificate`, but no certificate has a role", Some(hint));
+        }
+        if self.auth.is_open() && has_roles {
+            let hint = "set `auth_mode: certificate`, or another one to accept keys or tokens too".to_owned();
+            setting.key_problem("`tls.client_roles` has no effect without `auth_mode`", Some(hint));
+        }
     }
 
     fn check(&self) -> Result<(), Exposed> {

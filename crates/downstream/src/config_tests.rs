@@ -163,3 +163,32 @@ fn the_memory_budget_has_a_unit_and_a_lower_bound() {
         assert_eq!(problems.len(), 1, "{written}: {problems:?}");
     }
 }
+
+#[test]
+fn roles_of_certificates_need_an_authority_and_a_mode() {
+    let problems = |settings: serde_json::Value| {
+        let (node, problems) = (Node::from(settings), Problems::default());
+        let _ = Config::from_settings(&Setting::root(&node, &problems), Path::new("/etc/switchyard"));
+        problems.sorted().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let tls = |more: serde_json::Value| {
+        let mut tls = json!({"cert": "c", "key": "k"});
+        tls.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        tls
+    };
+    let full = tls(json!({"client_ca": "ca", "client_roles": {"robot": "caller"}}));
+    assert_eq!(problems(json!({"tls": tls(json!({}))})), [""; 0]);
+    assert_eq!(problems(json!({"auth_mode": "certificate", "tls": full})), [""; 0]);
+    for (settings, wanted) in [
+        (json!({"auth_mode": "certificate"}), "`auth_mode: certificate`, but no certificate has a role"),
+        (json!({"tls": full}), "`tls.client_roles` has no effect without `auth_mode`"),
+        (
+            json!({"tls": tls(json!({"client_roles": {"robot": "caller"}}))}),
+            "tls.client_roles: it has no effect without `client_ca`",
+        ),
+        (json!({"tls": {"cert": "c"}}), "tls: `key` is missing"),
+    ] {
+        let found = problems(settings);
+        assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");
+    }
+}

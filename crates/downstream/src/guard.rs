@@ -25,6 +25,7 @@ use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
 use super::refusal::{Face, Refusal};
+use super::tls_handshake::Certified;
 use crate::body_budget;
 use crate::body_budget::Growth;
 use crate::browser::sessions::Visitors;
@@ -107,7 +108,7 @@ impl Guard {
             hosts: config.hosts.clone(),
             origins: config.origins.clone(),
             identity,
-            metadata: Metadata::new(config.public_url.clone(), Arc::clone(&authenticator)),
+            metadata: Metadata::new(config.url(), Arc::clone(&authenticator)),
             authenticator,
             anonymous: has_anonymous.then(Principal::anonymous_reader),
             max_body_bytes: config.max_body_bytes,
@@ -192,6 +193,11 @@ impl Guard {
             Ok(principal) => return Ok(Some(principal)),
             Err(denied) => denied,
         };
+        if denied == Denied::Missing
+            && let Some(Certified(client)) = parts.extensions.get()
+        {
+            return Ok(Some(client.clone()));
+        }
         if denied == Denied::Missing
             && let Some(reader) = self.anonymous.as_ref().filter(|_| is_rest_read(parts))
         {

@@ -19,7 +19,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +26,8 @@ use super::activity::{Activity, Rest, Times, Watched};
 use super::bodies::{Answer, Arriving};
 use super::head_budget;
 use super::listener::{Limits, Site};
-use super::moving_socket::MovingSocket;
 use super::refusal::{Face, Refusal};
+use super::tls_handshake::{Certified, ClientStream};
 use crate::load_shed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
@@ -56,15 +55,15 @@ pub(super) struct House<S> {
 
 /// Serves one connection until its peer, a limit or the end of the program closes it.
 pub(super) fn connection<S: Site>(
-    socket: TcpStream,
+    (stream, client): (ClientStream, Option<Certified>),
     house: House<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
     let activity = Activity::new();
     let House { live, cut, site, limits } = house;
     let mut limit = Limit::new(activity.clone(), limits);
-    let service = service(site, activity.clone(), limits.body_timeout);
+    let service = service((site, client), activity.clone(), limits.body_timeout);
     async move {
-        let io = TokioIo::new(Watched::new(MovingSocket::new(socket), activity.clone()));
+        let io = TokioIo::new(Watched::new(stream, activity.clone()));
         // Absent only while it is made anew.
         let mut connection = Some(protocol().serve_connection(io, service));
         let mut end = pin!(async {
@@ -122,7 +121,7 @@ pub(super) fn connection<S: Site>(
 }
 
 /// A connection of hyper to a client.
-type Connection<S> = http1::Connection<TokioIo<Watched<MovingSocket>>, S>;
+type Connection<S> = http1::Connection<TokioIo<Watched<ClientStream>>, S>;
 
 /// A connection with small buffers in place of one that is idle: hyper keeps the largest buffer it ever needed, and
 /// the map of the largest head. Only for connections where all was read and flushed.
@@ -158,7 +157,7 @@ fn protocol() -> http1::Builder {
 /// The requests of one connection. Each counts as running until the last byte of its answer is
 /// handed to the connection.
 fn service<S: Site>(
-    site: S,
+    (site, client): (S, Option<Certified>),
     activity: Activity,
     body_timeout: Duration,
 ) -> impl hyper::service::Service<
@@ -170,7 +169,10 @@ fn service<S: Site>(
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, share) = activity.request(|| head_budget::size_of(&request));
         let face = share.is_none().then(|| Face::of(request.uri().path()));
-        let request = request.map(|body| Arriving::new(body, body_timeout, activity.clone()));
+        let mut request = request.map(|body| Arriving::new(body, body_timeout, activity.clone()));
+        if let Some(client) = &client {
+            request.extensions_mut().insert(client.clone());
+        }
         // Boxed, so that a connection that waits for its next request does not keep the room for one.
         let answer = share.is_some().then(|| Box::pin(site.clone().answer(request)));
         async move {

@@ -35,7 +35,7 @@ use super::bodies::Arriving;
 use super::cors;
 use super::guard::{Guard, Incoming};
 use super::listener::Site;
-use super::refusal::{Face, Refusal, lead_to};
+use super::refusal::{Face, Refusal, add_to_challenge};
 use super::streamable_http::{Asked, Endpoint};
 use auth::{Denied, Principal, Reason};
 use gateway::manager::Scope;
@@ -186,10 +186,15 @@ impl Parts {
         let path = line.uri.path();
         log_refused(&refusal, line, id);
         let mut answer = refusal.response(Face::of(path), id);
+        if refusal == Refusal::Denied(Denied::NoRole)
+            && let Some(scope) = self.guard.metadata().scope_for_calls()
+        {
+            add_to_challenge(("scope", &scope), &mut answer);
+        }
         if answer.headers().contains_key(WWW_AUTHENTICATE)
             && let Some(url) = self.guard.metadata().url(path, line.host().as_ref())
         {
-            lead_to(&url, &mut answer);
+            add_to_challenge(("resource_metadata", &url), &mut answer);
         }
         answer
     }

@@ -7,6 +7,7 @@ pub mod authority;
 mod bodies;
 mod body_budget;
 pub mod browser;
+mod client_certificate;
 pub mod config;
 pub mod conversation;
 mod cors;
@@ -32,5 +33,7 @@ pub mod sessions;
 pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
+pub mod tls;
+mod tls_handshake;
 
 pub use config::Config;

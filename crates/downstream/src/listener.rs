@@ -28,6 +28,9 @@ use tower::Service;
 
 pub use super::bodies::Arriving;
 use super::http1::{House, connection};
+use super::moving_socket::MovingSocket;
+use super::tls::Certificates;
+use super::tls_handshake::{Certified, ClientStream, Handshakes};
 use crate::load_shed::LoadShed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::{self, Socket};
@@ -38,6 +41,8 @@ use runtime::worker::bulk::{BulkThreads, Left, until_asked};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// File descriptors that are needed beside client connections: connections to servers, pipes, logs.
 const OTHER_FILES: u64 = 1_024;
+/// Time for handshakes to end after shutdown began.
+const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
 /// Time for connections to end after `drain_timeout`, when they are cut.
 const CUT_TIME: Duration = Duration::from_secs(1);
 
@@ -93,15 +98,17 @@ impl Site for Router {
 pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shutdown: Shutdown) {
     // A crew of one starts no threads, so it cannot fail.
     if let Ok(crew) = Crew::start(1) {
-        serve_with(listener, site, (limits, shutdown), &crew).await;
+        serve_with(listener, site, (limits, shutdown), None, &crew).await;
     }
 }
 
-/// Accepts connections as [`serve`] does, and distributes them among the workers of `crew`. Run it on worker 0.
+/// Accepts connections as [`serve`] does, and distributes them among the workers of `crew`. With `certificates`
+/// it speaks TLS and nothing else. Run it on worker 0.
 pub async fn serve_with<S: Site>(
     listener: TcpListener,
     site: S,
     (limits, shutdown): (Limits, Shutdown),
+    certificates: Option<Arc<Certificates>>,
     crew: &Crew,
 ) {
     let door = Door {
@@ -110,6 +117,7 @@ pub async fn serve_with<S: Site>(
         slots: Arc::new(Semaphore::new(limits.max_sockets)),
         refused: AtomicU64::new(0),
         porter: LoadShed::new(limits.max_sockets),
+        handshakes: certificates.map(Handshakes::new),
         site,
         limits,
         crew,
@@ -137,6 +145,8 @@ struct Door<'a, S> {
     refused: AtomicU64,
     /// Answers refused connections.
     porter: LoadShed,
+    /// Present if the listener speaks TLS.
+    handshakes: Option<Handshakes>,
     site: S,
     limits: Limits,
 }
@@ -179,7 +189,10 @@ impl<S: Site> Door<'_, S> {
         if refused.is_power_of_two() {
             tracing::warn!(refused, "too many connections, new ones are turned away");
         }
-        self.porter.turn_away(socket, &self.live);
+        // An answer in TLS would cost a handshake, so such a client is only closed.
+        if self.handshakes.is_none() {
+            self.porter.turn_away(socket, &self.live);
+        }
     }
 
     fn begin(&self, socket: std::net::TcpStream, slot: (OwnedSemaphorePermit, Socket)) {
@@ -191,11 +204,15 @@ impl<S: Site> Door<'_, S> {
             site: self.site.clone(),
             limits: self.limits,
         };
-        let bulk = self.crew.bulk().cloned();
+        let (bulk, handshakes) = (self.crew.bulk().cloned(), self.handshakes.clone());
         self.crew.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
             let live = house.live.clone();
-            let connection = connection(socket, house);
+            let connection = async move {
+                if let Some(opened) = opened(socket, handshakes, &house).await {
+                    connection(opened, house).await;
+                }
+            };
             live.clone().spawn(async move {
                 if let Some(bulk) = bulk {
                     movable(Box::pin(connection), slot, &bulk, &live).await;
@@ -206,6 +223,26 @@ impl<S: Site> Door<'_, S> {
                 drop(busy);
             });
         });
+    }
+}
+
+/// Returns the stream of `socket`, after its handshake if the listener speaks TLS.
+async fn opened<S>(
+    socket: TcpStream,
+    handshakes: Option<Handshakes>,
+    house: &House<S>,
+) -> Option<(ClientStream, Option<Certified>)> {
+    let Some(handshakes) = handshakes else {
+        return Some((ClientStream::Plain(MovingSocket::new(socket)), None));
+    };
+    let end = async {
+        house.live.requested().await;
+        tokio::time::sleep(LAST_HANDSHAKES).await;
+    };
+    tokio::select! {
+        // Boxed, so that a connection without TLS does not keep the room for it.
+        opened = Box::pin(handshakes.open(socket, house.limits.header_timeout)) => opened,
+        () = end => None,
     }
 }
 

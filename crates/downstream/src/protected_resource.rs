@@ -35,8 +35,19 @@ const MAX_URL: usize = 1_024;
 /// The sources of the metadata.
 #[derive(Debug)]
 pub(super) struct Metadata {
-    public_url: Option<String>,
+    url: OwnUrl,
     authenticator: Arc<Authenticator>,
+}
+
+/// The URL at which clients reach Switchyard.
+#[derive(Debug, Clone)]
+pub(super) enum OwnUrl {
+    /// A configured one, without a trailing slash.
+    Public(String),
+    /// The host of each request, with TLS.
+    Https,
+    /// The host of each request, without TLS.
+    Http,
 }
 
 #[derive(Serialize)]
@@ -50,8 +61,8 @@ pub(crate) struct Document<'a> {
 }
 
 impl Metadata {
-    pub(super) const fn new(public_url: Option<String>, authenticator: Arc<Authenticator>) -> Self {
-        Self { public_url, authenticator }
+    pub(super) const fn new(url: OwnUrl, authenticator: Arc<Authenticator>) -> Self {
+        Self { url, authenticator }
     }
 
     /// Returns the answer to `head` if it requests an existing document. `host` gives the host of the request,
@@ -104,18 +115,26 @@ impl Metadata {
         Some(format!("{base}{WELL_KNOWN}{}", endpoint_of(path)))
     }
 
+    /// Returns the scope that a client has to request for calls, if it is known and can stand in a header.
+    pub(super) fn scope_for_calls(&self) -> Option<String> {
+        let is_scope_byte = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'); // RFC 6749, section 3.3
+        self.source()?.caller_scope.clone().filter(|scope| scope.bytes().all(is_scope_byte))
+    }
+
     /// Returns the source of accepted tokens, if its issuer is a URL that clients can open.
     fn source(&self) -> Option<Arc<TokenSource>> {
         self.authenticator.token_source().filter(|source| WebUrl::parse(&source.issuer).is_some())
     }
 
-    /// Returns the base URL of Switchyard. Without a configured `public_url` it is plain HTTP, which the listener
-    /// speaks, with the requested host. If the audience has that host, its scheme is used instead.
+    /// Returns the base URL of Switchyard. Without a configured `public_url` it has the requested host, and the
+    /// scheme that the listener speaks. If that is plain HTTP and the audience has that host, its scheme is used: a proxy
+    /// may speak TLS.
     fn base(&self, source: &TokenSource, host: Option<&Authority>) -> Option<String> {
-        if let Some(url) = &self.public_url {
-            return Some(url.clone());
-        }
-        let host = host?;
+        let host = match &self.url {
+            OwnUrl::Public(url) => return Some(url.clone()),
+            OwnUrl::Https => return Some(format!("https://{}", host?)),
+            OwnUrl::Http => host?,
+        };
         let audience = WebUrl::parse(&source.audience).filter(|audience| audience.authority == *host);
         Some(format!("{}://{host}", audience.map_or("http", |audience| audience.scheme)))
     }

@@ -221,3 +221,42 @@ fn a_public_url_is_one_that_a_client_can_use() {
         assert_eq!(parse_public_url(text).as_deref(), read, "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_listener_with_tls_is_named_by_https() {
+    let tls = json!({"tls": {"cert": "cert.pem", "key": "key.pem"}});
+    let door = door(&tls, Some(json!({})));
+    assert_eq!(document(&door, "/mcp", "localhost:8443").await["resource"], "https://localhost:8443/mcp");
+}
+
+#[tokio::test]
+async fn a_token_without_a_role_is_told_the_scope_to_request() {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    for (jwt, wanted) in [
+        (json!({"roles_claim": "scope"}), Some("caller")),
+        (
+            json!({"roles_claim": "scope", "role_map": {"mcp:call": "caller", "x": "reader"}}),
+            Some("mcp:call"),
+        ),
+        (json!({"roles_claim": "scope", "role_map": {"a\"b": "caller"}}), None),
+        (json!({"roles_claim": "groups"}), None),
+    ] {
+        let door = door(&json!({}), Some(jwt));
+        let claims = json!({"iss": "https://login.example/", "aud": "switchyard", "sub": "a", "exp": since + 600,
+            "scope": "openid"});
+        let token = signed(&claims);
+        let headers = [("host", "localhost"), ("authorization", token.as_str())];
+        let challenge = challenge(&door, "/mcp", &headers).await.expect("a challenge");
+        let scope = wanted.map(|scope| format!(" scope=\"{scope}\",")).unwrap_or_default();
+        let rest = "resource_metadata=\"http://localhost/.well-known/oauth-protected-resource/mcp\"";
+        assert_eq!(challenge, format!("Bearer error=\"insufficient_scope\",{scope} {rest}"));
+    }
+}
+
+fn signed(claims: &Value) -> String {
+    let key =
+        jsonwebtoken::EncodingKey::from_secret(b"a secret that is used by this test and by nobody else");
+    let token = jsonwebtoken::encode(&jsonwebtoken::Header::default(), claims, &key).expect("signs");
+    format!("Bearer {token}")
+}

@@ -100,6 +100,9 @@ const fn text_of(denied: Denied) -> &'static str {
     match denied {
         Denied::Missing | Denied::Credential(_) | Denied::Unchecked => "a valid credential is required",
         Denied::Busy => "too many keys are being checked for the first time; try again in a moment",
+        Denied::KeysUnavailable { .. } => {
+            "the key of this token is not known yet, or the login service cannot be reached; try again later"
+        }
         Denied::NoRole => "the credential gives no role here",
     }
 }
@@ -144,7 +147,7 @@ impl Refusal {
             Self::Denied(Denied::Missing | Denied::Credential(_) | Denied::Unchecked) => {
                 ErrorCode::Unauthorized
             }
-            Self::Denied(Denied::Busy) => ErrorCode::AuthenticationBusy,
+            Self::Denied(Denied::Busy | Denied::KeysUnavailable { .. }) => ErrorCode::AuthenticationBusy,
             Self::Denied(Denied::NoRole) => ErrorCode::Forbidden,
             Self::Full { .. } => ErrorCode::TooManyConnections,
             Self::Panicked => ErrorCode::InternalError,
@@ -156,6 +159,7 @@ impl Refusal {
         match self {
             Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Some(BUSY_RETRY_IN),
             Self::Full { .. } => Some(FULL_RETRY_IN),
+            Self::Denied(Denied::KeysUnavailable { retry_after }) => Some(retry_after as u64),
             _ => None,
         }
     }
@@ -227,13 +231,13 @@ impl Refusal {
     }
 }
 
-/// Adds the URL of the metadata about accepted tokens to the challenge in `answer` (RFC 9728, section 5.1). `url`
-/// contains no character that needs escaping.
-pub fn lead_to(url: &str, answer: &mut Response) {
+/// Adds a parameter to the challenge in `answer`: `scope` (RFC 6750, section 3) or `resource_metadata` (RFC 9728,
+/// section 5.1). `value` contains no character that needs escaping.
+pub(super) fn add_to_challenge((name, value): (&str, &str), answer: &mut Response) {
     let challenge = answer.headers().get(WWW_AUTHENTICATE).and_then(|challenge| challenge.to_str().ok());
     let Some(challenge) = challenge else { return };
     let comma = if challenge.contains(' ') { "," } else { "" };
-    if let Ok(longer) = HeaderValue::try_from(format!("{challenge}{comma} resource_metadata=\"{url}\"")) {
+    if let Ok(longer) = HeaderValue::try_from(format!("{challenge}{comma} {name}=\"{value}\"")) {
         answer.headers_mut().insert(WWW_AUTHENTICATE, longer);
     }
 }

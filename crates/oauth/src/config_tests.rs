@@ -4,7 +4,7 @@ use std::env::VarError;
 
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
-use settings::expand::expand;
+use settings::expand::{NoSecret, Sources, expand};
 use settings::{Node, Problems};
 
 use super::*;
@@ -16,7 +16,8 @@ fn read(auth: Value) -> (Option<Settings>, Vec<String>) {
     let (mut node, problems) = (Node::from(auth), Problems::default());
     let lookup =
         |name: &str| if name == "SECRET" { Ok(SECRET.to_owned()) } else { Err(VarError::NotPresent) };
-    expand(&mut node, &lookup, &problems);
+    let sources = Sources { environment: &lookup, secrets: &|_| Err(NoSecret::Unset), without_secrets: &[] };
+    expand(&mut node, &sources, &problems);
     let settings = read_settings(&Setting::root(&node, &problems));
     (settings, problems.sorted().iter().map(ToString::to_string).collect())
 }

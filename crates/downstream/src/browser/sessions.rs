@@ -138,7 +138,8 @@ impl BrowserSessions {
             return Some(session);
         }
         // A check that was not made says nothing, and the host program may know another visitor with this cookie.
-        if current != Err(Denied::Busy) && !self.is_of_host() {
+        let is_known = !matches!(current, Err(Denied::Busy | Denied::KeysUnavailable { .. }));
+        if is_known && !self.is_of_host() {
             self.end(&session);
         }
         None

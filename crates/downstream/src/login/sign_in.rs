@@ -85,7 +85,7 @@ pub(super) async fn sign_out(pages: &Pages, visit: Visit) -> Result<Page, Page> 
 fn refused(denied: Denied, visit: &Visit, ticket: Option<&str>) -> Page {
     log_refused(denied, visit.id);
     let page = match denied {
-        Denied::Busy => messages::busy(),
+        Denied::Busy | Denied::KeysUnavailable { .. } => messages::busy(),
         Denied::NoRole => messages::no_role(),
         Denied::Missing | Denied::Credential(_) | Denied::Unchecked => messages::wrong_credential(),
     };

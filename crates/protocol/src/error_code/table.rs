@@ -129,8 +129,9 @@ error_codes! {
         "The role of the credential does not allow this action.",
         "use a credential with a role that allows it";
     AuthenticationBusy = "authentication_busy", Both, RateLimited, 503, REQUEST, Yes,
-        "Too many keys are being checked",
-        "Too many keys are being checked for the first time.",
+        "The credential cannot be checked now",
+        "Too many keys are being checked for the first time, or the key of a token is not known yet because the login \
+         service was asked a moment ago or cannot be reached.",
         "send the request again after `retry_after_ms`";
 
     // Limits of the gateway.

@@ -70,10 +70,12 @@ pub enum Limit {
     HeadsInSum,
     /// Requests to R2R within a minute.
     R2rRequests,
+    /// TLS handshakes that run.
+    Handshakes,
 }
 
 /// All limits, with their label in metrics.
-const ALL: [(Limit, &str); 29] = [
+const ALL: [(Limit, &str); 30] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -103,11 +105,13 @@ const ALL: [(Limit, &str); 29] = [
     (Limit::AuditActions, "audit_actions"),
     (Limit::HeadsInSum, "head_bytes_in_sum"),
     (Limit::R2rRequests, "r2r_requests"),
+    (Limit::Handshakes, "tls_handshakes"),
 ];
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
 static SOCKETS: AtomicUsize = AtomicUsize::new(0);
 static PANICS: AtomicU64 = AtomicU64::new(0);
+static FAILED_HANDSHAKES: AtomicU64 = AtomicU64::new(0);
 
 impl Limit {
     /// Counts that the limit was reached. Returns `answer`.
@@ -143,6 +147,16 @@ impl Drop for Socket {
     fn drop(&mut self) {
         SOCKETS.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Counts a TLS handshake of a client that failed.
+pub fn handshake_failed() {
+    FAILED_HANDSHAKES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The number of failed TLS handshakes.
+pub fn failed_handshakes() -> u64 {
+    FAILED_HANDSHAKES.load(Ordering::Relaxed)
 }
 
 /// Counts a panic.

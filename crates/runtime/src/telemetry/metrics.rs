@@ -20,7 +20,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::durations::{BOUNDS_MS, Counted, Durations};
-use super::limit::{Limit, Socket, panics};
+use super::limit::{Limit, Socket, failed_handshakes, panics};
 
 /// The media type of the text: `OpenMetrics` 1.0, which Prometheus has read since 2.5.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -172,6 +172,9 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
     let met = Limit::all().map(|(limit, times)| (vec![("limit", limit.to_owned())], times));
     let help = "How often a limit was met: what came then was refused, or dropped where it was a notice";
     counter(registry, "limit_hits", help, met);
+    let failed: Counter = Counter::default();
+    failed.inc_by(failed_handshakes());
+    registry.register("tls_handshake_failures", "TLS handshakes of clients that failed", failed);
     let help = "Faults of the gateway itself, each of which ended one request or task";
     let panicked: Counter = Counter::default();
     panicked.inc_by(panics());

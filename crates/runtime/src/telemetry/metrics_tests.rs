@@ -71,6 +71,7 @@ fn the_text_is_what_prometheus_reads() {
         "switchyard_memory_used_bytes 15",
         "switchyard_memory_refusals_total{kind=\"answers\"} 16",
         "switchyard_panics_total 0",
+        "switchyard_tls_handshake_failures_total 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
