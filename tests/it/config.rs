@@ -158,10 +158,12 @@ fn the_reference_tells_the_truth() {
 
     let environment = |name: &str| match name {
         "JWT_SECRET" | "ISSUES_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
-        "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" => Ok("canary".to_owned()),
+        "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" | "REPORTS_CLIENT_SECRET" => {
+            Ok("canary".to_owned())
+        }
         _ => environment(name),
     };
-    for page in ["r2r.md", "rag.md", "chroma.md", "login-services.md"] {
+    for page in ["r2r.md", "rag.md", "chroma.md", "login-services.md", "logins.md"] {
         let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
         let examples = blocks(&page, "yaml");
         assert!(!examples.is_empty());
