@@ -197,11 +197,10 @@ fn logins<'a>(api: &'a Api, name: &str) -> Result<(&'a LoginContext, Per), Probl
 }
 
 fn of_login(name: &str, error: LoginError) -> Problem {
-    let text = error.to_string();
     let problem = match error {
         LoginError::NotOffered => return no_login(name),
-        LoginError::Refused(_) => Problem::new(ErrorCode::LoginFailed, text),
-        LoginError::Later { retry_after, .. } => Problem::new(ErrorCode::LoginFailed, text)
+        LoginError::Refused(reason) => Problem::new(ErrorCode::LoginFailed, reason),
+        LoginError::Later { reason, retry_after } => Problem::new(ErrorCode::LoginFailed, reason)
             .with(|document| (document.retryable, document.retry_after) = (true, retry_after)),
     };
     problem.with(|document| document.server = Some(name.to_owned()))

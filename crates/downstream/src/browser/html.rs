@@ -39,14 +39,14 @@ pub(crate) struct Page {
     body: String,
     /// Sources of `form-action`. None if there is no form.
     form_targets: Option<String>,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Page {
     /// A page with `title` as its heading.
     pub(crate) fn new(status: StatusCode, title: &str) -> Self {
         let title = escaped(title);
-        Self { status, title, body: String::new(), form_targets: None, headers: HeaderMap::new() }
+        Self { status, title, body: String::new(), form_targets: None, headers: Vec::new() }
     }
 
     /// A page that says what went wrong.
@@ -77,8 +77,8 @@ impl Page {
     }
 
     /// Adds a form, whose answer may be a page of Switchyard only.
-    pub(crate) fn form(mut self, form: Form) -> Self {
-        self.body.push_str(&form.0);
+    pub(crate) fn form(mut self, Form(html): Form) -> Self {
+        self.body += &html;
         self.body.push_str("</form>\n");
         self.form_targets.get_or_insert_with(|| "'self'".to_owned());
         self
@@ -100,7 +100,7 @@ impl Page {
 
     /// Says when to try again.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
-        self.headers.insert(RETRY_AFTER, seconds.into());
+        self.headers.push((RETRY_AFTER, seconds.into()));
         self
     }
 }

@@ -3,6 +3,9 @@
 use super::*;
 use auth::{ApiKey, Hash, Keys, Role, mint};
 
+/// One second less than a session may be idle.
+const ALMOST_IDLE: Duration = Duration::from_secs(30 * 60 - 1);
+
 fn key(id: &str, role: Role) -> (ApiKey, SecretString) {
     let (key, hash) = mint(id);
     (
@@ -17,6 +20,13 @@ fn sessions_of(keys: Vec<ApiKey>) -> (BrowserSessions, Arc<Authenticator>) {
     (BrowserSessions::new(Visitors::Credentials(Arc::clone(&authenticator))), authenticator)
 }
 
+async fn signed_in(sessions: &BrowserSessions, credential: SecretString) -> NewSession {
+    match sessions.sign_in(credential).await {
+        Ok(new) => new,
+        Err(denied) => panic!("{denied}"),
+    }
+}
+
 fn principal(id: usize) -> Principal {
     Principal::new(format!("host:{id}"), Role::Caller)
 }
@@ -25,18 +35,18 @@ fn principal(id: usize) -> Principal {
 async fn a_session_ends_when_it_is_idle_or_old() {
     let (entry, secret) = key("ci", Role::Caller);
     let (sessions, _) = sessions_of(vec![entry]);
-    let new = sessions.sign_in(secret.clone()).await.ok().expect("signed in");
+    let new = signed_in(&sessions, secret.clone()).await;
     let cookie = new.cookie.expose_secret();
     let begun = Instant::now();
     for _ in 0..15 {
-        tokio::time::advance(IDLE - Duration::from_secs(1)).await;
+        tokio::time::advance(ALMOST_IDLE).await;
         assert!(sessions.find(cookie, None).await.is_some(), "in use, after {:?}", begun.elapsed());
     }
     tokio::time::advance(IDLE / 2).await;
     sessions.find(cookie, None).await.expect("in use");
-    tokio::time::advance(LIFETIME - begun.elapsed()).await;
+    tokio::time::advance(LIFETIME.saturating_sub(begun.elapsed())).await;
     assert!(sessions.find(cookie, None).await.is_none(), "after eight hours");
-    let idle = sessions.sign_in(secret).await.ok().expect("signed in");
+    let idle = signed_in(&sessions, secret).await;
     tokio::time::advance(IDLE).await;
     assert_eq!(sessions.count(), 1);
     sessions.sweep();
@@ -48,8 +58,7 @@ async fn a_session_ends_when_it_is_idle_or_old() {
 async fn a_revoked_key_or_another_role_ends_the_session() {
     let [(first, secret), (second, other)] = [key("ci", Role::Caller), key("ops", Role::Caller)];
     let (sessions, authenticator) = sessions_of(vec![first.clone(), second.clone()]);
-    let [ci, ops] = [secret, other].map(|secret| sessions.sign_in(secret));
-    let [ci, ops] = [ci.await.ok().expect("signed in"), ops.await.ok().expect("signed in")];
+    let (ci, ops) = (signed_in(&sessions, secret).await, signed_in(&sessions, other).await);
     let renewed = |keys| authenticator.renew(Keys::read(&auth::Config::ApiKey(keys)).expect("no files"));
     renewed(vec![ApiKey { role: Role::Superuser, ..second.clone() }]);
     assert!(sessions.find(ci.cookie.expose_secret(), None).await.is_none(), "the key is gone");

@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(open_state(&links, &again, &sealed, now), Err(Rejected::OtherSession));
         assert_eq!(open_state(&links, &other, &sealed, now), Err(Rejected::Foreign));
         assert_eq!(open_state(&links, &mine, &sealed, now + LIFETIME), Err(Rejected::Expired));
-        let nearly = now + LIFETIME - Duration::from_secs(1);
+        let nearly = now + Duration::from_secs(599);
         assert_eq!(open_state(&links, &mine, &sealed, nearly), Ok(state()));
         assert_eq!(open_agreement(&links, &mine, &sealed, now), Err(Rejected::Foreign), "another purpose");
         assert_eq!(open_state(&links, &mine, "", now), Err(Rejected::Foreign));
