@@ -28,6 +28,7 @@ mod log_settings;
 mod login_service;
 mod logins;
 mod logs;
+mod oauth;
 mod one_process;
 mod open_access;
 mod orphans;

@@ -14,6 +14,7 @@
 //!
 //! Not here: how a person logs in (`logins`), the requests themselves (`token`).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,16 +25,14 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::held::Held;
-use crate::logins::Shared;
 use crate::saved::SavedLogin;
+use crate::shared::{NO_LOGIN, Shared};
 use crate::{Challenge, Error, Grant, Per, union};
 use runtime::worker::now;
 
 /// The first and the longest pause after a renewal that failed for a while.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Why nobody has to be asked for a token before the first one.
-pub(crate) const NO_LOGIN: &str = "nobody has logged in yet";
 const OWN_LOGIN: &str = "each principal logs in for itself (`per: principal`)";
 
 /// One login to one server. It is shared by all connections that use it.
@@ -45,6 +44,10 @@ pub struct Account {
     before: ArcSwapOption<Held>,
     /// Why a login is required; `None` while none is.
     required: watch::Sender<Option<Arc<str>>>,
+    /// Counts the tokens. A token can be equal to the one before.
+    generation: AtomicU64,
+    /// The last token that the server refused.
+    refused: AtomicU64,
     /// Taken for a renewal.
     turn: Arc<AsyncMutex<()>>,
     pause: Mutex<Option<Pause>>,
@@ -66,6 +69,8 @@ impl Account {
             held: ArcSwapOption::new(login.and_then(Held::saved).map(Arc::new)),
             before: ArcSwapOption::empty(),
             required: watch::Sender::new(None),
+            generation: AtomicU64::new(1),
+            refused: AtomicU64::new(0),
             turn: Arc::default(),
             pause: Mutex::default(),
             missing: Mutex::default(),
@@ -87,7 +92,8 @@ impl Account {
             return Err(Error::LoginRequired { reason: reason.to_string() });
         }
         let Some(held) = self.held.load_full() else {
-            return Ok(None);
+            let has_to_log_in = self.shared.was_challenged() && !self.is_machine();
+            return if has_to_log_in { Err(Error::login_required(NO_LOGIN)) } else { Ok(None) };
         };
         if held.is_valid() {
             // The token is still good: nobody waits for the renewal.
@@ -107,6 +113,9 @@ impl Account {
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Result<bool, Error> {
+        if self.held.load().as_ref().map(|held| &held.header) == sent {
+            self.refused.store(self.generation.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let challenge = Challenge::of(headers);
         if status == StatusCode::FORBIDDEN {
             return match challenge.filter(Challenge::is_insufficient_scope) {
@@ -131,7 +140,10 @@ impl Account {
     /// Resolves when a login is there that the server has not refused.
     pub async fn renewed(&self) {
         let mut required = self.required.subscribe();
-        let is_there = |reason: &Option<Arc<str>>| reason.is_none() && self.held.load().is_some();
+        let is_there = |reason: &Option<Arc<str>>| {
+            let is_new = self.generation.load(Ordering::Relaxed) != self.refused.load(Ordering::Relaxed);
+            reason.is_none() && is_new && self.held.load().is_some()
+        };
         if required.wait_for(is_there).await.is_err() {
             std::future::pending().await
         }
@@ -167,6 +179,7 @@ impl Account {
         let header = held.header.clone();
         self.before.store(self.held.swap(Some(Arc::new(held))));
         *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.generation.fetch_add(1, Ordering::Relaxed);
         self.required.send_replace(None);
         header
     }

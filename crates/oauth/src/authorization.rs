@@ -230,6 +230,7 @@ mod tests {
         let resource = "https://mcp.example.com".to_owned();
         let discovered = Discovered { resource, scopes: vec![], server };
         let registration = Registration {
+            scopes: Vec::new(),
             issuer: ISSUER.into(),
             client_id: "a b&c".into(),
             client_secret: None,

@@ -122,6 +122,7 @@ impl Fake {
             client_secret: Some("canary:secret+/".into()),
             authentication,
             redirect_uri: own().redirect_uri.to_string(),
+            scopes: vec!["a".into(), "b".into()],
             expires_at: None,
         }
     }

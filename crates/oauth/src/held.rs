@@ -19,7 +19,7 @@ const LEFT: (f64, f64) = (0.1, 0.2);
 /// The longest time before the end at which a token is renewed.
 const MAX_LEAD: Duration = Duration::from_mins(5);
 /// A server that refuses a token younger than this would refuse the next one too.
-const FRESH: Duration = Duration::from_secs(10);
+const FRESH: Duration = Duration::from_secs(2);
 /// A token with less time than this may end before the request arrives.
 const LEAST_LEFT: Duration = Duration::from_secs(2);
 

@@ -30,6 +30,7 @@ mod registration;
 mod revocation;
 mod saved;
 mod secret_json;
+mod shared;
 mod token;
 mod token_response;
 

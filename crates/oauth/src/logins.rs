@@ -12,8 +12,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use auth::vault::Vault;
@@ -23,11 +22,11 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::account::Account;
-use crate::held::Held;
 use crate::saved::{SavedLogin, Shelf};
+use crate::shared::{Shared, lock};
 use crate::{
-    AuthorizationRequest, AuthorizationResponse, Challenge, Discovered, Error, Grant, OwnClient, Per, Pkce,
-    Registration, Services, Settings, TokenClient, union,
+    AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,
+    Registration, Settings,
 };
 use runtime::shutdown::Shutdown;
 
@@ -54,17 +53,6 @@ pub struct Logins {
     shared: Arc<Shared>,
     accounts: Mutex<HashMap<Option<Arc<str>>, Arc<Account>>>,
     started: Mutex<HashMap<Pending, Started>>,
-}
-
-/// The parts that all logins to one server share.
-pub(crate) struct Shared {
-    pub(crate) shelf: Shelf,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) shutdown: Shutdown,
-    url: Url,
-    services: Services,
-    challenge: Mutex<Option<Challenge>>,
-    was_challenged: AtomicBool,
 }
 
 /// A login that a person was sent to.
@@ -139,15 +127,8 @@ impl Logins {
     /// The logins to the server `name` at `url`.
     pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
         let Place { vault, shutdown } = place;
-        let shared = Shared {
-            shelf: Shelf { vault, server: Arc::clone(name) },
-            services: Services::new(url, &settings.operator_hosts(), &shutdown),
-            settings: Arc::clone(settings),
-            url: url.clone(),
-            shutdown,
-            challenge: Mutex::default(),
-            was_challenged: AtomicBool::new(false),
-        };
+        let shelf = Shelf { vault, server: Arc::clone(name) };
+        let shared = Shared::new(shelf, url, settings, shutdown);
         Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
     }
 
@@ -190,8 +171,9 @@ impl Logins {
         }
         let account = self.account(Some(principal));
         let held = account.held();
-        let (discovered, registration) = shared.known_at(own, held.as_deref()).await?;
-        let scopes = union(&discovered.scopes, &account.missing_scopes());
+        let missing = account.missing_scopes();
+        let (discovered, registration) = shared.known_at(own, held.as_deref(), &missing).await?;
+        let scopes = discovered.scopes.clone();
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
         let state = seal(&pending);
         let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
@@ -300,98 +282,6 @@ impl Started {
     fn is_over(&self) -> bool {
         self.begun.elapsed() >= LOGIN_TIME
     }
-}
-
-impl Shared {
-    /// Records the challenge of a server.
-    pub(crate) fn note(&self, challenge: Option<Challenge>) {
-        self.was_challenged.store(true, Ordering::Relaxed);
-        if challenge.is_some() {
-            *lock(&self.challenge) = challenge;
-        }
-    }
-
-    pub(crate) fn was_challenged(&self) -> bool {
-        self.was_challenged.load(Ordering::Relaxed)
-    }
-
-    async fn discovered(&self) -> Result<Discovered, Error> {
-        let challenge = lock(&self.challenge).clone();
-        crate::discover(&self.services, &self.url, challenge.as_ref(), &self.settings).await
-    }
-
-    /// Finds the authorization server and makes Switchyard known there.
-    async fn known_at(
-        &self,
-        own: &OwnClient,
-        before: Option<&Held>,
-    ) -> Result<(Discovered, Registration), Error> {
-        let discovered = self.discovered().await?;
-        let known = match before.filter(|_| self.settings.client_id.is_some()) {
-            Some(held) => Some(held.login.registration.clone()),
-            None => self.shelf.registration(&discovered.server.issuer),
-        };
-        let registration =
-            crate::register(&self.services, &discovered, &self.settings, own, known.as_ref()).await?;
-        if self.settings.client_id.is_none() {
-            self.shelf.save_registration(&registration).await;
-        }
-        Ok((discovered, registration))
-    }
-
-    /// Returns a new token in the place of `held`, with `scopes` beside the usual ones.
-    pub(crate) async fn renewed(&self, held: Option<&Held>, scopes: &[String]) -> Result<SavedLogin, Error> {
-        if self.settings.grant != Grant::AuthorizationCode {
-            return self.of_machine(scopes).await;
-        }
-        let login =
-            held.map(|held| &held.login).ok_or_else(|| Error::login_required(crate::account::NO_LOGIN))?;
-        let discovered = login.discovered();
-        let client = self.client(&discovered, &login.registration);
-        let refreshed = crate::refresh(&client, &login.tokens).await;
-        let tokens = self.known_or_forgotten(&login.registration, refreshed).await?;
-        Ok(SavedLogin { tokens, ..login.clone() })
-    }
-
-    /// Forgets a registration that the authorization server does not know any more, unless the operator made it. The
-    /// next login registers anew.
-    async fn known_or_forgotten<T>(
-        &self,
-        registration: &Registration,
-        answered: Result<T, Error>,
-    ) -> Result<T, Error> {
-        match answered {
-            Err(Error::UnknownClient { reason }) if self.settings.client_id.is_none() => {
-                self.shelf.remove_registration(&registration.issuer).await;
-                Err(Error::LoginRequired { reason })
-            }
-            answered => answered,
-        }
-    }
-
-    fn client<'a>(&'a self, discovered: &'a Discovered, registration: &'a Registration) -> TokenClient<'a> {
-        TokenClient { services: &self.services, discovered, registration, settings: &self.settings }
-    }
-
-    async fn of_machine(&self, scopes: &[String]) -> Result<SavedLogin, Error> {
-        let mut discovered = self.discovered().await?;
-        discovered.scopes = union(&discovered.scopes, scopes);
-        // Nothing returns to a machine: it registers nothing, so this URL is never sent.
-        let own = OwnClient { redirect_uri: self.url.clone(), client_metadata_url: None };
-        let registration = crate::register(&self.services, &discovered, &self.settings, &own, None).await?;
-        let client = self.client(&discovered, &registration);
-        let tokens = match self.settings.grant {
-            Grant::JwtBearer => crate::jwt_bearer(&client).await?,
-            Grant::AuthorizationCode | Grant::ClientCredentials => crate::client_credentials(&client).await?,
-        };
-        let Discovered { resource, server, .. } = discovered;
-        Ok(SavedLogin { resource, server, registration, tokens })
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held, and every change is one call.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Logins {

@@ -256,6 +256,22 @@ async fn a_refused_token_is_renewed_once_and_a_new_one_is_not_renewed_again() {
 }
 
 #[tokio::test]
+async fn a_refused_token_is_not_taken_for_a_new_one() {
+    let fake = Fake::start();
+    let logins = logins(&fake);
+    let account = logins.account(None);
+    account.log_in(saved(&fake, Duration::from_hours(1))).await.expect("a login");
+    account.renewed().await;
+    let header = account.header().await.expect("a token");
+    let refused = account.refused(header.as_ref(), StatusCode::FORBIDDEN, &HeaderMap::new()).await;
+    assert_eq!(refused, Ok(false));
+    let soon = tokio::time::timeout(Duration::from_millis(50), account.renewed()).await;
+    assert!(soon.is_err(), "a server that refuses it would be contacted without a pause");
+    account.log_in(saved(&fake, Duration::from_hours(1))).await.expect("a login");
+    account.renewed().await;
+}
+
+#[tokio::test]
 async fn a_call_that_lacks_a_scope_asks_for_it_beside_the_others() {
     let fake = Fake::start();
     let logins = logins(&fake);
@@ -305,7 +321,8 @@ async fn each_principal_has_a_login_of_its_own_where_that_is_configured() {
     assert!(shared.refused(None, unauthorized.0, &unauthorized.1).await.is_err());
     log_in(&logins, &alice()).await.expect("a login");
     assert_eq!(bearer(logins.account(Some(&alice())).header().await.expect("a token")), "Bearer canary-new");
-    assert_eq!(logins.account(Some(&bob)).header().await, Ok(None), "no token of somebody else");
+    let of_bob = logins.account(Some(&bob)).header().await;
+    assert!(matches!(of_bob, Err(Error::LoginRequired { .. })), "no token of somebody else: {of_bob:?}");
     assert!(matches!(shared.header().await, Err(Error::LoginRequired { .. })));
     assert_eq!(logins.status(Some(&bob)).state, LoginState::LoginRequired);
 }

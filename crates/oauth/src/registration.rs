@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::config::{ClientAuthentication, Grant, Settings};
 use crate::dial::{Services, is_loopback, later};
-use crate::discovery::Discovered;
+use crate::discovery::{Discovered, union};
 use crate::error::{Error, foreign_text};
 use crate::metadata::AuthorizationServer;
 use crate::secret_json;
@@ -40,6 +40,9 @@ pub struct Registration {
     pub authentication: ClientAuthentication,
     /// The only redirect URI that it was registered for.
     pub redirect_uri: String,
+    /// The scopes that it was registered with; a client that the operator registered has none here.
+    #[serde(default)]
+    pub scopes: Vec<String>,
     /// When the secret ends.
     #[serde(with = "secret_json::seconds", default)]
     pub expires_at: Option<SystemTime>,
@@ -91,11 +94,15 @@ pub async fn register(
         let authentication = authentication(server, settings)?;
         return Ok(registration(server, own, url.into(), authentication));
     }
-    if let Some(known) = known.filter(|known| is_usable(known, server, own)) {
+    let known = known.filter(|known| is_usable(known, server, own));
+    if let Some(known) = known.filter(|known| union(&known.scopes, &discovered.scopes) == known.scopes) {
         return Ok(known.clone());
     }
+    // A client that registered with scopes gets no others, so a new one asks for all that were needed so far.
+    let before = known.map(|known| known.scopes.as_slice()).unwrap_or_default();
+    let wider = Discovered { scopes: union(before, &discovered.scopes), ..discovered.clone() };
     match &server.registration_endpoint {
-        Some(endpoint) => by_request(services, endpoint, discovered, settings, own).await,
+        Some(endpoint) => by_request(services, endpoint, &wider, settings, own).await,
         None => Err(unsupported(server)),
     }
 }
@@ -146,6 +153,7 @@ fn registration(
         client_secret: None,
         authentication,
         redirect_uri: own.redirect_uri.to_string(),
+        scopes: Vec::new(),
         expires_at: None,
     }
 }
@@ -229,7 +237,8 @@ async fn by_request(
     let made = registration(server, own, registered.client_id, authentication);
     let end = registered.client_secret_expires_at.filter(|end| *end > 0);
     let expires_at = end.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
-    Ok(Registration { client_secret: secret, expires_at, ..made })
+    let scopes = discovered.scopes.clone();
+    Ok(Registration { client_secret: secret, expires_at, scopes, ..made })
 }
 
 /// Returns the way of authentication to register for: a public client, unless the server wants a secret.

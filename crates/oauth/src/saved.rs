@@ -57,19 +57,21 @@ impl Shelf {
         }
     }
 
-    /// Returns the registration of Switchyard at `issuer`.
-    pub(crate) fn registration(&self, issuer: &str) -> Option<Registration> {
-        self.read(&client_entry(issuer))
+    /// Returns the registration of Switchyard at `issuer` for `redirect_uri`.
+    pub(crate) fn registration(&self, issuer: &str, redirect_uri: &str) -> Option<Registration> {
+        self.read(&client_entry(issuer, redirect_uri))
     }
 
     pub(crate) async fn save_registration(&self, registration: &Registration) {
-        self.write(&client_entry(&registration.issuer), registration).await;
+        self.write(&client_entry(&registration.issuer, &registration.redirect_uri), registration).await;
     }
 
-    /// Forgets the registration at `issuer`, which the authorization server does not know any more.
-    pub(crate) async fn remove_registration(&self, issuer: &str) {
+    /// Forgets `registration`, which its authorization server does not know any more.
+    pub(crate) async fn remove_registration(&self, registration: &Registration) {
         let Some(vault) = &self.vault else { return };
-        if let Err(error) = vault.remove(&client_entry(issuer)).await {
+        if let Err(error) =
+            vault.remove(&client_entry(&registration.issuer, &registration.redirect_uri)).await
+        {
             tracing::error!(server = %self.server, %error, "a registration could not be removed");
         }
     }
@@ -98,6 +100,7 @@ impl Shelf {
     }
 }
 
-fn client_entry(issuer: &str) -> Entry {
-    Entry { kind: Kind::Client, name: issuer.to_owned(), principal: None }
+/// A registration is for one redirect URI. An issuer has no space in it.
+fn client_entry(issuer: &str, redirect_uri: &str) -> Entry {
+    Entry { kind: Kind::Client, name: format!("{issuer} {redirect_uri}"), principal: None }
 }

@@ -164,6 +164,7 @@ async fn only_an_invalid_grant_ends_a_login() {
         &runtime::shutdown::Shutdown::new(),
     );
     let registration = Registration {
+        scopes: Vec::new(),
         issuer: server.server.issuer.clone(),
         client_id: "i".into(),
         client_secret: None,

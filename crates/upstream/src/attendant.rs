@@ -214,6 +214,10 @@ impl Attendant {
                 Err(error) => {
                     tracing::debug!(server = %self.upstream.config.name, %error, "no connection for one client");
                     self.client.outcome.send_replace(Some(false));
+                    if error.refuses_credentials() {
+                        // Nothing was sent, and the next request may come after a login.
+                        return;
+                    }
                     sleep(RETRY_AFTER).await;
                 }
             }

@@ -187,6 +187,11 @@ impl Running {
         self.client.to(&self.url(&format!("/api/v1/mcp{route}"))).post(body, &[]).await
     }
 
+    /// Sends DELETE to a REST route below `/api/v1/mcp`.
+    pub async fn delete(&self, route: &str) -> Answer {
+        self.client.to(&self.url(&format!("/api/v1/mcp{route}"))).bare(http::Method::DELETE, &[]).await
+    }
+
     /// Runs a tool over REST.
     pub async fn call(&self, server: &str, tool: &str, arguments: Value) -> Answer {
         let body = json!({"server": server, "tool": tool, "arguments": arguments});

@@ -22,6 +22,8 @@ pub mod answer;
 pub mod asker;
 pub mod asker_user;
 pub mod asking;
+pub mod authorization_server;
+pub mod browser;
 pub mod child;
 pub mod client;
 pub mod flooding;

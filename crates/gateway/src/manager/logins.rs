@@ -103,8 +103,12 @@ impl LoginService for Manager {
                 iss: response.iss.map(str::to_owned),
                 ..AuthorizationResponse::default()
             };
+            let before = logins.status(Some(principal.id())).account;
             let status = logins.finish(principal.id(), pending, &response).await?;
-            self.login_changed(server, principal).await;
+            // A login with more scopes does not disturb running calls.
+            if before.is_none() || before != status.account {
+                self.login_changed(server, principal).await;
+            }
             Ok(status.into())
         }
         .boxed()

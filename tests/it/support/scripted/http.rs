@@ -53,9 +53,8 @@ async fn handle(state: Arc<State>, streams: Streams, request: Request<Incoming>)
         body: body.clone(),
         rpc_method: envelope.as_ref().and_then(|envelope| envelope.method.clone()),
     });
-    if let Some(wanted) = state.token()
-        && head.headers.get("authorization").is_none_or(|sent| sent.as_bytes() != wanted.as_bytes())
-    {
+    let sent = head.headers.get("authorization").and_then(|sent| sent.to_str().ok());
+    if !state.accepts(sent) {
         return status(401);
     }
     match (state.era, envelope) {

@@ -202,7 +202,12 @@ impl Server {
 
     /// Requires `token` from now on, and answers other requests with 401.
     pub fn wants_token(&self, token: &str) {
-        self.state.wants_token(token);
+        self.wants_tokens(&[token]);
+    }
+
+    /// Requires one of `tokens` from now on.
+    pub fn wants_tokens(&self, tokens: &[&str]) {
+        self.state.wants_tokens(tokens);
     }
 
     /// Forgets every session, like a restart.

@@ -138,7 +138,7 @@ struct Inside {
     sessions: HashSet<String>,
     named: usize,
     /// The required value of `Authorization`.
-    token: Option<String>,
+    tokens: Option<Vec<String>>,
     /// Results by method, the next one last.
     answers: HashMap<String, Vec<String>>,
 }
@@ -152,12 +152,13 @@ impl State {
         Self { era, page, refusals, lists, inside, notices: broadcast::channel(64).0 }
     }
 
-    pub fn token(&self) -> Option<String> {
-        self.lock().token.clone()
+    pub fn accepts(&self, sent: Option<&str>) -> bool {
+        let tokens = &self.lock().tokens;
+        tokens.as_ref().is_none_or(|tokens| tokens.iter().any(|token| Some(token.as_str()) == sent))
     }
 
-    pub fn wants_token(&self, token: &str) {
-        self.lock().token = Some(format!("Bearer {token}"));
+    pub fn wants_tokens(&self, tokens: &[&str]) {
+        self.lock().tokens = Some(tokens.iter().map(|token| format!("Bearer {token}")).collect());
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {

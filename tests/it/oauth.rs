@@ -1,0 +1,287 @@
+//! Logins to servers (`auth: oauth`), from outside: who is sent where, what is sent to whom, and what stays away.
+
+use std::time::Duration;
+
+use runtime::hex::hex;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::authorization_server::AuthorizationServer;
+use crate::support::browser::Browser;
+use crate::support::client::Client;
+use crate::support::gateway::Running;
+use crate::support::scripted::{Scripted, Server, Tool};
+use crate::support::{Gateway, Registry, eventually};
+
+/// Keys of three principals.
+const ALICE: &str = "swy_alice_0123456789abcdef0123456789abcdef0123456789abcdef";
+const BOB: &str = "swy_bob_0123456789abcdef0123456789abcdef0123456789abcdef";
+const CAROL: &str = "swy_carol_0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// The setting `server` with these keys.
+fn keys() -> String {
+    let of = |(id, key): (&str, &str)| {
+        format!("{{id: {id}, hash: \"sha256:{}\", role: caller}}", hex(&Sha256::digest(key.as_bytes())))
+    };
+    let keys = [("alice", ALICE), ("bob", BOB), ("carol", CAROL)].map(of).join(", ");
+    format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}")
+}
+
+struct World {
+    gateway: Running,
+    server: Server,
+    login_service: AuthorizationServer,
+}
+
+/// A gateway whose server `notes` demands the token of one of `accounts`.
+async fn world(server: Scripted, accounts: &[&str], (oauth, settings): (&str, &str)) -> World {
+    let login_service = AuthorizationServer::start();
+    login_service.accounts(accounts);
+    let server = server.tool(Tool::named("a")).start();
+    let tokens: Vec<String> = accounts.iter().map(|account| format!("canary-{account}")).collect();
+    server.wants_tokens(&tokens.iter().map(String::as_str).collect::<Vec<_>>());
+    let auth = format!("auth: {{oauth: {{issuer: \"{}\"{oauth}}}}}", login_service.issuer());
+    let registry = Registry::new().http("notes", &server.url()).with(&auth).setting(settings);
+    World { gateway: Gateway::of(&registry).start().await, server, login_service }
+}
+
+impl World {
+    async fn state(&self) -> String {
+        self.gateway.get("/servers/notes").await.json()["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    async fn is_in(&self, state: &str) {
+        eventually(state, async || (self.state().await == state).then_some(())).await;
+    }
+
+    async fn log_in(&self) {
+        let asked = self.gateway.post("/servers/notes/login", "{}").await;
+        assert_eq!(asked.status, 200, "{asked:?}");
+        opened(asked.json()["url"].as_str().expect("a URL")).await;
+    }
+}
+
+/// Opens the page at `url` and agrees.
+async fn opened(url: &str) {
+    let browser = Browser::new();
+    let page = browser.open(url).await;
+    assert_eq!(page.status, 200, "{page:?}");
+    let done = browser.submit(&page, &[]).await;
+    assert_eq!((done.status, done.url.path()), (200, "/oauth/callback"), "{done:?}");
+}
+
+/// Parameters of a call by a modern client that can open pages.
+fn with_url(more: &Value) -> Value {
+    let mut params = json!({"name": "notes__a", "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
+    }});
+    let members = more.as_object().expect("an object").clone();
+    params.as_object_mut().expect("an object").extend(members);
+    params
+}
+
+#[tokio::test]
+async fn a_server_that_demands_a_login_is_left_alone_until_somebody_logs_in() {
+    for server in [Scripted::modern(), Scripted::legacy()] {
+        let world = world(server, &["ada"], ("", "")).await;
+        world.is_in("login_required").await;
+        let dialled = world.server.seen().len();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let refused = world.gateway.call("notes", "a", json!({})).await;
+        assert_eq!(refused.json()["code"], "login_required", "{refused:?}");
+        assert_eq!(world.server.seen().len(), dialled, "nothing is sent without a token");
+
+        world.log_in().await;
+        world.gateway.offers(&["a"]).await;
+        assert_eq!(world.gateway.call("notes", "a", json!({})).await.status, 200);
+        let used = world.server.seen_calling("tools/call").pop().expect("a call");
+        assert_eq!(used.header("authorization"), Some("Bearer canary-ada"));
+        let token = world.login_service.seen("/token").pop().expect("a request");
+        assert_eq!(token["grant_type"], "authorization_code");
+        assert!(token["resource"].starts_with("http://127.0.0.1"), "{token:?}");
+        let status = world.gateway.get("/servers/notes/login").await.json();
+        assert_eq!(status["state"], "logged_in", "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_found_in_no_log_no_answer_and_not_in_the_vault() {
+    let world = world(Scripted::modern(), &["ada"], ("", "")).await;
+    world.is_in("login_required").await;
+    world.log_in().await;
+    world.gateway.offers(&["a"]).await;
+    world.server.wants_token("another");
+    let refused = world.gateway.call("notes", "a", json!({})).await;
+    let mut told = format!("{refused:?}");
+    for route in ["/servers", "/servers/notes", "/servers/notes/login", "/health"] {
+        told += &format!("{:?}", world.gateway.get(route).await);
+    }
+    told += &world.gateway.log().iter().map(ToString::to_string).collect::<String>();
+    for token in ["canary-ada", "refresh-ada"] {
+        assert!(!told.contains(token), "{told}");
+    }
+    let vault = world.gateway.folder().join(".local/state/switchyard/vault.json");
+    let bytes = std::fs::read(&vault).expect("a vault");
+    assert!(!bytes.is_empty() && !String::from_utf8_lossy(&bytes).contains("canary"));
+}
+
+#[tokio::test]
+async fn a_login_outlives_the_process_and_a_logout_ends_it_at_the_login_service_too() {
+    let world = world(Scripted::modern(), &["ada"], ("", "")).await;
+    world.is_in("login_required").await;
+    world.log_in().await;
+    world.gateway.offers(&["a"]).await;
+    let out = world.gateway.delete("/servers/notes/login").await;
+    assert!(out.status == 200 || out.status == 204, "{out:?}");
+    world.is_in("login_required").await;
+    let revoked: Vec<String> =
+        world.login_service.seen("/revoke").iter().map(|form| form["token"].clone()).collect();
+    assert_eq!(revoked, ["refresh-ada", "canary-ada"]);
+    let refused = world.gateway.call("notes", "a", json!({})).await;
+    assert_eq!(refused.json()["code"], "login_required", "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_revoked_grant_costs_one_renewal_and_then_nothing() {
+    let world = world(Scripted::modern(), &["ada"], ("", "")).await;
+    world.is_in("login_required").await;
+    world.log_in().await;
+    world.gateway.offers(&["a"]).await;
+    world.login_service.revoke_all();
+    world.server.wants_token("another");
+    tokio::time::sleep(Duration::from_secs(3)).await; // a token this young is not renewed
+    let refused = world.gateway.call("notes", "a", json!({})).await;
+    assert_eq!(refused.json()["code"], "login_required", "{refused:?}");
+    world.is_in("login_required").await;
+    let (asked, dialled) = (world.login_service.seen("/token").len(), world.server.seen().len());
+    for _ in 0..20 {
+        world.gateway.call("notes", "a", json!({})).await;
+    }
+    assert_eq!(asked, 2, "the login and one renewal");
+    assert_eq!(world.login_service.seen("/token").len(), asked);
+    assert_eq!(world.server.seen().len(), dialled);
+}
+
+#[tokio::test]
+async fn a_modern_client_is_sent_to_the_page_and_its_call_goes_on_after_the_login() {
+    let world = world(Scripted::modern(), &["ada"], ("", "")).await;
+    world.is_in("login_required").await;
+    let client = world.gateway.mcp();
+    let asked = client.modern("tools/call", with_url(&json!({}))).await.result();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let question = &asked["inputRequests"]["login"];
+    assert_eq!(
+        (&question["method"], &question["params"]["mode"]),
+        (&json!("elicitation/create"), &json!("url"))
+    );
+    let answer = |action: &str, state: &Value| {
+        with_url(&json!({"requestState": state, "inputResponses": {"login": {"action": action}}}))
+    };
+    let declined = client.modern("tools/call", answer("decline", &asked["requestState"])).await.result();
+    assert_eq!(declined["isError"], true, "{declined}");
+    assert!(declined["content"][0]["text"].as_str().expect("a text").contains("/oauth/start?login="));
+
+    let url = question["params"]["url"].as_str().expect("a URL").to_owned();
+    let state = asked["requestState"].clone();
+    let waiting = tokio::spawn(async move { client.modern("tools/call", answer("accept", &state)).await });
+    opened(&url).await;
+    let done = waiting.await.expect("it ends").result();
+    assert_eq!(done["resultType"], "complete", "{done}");
+    assert_eq!(world.server.runs("a"), 1);
+    let sent = world.server.seen_calling("tools/call").pop().expect("a call").body;
+    assert!(!sent.contains("requestState") && !sent.contains("inputResponses"), "{sent}");
+}
+
+#[tokio::test]
+async fn a_state_of_another_call_or_principal_is_not_taken() {
+    let world = world(Scripted::modern(), &["ada"], ("", "")).await;
+    world.is_in("login_required").await;
+    let client = world.gateway.mcp();
+    let asked = client.modern("tools/call", with_url(&json!({}))).await.result();
+    let stolen = with_url(&json!({
+        "name": "notes__b", "requestState": asked["requestState"],
+        "inputResponses": {"login": {"action": "decline"}},
+    }));
+    let other = client.modern("tools/call", stolen).await.result();
+    assert_eq!(other["resultType"], "input_required", "its answer is not that of this call: {other}");
+}
+
+#[tokio::test]
+async fn a_legacy_client_gets_the_page_as_an_error_and_other_clients_as_text() {
+    let world = world(Scripted::modern(), &["ada"], ("", "")).await;
+    world.is_in("login_required").await;
+    let client = world.gateway.mcp();
+    let session = legacy(&client, &json!({"elicitation": {"url": {}}})).await;
+    let error = session.envelope_call("notes__a").await.error();
+    assert_eq!(error["code"], -32042, "{error}");
+    let page = &error["data"]["elicitations"][0];
+    assert_eq!(page["mode"], "url");
+    assert!(page["elicitationId"].as_str().is_some_and(|id| id.len() == 36), "{page}");
+
+    let plain = client.legacy().await.call("notes__a", json!({})).await.result();
+    assert_eq!(plain["isError"], true, "{plain}");
+    opened(page["url"].as_str().expect("a URL")).await;
+    world.gateway.offers(&["a"]).await;
+    assert_eq!(session.envelope_call("a").await.result()["isError"], Value::Null);
+}
+
+#[tokio::test]
+async fn principals_with_logins_of_their_own_never_use_the_token_of_another() {
+    let world = world(Scripted::modern(), &["ada", "grace"], (", per: principal", &keys())).await;
+    let (alice, bob) = (("ada", ALICE), ("grace", BOB));
+    for (_, key) in [alice, bob] {
+        let rest = client_at(&world, "/api/v1/mcp/servers/notes/login", key);
+        let link = rest.post("{}", &[]).await;
+        assert_eq!(link.status, 200, "{link:?}");
+        let browser = Browser::new();
+        let sign_in = browser.open(link.json()["url"].as_str().expect("a URL")).await;
+        let consent = browser.submit(&sign_in, &[("credential", key)]).await;
+        let done = browser.submit(&consent, &[]).await;
+        assert_eq!(done.url.path(), "/oauth/callback", "{done:?}");
+    }
+    for round in 0..20 {
+        for (account, key) in [alice, bob] {
+            let answer =
+                client_at(&world, "/mcp", key).modern("tools/call", json!({"name": "notes__a"})).await;
+            assert_eq!(answer.result()["isError"], Value::Null, "{round}: {answer:?}");
+            let used = world.server.seen_calling("tools/call").pop().expect("a call");
+            assert_eq!(used.header("authorization"), Some(format!("Bearer canary-{account}").as_str()));
+        }
+    }
+    let carol = client_at(&world, "/mcp", CAROL);
+    let tools = carol.modern("tools/list", json!({})).await.tool_names();
+    assert_eq!(tools, Vec::<String>::new(), "the offer belongs to who logged in");
+    let refused = carol.modern("tools/call", json!({"name": "notes__a"})).await.result();
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(refused["content"][0]["text"].as_str().expect("a text").contains("log in"), "{refused}");
+}
+
+fn client_at(world: &World, path: &str, key: &str) -> Client {
+    Client::at(&world.gateway.url(path)).with_header("authorization", &format!("Bearer {key}"))
+}
+
+/// A legacy session of a client with `capabilities`.
+async fn legacy(client: &Client, capabilities: &Value) -> Legacy {
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": capabilities,
+        "clientInfo": {"name": "tests", "version": "1"},
+    });
+    let opened = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
+    let id = opened.header("mcp-session-id").expect("a session").to_owned();
+    Legacy { client: client.clone(), id }
+}
+
+struct Legacy {
+    client: Client,
+    id: String,
+}
+
+impl Legacy {
+    async fn envelope_call(&self, tool: &str) -> crate::support::answer::Answer {
+        let body = self.client.envelope("tools/call", &json!({"name": tool, "arguments": {}}).to_string());
+        let headers = [("mcp-session-id", self.id.as_str()), ("mcp-protocol-version", "2025-11-25")];
+        self.client.post(&body, &headers).await
+    }
+}
