@@ -161,7 +161,7 @@ fn the_reference_tells_the_truth() {
         "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" => Ok("canary".to_owned()),
         _ => environment(name),
     };
-    for page in ["r2r.md", "rag.md", "chroma.md", "login-services.md"] {
+    for page in ["../README.md", "migrate.md", "r2r.md", "rag.md", "chroma.md", "login-services.md"] {
         let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
         let examples = blocks(&page, "yaml");
         assert!(!examples.is_empty());
