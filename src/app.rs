@@ -11,6 +11,7 @@
 //!
 //! Not here: the work of each part.
 
+mod logins;
 mod reload;
 
 use std::io;
@@ -35,7 +36,7 @@ use downstream::sessions::Sessions;
 use downstream::streamable_http::Endpoint;
 use downstream::tls::Certificates;
 use downstream::{sse, stdio};
-use gateway::login_links::LoginLinks;
+use gateway::logins::LoginService;
 use gateway::manager::Manager;
 use gateway::{Gateway, LoginPages};
 use runtime::memory;
@@ -152,15 +153,17 @@ fn front(
         }
     });
     let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
-    let links = Arc::new(LoginLinks::new(Arc::clone(&sealer), config.public_url.clone()));
+    let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
     let is_local = config.listen.ip().is_loopback();
-    let pages = LoginPages::new(links, is_local.then(|| config.listen.to_string()));
-    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(pages));
+    let elicited = LoginPages::new(Arc::clone(&logins.links), is_local.then(|| config.listen.to_string()));
+    let pages = logins::pages(&guard, config, logins.clone(), shutdown);
+    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
     let door = door(of_sessions());
-    let options = admin::Options { max_body, drain: leaving.clone(), reload, door: Some(door) };
+    let options =
+        admin::Options { max_body, drain: leaving.clone(), reload, logins: Some(logins), door: Some(door) };
     let api = admin::Api::new(Arc::clone(manager), options.clone());
     let places = of_sessions();
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
@@ -175,7 +178,7 @@ fn front(
             }
         })
     });
-    let rest = admin::router(Arc::clone(manager), options).merge(old.router());
+    let rest = admin::router(Arc::clone(manager), options).merge(old.router()).merge(pages.router());
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 

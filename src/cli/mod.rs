@@ -1,15 +1,18 @@
 //! The command line: arguments, subcommands, exit codes.
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file. Results of a command go to standard
+//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file; `login` has two more. Results of a command go to standard
 //! output (with `stdio`, only MCP messages), everything else to standard error.
 //!
 //! Not here: the work of `serve` and `stdio`.
 
+mod browser;
 pub mod check;
 pub mod import;
 pub mod key;
+pub mod login;
 mod process_access;
 mod reach;
+pub mod remote;
 mod run;
 pub mod secret;
 mod terminal;
@@ -60,6 +63,11 @@ pub enum Command {
     /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
     /// server, as a configuration file.
     Import(Import),
+    /// Log in to a server of the running gateway (`auth: oauth`), in a browser.
+    #[command(after_help = login::HELP)]
+    Login(login::Login),
+    /// Log out of a server of the running gateway: its tokens are deleted.
+    Logout(login::Logout),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
     Key(Key),
@@ -263,6 +271,8 @@ pub fn run() -> ExitCode {
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Command::Login(arguments) => login::run(&arguments),
+        Command::Logout(arguments) => login::end(&arguments),
         Command::Secret(command) => run_secret(&command),
         Command::Token(token) => print_token(token, &mut io::stdout().lock(), &mut io::stderr().lock()),
     }
@@ -358,7 +368,13 @@ mod tests {
             (token.sub.as_str(), token.role, token.ttl),
             ("alice", Role::Reader, Duration::from_mins(30))
         );
+        assert!(
+            matches!(parsed("switchyard login notes --no-browser"), Command::Login(login) if login.no_browser)
+        );
         for line in [
+            "switchyard login",
+            "switchyard logout --no-browser notes",
+            "switchyard login notes --url gateway",
             "switchyard key",
             "switchyard key new --id C_I",
             "switchyard key new --role admin",

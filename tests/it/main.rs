@@ -26,6 +26,7 @@ mod import;
 mod limits;
 mod log_settings;
 mod login_service;
+mod logins;
 mod logs;
 mod one_process;
 mod open_access;

@@ -46,7 +46,13 @@ impl Gateway {
         let drain = Shutdown::new();
         let unchanged = Reloaded { applied: Applied::default(), at_restart: Vec::new() };
         let reload: Reload = Arc::new(move || Box::pin(std::future::ready(Ok(unchanged.clone()))));
-        let options = Options { max_body: 64 * 1024, drain: drain.clone(), reload: Some(reload), door: None };
+        let options = Options {
+            max_body: 64 * 1024,
+            drain: drain.clone(),
+            reload: Some(reload),
+            logins: Some(super::logins::tests::in_memory()),
+            door: None,
+        };
         let document = super::operations::described();
         Self {
             router: super::router(manager.clone(), options),
@@ -214,7 +220,7 @@ impl Answered {
 
 /// A request of a principal with `role`, or without a principal.
 pub(super) fn request(method: Method, path: &str, role: Option<Role>, body: &str) -> Request<Body> {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:8080");
     if !body.is_empty() {
         request = request.header("content-type", "application/json");
     }

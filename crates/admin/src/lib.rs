@@ -18,6 +18,7 @@ mod error_page;
 #[cfg(test)]
 mod fixture;
 mod health;
+mod logins;
 mod metrics;
 mod openapi;
 mod operations;
@@ -40,6 +41,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use auth::{Action, Principal, Role};
+use gateway::login_links::LoginContext;
 use gateway::manager::Manager;
 use json::Raw;
 use problem::Problem;
@@ -68,6 +70,8 @@ pub struct Options {
     pub drain: Shutdown,
     /// Reloads the configuration file; none if there is no such file.
     pub reload: Option<Reload>,
+    /// The logins to servers; none if nobody can log in here.
+    pub logins: Option<LoginContext>,
     /// Counts the clients for the metrics; none if they are not counted.
     pub door: Option<Door>,
 }
@@ -77,7 +81,7 @@ pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None, door: None }
+        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None, logins: None, door: None }
     }
 }
 

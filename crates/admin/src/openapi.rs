@@ -110,6 +110,8 @@ pub(super) struct ReconnectProblems;
 pub(super) struct ApprovalProblems;
 /// Problems of a request that reloads the configuration file.
 pub(super) struct ReloadProblems;
+/// Problems of a request about a login.
+pub(super) struct LoginProblems;
 /// Problems of a request that calls a tool.
 pub(super) struct CallProblems;
 
@@ -148,6 +150,12 @@ impl IntoResponses for ReloadProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         let own = [ErrorCode::NotFound, ErrorCode::InvalidConfiguration, ErrorCode::ServerUnavailable];
         described(&[DOOR, &own].concat())
+    }
+}
+
+impl IntoResponses for LoginProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, NAMED, &[ErrorCode::LoginNotPossible, ErrorCode::LoginFailed]].concat())
     }
 }
 

@@ -14,7 +14,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
-    Api, PREFIX, authorise, breakers, call, catalog, changes, health, metrics, openapi, reload, servers,
+    Api, PREFIX, authorise, breakers, call, catalog, changes, health, logins, metrics, openapi, reload,
+    servers,
 };
 use auth::Action;
 
@@ -58,6 +59,9 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
     operation!(PREFIX, Some(Action::ApproveTools), changes::approve),
+    operation!(PREFIX, Some(Action::LogIn), logins::start),
+    operation!(PREFIX, Some(Action::LogIn), logins::status),
+    operation!(PREFIX, Some(Action::LogOut), logins::end),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
     operation!("", None, health::line),
     operation!("", None, health::summary),

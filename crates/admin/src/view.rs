@@ -335,7 +335,7 @@ impl ServerHealth {
 }
 
 /// Formats `time` in UTC as RFC 3339, with milliseconds.
-fn date(time: SystemTime) -> String {
+pub(super) fn date(time: SystemTime) -> String {
     // Formatted by hand, because the formats of the library omit trailing zeros.
     let time = OffsetDateTime::from(time.max(UNIX_EPOCH));
     let (date, (hour, minute, second, millis)) = (time.date(), time.to_hms_milli());

@@ -28,14 +28,15 @@ use super::refusal::{Face, Refusal};
 use super::tls_handshake::Certified;
 use crate::body_budget;
 use crate::body_budget::Growth;
+use crate::browser::sessions::Visitors;
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, Kind};
 use runtime::worker::{WorkBudget, bulk};
 
 /// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
-/// installations. A browser opens the description before its user can enter a credential. The only other public path is
-/// the metadata that names the token issuer (`protected_resource`).
+/// installations. A browser opens the description before its user can enter a credential. The only other public paths are
+/// the metadata that names the token issuer (`protected_resource`) and the pages for people ([`FOR_PEOPLE`]).
 const PUBLIC: [&str; 6] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs"];
 /// Health checks, which are answered under any `Host`. A supervisor such as Kubernetes knows only the address of the
 /// pod, and the answers reveal only whether Switchyard is alive and ready.
@@ -48,6 +49,11 @@ const OAUTH_METADATA: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Path prefix of the scripts and styles of the page at `/docs`.
 const PAGES: &str = "/docs/";
+/// Path prefix of the pages for people (`login`). They authenticate their visitors themselves, by sessions of browsers,
+/// and check the origin of forms more strictly than [`Origins`] does.
+const FOR_PEOPLE: &str = "/oauth/";
+/// Limit of the form of such a page, in bytes. It is read before anybody is authenticated.
+pub(crate) const MAX_FORM: usize = 16 * 1024;
 /// How long the rest of a refused body is read and dropped. A client that is still sending then sees the answer instead
 /// of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
@@ -115,6 +121,14 @@ impl Guard {
         Arc::clone(&self.authenticator)
     }
 
+    /// Returns the part of the program that knows the visitors of pages.
+    pub(crate) fn visitors(&self) -> Visitors {
+        match self.identity {
+            Identity::Credential => Visitors::Credentials(self.authenticator()),
+            Identity::Host => Visitors::Host,
+        }
+    }
+
     /// Returns the metadata that names the token issuer.
     pub(super) const fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -140,6 +154,9 @@ impl Guard {
             // Only the first allowed host is stored; other hosts are parsed for each request.
             let _ = self.usual_host.get_or_init(|| header.clone());
         }
+        if is_for_people(parts) {
+            return Ok(None);
+        }
         let mut origins = parts.headers.get_all(ORIGIN).iter();
         let Some(written) = origins.next() else { return Ok(None) };
         let origin = written.to_str().ok().and_then(Origin::parse).ok_or(Refusal::Origin)?;
@@ -161,8 +178,12 @@ impl Guard {
     /// Authenticates the head. For a public path `None` is a valid result; a valid credential is still returned there,
     /// because it may show more.
     fn check_head(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
-        if declared_length(&parts.headers).is_some_and(|length| length > self.max_body_bytes as u64) {
-            return Err(Refusal::TooLarge { limit: self.max_body_bytes });
+        let limit = if is_for_people(parts) { MAX_FORM } else { self.max_body_bytes };
+        if declared_length(&parts.headers).is_some_and(|length| length > limit as u64) {
+            return Err(Refusal::TooLarge { limit });
+        }
+        if is_for_people(parts) && self.identity == Identity::Credential {
+            return Ok(None);
         }
         let judged = match self.identity {
             Identity::Credential => self.authenticator.authenticate(&parts.headers),
@@ -214,9 +235,12 @@ impl Guard {
             judged => judged?,
         };
         let Some(principal) = principal else {
-            // Only public pages are answered without a credential, and none of them needs a body. A body that is
-            // not read costs nothing: its connection ends after the answer.
-            return Ok((None, Bytes::new()));
+            // A request without a credential needs a body only if it is a form. A body that is not read
+            // costs nothing: its connection ends after the answer.
+            let is_form = is_for_people(head) && head.method == Method::POST;
+            let nobody = || Charge::open(Account::Nobody, Kind::Request);
+            let form = if is_form { body_budget::read(body, MAX_FORM, nobody).await? } else { Bytes::new() };
+            return Ok((None, form));
         };
         let mut waited = false;
         let body = {
@@ -270,8 +294,15 @@ fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
     }
 }
 
+fn is_for_people(parts: &request::Parts) -> bool {
+    parts.uri.path().starts_with(FOR_PEOPLE)
+}
+
 fn is_public(parts: &request::Parts) -> bool {
     let path = parts.uri.path();
+    if is_for_people(parts) {
+        return matches!(parts.method, Method::GET | Method::HEAD | Method::POST);
+    }
     matches!(parts.method, Method::GET | Method::HEAD)
         && (PUBLIC.contains(&path) || path.starts_with(PAGES) || protected_resource::is_below(path))
 }

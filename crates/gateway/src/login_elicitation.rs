@@ -7,8 +7,8 @@
 //! | any other | for a tool a result with `isError`, else an error; both with the URL |
 //!
 //! Invariants: nothing was sent to the server. `accept` means that the user agreed to open the page, and not that the
-//! login is done, so a repeated call waits a moment for it and asks again, at most [`MAX_ROUNDS`] times. The link carries
-//! no authority (`login_links`). The state of a repeated call is sealed for one principal and one request.
+//! login is done. So a repeated call waits a moment for the login, and then asks again, at most [`MAX_ROUNDS`] times. The
+//! link carries no authority (`login_links`). The state of a repeated call is sealed for one principal and one request.
 //!
 //! Source: `client/elicitation` of 2025-11-25 and 2026-07-28. Not here: the login itself (crate `oauth`).
 
@@ -54,7 +54,7 @@ impl LoginPages {
     }
 }
 
-/// What a repeated call brings back.
+/// The content of the sealed state of a repeated call.
 #[derive(Serialize, Deserialize)]
 struct State {
     server: String,
@@ -205,7 +205,7 @@ fn tool_error(caller: &Caller, text: &str) -> Raw {
     if caller.version.is_modern() { era::own(caller, &result) } else { result }
 }
 
-/// What a sealed state is bound to beside its principal: the method and the parameters.
+/// The purpose of a sealed state: it belongs to one method with these parameters.
 fn purpose(method: &str, params: &Raw) -> String {
     format!("login state\n{method}\n{}", params::digest(params))
 }

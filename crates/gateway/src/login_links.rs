@@ -73,12 +73,20 @@ pub fn is_past(expires_at: u64, now: SystemTime) -> bool {
 pub struct LoginLinks {
     sealer: Arc<Sealer>,
     public_url: Option<String>,
+    /// The scheme of the listener.
+    scheme: &'static str,
 }
 
 impl LoginLinks {
     /// Links to `public_url`, or else to the loopback address at which a client reaches Switchyard.
     pub const fn new(sealer: Arc<Sealer>, public_url: Option<String>) -> Self {
-        Self { sealer, public_url }
+        Self { sealer, public_url, scheme: "http" }
+    }
+
+    /// Says whether the listener speaks TLS.
+    pub const fn over_tls(mut self, is_tls: bool) -> Self {
+        self.scheme = if is_tls { "https" } else { "http" };
+        self
     }
 
     /// Returns the sealer, for other values of the same login.
@@ -89,7 +97,7 @@ impl LoginLinks {
     /// Returns the URL at which browsers reach Switchyard, without a trailing slash. `host` is the `Host` of the
     /// request. None if no `public_url` is configured and the host is not loopback.
     pub fn base(&self, host: Option<&str>) -> Option<String> {
-        let own = || host.filter(|host| is_loopback(host)).map(|host| format!("http://{host}"));
+        let own = || host.filter(|host| is_loopback(host)).map(|host| format!("{}://{host}", self.scheme));
         self.public_url.clone().or_else(own)
     }
 
@@ -200,6 +208,8 @@ mod tests {
             assert_eq!(local.base(Some(host)).as_deref(), base, "{host}");
         }
         assert_eq!(local.base(None), None);
+        let secure = links(None).over_tls(true);
+        assert_eq!(secure.base(Some("127.0.0.1:8443")).as_deref(), Some("https://127.0.0.1:8443"));
         let public = links(Some("https://gw.example/mcp-gateway"));
         let own = public.own_urls(Some("127.0.0.1")).expect("URLs");
         assert_eq!(own.redirect_uri.as_str(), "https://gw.example/mcp-gateway/oauth/callback");

@@ -6,7 +6,6 @@
 //!
 //! Not here: the protocol and the tokens, the links to the pages (`login_links`), who may log in (`auth`).
 
-use std::future::ready;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -14,7 +13,7 @@ use url::Url;
 
 use auth::{Action, Principal};
 
-/// Who uses one login.
+/// The principals that use one login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Per {
     /// All principals.
@@ -87,7 +86,7 @@ pub struct LoginStatus {
     pub expires_at: Option<SystemTime>,
     /// Why a login is required.
     pub reason: Option<String>,
-    /// Who uses it.
+    /// The principals that use it.
     pub per: Per,
 }
 
@@ -123,7 +122,7 @@ pub struct CodeResponse<'a> {
 /// Why a login did not begin, end or change. No text holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// Nobody can log in to this server.
+    /// The server has no login for people.
     #[error("the server has no login for people")]
     NotOffered,
     /// The login service or its metadata does not allow it, until somebody changes something.
@@ -174,42 +173,4 @@ pub trait LoginService: Send + Sync {
 
     /// Returns the login that `principal` uses; none if nobody can log in to `server`.
     fn status(&self, server: &str, principal: &Principal) -> Option<LoginStatus>;
-}
-
-/// The logins of a gateway whose servers have none.
-#[derive(Debug, Clone, Copy)]
-pub struct NoLogins;
-
-impl LoginService for NoLogins {
-    fn per(&self, _: &str) -> Option<Per> {
-        None
-    }
-
-    fn start<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a Principal,
-        _: &'a OwnUrls,
-        _: Seal<'a>,
-    ) -> BoxFuture<'a, Result<Consent, LoginError>> {
-        Box::pin(ready(Err(LoginError::NotOffered)))
-    }
-
-    fn finish<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a Principal,
-        _: &'a str,
-        _: CodeResponse<'a>,
-    ) -> BoxFuture<'a, Result<LoginStatus, LoginError>> {
-        Box::pin(ready(Err(LoginError::NotOffered)))
-    }
-
-    fn log_out<'a>(&'a self, _: &'a str, _: &'a Principal) -> BoxFuture<'a, Result<(), LoginError>> {
-        Box::pin(ready(Err(LoginError::NotOffered)))
-    }
-
-    fn status(&self, _: &str, _: &Principal) -> Option<LoginStatus> {
-        None
-    }
 }

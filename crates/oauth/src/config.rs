@@ -75,7 +75,7 @@ pub struct IdentityProvider {
 /// How Switchyard logs in to one server.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The scopes to ask for. If none is listed, the server's challenge or metadata names them.
+    /// The scopes to ask for, beside those of a challenge. If none is listed, the challenge or the metadata names them.
     pub scopes: Vec<String>,
     /// The id of a client that was registered by hand.
     pub client_id: Option<String>,

@@ -174,10 +174,9 @@ fn scopes(
     let asked = challenge.and_then(|challenge| challenge.scope.as_deref());
     let asked: Vec<String> =
         asked.map(|scope| scope.split_whitespace().map(str::to_owned).collect()).unwrap_or_default();
-    let is_step_up = challenge.is_some_and(Challenge::is_insufficient_scope);
     let mut scopes = match (asked.is_empty(), settings.scopes.is_empty()) {
-        (false, false) if is_step_up => union(&settings.scopes, &asked),
-        (false, _) => asked,
+        // No challenge has `openid`, without which an account has no name. So the operator's scopes are always added.
+        (false, _) => union(&settings.scopes, &asked),
         (true, false) => settings.scopes.clone(),
         (true, true) => supported,
     };

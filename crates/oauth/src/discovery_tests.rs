@@ -47,7 +47,7 @@ async fn every_place_of_metadata_is_asked_in_order_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_place_of_the_challenge_comes_first_and_its_scope_wins() {
+async fn the_place_of_the_challenge_comes_first_and_its_scope_is_asked_for_too() {
     let fake = Fake::start();
     fake.json("/custom", &json!({"resource": fake.origin(), "authorization_servers": [fake.origin()]}));
     let mut metadata = fake.metadata("");
@@ -60,7 +60,7 @@ async fn the_place_of_the_challenge_comes_first_and_its_scope_wins() {
     assert_eq!(fake.lines(), ["GET /custom", &format!("GET {SERVER}")]);
     // As it was published: without the slash of a parsed URL.
     assert_eq!(discovered.resource, fake.origin());
-    assert_eq!(discovered.scopes, ["one", "two", "offline_access"]);
+    assert_eq!(discovered.scopes, ["mine", "one", "two", "offline_access"]);
     challenge.scope = None;
     let discovered = found(&fake, Some(&challenge), &with_scopes).await.expect("found");
     assert_eq!(discovered.scopes, ["mine", "offline_access"]);

@@ -56,7 +56,7 @@ pub struct Logins {
     started: Mutex<HashMap<Pending, Started>>,
 }
 
-/// What all logins to one server have in common.
+/// The parts that all logins to one server share.
 pub(crate) struct Shared {
     pub(crate) shelf: Shelf,
     pub(crate) settings: Arc<Settings>,
@@ -77,7 +77,7 @@ struct Started {
     scopes: Vec<String>,
 }
 
-/// What a person is asked to agree to.
+/// The facts that a person agrees to before a login.
 #[derive(Debug, Clone)]
 pub struct Consent {
     /// Where the browser goes next.
@@ -131,7 +131,7 @@ pub struct LoginStatus {
     pub expires_at: Option<SystemTime>,
     /// Why a login is required.
     pub reason: Option<String>,
-    /// Who shares the login.
+    /// Whether all principals share the login.
     pub per: Per,
 }
 
@@ -224,7 +224,8 @@ impl Logins {
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
         let client = self.shared.client(&discovered, &registration);
-        let tokens = crate::exchange_code(&client, code, pkce.verifier(), &scopes).await?;
+        let exchanged = crate::exchange_code(&client, code, pkce.verifier(), &scopes).await;
+        let tokens = self.shared.known_or_forgotten(&registration, exchanged).await?;
         let Discovered { resource, server, .. } = discovered;
         let account = self.account(Some(principal));
         account.log_in(SavedLogin { resource, server, registration, tokens }).await?;
@@ -347,8 +348,25 @@ impl Shared {
             held.map(|held| &held.login).ok_or_else(|| Error::login_required(crate::account::NO_LOGIN))?;
         let discovered = login.discovered();
         let client = self.client(&discovered, &login.registration);
-        let tokens = crate::refresh(&client, &login.tokens).await?;
+        let refreshed = crate::refresh(&client, &login.tokens).await;
+        let tokens = self.known_or_forgotten(&login.registration, refreshed).await?;
         Ok(SavedLogin { tokens, ..login.clone() })
+    }
+
+    /// Forgets a registration that the authorization server does not know any more, unless the operator made it. The
+    /// next login registers anew.
+    async fn known_or_forgotten<T>(
+        &self,
+        registration: &Registration,
+        answered: Result<T, Error>,
+    ) -> Result<T, Error> {
+        match answered {
+            Err(Error::UnknownClient { reason }) if self.settings.client_id.is_none() => {
+                self.shelf.remove_registration(&registration.issuer).await;
+                Err(Error::LoginRequired { reason })
+            }
+            answered => answered,
+        }
     }
 
     fn client<'a>(&'a self, discovered: &'a Discovered, registration: &'a Registration) -> TokenClient<'a> {
@@ -381,3 +399,7 @@ impl fmt::Debug for Logins {
         f.debug_struct("Logins").field("server", &self.shared.shelf.server).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "logins_tests.rs"]
+mod tests;

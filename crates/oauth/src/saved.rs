@@ -66,6 +66,14 @@ impl Shelf {
         self.write(&client_entry(&registration.issuer), registration).await;
     }
 
+    /// Forgets the registration at `issuer`, which the authorization server does not know any more.
+    pub(crate) async fn remove_registration(&self, issuer: &str) {
+        let Some(vault) = &self.vault else { return };
+        if let Err(error) = vault.remove(&client_entry(issuer)).await {
+            tracing::error!(server = %self.server, %error, "a registration could not be removed");
+        }
+    }
+
     fn token_entry(&self, principal: Option<&str>) -> Entry {
         Entry { kind: Kind::Token, name: self.server.to_string(), principal: principal.map(str::to_owned) }
     }

@@ -317,6 +317,14 @@ error_codes! {
         "The configuration file is not valid",
         "The configuration file has problems or cannot be read. The running configuration stays.",
         "correct the file and reload again; `switchyard check` shows the same problems";
+    LoginNotPossible = "login_not_possible", Rest, InvalidParams, 409, None, No,
+        "Nobody can log in to this server here",
+        "The server has no `auth: oauth`, or Switchyard does not know the URL at which a browser reaches it.",
+        "set `auth: oauth` for the server; where browsers are on other machines, set `server.public_url` too";
+    LoginFailed = "login_failed", Rest, ServiceUnavailable, 503, None, Sometimes,
+        "The login could not be changed",
+        "The store of logins cannot be written, or the login service failed. `detail` says which.",
+        "read `detail`, and try again in a moment";
     InternalError = "internal_error", Both, InternalError, 500, INTERNAL, Sometimes,
         "The gateway failed",
         "A bug of Switchyard, or a fault of its machine. The log has more under the request id.",

@@ -100,7 +100,7 @@ impl Client {
         })
     }
 
-    /// The same client with the credential of one principal.
+    /// Makes a client that differs only in its credential, which is that of one principal.
     pub(super) fn with_credential(&self, credential: Credential) -> Self {
         Self {
             http: Arc::clone(&self.http),

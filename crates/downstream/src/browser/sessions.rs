@@ -1,0 +1,275 @@
+//! Sessions of browsers: a cookie stands for a principal that has signed in.
+//!
+//! Invariants: a session is never worth more than its credential. The credential is checked again for every request of
+//! the session, so an expired, revoked or changed one ends it. A session is ended after 30 minutes without use, and
+//! after 8 hours in any case. The number of sessions is limited in sum and for each principal; the one that was not used
+//! for the longest time makes room. The table has hashes of the cookies and not the cookies.
+//!
+//! The memory of all sessions is at most about 40 MiB: 4,096 sessions with a token of 8 KiB each. Only principals with
+//! valid credentials take part.
+//!
+//! Not here: cookies (`cookie`), and what a page shows to whom.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep};
+
+use auth::{Authenticator, Denied, Principal, Reason};
+use runtime::hex::hex;
+
+/// Most sessions.
+pub(crate) const MAX_SESSIONS: usize = 4_096;
+/// Most sessions of one principal.
+pub(crate) const MAX_PER_PRINCIPAL: usize = 16;
+/// Most values that can be redeemed in one session.
+const MAX_MARKS: usize = 8;
+/// After this time without use, a session is ended.
+const IDLE: Duration = Duration::from_mins(30);
+/// After this time, a session is ended.
+const LIFETIME: Duration = Duration::from_hours(8);
+/// Between two searches for ended sessions.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+
+/// The part of the program that knows the visitors of pages.
+#[derive(Debug)]
+pub(crate) enum Visitors {
+    /// Switchyard: a visitor signs in with a credential, or needs none if authentication is off.
+    Credentials(Arc<Authenticator>),
+    /// The program that embeds Switchyard, with a [`Principal`] among the extensions of each request.
+    Host,
+}
+
+/// The sessions of all browsers.
+#[derive(Debug)]
+pub struct BrowserSessions {
+    visitors: Visitors,
+    table: Mutex<HashMap<Id, Entry>>,
+}
+
+/// The SHA-256 of a cookie.
+type Id = [u8; 32];
+
+#[derive(Debug)]
+struct Entry {
+    principal: Principal,
+    /// None if the principal needed none, or the host program authenticated it.
+    credential: Option<Arc<SecretString>>,
+    csrf: Arc<str>,
+    begun: Instant,
+    used: Instant,
+    marks: VecDeque<String>,
+}
+
+impl Entry {
+    fn is_alive(&self, now: Instant) -> bool {
+        now.duration_since(self.used) < IDLE && now.duration_since(self.begun) < LIFETIME
+    }
+}
+
+/// One session, as a page uses it.
+#[derive(Clone)]
+pub struct Session {
+    id: Id,
+    principal: Principal,
+    csrf: Arc<str>,
+}
+
+impl Session {
+    /// Returns a name of the session that is not its cookie.
+    pub(crate) fn name(&self) -> String {
+        hex(&self.id)
+    }
+
+    /// The principal that has signed in.
+    pub(crate) const fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// The token that each form of this session must have.
+    pub(crate) fn csrf(&self) -> &str {
+        &self.csrf
+    }
+}
+
+/// A session that has just begun, and the value of its cookie.
+pub(crate) struct NewSession {
+    pub(crate) cookie: SecretString,
+    pub(crate) session: Session,
+}
+
+impl BrowserSessions {
+    pub(crate) fn new(visitors: Visitors) -> Self {
+        Self { visitors, table: Mutex::default() }
+    }
+
+    /// Whether the host program authenticates the visitors.
+    pub(crate) const fn is_of_host(&self) -> bool {
+        matches!(self.visitors, Visitors::Host)
+    }
+
+    /// Returns the principal of a visitor without a credential. `from_host` is the one that the host program found.
+    pub(crate) fn without_sign_in(&self, from_host: Option<&Principal>) -> Option<Principal> {
+        match &self.visitors {
+            Visitors::Host => from_host.cloned(),
+            Visitors::Credentials(authenticator) => authenticator.authenticate(&HeaderMap::new()).ok(),
+        }
+    }
+
+    /// Returns the session of `cookie`, if its credential is still valid. `from_host` as above.
+    pub(crate) async fn find(&self, cookie: &str, from_host: Option<&Principal>) -> Option<Session> {
+        let id: Id = Sha256::digest(cookie).into();
+        let (session, credential) = self.used(id)?;
+        let current = match credential {
+            Some(credential) => self.checked(&credential).await,
+            None => self.without_sign_in(from_host).ok_or(Denied::Missing),
+        };
+        let is_same = current.as_ref().is_ok_and(|current| *current == session.principal);
+        if is_same && !session.principal.is_taken_back() {
+            return Some(session);
+        }
+        // A check that was not made says nothing, and the host program may know another visitor with this cookie.
+        let is_known = !matches!(current, Err(Denied::Busy | Denied::KeysUnavailable { .. }));
+        if is_known && !self.is_of_host() {
+            self.end(&session);
+        }
+        None
+    }
+
+    /// Begins a session for the holder of `credential`.
+    pub(crate) async fn sign_in(&self, credential: SecretString) -> Result<NewSession, Denied> {
+        let principal = self.checked(&credential).await?;
+        Ok(self.insert(principal, Some(Arc::new(credential))))
+    }
+
+    /// Begins a session for a principal that needs no credential.
+    pub(crate) fn begin(&self, principal: Principal) -> NewSession {
+        self.insert(principal, None)
+    }
+
+    /// Ends a session.
+    pub(crate) fn end(&self, session: &Session) {
+        self.lock().remove(&session.id);
+    }
+
+    /// Makes a value that can be redeemed once in this session. The oldest of many is forgotten.
+    pub(crate) fn mark(&self, session: &Session) -> Option<String> {
+        let mark = random();
+        let mut table = self.lock();
+        let marks = &mut table.get_mut(&session.id)?.marks;
+        if marks.len() == MAX_MARKS {
+            marks.pop_front();
+        }
+        marks.push_back(mark.clone());
+        Some(mark)
+    }
+
+    /// Redeems a value of [`Self::mark`]. False if it was redeemed before, or belongs to another session.
+    pub(crate) fn redeem(&self, session: &Session, mark: &str) -> bool {
+        let mut table = self.lock();
+        let Some(entry) = table.get_mut(&session.id) else { return false };
+        let before = entry.marks.len();
+        entry.marks.retain(|known| known != mark);
+        entry.marks.len() < before
+    }
+
+    /// Removes sessions whose time is over or whose credential was revoked.
+    pub fn sweep(&self) {
+        let now = Instant::now();
+        self.lock().retain(|_, entry| entry.is_alive(now) && !entry.principal.is_taken_back());
+    }
+
+    /// Sweeps regularly, so that credentials do not stay in memory.
+    pub async fn sweep_for_ever(&self) {
+        loop {
+            sleep(SWEEP_EVERY).await;
+            self.sweep();
+        }
+    }
+
+    /// Returns the number of sessions.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    async fn checked(&self, credential: &SecretString) -> Result<Principal, Denied> {
+        let Visitors::Credentials(authenticator) = &self.visitors else { return Err(Denied::Missing) };
+        let text = SecretString::from(format!("Bearer {}", credential.expose_secret()));
+        let mut value =
+            HeaderValue::from_str(text.expose_secret()).map_err(|_| Denied::Credential(Reason::NotBearer))?;
+        value.set_sensitive(true);
+        authenticator.check(&HeaderMap::from_iter([(AUTHORIZATION, value)])).await
+    }
+
+    /// Returns the session `id` and notes its use.
+    fn used(&self, id: Id) -> Option<(Session, Option<Arc<SecretString>>)> {
+        let (now, mut table) = (Instant::now(), self.lock());
+        let entry = table.get_mut(&id)?;
+        if !entry.is_alive(now) {
+            table.remove(&id);
+            return None;
+        }
+        entry.used = now;
+        let session = Session { id, principal: entry.principal.clone(), csrf: Arc::clone(&entry.csrf) };
+        Some((session, entry.credential.clone()))
+    }
+
+    fn insert(&self, principal: Principal, credential: Option<Arc<SecretString>>) -> NewSession {
+        let (cookie, csrf, now) = (SecretString::from(random()), Arc::from(random()), Instant::now());
+        let id: Id = Sha256::digest(cookie.expose_secret()).into();
+        let session = Session { id, principal: principal.clone(), csrf: Arc::clone(&csrf) };
+        let mut table = self.lock();
+        make_room(&mut table, &principal, now);
+        let marks = VecDeque::new();
+        table.insert(id, Entry { principal, credential, csrf, begun: now, used: now, marks });
+        NewSession { cookie, session }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+        // Nothing panics while the lock is held, and every write leaves a valid state.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes sessions until `principal` may have one more.
+fn make_room(table: &mut HashMap<Id, Entry>, principal: &Principal, now: Instant) {
+    table.retain(|_, entry| entry.is_alive(now));
+    let is_own = |entry: &Entry| entry.principal.id() == principal.id();
+    if table.values().filter(|entry| is_own(entry)).count() >= MAX_PER_PRINCIPAL {
+        remove_oldest(table, is_own);
+    }
+    if table.len() >= MAX_SESSIONS {
+        remove_oldest(table, |_| true);
+    }
+}
+
+/// Removes the session that was not used for the longest time among those that `fit`.
+fn remove_oldest(table: &mut HashMap<Id, Entry>, fit: impl Fn(&Entry) -> bool) {
+    let oldest = table.iter().filter(|(_, entry)| fit(entry)).min_by_key(|(_, entry)| entry.used);
+    if let Some(id) = oldest.map(|(id, _)| *id) {
+        table.remove(&id);
+    }
+}
+
+/// Returns 256 random bits as text.
+///
+/// # Panics
+/// If the system gives no random bytes, because cookies would not be safe without them.
+pub(crate) fn random() -> String {
+    let mut bytes = [0; 32];
+    SysRng.try_fill_bytes(&mut bytes).expect("the system gives random bytes");
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;

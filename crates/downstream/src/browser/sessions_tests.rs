@@ -1,0 +1,109 @@
+//! Sessions of browsers: their limits, their ends, and the credential that each stands for.
+
+use super::*;
+use auth::{ApiKey, Hash, Keys, Role, mint};
+
+fn key(id: &str, role: Role) -> (ApiKey, SecretString) {
+    let (key, hash) = mint(id);
+    (
+        ApiKey { id: id.into(), hash: Hash::Sha256(hash), role, expires: None },
+        SecretString::from(key.expose_secret()),
+    )
+}
+
+fn sessions_of(keys: Vec<ApiKey>) -> (BrowserSessions, Arc<Authenticator>) {
+    let authenticator = Authenticator::new(&auth::Config::ApiKey(keys)).expect("no files");
+    let authenticator = Arc::new(authenticator);
+    (BrowserSessions::new(Visitors::Credentials(Arc::clone(&authenticator))), authenticator)
+}
+
+fn principal(id: usize) -> Principal {
+    Principal::new(format!("host:{id}"), Role::Caller)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_ends_when_it_is_idle_or_old() {
+    let (entry, secret) = key("ci", Role::Caller);
+    let (sessions, _) = sessions_of(vec![entry]);
+    let new = sessions.sign_in(secret.clone()).await.ok().expect("signed in");
+    let cookie = new.cookie.expose_secret();
+    let begun = Instant::now();
+    for _ in 0..15 {
+        tokio::time::advance(IDLE - Duration::from_secs(1)).await;
+        assert!(sessions.find(cookie, None).await.is_some(), "in use, after {:?}", begun.elapsed());
+    }
+    tokio::time::advance(IDLE / 2).await;
+    sessions.find(cookie, None).await.expect("in use");
+    tokio::time::advance(LIFETIME - begun.elapsed()).await;
+    assert!(sessions.find(cookie, None).await.is_none(), "after eight hours");
+    let idle = sessions.sign_in(secret).await.ok().expect("signed in");
+    tokio::time::advance(IDLE).await;
+    assert_eq!(sessions.count(), 1);
+    sessions.sweep();
+    assert_eq!(sessions.count(), 0, "swept without a visit");
+    assert!(sessions.find(idle.cookie.expose_secret(), None).await.is_none());
+}
+
+#[tokio::test]
+async fn a_revoked_key_or_another_role_ends_the_session() {
+    let [(first, secret), (second, other)] = [key("ci", Role::Caller), key("ops", Role::Caller)];
+    let (sessions, authenticator) = sessions_of(vec![first.clone(), second.clone()]);
+    let [ci, ops] = [secret, other].map(|secret| sessions.sign_in(secret));
+    let [ci, ops] = [ci.await.ok().expect("signed in"), ops.await.ok().expect("signed in")];
+    let renewed = |keys| authenticator.renew(Keys::read(&auth::Config::ApiKey(keys)).expect("no files"));
+    renewed(vec![ApiKey { role: Role::Superuser, ..second.clone() }]);
+    assert!(sessions.find(ci.cookie.expose_secret(), None).await.is_none(), "the key is gone");
+    assert!(sessions.find(ops.cookie.expose_secret(), None).await.is_none(), "it signed in as a caller");
+    renewed(vec![first, second]);
+    assert!(sessions.find(ci.cookie.expose_secret(), None).await.is_none(), "it does not come back");
+    assert_eq!(sessions.count(), 0);
+}
+
+#[tokio::test]
+async fn ten_thousand_sessions_stay_within_the_limits() {
+    let sessions = BrowserSessions::new(Visitors::Host);
+    let mine: Vec<_> = (0..10_000).map(|_| sessions.begin(principal(0))).collect();
+    assert_eq!(sessions.count(), MAX_PER_PRINCIPAL);
+    let last = mine.last().expect("sessions").cookie.expose_secret();
+    assert!(sessions.find(last, Some(&principal(0))).await.is_some(), "the newest stay");
+    let victim = sessions.begin(principal(1));
+    for _ in 0..1_000 {
+        sessions.begin(principal(0));
+    }
+    let found = sessions.find(victim.cookie.expose_secret(), Some(&principal(1))).await;
+    assert!(found.is_some(), "one principal does not end the sessions of another one");
+    for id in 0..10_000 {
+        sessions.begin(principal(id));
+    }
+    assert_eq!(sessions.count(), MAX_SESSIONS);
+}
+
+#[tokio::test]
+async fn a_mark_is_redeemed_once_and_in_its_session_only() {
+    let sessions = BrowserSessions::new(Visitors::Host);
+    let [one, other] = [0, 0].map(|id| sessions.begin(principal(id)).session);
+    let mark = sessions.mark(&one).expect("a session");
+    assert!(!sessions.redeem(&other, &mark));
+    assert!(sessions.redeem(&one, &mark));
+    assert!(!sessions.redeem(&one, &mark));
+    let first = sessions.mark(&one).expect("a session");
+    for _ in 0..MAX_MARKS {
+        sessions.mark(&one);
+    }
+    assert!(!sessions.redeem(&one, &first), "the oldest is forgotten");
+    sessions.end(&one);
+    assert!(sessions.mark(&one).is_none());
+}
+
+#[tokio::test]
+async fn a_session_of_a_host_program_needs_its_principal_in_each_request() {
+    let sessions = BrowserSessions::new(Visitors::Host);
+    let new = sessions.begin(principal(1));
+    let cookie = new.cookie.expose_secret();
+    assert!(sessions.find(cookie, None).await.is_none());
+    assert!(sessions.find(cookie, Some(&principal(2))).await.is_none());
+    let found = sessions.find(cookie, Some(&principal(1))).await.expect("a session");
+    assert_eq!(found.principal(), &principal(1));
+    assert!(sessions.find(&found.name(), Some(&principal(1))).await.is_none(), "the name is not the cookie");
+    assert!(sessions.sign_in(SecretString::from("key")).await.is_err(), "there is no sign-in");
+}

@@ -1,0 +1,106 @@
+//! `/oauth/callback`: the browser comes back from the login service.
+//!
+//! Invariants: a code is used only in the browser session that began the login, and once. Otherwise an attacker could
+//! put an own account under the principal of a victim (login CSRF), or use a code that was stolen. The state is checked
+//! before anything else of the query is read. Each end of a login has an audit line.
+//!
+//! Source: RFC 6749, sections 4.1.2, 10.12; RFC 9207.
+
+use std::time::SystemTime;
+
+use http::StatusCode;
+
+use super::context::{Pages, Visit};
+use super::permission::{self, who};
+use super::sealed::{self, Rejected, State};
+use super::{messages, start};
+use crate::browser::html::Page;
+use crate::browser::sessions::Session;
+use gateway::logins::{CodeResponse, LoginError, LoginStatus};
+use runtime::telemetry::audit;
+
+/// Finishes the login, and shows how it ended.
+pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
+    let session = visit.session.as_ref().ok_or_else(messages::no_session_at_callback)?;
+    let state = checked_state(pages, &visit, session)?;
+    let per = pages.logins.service.per(&state.server).ok_or_else(|| messages::no_login(&state.server))?;
+    permission::check(per, session, &visit)?;
+    let deed = audit::operation(who(session, visit.id), per.log_in().as_str(), Some(&state.server));
+    let deed = deed.map_err(|_| messages::busy())?;
+    let finished = finish(pages, &visit, session, &state).await;
+    if let Some(deed) = deed {
+        deed.ended(match &finished {
+            Ok(_) => audit::DONE,
+            Err(Failed::ByService) => "refused_by_login_service",
+            Err(Failed::Page(_) | Failed::Error(_)) => "login_failed",
+        });
+    }
+    match finished {
+        Ok(status) => Ok(logged_in(&state.server, &status)),
+        Err(Failed::ByService) => Err(refused_by_service(&visit, &state.server)),
+        Err(Failed::Page(page)) => Err(page),
+        Err(Failed::Error(error)) => Err(start::failed(&state.server, &error)),
+    }
+}
+
+/// Returns the state of the query, which is redeemed by that.
+fn checked_state(pages: &Pages, visit: &Visit, session: &Session) -> Result<State, Page> {
+    let text = visit.query.get("state").ok_or_else(messages::no_state)?;
+    let state = sealed::open_state(&pages.logins.links, session, text, SystemTime::now());
+    let state = state.map_err(|rejected| match rejected {
+        Rejected::Foreign => messages::foreign_state(),
+        Rejected::OtherSession => messages::other_session(),
+        Rejected::Expired => messages::took_too_long(),
+    })?;
+    if pages.sessions.redeem(session, &state.mark) { Ok(state) } else { Err(messages::replayed()) }
+}
+
+/// Why a login with a valid state did not end well.
+enum Failed {
+    /// The login service, or the person at it, refused.
+    ByService,
+    Page(Page),
+    Error(LoginError),
+}
+
+async fn finish(
+    pages: &Pages,
+    visit: &Visit,
+    session: &Session,
+    state: &State,
+) -> Result<LoginStatus, Failed> {
+    if visit.query.get("error").is_some() {
+        return Err(Failed::ByService);
+    }
+    let code = visit.query.get("code").ok_or_else(|| Failed::Page(messages::no_code()))?;
+    let principal = session.principal();
+    let _place =
+        pages.in_progress.enter(principal.id()).ok_or_else(|| Failed::Page(messages::busy_at_callback()))?;
+    let response = CodeResponse { code, iss: visit.query.get("iss") };
+    let finished = pages.logins.service.finish(&state.server, principal, &state.pending, response).await;
+    finished.map_err(Failed::Error)
+}
+
+/// The page for an `error` in the query. Known errors have their own texts.
+fn refused_by_service(visit: &Visit, server: &str) -> Page {
+    let error = visit.query.get("error").unwrap_or_default();
+    let page = match error {
+        "access_denied" => messages::access_denied(server),
+        "temporarily_unavailable" | "server_error" => messages::service_unavailable(server),
+        "invalid_scope" => messages::invalid_scope(server),
+        _ => messages::service_error(server),
+    };
+    let said = visit.query.get("error_description").unwrap_or_default();
+    let facts = [("Error", error), ("Description", said)];
+    let told: Vec<_> = facts.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    page.text("The login service gave these details:").facts(&told)
+}
+
+fn logged_in(server: &str, status: &LoginStatus) -> Page {
+    let account = status.account.as_deref().unwrap_or("not named by the login service");
+    let scopes = status.scopes.join(" ");
+    let scopes = if scopes.is_empty() { "not named by the login service" } else { &scopes };
+    Page::new(StatusCode::OK, &format!("Logged in to {server}"))
+        .facts(&[("Server", server), ("Account", account), ("Permissions", scopes)])
+        .text("You can close this page. Your MCP client can call the tools of this server now.")
+}

@@ -1,0 +1,134 @@
+//! The state that the login pages share, and what they know of one request.
+//!
+//! Invariants: the body of a request is a small form of a page of Switchyard, or the request is refused. With
+//! `auth_mode: none`, a visitor gets a session without sign-in on this machine only: the listener is bound to loopback,
+//! and `Host` is a loopback name. A page of another site cannot have such a name (DNS rebinding).
+//!
+//! Not here: what the pages say (`messages`).
+
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::Request;
+use http::header::HOST;
+use http::{HeaderMap, Method, request};
+use secrecy::ExposeSecret;
+
+use super::in_progress::InProgress;
+use super::messages;
+use crate::Config;
+use crate::browser::cookie::{Cookies, SameSite};
+use crate::browser::form::{self, Fields};
+use crate::browser::html::Page;
+use crate::browser::sessions::{BrowserSessions, NewSession, Session};
+use crate::guard::{Guard, MAX_FORM};
+use auth::Principal;
+use gateway::login_links::{LoginContext, is_loopback};
+use http::HeaderValue;
+use runtime::telemetry::RequestId;
+
+/// The purpose of the cookie of a session.
+pub(super) const SESSION: &str = "session";
+
+/// The login pages. They share the sessions of browsers with other pages.
+pub struct Pages {
+    pub(super) sessions: Arc<BrowserSessions>,
+    pub(super) logins: LoginContext,
+    pub(super) in_progress: InProgress,
+    /// Whether the listener accepts connections of this machine only.
+    is_local: bool,
+}
+
+impl Pages {
+    /// The pages of the instance that `guard` and `config` describe.
+    pub fn new(guard: &Guard, config: &Config, logins: LoginContext) -> Self {
+        Self {
+            sessions: Arc::new(BrowserSessions::new(guard.visitors())),
+            logins,
+            in_progress: InProgress::default(),
+            is_local: config.listen.ip().is_loopback(),
+        }
+    }
+
+    /// Returns the sessions of browsers, for other pages and for their sweep.
+    pub fn sessions(&self) -> Arc<BrowserSessions> {
+        Arc::clone(&self.sessions)
+    }
+}
+
+/// One request to a login page.
+pub(super) struct Visit {
+    pub(super) headers: HeaderMap,
+    pub(super) query: Fields,
+    pub(super) form: Fields,
+    /// The `Host` of the request.
+    pub(super) host: Option<String>,
+    pub(super) cookies: Cookies,
+    pub(super) session: Option<Session>,
+    pub(super) from_host: Option<Principal>,
+    pub(super) id: RequestId,
+}
+
+impl Visit {
+    /// Reads `request`, whose form must come from a page of Switchyard.
+    pub(super) async fn of(pages: &Pages, request: Request) -> Result<Self, Page> {
+        let (head, body) = request.into_parts();
+        let host = host_of(&head);
+        let base = pages.logins.links.base(host.as_deref()).ok_or_else(messages::no_base)?;
+        let query = Fields::parse(head.uri.query().unwrap_or_default().as_bytes());
+        let query = query.ok_or_else(messages::bad_fields)?;
+        let form = if head.method == Method::POST {
+            if !form::is_own(&head.headers, &base) {
+                return Err(messages::foreign_form(&base));
+            }
+            let body = to_bytes(body, MAX_FORM).await.map_err(|_| messages::bad_fields())?;
+            Fields::parse(&body).ok_or_else(messages::bad_fields)?
+        } else {
+            Fields::default()
+        };
+        let cookies = Cookies::of(&base);
+        let from_host = head.extensions.get::<Principal>().filter(|_| pages.sessions.is_of_host()).cloned();
+        let session = match cookies.read(SESSION, &head.headers) {
+            Some(cookie) => pages.sessions.find(cookie, from_host.as_ref()).await,
+            None => None,
+        };
+        let id = head.extensions.get().copied().unwrap_or_else(RequestId::new);
+        Ok(Self { headers: head.headers, query, form, host, cookies, session, from_host, id })
+    }
+
+    /// Returns the session of the visitor, and the header that sets its cookie if it is new. None if the visitor must
+    /// sign in.
+    pub(super) fn session(&self, pages: &Pages) -> Result<Option<(Session, Option<HeaderValue>)>, Page> {
+        if let Some(session) = &self.session {
+            return Ok(Some((session.clone(), None)));
+        }
+        let Some(principal) = pages.sessions.without_sign_in(self.from_host.as_ref()) else {
+            return if pages.sessions.is_of_host() { Err(messages::host_must_sign_in()) } else { Ok(None) };
+        };
+        let is_here = pages.is_local && self.host.as_deref().is_some_and(is_loopback);
+        if !is_here && !pages.sessions.is_of_host() {
+            return Err(messages::not_on_this_machine());
+        }
+        let new = pages.sessions.begin(principal);
+        let cookie = self.session_cookie(&new);
+        Ok(Some((new.session, cookie)))
+    }
+
+    /// Returns the header that sets the cookie of `new`.
+    pub(super) fn session_cookie(&self, new: &NewSession) -> Option<HeaderValue> {
+        self.cookies.set(SESSION, new.cookie.expose_secret(), SameSite::Lax)
+    }
+
+    /// Returns the session whose CSRF token the form has.
+    pub(super) fn session_of_form(&self) -> Result<&Session, Page> {
+        let session = self.session.as_ref().ok_or_else(messages::session_ended)?;
+        let sent = self.form.get("csrf").unwrap_or_default();
+        if form::is_equal(sent, session.csrf()) { Ok(session) } else { Err(messages::bad_csrf()) }
+    }
+}
+
+/// The host of a request, which `guard` has checked.
+fn host_of(head: &request::Parts) -> Option<String> {
+    let header = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    header.or(head.uri.authority().map(http::uri::Authority::as_str)).map(str::to_owned)
+}

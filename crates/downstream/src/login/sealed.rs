@@ -1,0 +1,140 @@
+//! Values that leave Switchyard in a form or a URL during a login: the agreed redirect, and `state`.
+//!
+//! Invariants: each is sealed for its purpose and for one principal, names one browser session, and expires after ten
+//! minutes. With the same `seal_keys`, another instance opens them too.
+
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::browser::form::is_equal;
+use crate::browser::sessions::Session;
+use gateway::login_links::{LIFETIME, LoginLinks, is_past, seconds};
+
+const STATE: &str = "login state";
+const AGREEMENT: &str = "login agreement";
+
+/// Why a sealed value is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rejected {
+    /// Changed, invented, or made for another principal.
+    Foreign,
+    /// Made in another browser session of the principal.
+    OtherSession,
+    /// Its time is over.
+    Expired,
+}
+
+/// A content with its session and expiry.
+#[derive(Serialize, Deserialize)]
+struct Bound<T> {
+    session: String,
+    expires_at: u64,
+    content: T,
+}
+
+/// The content of `state`.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// Can be redeemed once in the session.
+    pub(super) mark: String,
+    pub(super) server: String,
+    /// The state of the login, which only the login service of the gateway reads.
+    pub(super) pending: String,
+}
+
+/// The redirect that a person was asked about.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Agreement {
+    pub(super) server: String,
+    pub(super) url: String,
+}
+
+pub(super) fn seal_state(links: &LoginLinks, session: &Session, state: &State, now: SystemTime) -> String {
+    seal(links, STATE, session, state, now)
+}
+
+pub(super) fn open_state(
+    links: &LoginLinks,
+    session: &Session,
+    text: &str,
+    now: SystemTime,
+) -> Result<State, Rejected> {
+    open(links, STATE, session, text, now)
+}
+
+pub(super) fn seal_agreement(
+    links: &LoginLinks,
+    session: &Session,
+    agreement: &Agreement,
+    now: SystemTime,
+) -> String {
+    seal(links, AGREEMENT, session, agreement, now)
+}
+
+pub(super) fn open_agreement(
+    links: &LoginLinks,
+    session: &Session,
+    text: &str,
+    now: SystemTime,
+) -> Result<Agreement, Rejected> {
+    open(links, AGREEMENT, session, text, now)
+}
+
+fn seal<T: Serialize>(
+    links: &LoginLinks,
+    purpose: &str,
+    session: &Session,
+    content: &T,
+    now: SystemTime,
+) -> String {
+    let bound = Bound { session: session.name(), expires_at: seconds(now + LIFETIME), content };
+    // Strings and numbers can always be written as JSON; an empty payload would be refused when it is opened.
+    let payload = serde_json::to_vec(&bound).unwrap_or_default();
+    links.sealer().seal(purpose, session.principal(), &payload)
+}
+
+fn open<T: DeserializeOwned>(
+    links: &LoginLinks,
+    purpose: &str,
+    session: &Session,
+    text: &str,
+    now: SystemTime,
+) -> Result<T, Rejected> {
+    let payload = links.sealer().open(purpose, session.principal(), text).ok_or(Rejected::Foreign)?;
+    let bound: Bound<T> = serde_json::from_slice(&payload).map_err(|_| Rejected::Foreign)?;
+    if !is_equal(&bound.session, &session.name()) {
+        return Err(Rejected::OtherSession);
+    }
+    if is_past(bound.expires_at, now) { Err(Rejected::Expired) } else { Ok(bound.content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::browser::sessions::{BrowserSessions, Visitors};
+    use auth::{Principal, Role, Sealer};
+
+    #[test]
+    fn a_state_belongs_to_one_session_of_one_principal_for_ten_minutes() {
+        let links = LoginLinks::new(Arc::new(Sealer::random()), None);
+        let sessions = BrowserSessions::new(Visitors::Host);
+        let session = |id: &str| sessions.begin(Principal::new(id, Role::Caller)).session;
+        let [mine, again, other] = [session("alice"), session("alice"), session("bob")];
+        let state = || State { mark: "m".into(), server: "notes".into(), pending: "{}".into() };
+        let now = SystemTime::now();
+        let sealed = seal_state(&links, &mine, &state(), now);
+        assert_eq!(open_state(&links, &mine, &sealed, now), Ok(state()));
+        assert_eq!(open_state(&links, &again, &sealed, now), Err(Rejected::OtherSession));
+        assert_eq!(open_state(&links, &other, &sealed, now), Err(Rejected::Foreign));
+        assert_eq!(open_state(&links, &mine, &sealed, now + LIFETIME), Err(Rejected::Expired));
+        let nearly = now + LIFETIME - Duration::from_secs(1);
+        assert_eq!(open_state(&links, &mine, &sealed, nearly), Ok(state()));
+        assert_eq!(open_agreement(&links, &mine, &sealed, now), Err(Rejected::Foreign), "another purpose");
+        assert_eq!(open_state(&links, &mine, "", now), Err(Rejected::Foreign));
+    }
+}

@@ -1,0 +1,195 @@
+//! `switchyard login` and `switchyard logout`: a person logs in to a server of the running gateway.
+//!
+//! ```text
+//! login ──POST──▶ gateway: a link ──▶ browser ──▶ GET every second until a person has logged in, or ten minutes
+//! ```
+//!
+//! Invariants: no token passes through this command. The link goes to standard output, so that another program can open
+//! it.
+//!
+//! Exit codes: 0 logged in or out, 1 not, 2 invalid arguments or configuration file, 3 no gateway answered, 4 the
+//! gateway refused the credential.
+//!
+//! Not here: requests to the gateway (`remote`), opening a page (`browser`).
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use http::Method;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+use url::Url;
+
+use super::remote::{Failed, Remote, Running};
+use super::{EXIT_USAGE, browser};
+use gateway::login_links::LIFETIME;
+use runtime::worker;
+
+/// No gateway answered.
+const EXIT_UNREACHABLE: u8 = 3;
+/// The gateway refused the credential.
+const EXIT_DENIED: u8 = 4;
+/// Between two looks at the login.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks in a row that may fail, such as during a restart of the gateway.
+const MAX_FAILED_LOOKS: usize = 5;
+
+/// The end of `login --help`.
+pub(super) const HELP: &str = "\
+Examples:
+  switchyard login issues
+  switchyard login issues --url https://gateway.example.org --no-browser
+
+Exit codes: 0 logged in, 1 not, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
+
+/// Arguments of `login`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Login {
+    /// The server to log in to, as the configuration file names it.
+    pub server: String,
+    /// Which gateway.
+    #[command(flatten)]
+    pub running: Running,
+    /// Print the link and do not open it.
+    #[arg(long)]
+    pub no_browser: bool,
+}
+
+/// Arguments of `logout`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Logout {
+    /// The server to log out of, as the configuration file names it.
+    pub server: String,
+    /// Which gateway.
+    #[command(flatten)]
+    pub running: Running,
+}
+
+/// The link of the gateway.
+#[derive(Deserialize)]
+struct Link {
+    url: String,
+}
+
+/// The login as the gateway shows it.
+#[derive(Deserialize)]
+struct Shown {
+    state: String,
+    account: Option<String>,
+    #[serde(default)]
+    scopes: Vec<String>,
+    per: Option<String>,
+}
+
+impl Shown {
+    fn is_logged_in(&self) -> bool {
+        self.state == "logged_in"
+    }
+
+    /// Account, scopes and users in one line.
+    fn line(&self) -> String {
+        let account = self.account.as_deref().unwrap_or("an account that the login service does not name");
+        let scopes = if self.scopes.is_empty() { "none named".to_owned() } else { self.scopes.join(" ") };
+        let users = if self.per.as_deref() == Some("shared") { "everybody here" } else { "you" };
+        plain(&format!("{account} (scopes: {scopes}; used by {users})"))
+    }
+}
+
+/// The output of a command, and how it opens a page.
+struct Terminal<'a> {
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+    open: &'a dyn Fn(&Url) -> bool,
+}
+
+/// Logs in to a server.
+pub(super) fn run(arguments: &Login) -> ExitCode {
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let no_browser = arguments.no_browser;
+    let open = |url: &Url| !no_browser && browser::open(url);
+    let mut terminal = Terminal { out: &mut out, err: &mut err, open: &open };
+    let ended = block_on(log_in(&arguments.running, &arguments.server, &mut terminal));
+    exit(ended, &mut err)
+}
+
+/// Logs out of a server.
+pub(super) fn end(arguments: &Logout) -> ExitCode {
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let ended = block_on(log_out(&arguments.running, &arguments.server, &mut out));
+    exit(ended, &mut err)
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let runtime = worker::runtime().map_err(|error| Failed::Refused(error.to_string()))?;
+    runtime.block_on(work)
+}
+
+async fn log_in(running: &Running, server: &str, terminal: &mut Terminal<'_>) -> Result<(), Failed> {
+    let remote = Remote::of(running)?;
+    let before: Shown = remote.login(Method::GET, server).await?;
+    if before.is_logged_in() {
+        let line = before.line();
+        let text = format!("already logged in to {server} as {line}; `switchyard logout` ends that login");
+        return say(terminal.out, &text);
+    }
+    let link: Link = remote.login(Method::POST, server).await?;
+    let url = Url::parse(&link.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.ok_or_else(|| Failed::Refused("the gateway gave a link that is no web address".into()))?;
+    say(terminal.out, url.as_str())?;
+    let is_open = (terminal.open)(&url);
+    let place =
+        if is_open { "in the browser that was opened" } else { "in a browser, under the address above" };
+    say(terminal.err, &format!("log in to {server} {place}; waiting for at most ten minutes"))?;
+    let shown = finished(&remote, server).await?;
+    say(terminal.out, &format!("logged in to {server} as {}", shown.line()))
+}
+
+/// Waits until a person has logged in.
+async fn finished(remote: &Remote, server: &str) -> Result<Shown, Failed> {
+    let (begun, mut failed) = (Instant::now(), 0);
+    while begun.elapsed() < LIFETIME {
+        sleep(LOOK_EVERY).await;
+        match remote.login::<Shown>(Method::GET, server).await {
+            Ok(shown) if shown.is_logged_in() => return Ok(shown),
+            Ok(_) => failed = 0,
+            Err(Failed::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Failed::Refused(format!(
+        "nobody has logged in to {server} within ten minutes; begin again for a new link"
+    )))
+}
+
+async fn log_out(running: &Running, server: &str, out: &mut dyn Write) -> Result<(), Failed> {
+    let _: Shown = Remote::of(running)?.login(Method::DELETE, server).await?;
+    say(out, &format!("logged out of {server}"))
+}
+
+/// Writes a line, so that the user sees it at once.
+fn say(out: &mut dyn Write, text: &str) -> Result<(), Failed> {
+    let written = writeln!(out, "{}", plain(text)).and_then(|()| out.flush());
+    written.map_err(|error| Failed::Refused(error.to_string()))
+}
+
+/// Replaces control characters, because the text goes to a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn exit(ended: Result<(), Failed>, err: &mut dyn Write) -> ExitCode {
+    let Err(failed) = ended else { return ExitCode::SUCCESS };
+    // If standard error is closed, the exit code alone reports the failure.
+    let _ = writeln!(err, "{failed}");
+    match failed {
+        Failed::Configuration(_) => EXIT_USAGE.into(),
+        Failed::Unreachable { .. } => EXIT_UNREACHABLE.into(),
+        Failed::Denied(_) => EXIT_DENIED.into(),
+        Failed::Refused(_) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+#[path = "login_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! `login` and `logout` against a scripted gateway.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use secrecy::SecretString;
+use testkit::scripted::{Seen, Step, TestServer, json};
+
+use super::super::ConfigFile;
+use super::*;
+
+const LINK: &str =
+    r#"{"url":"http://127.0.0.1:8080/oauth/start?login=TICKET","expires_at":"2026-11-23T00:00:00.000Z"}"#;
+const OUT: &str = r#"{"server":"notes","state":"login_required","scopes":[],"per":"principal"}"#;
+const IN: &str = r#"{"server":"notes","state":"logged_in","account":"ann\u001b[2J","scopes":["read","write"],"per":"principal"}"#;
+
+fn running(server: &TestServer) -> Running {
+    let file = ConfigFile { config: PathBuf::from("no-such-file.yaml") };
+    let url = Url::parse(&server.url.origin().ascii_serialization()).ok();
+    Running { file, url, key: Some(SecretString::from("canary-of-the-key")) }
+}
+
+/// Runs `login` and returns its end, its output, and the opened pages.
+async fn logged_in(server: &TestServer) -> (Result<(), Failed>, String, Vec<String>) {
+    let (mut out, mut err, opened) = (Vec::new(), Vec::new(), RefCell::new(Vec::new()));
+    let open = |url: &Url| {
+        opened.borrow_mut().push(url.to_string());
+        true
+    };
+    let mut terminal = Terminal { out: &mut out, err: &mut err, open: &open };
+    let ended = log_in(&running(server), "notes", &mut terminal).await;
+    let text = String::from_utf8([out, err].concat()).expect("UTF-8");
+    assert!(!text.contains("canary"), "{text}");
+    (ended, text, opened.into_inner())
+}
+
+/// A gateway at which a person logs in after `looks` looks.
+async fn gateway(looks: usize) -> TestServer {
+    let seen = Arc::new(AtomicUsize::new(0));
+    TestServer::new(move |request: &Seen| -> Vec<Step> {
+        assert_eq!(request.header("authorization"), Some("Bearer canary-of-the-key"));
+        let answer = match request.line.as_str() {
+            "GET /api/v1/mcp/servers/notes/login" if seen.fetch_add(1, Ordering::SeqCst) < looks => OUT,
+            "GET /api/v1/mcp/servers/notes/login" => IN,
+            "POST /api/v1/mcp/servers/notes/login" => LINK,
+            "DELETE /api/v1/mcp/servers/notes/login" => OUT,
+            other => panic!("{other}"),
+        };
+        vec![json(200, answer)]
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_login_opens_the_link_and_waits_until_somebody_has_logged_in() {
+    let server = gateway(3).await;
+    let (ended, text, opened) = logged_in(&server).await;
+    assert_eq!(ended, Ok(()));
+    assert_eq!(opened, ["http://127.0.0.1:8080/oauth/start?login=TICKET"]);
+    assert!(text.starts_with("http://127.0.0.1:8080/oauth/start?login=TICKET\n"), "{text}");
+    assert!(text.contains("logged in to notes as ann?[2J (scopes: read write; used by you)"), "{text}");
+    let looks = server.seen().iter().filter(|seen| seen.line.starts_with("GET")).count();
+    assert_eq!(looks, 4);
+}
+
+#[tokio::test]
+async fn an_existing_login_is_told_and_not_replaced() {
+    let server = gateway(0).await;
+    let (ended, text, opened) = logged_in(&server).await;
+    assert_eq!((ended, opened.len()), (Ok(()), 0));
+    assert!(text.contains("already logged in to notes as ann"), "{text}");
+    assert!(server.seen().iter().all(|seen| seen.line.starts_with("GET")));
+}
+
+#[tokio::test]
+async fn a_logout_deletes_the_login() {
+    let server = gateway(0).await;
+    let mut out = Vec::new();
+    assert_eq!(log_out(&running(&server), "notes", &mut out).await, Ok(()));
+    assert_eq!(out, b"logged out of notes\n");
+    assert!(server.seen().iter().all(|seen| seen.line.starts_with("DELETE")));
+}
+
+#[tokio::test]
+async fn each_kind_of_failure_has_its_exit_code() {
+    let problem = r#"{"detail":"the request carries no credential","hint":"send a credential"}"#;
+    for (status, code) in [(401, EXIT_DENIED), (403, EXIT_DENIED), (404, 1), (409, 1), (500, 1)] {
+        let server = TestServer::new(move |_: &Seen| vec![json(status, problem)]).await;
+        let (ended, _, _) = logged_in(&server).await;
+        let mut err = Vec::new();
+        assert_eq!(exit(ended, &mut err), ExitCode::from(code), "{status}");
+        let text = String::from_utf8(err).expect("UTF-8");
+        assert!(text.contains("carries no credential (send a credential)"), "{text}");
+    }
+    let gone = {
+        let server = gateway(0).await;
+        running(&server)
+    };
+    let ended = log_out(&gone, "notes", &mut Vec::new()).await;
+    let text = ended.as_ref().expect_err("nobody listens").to_string();
+    assert!(text.contains("cannot reach the gateway at http://127.0.0.1:"), "{text}");
+    assert_eq!(exit(ended, &mut Vec::new()), ExitCode::from(EXIT_UNREACHABLE));
+    let unknown = Running { url: None, ..gone };
+    let ended = log_out(&unknown, "notes", &mut Vec::new()).await;
+    assert_eq!(exit(ended, &mut Vec::new()), ExitCode::from(EXIT_USAGE), "no configuration file");
+}
+
+#[tokio::test]
+async fn a_link_that_is_no_web_address_is_not_opened() {
+    let server = TestServer::new(|request: &Seen| {
+        let link = r#"{"url":"file:///etc/passwd","expires_at":""}"#;
+        vec![json(200, if request.line.starts_with("POST") { link } else { OUT })]
+    });
+    let server = server.await;
+    let (ended, text, opened) = logged_in(&server).await;
+    assert!(ended.is_err() && opened.is_empty() && !text.contains("passwd"), "{text}");
+}

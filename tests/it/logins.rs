@@ -1,0 +1,246 @@
+//! A person logs in to a server: by the command, the REST API and a browser, through a login service of the test.
+
+use std::process::{Output, Stdio};
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, StatusCode};
+use reqwest::redirect::Policy;
+use runtime::hex::hex;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+use testkit::served::Served;
+use url::Url;
+
+use crate::support::gateway::Running;
+use crate::support::{Gateway, Registry, eventually};
+
+const KEY: &str = "swy_ann_0123456789abcdef0123456789abcdef0123456789abcdef";
+const TOKEN: &str = "canary-of-the-token";
+
+/// An MCP server of the legacy era and its login service, at one origin.
+fn protected() -> Served {
+    let routes = Router::new()
+        .route("/mcp", post(mcp))
+        .route("/.well-known/oauth-protected-resource/mcp", get(resource))
+        .route("/.well-known/oauth-authorization-server", get(metadata))
+        .route("/register", post(async || (StatusCode::CREATED, axum::Json(json!({"client_id": "c1"})))))
+        .route("/authorize", get(authorize))
+        .route("/token", post(token));
+    let origin = std::sync::Arc::new(std::sync::OnceLock::new());
+    let served = Served::start(routes.with_state(std::sync::Arc::clone(&origin)));
+    origin.set(served.url()).expect("set once");
+    served
+}
+
+type Origin = State<std::sync::Arc<std::sync::OnceLock<String>>>;
+
+fn base(origin: &Origin) -> &str {
+    origin.0.get().expect("it was set")
+}
+
+async fn resource(origin: Origin) -> axum::Json<Value> {
+    let base = base(&origin);
+    axum::Json(json!({"resource": format!("{base}/mcp"), "authorization_servers": [base],
+        "scopes_supported": ["read"]}))
+}
+
+async fn metadata(origin: Origin) -> axum::Json<Value> {
+    let base = base(&origin);
+    axum::Json(json!({"issuer": base, "authorization_endpoint": format!("{base}/authorize"),
+        "token_endpoint": format!("{base}/token"), "registration_endpoint": format!("{base}/register"),
+        "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": true}))
+}
+
+/// The person agrees at once.
+async fn authorize(origin: Origin, Query(query): Query<HashMap<String, String>>) -> Redirect {
+    assert_eq!(query["code_challenge_method"], "S256");
+    let mut back = Url::parse(&query["redirect_uri"]).expect("a URL");
+    let answer = [("code", "the-code"), ("state", &query["state"]), ("iss", base(&origin))];
+    back.query_pairs_mut().extend_pairs(answer);
+    Redirect::to(back.as_str())
+}
+
+async fn token(body: String) -> axum::Json<Value> {
+    let form: HashMap<_, _> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+    assert_eq!((form["code"].as_str(), form["code_verifier"].len()), ("the-code", 43));
+    axum::Json(json!({"access_token": TOKEN, "token_type": "Bearer", "expires_in": 3600, "scope": "read"}))
+}
+
+async fn mcp(origin: Origin, headers: HeaderMap, axum::Json(message): axum::Json<Value>) -> Response {
+    if headers.get(AUTHORIZATION).is_none_or(|sent| sent != format!("Bearer {TOKEN}").as_str()) {
+        let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", base(&origin));
+        let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+        return (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, challenge)]).into_response();
+    }
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+            "serverInfo": {"name": "notes", "version": "1"}}),
+        Some("tools/list") => json!({"tools": [{"name": "remember", "inputSchema": {"type": "object"}}]}),
+        Some("tools/call") => json!({"content": [{"type": "text", "text": "noted"}]}),
+        Some("ping") => json!({}),
+        _ if message["id"].is_null() => return StatusCode::ACCEPTED.into_response(),
+        _ => {
+            let error = json!({"code": -32601, "message": "no such method"});
+            return axum::Json(json!({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+                .into_response();
+        }
+    };
+    axum::Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).into_response()
+}
+
+/// A browser that keeps its cookies and follows no redirect.
+struct Browser {
+    http: reqwest::Client,
+    cookies: HashMap<String, String>,
+}
+
+impl Browser {
+    fn new() -> Self {
+        let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().expect("a client");
+        Self { http, cookies: HashMap::new() }
+    }
+
+    async fn open(&mut self, request: reqwest::RequestBuilder) -> (u16, String, String) {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let response = request.header("cookie", cookies.join("; ")).send().await.expect("an answer");
+        for cookie in response.headers().get_all("set-cookie") {
+            let text = cookie.to_str().expect("text");
+            assert!(text.contains("; HttpOnly; SameSite="), "{text}");
+            let (name, value) = text.split(';').next().and_then(|pair| pair.split_once('=')).expect("a pair");
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+        let location =
+            response.headers().get("location").map(|value| value.to_str().expect("text").to_owned());
+        (response.status().as_u16(), location.unwrap_or_default(), response.text().await.expect("a page"))
+    }
+
+    async fn get(&mut self, url: &str) -> (u16, String, String) {
+        self.open(self.http.get(url)).await
+    }
+
+    /// Fills in the hidden fields of `page`, and sends its form to `url`.
+    async fn send(&mut self, url: &Url, page: &str, more: &[(&str, &str)]) -> (u16, String, String) {
+        let value = |name: &str| {
+            let start = format!("name=\"{name}\" value=\"");
+            page.split_once(&start).and_then(|(_, rest)| Some(rest.split_once('"')?.0.to_owned()))
+        };
+        let hidden = ["csrf", "login", "agreement"].map(|name| (name, value(name)));
+        let hidden = hidden.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        let fields: Vec<_> = hidden.chain(more.iter().copied()).collect();
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&fields).finish();
+        let kind = "application/x-www-form-urlencoded";
+        let request = self.http.post(url.as_str()).header("content-type", kind).body(body);
+        self.open(request.header("origin", url.origin().ascii_serialization())).await
+    }
+
+    /// Signs in, agrees, and goes to the login service and back. Returns the last page.
+    async fn log_in(&mut self, link: &str) -> (u16, String) {
+        let link = Url::parse(link).expect("a URL");
+        let (_, _, form) = self.get(link.as_str()).await;
+        let sign_in = link.join("sign-in").expect("a URL");
+        let (status, _, text) = self.send(&sign_in, &form, &[("credential", KEY)]).await;
+        assert_eq!(status, 303, "{text}");
+        let (status, _, consent) = self.get(link.as_str()).await;
+        assert_eq!(status, 200, "{consent}");
+        let (status, service, text) = self.send(&link, &consent, &[]).await;
+        assert_eq!(status, 303, "{text}");
+        let (_, callback, _) = self.get(&service).await;
+        let (status, _, page) = self.get(&callback).await;
+        (status, page)
+    }
+}
+
+fn gateway(server: &Served) -> Gateway {
+    let hash = hex(&Sha256::digest(KEY.as_bytes()));
+    let key = format!("{{id: ann, hash: \"sha256:{hash}\", role: superuser}}");
+    let registry = Registry::new().http("notes", &format!("{}/mcp", server.url())).with("auth: oauth");
+    let plain = registry.http("plain", &format!("{}/plain", server.url()));
+    Gateway::of(&plain.setting(&format!("server: {{auth_mode: api_key, api_keys: [{key}]}}")))
+}
+
+/// Runs a command against the running gateway.
+fn command(gateway: &Running, key: &str, arguments: &[&str]) -> std::process::Command {
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_switchyard"));
+    program.args(arguments).env_clear().env("SWITCHYARD_URL", gateway.url("")).env("SWITCHYARD_KEY", key);
+    program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program
+}
+
+fn ended(output: Output) -> (Option<i32>, String) {
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).expect("UTF-8"))
+}
+
+async fn run(gateway: &Running, key: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = command(gateway, key, arguments);
+    let output = tokio::task::spawn_blocking(move || command.output().expect("it runs"));
+    ended(output.await.expect("it is waited for"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_logs_in_by_the_command_and_calls_a_tool() {
+    let server = protected();
+    let gateway = gateway(&server).start().await;
+    let client = gateway.mcp().with_header("authorization", &format!("Bearer {KEY}"));
+    let rest = client.to(&gateway.url("/api/v1/mcp/servers/notes/login"));
+    let state = async || rest.bare(http::Method::GET, &[]).await.json()["state"].clone();
+    eventually("a login is required", async || (state().await == "login_required").then_some(())).await;
+
+    let mut login = command(&gateway, KEY, &["login", "notes", "--no-browser"]);
+    let mut child = login.spawn().expect("it runs");
+    let out = child.stdout.take().expect("it is piped");
+    let (link, out) = tokio::task::spawn_blocking(move || {
+        let mut out = std::io::BufReader::new(out);
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).expect("a link");
+        (line.trim().to_owned(), out)
+    })
+    .await
+    .expect("it ends");
+    let (status, page) = Browser::new().log_in(&link).await;
+    assert_eq!(status, 200, "{page}");
+    assert!(page.contains("<h1>Logged in to notes</h1>") && !page.contains(TOKEN), "{page}");
+    let (told, status) = tokio::task::spawn_blocking(move || {
+        let told = std::io::read_to_string(out).expect("text");
+        (told, child.wait().expect("it ends"))
+    })
+    .await
+    .expect("it ends");
+    assert!(status.success() && told.contains("logged in to notes as"), "{told}");
+    assert!(told.contains("scopes: read; used by everybody here"), "{told}");
+
+    gateway.offers_to("remember", &format!("Bearer {KEY}")).await;
+    let answer = client.modern("tools/call", json!({"name": "remember", "arguments": {}})).await;
+    assert_eq!(answer.text(), "noted");
+    let (code, told) = run(&gateway, KEY, &["logout", "notes"]).await;
+    assert_eq!((code, told.as_str()), (Some(0), "logged out of notes\n"));
+    assert_eq!(state().await, "login_required");
+    let log = gateway.log();
+    let audited = |action: &str| log.iter().any(|line| line["action"] == action && line["outcome"] == "done");
+    assert!(audited("log_in_for_all") && audited("log_out_for_all"), "{log:#?}");
+    assert!(!format!("{log:?}").contains(TOKEN) && !format!("{log:?}").contains(KEY));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_tell_why_nobody_can_log_in() {
+    let server = protected();
+    let gateway = gateway(&server).start().await;
+    for (key, arguments, code, text) in [
+        ("swy_ann_0", &["login", "notes"][..], 4, "SWITCHYARD_KEY"),
+        (KEY, &["login", "plain"], 1, "no `auth: oauth`"),
+        (KEY, &["logout", "nots"], 1, "notes"),
+        (KEY, &["login", "notes", "--url", "http://127.0.0.1:1"], 3, "is it running?"),
+    ] {
+        let (found, told) = run(&gateway, key, arguments).await;
+        assert_eq!(found, Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(text) && !told.contains(KEY), "{arguments:?}: {told}");
+    }
+    let stranger = Browser::new().get(&gateway.url("/oauth/callback?code=a&state=b")).await;
+    assert_eq!(stranger.0, 403, "{}", stranger.2);
+}
