@@ -163,7 +163,9 @@ fn the_reference_tells_the_truth() {
         }
         _ => environment(name),
     };
-    for page in ["r2r.md", "rag.md", "chroma.md", "login-services.md", "logins.md"] {
+    let pages =
+        ["../README.md", "chroma.md", "login-services.md", "logins.md", "migrate.md", "r2r.md", "rag.md"];
+    for page in pages {
         let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
         let examples = blocks(&page, "yaml");
         assert!(!examples.is_empty());
