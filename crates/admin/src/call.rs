@@ -15,15 +15,16 @@ use bytes::Bytes;
 
 use super::answer::Answer;
 use super::body::{self, CallRequest};
+use super::charged::json_charged;
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, json_bytes, view, who};
+use super::{Api, authorised, view, who};
 use auth::{Action, Principal};
 use gateway::manager::{self, Called, Manager, Scope};
 use json::Raw;
 use protocol::ErrorCode;
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use runtime::memory::{Account, Charge, Kind, SMALL};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Deed};
 
@@ -62,7 +63,7 @@ const ENVELOPE: usize = 512;
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn call(
-    State(Api { manager, options }): State<Api>,
+    State(Api { manager, options, .. }): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
@@ -118,16 +119,11 @@ async fn answer(
     // While it is printed, the text of a tool is in memory four times: by itself, as a value, and twice in the
     // answer.
     if 2 * size >= SMALL {
-        charge.cover(4 * size).map_err(exhausted)?;
+        charge.cover(4 * size)?;
     }
     let printed = Raw::with_room(&Answer::of(&called, &tool, id)?, 2 * size + ENVELOPE).bytes().clone();
-    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
-    Ok(json_bytes(printed))
-}
-
-fn exhausted(_: Exhausted) -> Problem {
-    let detail = upstream::Error::MemoryExhausted.to_string();
-    Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
+    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed)? };
+    Ok(json_charged(printed))
 }
 
 /// Records the result of a call in `deed`, an entry of the audit log.
