@@ -24,7 +24,7 @@ use auth::{Action, Principal};
 use gateway::manager::{self, Called, Manager, Scope};
 use json::Raw;
 use protocol::ErrorCode;
-use runtime::memory::{Account, Charge, Kind, SMALL};
+use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Deed};
 
@@ -119,11 +119,17 @@ async fn answer(
     // While it is printed, the text of a tool is in memory four times: by itself, as a value, and twice in the
     // answer.
     if 2 * size >= SMALL {
-        charge.cover(4 * size)?;
+        charge.cover(4 * size).map_err(exhausted)?;
     }
     let printed = Raw::with_room(&Answer::of(&called, &tool, id)?, 2 * size + ENVELOPE).bytes().clone();
-    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed)? };
+    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
     Ok(json_charged(printed))
+}
+
+/// The tool has run, so this is not the refusal of a request.
+fn exhausted(_: Exhausted) -> Problem {
+    let detail = upstream::Error::MemoryExhausted.to_string();
+    Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
 }
 
 /// Records the result of a call in `deed`, an entry of the audit log.

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::http::StatusCode;
@@ -16,9 +17,12 @@ use bytes::Bytes;
 
 use super::json_bytes;
 use super::problem::Problem;
-use gateway::manager::{self, Scope, Snapshot};
+use gateway::manager::{Scope, Snapshot};
 use protocol::ErrorCode;
 use runtime::memory::{self, Account, Exhausted, Kind, SMALL};
+
+/// When to send a refused request again.
+const RETRY_IN: Duration = Duration::from_secs(1);
 
 /// Marks a response whose body is charged already.
 #[derive(Debug, Clone, Copy)]
@@ -59,10 +63,12 @@ pub(super) async fn charged(mut response: Response, principal: &Arc<str>) -> Res
     }
 }
 
+/// Refuses a request that only reads, which can be sent again.
 impl From<Exhausted> for Problem {
-    fn from(_: Exhausted) -> Self {
-        let detail = upstream::Error::MemoryExhausted.to_string();
-        Self::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
+    fn from(exhausted: Exhausted) -> Self {
+        Self::new(ErrorCode::MemoryExhausted, exhausted.to_string())
+            .hinting("read the answers to other requests, and send this one again")
+            .with(|document| (document.retryable, document.retry_after) = (true, Some(RETRY_IN)))
     }
 }
 
@@ -119,6 +125,16 @@ impl AsRef<[u8]> for Shared {
 mod tests {
     use super::super::fixture::Gateway;
     use super::*;
+
+    #[tokio::test]
+    async fn a_refused_answer_can_be_asked_for_again() {
+        let problem = Problem::from(Exhausted { wanted: 9 }).into_response();
+        let problem = problem.extensions().get::<Problem>().expect("a problem");
+        assert_eq!(
+            (problem.code(), problem.retry_after()),
+            (ErrorCode::MemoryExhausted, Some("1".try_into().expect("text")))
+        );
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_that_is_being_read_is_not_printed_again() {

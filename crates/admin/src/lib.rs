@@ -142,7 +142,8 @@ async fn authorise(
             None => deed.ended(audit::DONE),
         }
     }
-    charged::charged(response, &payer).await
+    // What an operator changed is done, so its answer is not refused.
+    if action.is_operation() { response } else { charged::charged(response, &payer).await }
 }
 
 /// Returns `principal` as the audit log shows it.

@@ -118,9 +118,12 @@ pub(super) fn connection<S: Site>(
             && let Some(connection) = connection
         {
             refuse_head(connection).await;
-        } else if is_over && activity.is_unread() {
+        } else if is_over
+            && activity.is_unread()
+            && let Some(connection) = connection
+        {
             // Otherwise the kernel would keep what is not sent until it gives up, which takes minutes.
-            connection.map(|connection| connection.into_parts().io.into_inner().into_socket().reset());
+            connection.into_parts().io.into_inner().into_socket().reset();
         }
     }
 }
