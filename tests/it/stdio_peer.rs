@@ -9,7 +9,7 @@
 //! - `--refuse METHOD` answers with an error that repeats the variable `KEY`, and also writes it to standard error.
 //! - `--asks` makes it the server of `support/asker.rs`, `--stateful` that of `support/stateful.rs`.
 //! - `--flood LINE` writes that line to standard output again and again from the first call on, `--flood-errors LINE`
-//!   to standard error.
+//!   to standard error. `--flood-one-line TEXT` and `--flood-one-error TEXT` write no line ends.
 //! - `--pause MS` waits between the record of a call and its answer.
 //! - `--noise N` writes N lines to standard error.
 //! - `--stays` continues after the end of its input.
@@ -121,9 +121,9 @@ fn say(line: &str) {
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
-/// Writes `line` to `stream` in blocks until the reader is gone.
-fn flood(line: &str, mut stream: impl Write + Send + 'static) {
-    let block = format!("{line}\n").repeat(32 * 1024 / line.len());
+/// Writes `text` to `stream` in blocks until the reader is gone.
+fn flood(text: &str, mut stream: impl Write + Send + 'static) {
+    let block = text.repeat(32 * 1024 / text.len());
     std::thread::spawn(move || while stream.write_all(block.as_bytes()).is_ok() {});
 }
 
@@ -147,10 +147,16 @@ impl Peer {
     /// Starts a thread for each stream that is flooded.
     fn begin_floods(&self) {
         if let Some(line) = self.option("--flood") {
-            flood(line, std::io::stdout());
+            flood(&format!("{line}\n"), std::io::stdout());
         }
         if let Some(line) = self.option("--flood-errors") {
-            flood(line, std::io::stderr());
+            flood(&format!("{line}\n"), std::io::stderr());
+        }
+        if let Some(text) = self.option("--flood-one-line") {
+            flood(text, std::io::stdout());
+        }
+        if let Some(text) = self.option("--flood-one-error") {
+            flood(text, std::io::stderr());
         }
     }
 

@@ -15,10 +15,11 @@ use bytes::Bytes;
 
 use super::answer::Answer;
 use super::body::{self, CallRequest};
+use super::charged::json_charged;
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, json_bytes, view, who};
+use super::{Api, authorised, view, who};
 use auth::{Action, Principal};
 use gateway::manager::{self, Called, Manager, Scope};
 use json::Raw;
@@ -62,7 +63,7 @@ const ENVELOPE: usize = 512;
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn call(
-    State(Api { manager, options }): State<Api>,
+    State(Api { manager, options, .. }): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
@@ -122,9 +123,10 @@ async fn answer(
     }
     let printed = Raw::with_room(&Answer::of(&called, &tool, id)?, 2 * size + ENVELOPE).bytes().clone();
     let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
-    Ok(json_bytes(printed))
+    Ok(json_charged(printed))
 }
 
+/// The tool has run, so this is not the refusal of a request.
 fn exhausted(_: Exhausted) -> Problem {
     let detail = upstream::Error::MemoryExhausted.to_string();
     Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)

@@ -1,16 +1,22 @@
 //! `/tools` and `/servers/{name}/tools`: what can be called, with schemas as the servers wrote them.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Api;
+use super::charged::json_charged;
 use super::openapi::{NamedProblems, ReadProblems};
 use super::problem::Problem;
 use super::view::ListedTool;
-use super::{Api, json};
-use gateway::manager::{Manager, Scope};
+use auth::Principal;
+use gateway::manager::Scope;
+use json::Raw;
 
 /// Tools.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,8 +34,11 @@ struct ToolList {
     responses((status = 200, description = "The tools", body = ToolList), ReadProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
-pub(super) async fn all(State(Api { manager, .. }): State<Api>) -> Result<Response, Problem> {
-    list(&manager, &Scope::All)
+pub(super) async fn all(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+) -> Result<Response, Problem> {
+    list(&api, &principal, Scope::All)
 }
 
 /// One server's tools
@@ -42,15 +51,20 @@ pub(super) async fn all(State(Api { manager, .. }): State<Api>) -> Result<Respon
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn of_server(
-    State(Api { manager, .. }): State<Api>,
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    list(&manager, &Scope::Server(name.into()))
+    list(&api, &principal, Scope::Server(name.into()))
 }
 
-fn list(manager: &Manager, scope: &Scope) -> Result<Response, Problem> {
-    let snapshot = manager.snapshot();
-    let entries = snapshot.catalog(scope)?.tools();
-    Ok(json(&ToolList { tools: entries.iter().map(|entry| ListedTool::of(&snapshot, entry)).collect() }))
+fn list(api: &Api, principal: &Principal, scope: Scope) -> Result<Response, Problem> {
+    let snapshot = api.manager.snapshot();
+    let catalog = Arc::clone(snapshot.catalog(&scope)?);
+    let print = || {
+        let tools = catalog.tools().iter().map(|entry| ListedTool::of(&snapshot, entry)).collect();
+        Raw::of(&ToolList { tools }).bytes().clone()
+    };
+    Ok(json_charged(api.lists.of((&snapshot, scope), principal.id(), print)?))
 }

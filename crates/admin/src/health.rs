@@ -208,7 +208,7 @@ pub(super) async fn live() -> Response {
     ),
     security(())
 )]
-pub(super) async fn ready(State(Api { manager, options }): State<Api>) -> Response {
+pub(super) async fn ready(State(Api { manager, options, .. }): State<Api>) -> Response {
     let status = if options.drain.is_begun() {
         ProbeStatus::Draining
     } else if manager.snapshot().has_started() {

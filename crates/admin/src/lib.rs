@@ -12,6 +12,7 @@ mod breakers;
 mod call;
 mod catalog;
 mod changes;
+mod charged;
 mod code;
 mod error;
 mod error_page;
@@ -42,6 +43,7 @@ use serde::Serialize;
 
 use auth::{Action, Principal, Role};
 use gateway::login_links::LoginContext;
+use charged::Lists;
 use gateway::manager::Manager;
 use json::Raw;
 use problem::Problem;
@@ -90,12 +92,13 @@ impl Default for Options {
 pub struct Api {
     manager: Arc<Manager>,
     options: Options,
+    lists: Lists,
 }
 
 impl Api {
     /// The API over `manager`.
-    pub const fn new(manager: Arc<Manager>, options: Options) -> Self {
-        Self { manager, options }
+    pub fn new(manager: Arc<Manager>, options: Options) -> Self {
+        Self { manager, options, lists: Lists::default() }
     }
 }
 
@@ -124,16 +127,16 @@ async fn authorise(
     next: Next,
 ) -> Response {
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
-    let deed = match authorised(principal, action, id) {
+    let (payer, deed) = match authorised(principal, action, id) {
         Ok(principal) if action.is_operation() => {
             // The only parameter of a path is a server.
             let server = named.as_ref().ok().and_then(|named| named.iter().next());
             match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
-                Ok(deed) => deed,
+                Ok(deed) => (Arc::clone(principal.id()), deed),
                 Err(full) => return Problem::from(full).into_response(),
             }
         }
-        Ok(_) => None,
+        Ok(principal) => (Arc::clone(principal.id()), None),
         Err(problem) => return problem.into_response(),
     };
     let response = next.run(request).await;
@@ -143,7 +146,8 @@ async fn authorise(
             None => deed.ended(audit::DONE),
         }
     }
-    response
+    // What an operator changed is done, so its answer is not refused.
+    if action.is_operation() { response } else { charged::charged(response, &payer).await }
 }
 
 /// Returns `principal` as the audit log shows it.

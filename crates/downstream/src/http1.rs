@@ -71,7 +71,7 @@ pub(super) fn connection<S: Site>(
             tokio::time::sleep(LAST_LOOK).await;
         });
         let mut cut = pin!(cut.cancelled());
-        let (mut is_watched, mut ending, mut is_full) = (false, false, false);
+        let (mut is_watched, mut ending, mut is_full, mut is_over) = (false, false, false, false);
         let bell = Bell::new();
         let mut poll = |cx: &mut Context<'_>| {
             let Some(open) = &mut connection else { return Poll::Ready(()) };
@@ -107,6 +107,7 @@ pub(super) fn connection<S: Site>(
             }
             ready!(limit.poll(cx));
             tracing::debug!("a peer was too slow and is closed");
+            is_over = true;
             Poll::Ready(())
         };
         poll_fn(|cx| turn(bell.waker(), || poll(cx))).await;
@@ -116,6 +117,12 @@ pub(super) fn connection<S: Site>(
             && let Some(connection) = connection
         {
             refuse_head(connection).await;
+        } else if is_over
+            && activity.is_unread()
+            && let Some(connection) = connection
+        {
+            // Otherwise the kernel would keep what is not sent until it gives up, which takes minutes.
+            connection.into_parts().io.into_inner().into_socket().reset();
         }
     }
 }

@@ -5,7 +5,8 @@
 //! preface of HTTP/2 is closed (`docs/contributing/decisions/0001-no-http2-without-tls.md`).
 //!
 //! Invariants: at most `max_sockets` connections are open; a further one is answered with 503 and closed
-//! (`load_shed`). A client that sends its head or body too slowly, or reads too slowly, is closed in time. An error
+//! (`load_shed`). A client that sends its head or body too slowly, or reads too slowly, is closed in time. The kernel
+//! keeps little of an answer that nobody reads. An error
 //! of `accept` never causes a busy loop. No connection outlives [`serve`].
 //!
 //! Not here: one connection (`http1`), handling of requests ([`Site`]), their checks (`guard`).
@@ -43,6 +44,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const OTHER_FILES: u64 = 1_024;
 /// Time for handshakes to end after shutdown began.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+/// Bytes of answers that wait in the kernel until the network or the client takes them. What is under way does not count,
+/// so a fast client far away is not slowed down. Without it the kernel would keep up to 4 MiB for each connection.
+#[cfg(target_os = "linux")]
+const MOST_UNSENT: u32 = 64 * 1024;
 /// Time for connections to end after `drain_timeout`, when they are cut.
 const CUT_TIME: Duration = Duration::from_secs(1);
 
@@ -196,8 +201,10 @@ impl<S: Site> Door<'_, S> {
     }
 
     fn begin(&self, socket: std::net::TcpStream, slot: (OwnedSemaphorePermit, Socket)) {
-        // Small answers must not be delayed. A socket that refuses this option is about to fail anyway.
+        // Small answers must not be delayed. A socket that refuses an option is about to fail anyway.
         let _ = socket.set_nodelay(true);
+        #[cfg(target_os = "linux")]
+        let _ = socket2::SockRef::from(&socket).set_tcp_notsent_lowat(MOST_UNSENT);
         let house = House {
             live: self.live.clone(),
             cut: self.cut.clone(),

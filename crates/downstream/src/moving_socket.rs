@@ -28,6 +28,12 @@ impl MovingSocket {
         Self { socket: Some(socket), watched_by: worker::current() }
     }
 
+    /// Closes the connection at once. What was written and not sent is dropped.
+    pub(super) fn reset(mut self) {
+        // An error means that the connection is closed already.
+        let _ = self.here().and_then(|socket| socket.set_zero_linger());
+    }
+
     /// The socket, watched by this worker from now on.
     fn here(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         let here = worker::current();

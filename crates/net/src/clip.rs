@@ -45,6 +45,31 @@ impl Clip {
     }
 }
 
+/// How many times its limit a message may exceed it before the rest of it has no meaning.
+const EXCESS: usize = 3;
+
+/// Counts the bytes of one message that are discarded because it is too long.
+///
+/// A server that answers with too much still gets its message read to the end. One that never ends it does not.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Discard {
+    left: usize,
+}
+
+impl Discard {
+    /// For a message of at most `limit` bytes.
+    pub(super) const fn of(limit: usize) -> Self {
+        Self { left: limit.saturating_mul(EXCESS) }
+    }
+
+    /// Returns how many of `bytes`, which were discarded, have no meaning.
+    pub(super) const fn count(&mut self, bytes: usize) -> usize {
+        let surplus = bytes.saturating_sub(self.left);
+        self.left = self.left.saturating_sub(bytes);
+        surplus
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -10,3 +10,4 @@ pub mod sse;
 pub mod transfer_coding;
 
 pub use clip::Clip;
+use clip::Discard;

@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 use tokio_util::codec::Decoder;
 
-use super::Clip;
+use super::{Clip, Discard};
 
 /// The result of reading one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,19 +41,21 @@ pub struct Lines {
     searched: usize,
     /// Set while the rest of a line that is too long is discarded.
     skipping: Option<Clip>,
-    /// Bytes of lines without content since the last [`Lines::take_blank`].
-    blank: usize,
+    discard: Discard,
+    /// Bytes without a meaning since the last [`Lines::take_ignored`].
+    ignored: usize,
 }
 
 impl Lines {
     /// Returns a splitter with a limit in bytes, without the line end.
     pub const fn new(limit: usize) -> Self {
-        Self { limit, searched: 0, skipping: None, blank: 0 }
+        Self { limit, searched: 0, skipping: None, discard: Discard::of(limit), ignored: 0 }
     }
 
-    /// Returns the bytes of lines without content that were read since the last call.
-    pub const fn take_blank(&mut self) -> usize {
-        std::mem::replace(&mut self.blank, 0)
+    /// Returns the bytes that were read since the last call and have no meaning: lines without content, and the rest of a
+    /// line that is far too long.
+    pub const fn take_ignored(&mut self) -> usize {
+        std::mem::replace(&mut self.ignored, 0)
     }
 
     /// Drops empty lines at the front of the buffer, all at once: each is only a byte or two, and a buffer may
@@ -68,7 +70,7 @@ impl Lines {
         }
         let empty = buffer.len() - rest.len();
         buffer.advance(empty);
-        self.blank += empty;
+        self.ignored += empty;
     }
 
     /// Takes the line that ends at `end`, and its line end.
@@ -82,13 +84,14 @@ impl Lines {
         }
         if let Some(mut clip) = self.skipping.take() {
             clip.push(&line);
+            self.discard = Discard::of(self.limit);
             return Some(Line::TooLong(clip));
         }
         if line.len() > self.limit {
             return Some(Line::TooLong(clip_of(&line)));
         }
         if line.trim_ascii().is_empty() {
-            self.blank += end + 1;
+            self.ignored += end + 1;
             return None;
         }
         Some(Line::Whole(line.freeze()))
@@ -107,6 +110,7 @@ impl Lines {
         let length = buffer.len() - usize::from(buffer.last() == Some(&b'\r'));
         if let Some(clip) = &mut self.skipping {
             clip.push(&buffer.split_to(length));
+            self.ignored += self.discard.count(length);
         } else if length > self.limit {
             self.skipping = Some(clip_of(&buffer[..length]));
             // Replaced, not cleared, so that the memory of a huge line is freed.

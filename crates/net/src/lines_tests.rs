@@ -84,7 +84,20 @@ fn lines_without_content_are_dropped_at_once_and_counted() {
     let mut lines = Lines::new(16);
     let mut buffer = BytesMut::from(format!("{} \r\n\t\n  {{}}\n \n", "\n".repeat(1_000)).as_str());
     assert_eq!(lines.decode(&mut buffer).expect("no I/O"), Some(whole("  {}")));
-    assert_eq!(lines.take_blank(), 1_005);
+    assert_eq!(lines.take_ignored(), 1_005);
     assert_eq!(lines.decode(&mut buffer).expect("no I/O"), None);
-    assert_eq!((lines.take_blank(), lines.take_blank(), buffer.len()), (2, 0, 0));
+    assert_eq!((lines.take_ignored(), lines.take_ignored(), buffer.len()), (2, 0, 0));
+}
+
+#[test]
+fn the_rest_of_a_line_that_does_not_end_loses_its_meaning() {
+    let mut lines = Lines::new(1_000);
+    let mut buffer = BytesMut::new();
+    for _ in 0..100 {
+        buffer.extend_from_slice(&[b'x'; 1_000]);
+        assert_eq!(lines.decode(&mut buffer).expect("no error"), None);
+    }
+    assert_eq!(lines.take_ignored(), 95_000, "one within the limit, one at its discovery, three in excess");
+    buffer.extend_from_slice(b"\n");
+    assert!(matches!(lines.decode(&mut buffer), Ok(Some(Line::TooLong(_)))));
 }

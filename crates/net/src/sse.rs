@@ -3,18 +3,22 @@
 //! Source: WHATWG HTML, 9.2 Server-sent events (lines end in CR, LF or CRLF; one leading byte order
 //! mark; several `data` lines make one text; comments and unknown fields mean nothing).
 //!
-//! Invariants: an event that exceeds the limit takes at most the limit in memory and becomes [`Item::TooLong`]. Every
-//! byte is read once. A `data` line that lies in one chunk is a slice of that chunk; any other is copied once. The
-//! result does not depend on how the input is cut into chunks.
+//! Invariants: an event whose data exceeds the limit takes at most the limit in memory and becomes [`Item::TooLong`].
+//! Beside its data, an event takes at most [`LONGEST_ID`] and `LONGEST_NAME` bytes. Every byte is read once. A `data`
+//! line that lies in one chunk with the end of its event is a slice of that chunk; any other is copied once. No other
+//! part of an event keeps a chunk. The result does not depend on how the input is cut into chunks.
 //!
 //! Not here: the meaning of an event, reconnection, the timing of keep-alive comments.
 
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use memchr::{memchr, memchr2, memchr2_iter};
+use memchr::{memchr, memchr2};
 
-use super::Clip;
+pub use self::event::Event;
+use super::{Clip, Discard};
+
+mod event;
 
 /// A comment, sent so that a quiet stream is not mistaken for a dead one.
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
@@ -22,72 +26,16 @@ pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 /// Lines that [`Decoder::decode`] reads at most before it returns.
 const LINES_AT_ONCE: usize = 64;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The length of the longest field name with a meaning (`event`, `retry`).
-const LONGEST_NAME: usize = 5;
+/// The length of the longest field with a meaning (`event`, `retry`).
+const LONGEST_FIELD: usize = 5;
+/// The longest id that is kept, in bytes. A longer one resets the current id, so a stream is not resumed after it.
+pub const LONGEST_ID: usize = 4 * 1024;
+/// Bytes of an event name that are kept. No longer name has a meaning to anybody.
+const LONGEST_NAME: usize = 256;
+/// Lines of one event beside its data: `event`, `id` and `retry`. Further ones replace those and have no meaning.
+const FIELDS: usize = 3;
 /// Digits of a `retry` that are read. A longer number is not a sensible number of milliseconds.
 const MAX_DIGITS: usize = 20;
-
-/// One event.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
-    /// The `event` field; empty if there was none, which means `message`.
-    pub name: Bytes,
-    /// The `data` lines, joined with line feeds.
-    pub data: Bytes,
-    /// The `id` field of this event. [`Decoder::last_id`] returns the current one.
-    pub id: Option<Bytes>,
-    /// The `retry` field of this event.
-    pub retry: Option<Duration>,
-}
-
-impl Event {
-    /// Returns an event with `data` and no other field.
-    pub fn of(data: Bytes) -> Self {
-        Self { data, ..Self::default() }
-    }
-
-    /// The event in wire format. Line ends of any kind in `data` become line feeds. Name and id are cut at their first
-    /// line end.
-    pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.data.len() + self.name.len() + 64);
-        if let Some(id) = &self.id {
-            put_field(&mut out, b"id", id);
-        }
-        if let Some(retry) = self.retry {
-            put_field(&mut out, b"retry", retry.as_millis().to_string().as_bytes());
-        }
-        if !self.name.is_empty() {
-            put_field(&mut out, b"event", &self.name);
-        }
-        for line in lines_of(&self.data) {
-            put_field(&mut out, b"data", line);
-        }
-        out.put_u8(b'\n');
-        out.freeze()
-    }
-}
-
-fn put_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
-    // A line end in a value would begin another field.
-    let value = &value[..memchr2(b'\r', b'\n', value).unwrap_or(value.len())];
-    out.put_slice(name);
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_u8(b'\n');
-}
-
-/// The lines of `data`, at least one.
-fn lines_of(data: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut start = 0;
-    let ends = memchr2_iter(b'\r', b'\n', data)
-        .filter(|&at| !(data[at] == b'\n' && at > 0 && data[at - 1] == b'\r'))
-        .map(Some);
-    ends.chain([None]).map(move |end| {
-        let line = &data[start..end.unwrap_or(data.len())];
-        start = end.map_or(start, |at| at + 1 + usize::from(data[at..].starts_with(b"\r\n")));
-        line
-    })
-}
 
 /// An item of the decoded stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,13 +90,16 @@ pub struct Decoder {
     at: At,
     text: Text,
     event: Event,
+    /// Lines of the event that are not data.
+    fields: usize,
     /// Set when the event exceeds the limit, until it ends.
     too_long: Option<Clip>,
+    discard: Discard,
     first_line: bool,
     after_cr: bool,
     last_id: Option<Bytes>,
     retry: Option<Duration>,
-    /// Bytes of lines without a meaning since the last [`Decoder::take_ignored`].
+    /// Bytes without a meaning since the last [`Decoder::take_ignored`].
     ignored: usize,
 }
 
@@ -160,7 +111,9 @@ impl Decoder {
             at: At::Begin(BytesMut::new()),
             text: Text::default(),
             event: Event::default(),
+            fields: 0,
             too_long: None,
+            discard: Discard::of(limit),
             first_line: true,
             after_cr: false,
             last_id: None,
@@ -169,7 +122,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the bytes of comments, unknown fields and events without data that were read since the last call.
+    /// Returns the bytes that were read since the last call and have no meaning: comments, unknown fields, events without
+    /// data, fields that a later line of their event replaced, and the rest of an event that is far too long.
     pub const fn take_ignored(&mut self) -> usize {
         std::mem::replace(&mut self.ignored, 0)
     }
@@ -180,10 +134,18 @@ impl Decoder {
         self.last_id.as_ref()
     }
 
-    /// Memory of the event that is being read, allocated room included.
+    /// Memory of the event that is being read and of the current id, allocated room included.
     pub fn held(&self) -> usize {
         let begun = if let At::Begin(begun) = &self.at { begun.capacity() } else { 0 };
-        self.text.slice.len() + self.text.joined.capacity() + self.event.name.len() + begun
+        let ids = [&self.event.id, &self.last_id].into_iter().flatten().map(Bytes::len).sum::<usize>();
+        self.text.slice.len() + self.text.joined.capacity() + self.event.name.len() + begun + ids
+    }
+
+    /// Copies what is kept of the chunk that was read last, so that the chunk is freed while the next one is awaited.
+    pub fn detach(&mut self) {
+        if !self.text.slice.is_empty() {
+            self.text.append(b"");
+        }
     }
 
     /// The pause before a reconnection that the stream requested last.
@@ -196,6 +158,15 @@ impl Decoder {
     /// Returns `None` when `input` is used up, or after `LINES_AT_ONCE` lines that complete no event, so that the
     /// caller can yield between them. An event that is incomplete when the stream ends does not count.
     pub fn decode(&mut self, input: &mut Bytes) -> Option<Item> {
+        let before = input.len();
+        let item = self.decode_lines(input);
+        if self.too_long.is_some() {
+            self.ignored += self.discard.count(before - input.len());
+        }
+        item
+    }
+
+    fn decode_lines(&mut self, input: &mut Bytes) -> Option<Item> {
         for _ in 0..LINES_AT_ONCE {
             if input.is_empty() {
                 break;
@@ -233,14 +204,13 @@ impl Decoder {
 
     /// Decides the kind of the line as soon as its beginning shows it, so that an ignored line is not buffered.
     fn settle(&mut self) {
-        let room = self.room();
         let At::Begin(begun) = &mut self.at else { return };
         if self.first_line && begun.starts_with(BYTE_ORDER_MARK) {
             begun.advance(BYTE_ORDER_MARK.len());
             self.first_line = false;
         }
         let Some(colon) = memchr(b':', begun) else {
-            if begun.len() > BYTE_ORDER_MARK.len() + LONGEST_NAME {
+            if begun.len() > BYTE_ORDER_MARK.len() + LONGEST_FIELD {
                 self.at = At::Ignored;
             }
             return;
@@ -251,10 +221,14 @@ impl Decoder {
                 let line = begun.split().freeze();
                 self.at = At::Data;
                 self.begin_data_line();
-                self.append(&value_of(&line, colon));
+                self.append(value_of(&line, colon));
             }
-            b"event" | b"id" if value > room + 1 => {
-                self.give_up();
+            b"event" if value > LONGEST_NAME + 1 => {
+                self.event.name = name_of(value_of(begun, colon));
+                self.at = At::Ignored;
+            }
+            b"id" if value > LONGEST_ID + 1 => {
+                self.event.id = Some(Bytes::new());
                 self.at = At::Ignored;
             }
             b"retry" if value > MAX_DIGITS + 1 => self.at = At::Ignored,
@@ -289,17 +263,28 @@ impl Decoder {
         let name_end = memchr(b':', &line).unwrap_or(line.len());
         let value = value_of(&line, name_end);
         match &line[..name_end] {
-            b"data" => self.data_line(value),
-            b"event" => self.short_field(value, |event, value| event.name = value),
-            b"id" => self.short_field(value, |event, value| {
-                // An id with a NUL counts as absent.
-                event.id = (!value.contains(&0)).then_some(value).or(event.id.take());
-            }),
+            b"data" => {
+                let value = line.slice_ref(value);
+                self.data_line(value);
+                return None;
+            }
+            b"event" => self.event.name = name_of(value),
+            b"id" if value.len() > LONGEST_ID => self.event.id = Some(Bytes::new()),
+            // An id with a NUL counts as absent.
+            b"id" if value.contains(&0) => {}
+            b"id" => self.event.id = Some(Bytes::copy_from_slice(value)),
             b"retry" => {
-                self.event.retry = milliseconds(&value).or(self.event.retry);
+                self.event.retry = milliseconds(value).or(self.event.retry);
                 self.retry = self.event.retry.or(self.retry);
             }
-            _ => self.ignored += line.len() + 1,
+            _ => {
+                self.ignored += line.len() + 1;
+                return None;
+            }
+        }
+        self.fields += 1;
+        if self.fields > FIELDS {
+            self.ignored += line.len() + 1;
         }
         None
     }
@@ -321,18 +306,9 @@ impl Decoder {
         self.text.present = true;
     }
 
-    fn short_field(&mut self, value: Bytes, set: impl FnOnce(&mut Event, Bytes)) {
-        if value.len() <= self.room() {
-            set(&mut self.event, value);
-        } else {
-            self.give_up();
-        }
-    }
-
-    /// Bytes that the event may still grow by.
+    /// Bytes that the data of the event may still grow by.
     fn room(&self) -> usize {
-        let id = self.event.id.as_ref().map_or(0, Bytes::len);
-        self.limit.saturating_sub(self.text.len() + self.event.name.len() + id)
+        self.limit.saturating_sub(self.text.len())
     }
 
     /// Adds to the data of the event, or only counts the bytes if the event is too long.
@@ -357,10 +333,12 @@ impl Decoder {
     fn dispatch(&mut self) -> Option<Item> {
         let mut event = std::mem::take(&mut self.event);
         let text = self.text.take();
+        self.fields = 0;
         if let Some(id) = &event.id {
             self.last_id = Some(id.clone()).filter(|id| !id.is_empty());
         }
         if let Some(clip) = self.too_long.take() {
+            self.discard = Discard::of(self.limit);
             return Some(Item::TooLong(clip));
         }
         let Some(data) = text else {
@@ -373,9 +351,17 @@ impl Decoder {
 }
 
 /// The value behind the colon at `name_end`, without one leading space.
-fn value_of(line: &Bytes, name_end: usize) -> Bytes {
-    let start = (name_end + 1).min(line.len());
-    line.slice(start + usize::from(line.get(start) == Some(&b' '))..)
+fn value_of(line: &[u8], name_end: usize) -> &[u8] {
+    let value = line.get(name_end + 1..).unwrap_or_default();
+    value.strip_prefix(b" ").unwrap_or(value)
+}
+
+/// The name of an event, which keeps no other bytes of its chunk.
+fn name_of(value: &[u8]) -> Bytes {
+    match value {
+        b"message" => Bytes::from_static(b"message"),
+        _ => Bytes::copy_from_slice(&value[..value.len().min(LONGEST_NAME)]),
+    }
 }
 
 fn milliseconds(value: &[u8]) -> Option<Duration> {

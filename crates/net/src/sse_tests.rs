@@ -77,11 +77,9 @@ fn a_huge_event_costs_no_more_than_the_cap() {
         decoder.decode(&mut Bytes::copy_from_slice(start));
         for _ in 0..1_000 {
             assert_eq!(decoder.decode(&mut chunk.clone()), None);
-            let held = decoder.text.len() + decoder.text.joined.capacity();
-            let begun = if let At::Begin(begun) = &decoder.at { begun.capacity() } else { 0 };
-            assert!(held + begun <= 4 * CAP, "{} bytes are held", held + begun);
+            assert!(decoder.held() <= 4 * CAP, "{} bytes are held", decoder.held());
         }
-        let expected = !start.starts_with(b"foo") && !start.starts_with(b":");
+        let expected = start.starts_with(b"data");
         let item = decoder.decode(&mut Bytes::from_static(b"\n\n"));
         assert_eq!(matches!(item, Some(Item::TooLong(_))), expected, "{start:?}");
         let next = decoder.decode(&mut Bytes::from_static(b"data: ok\n\n"));
@@ -180,4 +178,61 @@ fn what_means_nothing_is_counted_and_read_some_lines_at_a_time() {
     assert_eq!(decoder.take_ignored(), 2 * (100 - LINES_AT_ONCE) + 11);
     assert!(decoder.decode(&mut Bytes::from_static(b"data: b\n\n")).is_some());
     assert_eq!(decoder.take_ignored(), 0, "events are not");
+}
+
+#[test]
+fn long_ids_and_names_are_not_kept() {
+    for length in [LONGEST_ID, LONGEST_ID + 1, 1 << 20] {
+        let long = "x".repeat(length);
+        let stream = format!("id: 1\ndata: a\n\nid: {long}\nevent: {long}\ndata: b\n\n");
+        let halves = stream.as_bytes().split_at(stream.len() / 2);
+        for parts in [&[stream.as_bytes()][..], &[halves.0, halves.1]] {
+            let (items, decoder) = decode(parts, 1 << 10);
+            let Some(Item::Event(event)) = items.last() else { panic!("{items:?}") };
+            assert_eq!((event.data.as_ref(), event.name.len()), (b"b".as_slice(), LONGEST_NAME));
+            let kept = decoder.last_id().map(Bytes::len);
+            assert_eq!(kept, (length == LONGEST_ID).then_some(length), "a longer one is none");
+            assert!(decoder.held() <= LONGEST_ID, "{}", decoder.held());
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_not_over_keeps_no_chunk() {
+    let mut decoder = Decoder::new(1 << 20);
+    let mut input = Bytes::from("x".repeat(100_000) + "\n\nid: 7\nevent: e\ndata: d\n");
+    let whole = input.clone();
+    assert_eq!(decoder.decode(&mut input), None);
+    decoder.detach();
+    drop(input);
+    assert!(whole.is_unique(), "a slice of it is left");
+    let item = decoder.decode(&mut Bytes::from_static(b"data: f\n\n"));
+    let Some(Item::Event(event)) = item else { panic!("{item:?}") };
+    assert_eq!((event.data.as_ref(), event.name.as_ref()), (b"d\nf".as_slice(), b"e".as_slice()));
+    assert_eq!(decoder.last_id().map(Bytes::as_ref), Some(b"7".as_slice()));
+}
+
+/// Feeds `line` `count` times. Returns the bytes that had a meaning, as the decoder counts them.
+fn meaning(line: &str, count: usize, limit: usize) -> usize {
+    let mut decoder = Decoder::new(limit);
+    let mut input = Bytes::from(line.repeat(count));
+    while !input.is_empty() {
+        assert_eq!(decoder.decode(&mut input), None, "{line:?} completes no event");
+    }
+    line.len() * count - decoder.take_ignored()
+}
+
+#[test]
+fn lines_of_an_event_that_does_not_end_lose_their_meaning() {
+    assert_eq!(meaning("event: x\n", 1_000, 1 << 20), 3 * 9);
+    assert_eq!(meaning("id\n", 1_000, 1 << 20), 3 * 3);
+    assert_eq!(meaning("retry: 1\r", 1_000, 1 << 20), 3 * 9);
+    assert_eq!(meaning("\n", 1_000, 1 << 20), 0);
+    assert_eq!(
+        meaning("data: 0123456789abcdef\n", 1_000, 1 << 20),
+        23 * 1_000,
+        "a large event is none of them"
+    );
+    let meant = meaning("data: 0123456789abcdef\n", 10_000, 1 << 10);
+    assert!((3 << 10..6 << 10).contains(&meant), "{meant} bytes, with a limit of 1 KiB");
 }

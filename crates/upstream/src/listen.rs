@@ -2,6 +2,7 @@
 //!
 //! One stream carries all subscriptions. If they change, the new stream is acknowledged before the old one
 //! ends, so there is no gap. A stream that ends is opened again after a pause, until the server refuses it.
+//! Changes of a large request are collected, because each of them sends all of it again.
 //!
 //! Source: 2026-07-28 `basic/patterns/subscriptions`.
 
@@ -38,6 +39,11 @@ pub(super) fn announced(peer: &Peer) -> Lists {
     List::ALL.into_iter().filter(announces).collect()
 }
 
+/// Larger requests are paced, in bytes.
+const LARGE: usize = 64 * 1024;
+/// Bytes of requests per second, if they are large.
+const RATE: f64 = 1024.0 * 1024.0;
+
 /// Keeps the stream of one connection open.
 pub(super) struct Listening<'a> {
     carrier: &'a Carrier,
@@ -49,6 +55,8 @@ pub(super) struct Listening<'a> {
     next: Option<Stream>,
     pauses: Pauses,
     reopen_at: Option<Instant>,
+    /// No other request is sent before, because the last one was large.
+    not_before: Option<Instant>,
     /// The server refused the stream. It is tried again when the subscriptions change.
     is_refused: bool,
     /// No stream was open for a while.
@@ -73,6 +81,7 @@ impl<'a> Listening<'a> {
             next: None,
             pauses: Pauses::new(),
             reopen_at: None,
+            not_before: None,
             is_refused: false,
             // The lists of a new connection are read anyway. The server may have sent notifications of
             // earlier subscriptions while no stream was open.
@@ -110,7 +119,13 @@ impl<'a> Listening<'a> {
         if asked.is_empty() && self.lists.is_none() {
             self.current = None;
         } else if self.current.as_ref().is_none_or(|current| current.asked != asked) {
-            self.next = Some(Stream::open(self.connection, self.lists, asked));
+            if self.not_before.is_some_and(|at| Instant::now() < at) {
+                self.reopen_at = self.not_before;
+                return;
+            }
+            let call = call(self.lists, &asked);
+            self.not_before = Some(Instant::now() + pace(&call));
+            self.next = Some(Stream::open(self.connection, call, asked));
         }
     }
 
@@ -182,9 +197,9 @@ impl<'a> Listening<'a> {
 }
 
 impl Stream {
-    fn open(connection: &Arc<dyn Connection>, lists: Lists, asked: BTreeSet<Subject>) -> Self {
+    fn open(connection: &Arc<dyn Connection>, call: Call, asked: BTreeSet<Subject>) -> Self {
         let (outlet, inlet) = Outlet::new(4);
-        let (connection, call) = (Arc::clone(connection), call(lists, &asked));
+        let connection = Arc::clone(connection);
         let answer = Box::pin(async move { connection.request(&call, &outlet).await?.collect().await });
         Self { asked, honoured: BTreeSet::new(), begun: Instant::now(), answer, inlet }
     }
@@ -222,6 +237,16 @@ fn call(lists: Lists, subjects: &BTreeSet<Subject>) -> Call {
         call.sender.capabilities = Raw::empty_object().with("extensions", &declared);
     }
     call
+}
+
+/// How long other changes are collected after a request.
+fn pace(call: &Call) -> Duration {
+    let bytes = call.params.as_ref().map_or(0, |params| params.bytes().len());
+    if bytes < LARGE {
+        return Duration::ZERO;
+    }
+    // Not more than all subjects of a server, which `f64` represents exactly.
+    Duration::from_secs_f64(f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / RATE)
 }
 
 fn some(names: &[&str]) -> Option<Raw> {

@@ -132,6 +132,29 @@ async fn a_modern_server_is_listened_to_without_a_gap() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn large_requests_to_listen_are_paced_by_their_size() {
+    let scene = Scene::modern().await;
+    let uri = |number: usize| format!("a:{number}{}", "x".repeat(8_000));
+    let (mut held, mut begun) = (Vec::new(), Instant::now());
+    for number in 0..7 {
+        held.push(scene.watching(&uri(number)).await);
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO, "small ones are not");
+    begun = Instant::now();
+    for number in 7..20 {
+        held.push(scene.watching(&uri(number)).await);
+    }
+    let alone = begun.elapsed();
+    begun = Instant::now();
+    held.extend(
+        futures_util::future::join_all((20..40).map(async |number| scene.watching(&uri(number)).await)).await,
+    );
+    let together = begun.elapsed();
+    assert!((1_000..2_000).contains(&alone.as_millis()), "{alone:?} for 13 requests of 64 to 160 kB");
+    assert!((100..600).contains(&together.as_millis()), "{together:?} for 20 changes at once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_stream_before_ends_only_when_the_next_one_is_acknowledged() {
     let scene = Scene::modern().await;
     scene.server.answer(|call| (call.method == method::SUBSCRIPTIONS_LISTEN).then_some(Answer::Silence));

@@ -2,9 +2,9 @@
 //!
 //! Invariants: Switchyard subscribes to a subject when the first client wants it, and all waiting clients share the
 //! answer. It unsubscribes when the last [`Watching`] is dropped. A refused subject is removed, so the next client
-//! causes another request. At most [`MAX_SUBJECTS`] are watched at a time. A principal can add a subject while it holds
-//! fewer than are free. One principal therefore holds at most half of them, and a principal that holds none always
-//! finds room.
+//! causes another request. At most [`MAX_SUBJECTS`] of [`MAX_BYTES`] are watched at a time. A principal can add a subject
+//! while it holds fewer than are free, and fewer bytes. One principal therefore holds at most half of them, and a
+//! principal that holds none finds room for a short one.
 //!
 //! Not here: how Switchyard subscribes (`subscription_task`), which clients are notified (`gateway`).
 
@@ -21,6 +21,8 @@ use runtime::telemetry::limit::Limit;
 
 /// The most subjects of one server that are watched at a time.
 const MAX_SUBJECTS: usize = 4_096;
+/// The most bytes of their URIs and ids. A modern server is sent all of them for each change.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// A part of a server whose changes a client can watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,7 +82,7 @@ impl Watches {
     ) -> Option<(Watching, Awaited)> {
         let outcome = {
             let mut table = self.lock();
-            if !table.contains_key(&subject) && !has_room(&table, principal) {
+            if !table.contains_key(&subject) && !has_room(&table, principal, &subject) {
                 return Limit::Watches.met(None);
             }
             let wanted = table.entry(subject.clone()).or_insert_with(Wanted::new);
@@ -128,10 +130,24 @@ impl Watches {
     }
 }
 
-/// Whether `principal` may add a subject: it holds fewer than are free.
-fn has_room(table: &HashMap<Subject, Wanted>, principal: &Arc<str>) -> bool {
-    let own = table.values().filter(|wanted| wanted.holders.first() == Some(principal)).count();
-    own < MAX_SUBJECTS.saturating_sub(table.len())
+impl Subject {
+    fn len(&self) -> usize {
+        let (Self::Resource(name) | Self::Task(name)) = self;
+        name.len()
+    }
+}
+
+/// Whether `principal` may add `subject`: it holds fewer than are free, and as many bytes at most.
+fn has_room(table: &HashMap<Subject, Wanted>, principal: &Arc<str>, subject: &Subject) -> bool {
+    let (mut own, mut own_bytes, mut bytes) = (0, 0, subject.len());
+    for (held, wanted) in table {
+        bytes += held.len();
+        if wanted.holders.first() == Some(principal) {
+            own += 1;
+            own_bytes += held.len();
+        }
+    }
+    own < MAX_SUBJECTS.saturating_sub(table.len()) && own_bytes.saturating_add(bytes) <= MAX_BYTES
 }
 
 impl Wanted {
@@ -217,6 +233,20 @@ mod tests {
         assert!(add(&watches, "key:greedy", "c:1").is_some());
         drop(second);
         assert_eq!(watches.count(), 0);
+    }
+
+    #[test]
+    fn long_subjects_have_a_bound_in_bytes() {
+        let watches = Watches::new();
+        let long = |name: &str, n: usize| format!("{name}:{n:04}{}", "x".repeat(8_000));
+        let take = |principal: &str| -> Vec<_> {
+            (0..MAX_SUBJECTS).map_while(|n| add(&watches, principal, &long(principal, n))).collect()
+        };
+        let (greedy, second) = (take("key:greedy"), take("key:second"));
+        assert!((120..=131).contains(&greedy.len()), "{}", greedy.len());
+        assert!((60..=65).contains(&second.len()), "{}", second.len());
+        assert!(add(&watches, "key:third", "c:0").is_some(), "another principal finds room");
+        drop((greedy, second));
     }
 
     #[test]

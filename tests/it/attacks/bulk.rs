@@ -105,7 +105,7 @@ async fn answer(body: Bytes) -> Response {
         ),
         "tools/list" => {
             let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
-            let tools = ["small", "json", "events", "hang"].map(tool);
+            let tools = ["small", "json", "events", "fields", "hang"].map(tool);
             result(id, json!({ "tools": tools }))
         }
         "resources/list" => result(id, json!({"resources": [{"uri": "a://all/", "name": "all"}]})),
@@ -114,6 +114,7 @@ async fn answer(body: Bytes) -> Response {
         "tools/call" => match request["params"]["name"].as_str().unwrap_or_default() {
             "json" => large(id, ""),
             "events" => large(id, "data: "),
+            "fields" => fields(),
             "hang" => std::future::pending().await,
             _ => result(id, json!({"content": [{"type": "text", "text": "done"}]})),
         },
@@ -145,6 +146,19 @@ fn large(id: &Value, field: &str) -> Response {
     let all = [Bytes::from(head)].into_iter().chain(pieces).chain([Bytes::from_static(b"\"}]}}\n\n")]);
     let body = Body::from_stream(stream::iter(all.map(Ok::<_, std::io::Error>)));
     typed(if field.is_empty() { "application/json" } else { "text/event-stream" }, body)
+}
+
+/// The beginning of a stream that stays open: an event whose name and id are 8 MiB each, and the first line of another.
+fn fields() -> Response {
+    let piece = Bytes::from(vec![b'x'; 256 * 1024]);
+    let field = |name: &'static [u8]| {
+        let value = std::iter::repeat_n(piece.clone(), LARGE / (256 * 1024));
+        [Bytes::from_static(name)].into_iter().chain(value).chain([Bytes::from_static(b"\n")])
+    };
+    let begun =
+        field(b"id: ").chain([Bytes::from_static(b"\n")]).chain(field(b"event: ")).chain(field(b"id: "));
+    let all = stream::iter(begun.collect::<Vec<_>>()).chain(stream::pending());
+    typed("text/event-stream", Body::from_stream(all.map(Ok::<_, std::io::Error>)))
 }
 
 /// Number of notices that a listener gets, each of 1 MiB and about another part of one resource.

@@ -84,6 +84,43 @@ async fn unread_static_pages_share_one_copy() {
     assert_eq!(alive.status, 200);
 }
 
+/// Bytes that the kernel holds of answers of the gateway, and the number of its connections that hold any.
+fn in_kernel(gateway: &Running) -> (u64, usize) {
+    let port = gateway.address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("a port");
+    let local = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
+    let unsent = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let queue = fields.get(4)?.split(':').next()?;
+        fields[1].ends_with(&local).then(|| u64::from_str_radix(queue, 16).ok())?
+    });
+    unsent.filter(|bytes| *bytes > 0).fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
+}
+
+#[tokio::test]
+async fn the_kernel_keeps_little_of_unread_answers_and_drops_it_at_the_end() {
+    let gateway = started("server: {write_timeout: 4}").await;
+    let request = format!("GET {LARGEST} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(20);
+    drop(sockets(&gateway, 1, request.as_bytes()).await);
+    let open = sockets(&gateway, 200, request.as_bytes()).await;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..20 {
+        let begun = Instant::now();
+        assert_eq!(Client::at(&gateway.url("/health/live")).bare(Method::GET, &[]).await.status, 200);
+        slowest = slowest.max(begun.elapsed());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (bytes, count) = in_kernel(&gateway);
+    let each = bytes / 200 / 1_024;
+    eprintln!(
+        "{count} connections: {each} KiB each (400 took 1.5 GiB before); the slowest probe took {slowest:?}"
+    );
+    assert!((150..=201).contains(&count) && each < 200, "{count} connections, {each} KiB each");
+    eventually("they are closed and nothing is left", async || (in_kernel(&gateway).0 == 0).then_some(()))
+        .await;
+    drop(open);
+}
+
 #[tokio::test]
 async fn a_static_page_that_the_client_has_is_not_sent_again() {
     let gateway = started("").await;

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use http::Method;
 use serde_json::{Value, json};
 
+use super::bulk::silent;
 use crate::support::line::Line;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, Running, eventually};
@@ -16,15 +18,6 @@ fn hostile_uri(number: usize) -> String {
 fn hostile_templates(count: usize) -> Value {
     let template = |number: usize| format!("db://{}{{+x}}Z{number}{{+x}}", "{+x}a".repeat(14));
     json!((0..count).map(|number| json!({"uriTemplate": template(number), "name": "t"})).collect::<Vec<_>>())
-}
-
-/// How much CPU time a process has used.
-fn cpu_time(gateway: &Running) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", gateway.id())).expect("it runs");
-    let (_, fields) = stat.rsplit_once(") ").expect("a name");
-    let ticks: u64 =
-        fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 /// The median of three runs of `measured`.
@@ -65,10 +58,10 @@ async fn links_in_an_answer_have_one_budget_whatever_the_templates_are() {
     })
     .await;
     let cost = async |tool: &str| {
-        let before = cpu_time(&gateway);
+        let before = gateway.cpu_time();
         let answer = gateway.mcp().call(tool, json!({})).await.result();
         assert!(answer["content"].as_array().expect("links").iter().all(|link| link["uri"].is_string()));
-        cpu_time(&gateway).saturating_sub(before)
+        gateway.cpu_time().saturating_sub(before)
     };
     let few = median(async || cost("few").await).await;
     let many = median(async || cost("many").await).await;
@@ -235,4 +228,44 @@ async fn keys_with_escapes_cost_no_more_than_plain_ones() {
         );
         assert!(ratio(took, usual) < 3.0, "{place}: {took:?} {usual:?}");
     }
+}
+
+#[tokio::test]
+async fn unread_lists_of_the_rest_api_share_one_text_and_are_charged() {
+    const PATHS: [&str; 3] = ["tools", "servers/many/tools", "servers"];
+    let tool = |number: usize| {
+        let name = format!("tool{number:04}");
+        let schema = json!({"type": "object"});
+        let definition = json!({"name": name, "description": "d".repeat(2_000), "inputSchema": schema});
+        Tool::defined(&name, &definition.to_string())
+    };
+    let server = (0..500).map(tool).fold(Scripted::modern(), Scripted::tool).start();
+    let registry = Registry::new().http("many", &server.url()).setting("server: {memory_budget: 64 MiB}");
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["tool0000", "tool0499"]).await;
+    let unread = async |count| {
+        let mut open = Vec::new();
+        for number in 0..count {
+            let get = format!("GET /api/v1/mcp/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", PATHS[number % 3]);
+            open.push(silent(&gateway.address, get.repeat(5).as_bytes()).await);
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        open
+    };
+    drop(unread(6).await);
+    let warm = gateway.resident_memory() >> 20;
+    let open = unread(300).await;
+    let begun = Instant::now();
+    let metrics = gateway.mcp().to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
+    let slow = begun.elapsed();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("switchyard_memory_used_bytes "));
+    let used: u64 = line.expect("a metric").parse().expect("a number");
+    let grown = (gateway.resident_memory() >> 20).saturating_sub(warm);
+    eprintln!(
+        "{} unread lists of 1 MB: {grown} MiB (2,000 of a longer list took 796 MiB before), {} KiB charged, metrics after {slow:?}",
+        open.len(),
+        used >> 10
+    );
+    assert!(grown < 48, "{grown} MiB");
+    assert!(used > 1 << 20, "{used} bytes are charged");
 }

@@ -16,4 +16,5 @@ mod names;
 mod processes;
 mod second;
 mod sharing;
+mod streams;
 mod takeover;

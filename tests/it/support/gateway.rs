@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -264,6 +265,15 @@ impl Running {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it runs");
         // A thread may end in the meantime.
         tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok()).collect()
+    }
+
+    /// The CPU time that it has used so far.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
+        let ticks = |at: usize| fields.split(' ').nth(at).and_then(|field| field.parse::<u64>().ok());
+        // User and system time, in hundredths of a second.
+        Duration::from_millis(10 * (ticks(11).expect("a number") + ticks(12).expect("a number")))
     }
 
     /// The number of its open files and sockets.

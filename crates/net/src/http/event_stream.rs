@@ -19,13 +19,15 @@ use runtime::worker::WorkBudget;
 
 /// Bytes after the last event of interest that are read so that the connection can be used again.
 const DRAIN_BYTES: usize = 16 * 1024;
+/// The most bytes of white space before a JSON text. More of it is read as the blank lines of an event stream.
+const LEADING_BYTES: usize = 16 * 1024;
 
 /// The result of one step of reading.
 #[derive(Debug)]
 pub struct Decoded {
     /// The next event, if it is complete.
     pub item: Option<Item>,
-    /// Bytes before it that belong to no event.
+    /// Bytes before it that have no meaning.
     pub ignored: usize,
 }
 
@@ -61,6 +63,7 @@ impl EventStream {
             if !self.input.is_empty() {
                 continue;
             }
+            self.decoder.detach();
             match self.decoder.held() {
                 held if held < SMALL => self.charge.clear(),
                 held => self.charge.cover(held)?,
@@ -101,7 +104,12 @@ impl EventStream {
     /// Whether the body is JSON, whatever its media type says: no line of an event stream with a meaning begins with a
     /// brace. Waits for the first bytes.
     pub async fn is_bare_json(&mut self) -> Result<bool, Error> {
+        let mut skipped = 0;
         while self.input.trim_ascii().is_empty() {
+            skipped += self.input.len();
+            if skipped > LEADING_BYTES {
+                return Ok(false);
+            }
             self.work.charge(self.input.len());
             self.work.yield_if_spent().await;
             match chunk(&mut self.body).await? {

@@ -30,8 +30,10 @@ const BURST: f64 = 2.0 * 1024.0 * 1024.0;
 const MOST_JUNK: f64 = 5.0 * RATE;
 /// Bytes that each message counts for in addition to its own, for the work that it causes.
 const MESSAGE: usize = 512;
-/// The most bytes that one message counts for, because a late response may be large.
-const LARGEST: usize = 64 * 1024;
+/// The most bytes that one message without a call counts for, because a late response may be large.
+const LARGEST_JUNK: usize = 64 * 1024;
+/// The most bytes that one notification counts for.
+const LARGEST_NOTICE: usize = 256 * 1024;
 /// The length of one pause of a reader.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -78,7 +80,8 @@ impl FloodGuard {
         Self { server: Arc::clone(server), closing: closing.clone(), buckets: Mutex::new(buckets) }
     }
 
-    /// The next event of `stream`. `None` at its end; an error if it was cut off. Bytes between the events count as junk.
+    /// The next event of `stream`. `None` at its end; an error if it was cut off. Bytes
+    /// without a meaning count as junk.
     pub(super) async fn next(&self, stream: &mut EventStream) -> Result<Option<Item>, Error> {
         while let Some(decoded) = stream.step().await? {
             if decoded.ignored > 0 {
@@ -129,7 +132,8 @@ impl Buckets {
     }
 
     fn take(&mut self, worth: Worth, bytes: usize, now: Instant) -> bool {
-        let is_over = self.of(worth).take(bytes.min(LARGEST) + MESSAGE, now);
+        let largest = if worth == Worth::Junk { LARGEST_JUNK } else { LARGEST_NOTICE };
+        let is_over = self.of(worth).take(bytes.min(largest) + MESSAGE, now);
         if is_over {
             Limit::UnaskedMessages.met(());
         }
@@ -154,7 +158,7 @@ impl Bucket {
         if self.left >= BURST {
             self.taken = 0.0;
         }
-        // `LARGEST` and a little more at most, which `f64` represents exactly.
+        // `LARGEST_NOTICE` and a little more at most, which `f64` represents exactly.
         let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
         self.left -= bytes;
         self.taken += bytes;

@@ -184,10 +184,10 @@ impl Reader {
                 self.work.yield_if_spent().await;
             }
         }
-        let blank = self.lines.take_blank();
-        if blank > 0 {
-            self.work.charge(blank);
-            self.floods.admit(Worth::Junk, blank).await.ok()?;
+        let ignored = self.lines.take_ignored();
+        if ignored > 0 {
+            self.work.charge(ignored);
+            self.floods.admit(Worth::Junk, ignored).await.ok()?;
         }
         Some(())
     }

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::codec::FramedRead;
+use tokio_util::codec::Decoder;
 
 use crate::secrets::Secrets;
 use net::lines::{Line, Lines};
@@ -21,7 +22,9 @@ use runtime::worker::WorkBudget;
 
 /// The most bytes of one line. A longer line is not shown.
 const LINE_LIMIT: usize = 8 * 1024;
-/// Bytes that are read per second. Each line counts for [`LINE_COST`] more.
+/// The room for one read.
+const READ_BYTES: usize = 8 * 1024;
+/// Bytes that are read per second, with line ends and without. Each line counts for [`LINE_COST`] more.
 const RATE: usize = 4 * 1024 * 1024;
 const LINE_COST: usize = 256;
 
@@ -67,6 +70,11 @@ impl StderrTail {
     }
 
     fn push(&self, line: Line) {
+        let line = match line {
+            // Otherwise a short line would keep the whole buffer that it was read into.
+            Line::Whole(line) => Line::Whole(Bytes::copy_from_slice(&line)),
+            long @ Line::TooLong(_) => long,
+        };
         let mut kept = self.lock();
         kept.push_back(line);
         let mut bytes: usize = kept.iter().map(held).sum();
@@ -94,23 +102,37 @@ fn names_failure(line: &str) -> bool {
 }
 
 /// Reads until the end of the stream.
-pub(super) async fn drain(stream: ChildStderr, server: Arc<str>, secrets: Secrets, tail: StderrTail) {
-    let mut lines = FramedRead::new(stream, Lines::new(LINE_LIMIT));
-    let (pace, mut work) = (Pace::new(), WorkBudget::new());
-    let (mut second, mut read) = (Instant::now(), 0);
-    while let Some(Ok(line)) = lines.next().await {
-        work.charge(line.length());
-        work.yield_if_spent().await;
-        read += line.length() + LINE_COST;
-        tail.push(line.clone());
+pub(super) async fn drain(mut stream: ChildStderr, server: Arc<str>, secrets: Secrets, tail: StderrTail) {
+    let (mut lines, mut buffer) = (Lines::new(LINE_LIMIT), BytesMut::with_capacity(READ_BYTES));
+    let pace = Pace::new();
+    let take = |line: Line| {
         if let Some(suppressed) = pace.admit() {
             let line = text(&line, &secrets);
             tracing::info!(%server, suppressed, %line, "stderr of the server");
         }
+        tail.push(line);
+    };
+    let (mut work, mut second, mut read) = (WorkBudget::new(), Instant::now(), 0);
+    while let Ok(count) = stream.read_buf(&mut buffer).await
+        && count > 0
+    {
+        work.charge(count);
+        read += count;
+        while let Ok(Some(line)) = lines.decode(&mut buffer) {
+            take(line);
+            read += LINE_COST;
+            work.charge(0);
+            work.yield_if_spent().await;
+        }
+        work.yield_if_spent().await;
         if read >= RATE {
             sleep_until(second + Duration::from_secs(1)).await;
             (second, read) = (Instant::now(), 0);
         }
+        buffer.reserve(READ_BYTES);
+    }
+    if let Ok(Some(line)) = lines.decode_eof(&mut buffer) {
+        take(line);
     }
 }
 
@@ -124,8 +146,6 @@ fn text(line: &Line, secrets: &Secrets) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn tail(lines: &[&str]) -> StderrTail {
