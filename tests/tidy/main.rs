@@ -23,8 +23,6 @@ const MAX_FOLDERS: usize = 3;
 const CYCLES: &[&str] = &[
     "admin/: changes view",
     "auth/: api_key password_hash",
-    "downstream/: bodies http1 listener",
-    "downstream/: body_budget guard",
     "gateway/: bridge caller era resources subscriptions tasks",
     "gateway/manager: snapshot views",
     "gateway/subscriptions: followed mailbox notification_router",
