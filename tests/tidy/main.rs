@@ -24,7 +24,6 @@ const CYCLES: &[&str] = &[
     "admin/: changes view",
     "gateway/: bridge caller era resources subscriptions tasks",
     "gateway/manager: snapshot views",
-    "gateway/subscriptions: followed mailbox notification_router",
     "switchyard/cli: check reach",
     "upstream/: attempt attendant backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
     "upstream/: listen subscription_task",
