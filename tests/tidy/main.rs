@@ -27,7 +27,6 @@ const CYCLES: &[&str] = &[
     "upstream/: attempt attendant backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
     "upstream/: listen subscription_task",
     "upstream/config: builtin parse transport",
-    "upstream/transport/stdio: link reader reaper",
     "upstream/transport/streamable_http: legacy listening",
     "upstream/transport: sse streamable_http",
 ];
