@@ -14,7 +14,7 @@ use secrecy::ExposeSecret;
 use super::api_key::{self, ApiKey, Hash};
 use super::principal::Role;
 use super::token_config::Jwt;
-use crate::password_hash;
+use crate::password_check;
 use settings::{Fields, Setting};
 
 /// How clients are authenticated.
@@ -122,10 +122,10 @@ fn read_keys(setting: &Setting<'_>) -> Vec<ApiKey> {
         }
         keys.push(key);
     }
-    if keys.iter().filter(|key| key.hash.slow().is_some()).count() > password_hash::MOST_KEYS {
+    if keys.iter().filter(|key| key.hash.slow().is_some()).count() > password_check::MOST_KEYS {
         let hint = "a new key of such a holder, by `switchyard key new`, costs nothing to check".to_owned();
         let message =
-            format!("more than {} keys have a hash of bcrypt or Argon2id", password_hash::MOST_KEYS);
+            format!("more than {} keys have a hash of bcrypt or Argon2id", password_check::MOST_KEYS);
         setting.key_problem(message, Some(hint));
     }
     keys

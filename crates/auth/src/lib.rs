@@ -9,6 +9,7 @@
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
 mod api_key;
+mod api_keys;
 mod config;
 mod derive;
 mod jwt;
@@ -16,6 +17,7 @@ mod jwt_keys;
 mod key_set;
 mod key_set_fetch;
 mod key_set_task;
+mod password_check;
 mod password_hash;
 mod principal;
 mod revocation;
@@ -154,7 +156,7 @@ pub struct Authenticator {
     /// Changes whenever the keys are replaced.
     renewed: watch::Sender<()>,
     /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
-    desk: password_hash::Desk,
+    desk: password_check::Desk,
 }
 
 /// Keys that were read and checked.
@@ -164,9 +166,9 @@ pub struct Keys(Mode);
 #[derive(Debug)]
 enum Mode {
     None(Principal),
-    ApiKey(api_key::Keys),
+    ApiKey(api_keys::Keys),
     Jwt(Box<jwt::Verifier>),
-    Any(api_key::Keys, Box<jwt::Verifier>),
+    Any(api_keys::Keys, Box<jwt::Verifier>),
 }
 
 impl Keys {
@@ -174,17 +176,19 @@ impl Keys {
     pub fn read(config: &Config) -> Result<Self, Error> {
         Ok(Self(match config {
             Config::None => Mode::None(Principal::anonymous().under(Standing::default())),
-            Config::ApiKey(keys) => Mode::ApiKey(api_key::Keys::new(keys)),
+            Config::ApiKey(keys) => Mode::ApiKey(api_keys::Keys::new(keys)),
             // Without keys, no credential in headers is valid.
-            Config::Certificate => Mode::ApiKey(api_key::Keys::new(&[])),
+            Config::Certificate => Mode::ApiKey(api_keys::Keys::new(&[])),
             Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
-            Config::Any(keys, jwt) => Mode::Any(api_key::Keys::new(keys), Box::new(jwt::Verifier::new(jwt)?)),
+            Config::Any(keys, jwt) => {
+                Mode::Any(api_keys::Keys::new(keys), Box::new(jwt::Verifier::new(jwt)?))
+            }
         }))
     }
 }
 
 impl Mode {
-    fn keys(&self) -> Option<&api_key::Keys> {
+    fn keys(&self) -> Option<&api_keys::Keys> {
         match self {
             Self::ApiKey(keys) | Self::Any(keys, _) => Some(keys),
             Self::None(_) | Self::Jwt(_) => None,
@@ -229,7 +233,7 @@ impl Mode {
 
     /// Replaces `before`. A principal whose credential is valid in both stays authenticated.
     fn after(self, before: &Self) -> Self {
-        let keys_after = |keys: api_key::Keys| match before.keys() {
+        let keys_after = |keys: api_keys::Keys| match before.keys() {
             Some(before) => keys.after(before, SystemTime::now()),
             None => keys,
         };
@@ -252,7 +256,7 @@ impl Mode {
             Self::None(everybody) => Some(everybody.standing().clone()),
             _ => None,
         };
-        let of_keys = self.keys().into_iter().flat_map(api_key::Keys::standings).cloned();
+        let of_keys = self.keys().into_iter().flat_map(api_keys::Keys::standings).cloned();
         let of_tokens = self.tokens().into_iter().flat_map(jwt::Verifier::standings);
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
@@ -270,7 +274,7 @@ impl Authenticator {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let Keys(mode) = Keys::read(config)?;
         let (renewed, _) = watch::channel(());
-        let (mode, desk) = (ArcSwap::from_pointee(mode), password_hash::Desk::default());
+        let (mode, desk) = (ArcSwap::from_pointee(mode), password_check::Desk::default());
         Ok(Self { mode, replacing: Mutex::new(()), renewed, desk })
     }
 
@@ -304,7 +308,7 @@ impl Authenticator {
     /// Returns the sender of `headers`. It also checks slow hashes, and waits for the keys of a login service.
     pub async fn check(&self, headers: &HeaderMap) -> Result<Principal, Denied> {
         // One time limit covers all repetitions that renewals of the keys cause.
-        let judged = tokio::time::timeout(password_hash::PATIENCE, self.check_with_renewals(headers)).await;
+        let judged = tokio::time::timeout(password_check::PATIENCE, self.check_with_renewals(headers)).await;
         judged.unwrap_or(Err(Denied::Busy))
     }
 

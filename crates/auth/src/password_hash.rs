@@ -1,37 +1,19 @@
-//! API keys from another system, stored with its hashes: bcrypt or Argon2id.
+//! Hashes of another system: bcrypt or Argon2id.
 //!
-//! Such a hash takes a tenth of a second of CPU time, and most such keys do not name their entry. Invariants: the whole
-//! process computes one hash at a time ([`Desk`]), and few requests wait for it briefly, so wrong keys cost one
-//! processor at most. A text is not checked again if its result, good or bad, is still cached. The cache uses a keyed
-//! hash of the text and lasts [`GOOD_FOR`] or [`BAD_FOR`] at most. A reload keeps the good results of entries that
-//! stay. A text that bcrypt would truncate is refused, because keys that differ only after that point would be equal.
+//! Such a hash takes a tenth of a second of CPU time. Invariants: a hash that takes much longer, or much memory, is
+//! not accepted. A text that bcrypt would truncate is refused, because keys that differ only after that point would be
+//! equal.
 //!
-//! Not here: keys that Switchyard made (`api_key`), for which one round of SHA-256 is enough.
+//! Not here: when a hash is computed (`password_check`).
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordVerifier};
-use aws_lc_rs::hmac;
 use bcrypt::HashParts;
-use lru::LruCache;
-use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
 
-use super::api_key::Entry;
-use super::principal::Principal;
-use super::{Denied, Reason};
-
-/// Limit of entries with such a hash: a key that does not name its entry is compared with all.
-pub(super) const MOST_KEYS: usize = 16;
-/// Limit of the length of a key.
-const MAX_KEY_BYTES: usize = 256;
 /// The bytes of a text that bcrypt reads, without the final zero.
 const BCRYPT_BYTES: usize = 71;
 /// The highest accepted cost of bcrypt. Each step doubles the time; 14 takes about a second.
@@ -39,18 +21,6 @@ const MOST_COST: u32 = 14;
 /// Limit of the memory of an Argon2id hash in KiB, and of that memory times the number of passes.
 const MOST_KIB: u32 = 128 << 10;
 const MOST_WORK: u32 = 512 << 10;
-
-/// Limit of requests that wait for a check, and of their waiting time.
-const MOST_WAITING: usize = 32;
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long a good result is cached.
-const GOOD_FOR: Duration = Duration::from_hours(1);
-/// How long a bad result is cached.
-const BAD_FOR: Duration = Duration::from_mins(1);
-/// Limit of cached bad results: some hundred bytes each.
-const MOST_BAD: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
-const MOST_GOOD: NonZeroUsize = NonZeroUsize::new(4 * MOST_KEYS).expect("not zero");
 
 /// A hash of another system, as it is written in the configuration.
 #[derive(Clone, PartialEq, Eq)]
@@ -75,7 +45,7 @@ impl Hash {
     }
 
     /// Whether this is the hash of `key`. It takes long.
-    fn is_of(&self, key: &str) -> bool {
+    pub(super) fn is_of(&self, key: &str) -> bool {
         match &self.0 {
             Kind::Bcrypt(hash) => key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false),
             Kind::Argon2id(hash) => PasswordHash::new(hash)
@@ -116,171 +86,44 @@ fn of_argon2(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Runs checks one after another, also across reloads of the keys.
-#[derive(Debug)]
-pub(super) struct Desk {
-    running: Arc<Semaphore>,
-    /// One sender for each waiting request. Dropping it ends the wait.
-    waiting: Mutex<Vec<oneshot::Sender<()>>>,
-}
-
-impl Default for Desk {
-    fn default() -> Self {
-        Self { running: Arc::new(Semaphore::new(1)), waiting: Mutex::default() }
-    }
-}
-
-impl Desk {
-    /// Waits for the right to compute, which lasts until it is dropped.
-    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        let evicted = self.wait()?;
-        let running = Arc::clone(&self.running).acquire_owned();
-        tokio::select! {
-            biased;
-            turn = timeout(PATIENCE, running) => turn.ok()?.ok(),
-            _ = evicted => None,
-        }
-    }
-
-    /// Takes a place to wait. If all are taken, one of all requests is refused at random, so that the first ones do not
-    /// keep all places. Returns `None` if it is this one.
-    fn wait(&self) -> Option<oneshot::Receiver<()>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|place| !place.is_closed());
-        if waiting.len() >= MOST_WAITING {
-            let refused = rand::random_range(0..=waiting.len());
-            if refused == waiting.len() {
-                return None;
-            }
-            waiting.swap_remove(refused);
-        }
-        let (place, evicted) = oneshot::channel();
-        waiting.push(place);
-        Some(evicted)
-    }
-}
-
-/// The keys with such hashes, and the cached results.
-pub(super) struct Slow {
-    keys: Vec<Entry>,
-    /// A key of this process, so that the cache says nothing to a reader of its memory later.
-    secret: hmac::Key,
-    seen: Mutex<Seen>,
-}
-
-type Name = [u8; 32];
-
-struct Seen {
-    /// Index of the matching key, and the time of the check.
-    good: LruCache<Name, (usize, Instant)>,
-    bad: LruCache<Name, Instant>,
-}
-
-impl Slow {
-    /// The keys with such hashes, and the good results of `before` for entries that stay. Returns `None` if no key has
-    /// such a hash.
-    pub(super) fn new(keys: &[Entry], before: Option<&Self>) -> Option<Arc<Self>> {
-        let keys: Vec<Entry> = keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
-        if keys.is_empty() {
-            return None;
-        }
-        let made = || hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>());
-        let secret = before.map_or_else(made, |before| before.secret.clone());
-        let good = before.map_or_else(|| LruCache::new(MOST_GOOD), |before| before.still_good(&keys));
-        let seen = Seen { good, bad: LruCache::new(MOST_BAD) };
-        Some(Arc::new(Self { keys, secret, seen: Mutex::new(seen) }))
-    }
-
-    /// Returns the good results of entries that are unchanged in `keys`.
-    fn still_good(&self, keys: &[Entry]) -> LruCache<Name, (usize, Instant)> {
-        let mut good = LruCache::new(MOST_GOOD);
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, (index, since)) in seen.good.iter().rev() {
-            let is_same =
-                |entry: &Entry, old: &Entry| entry.key.id == old.key.id && entry.key.hash == old.key.hash;
-            let old = self.keys.get(*index);
-            let now = old.and_then(|old| keys.iter().position(|entry| is_same(entry, old)));
-            if let Some(now) = now {
-                good.put(*name, (now, *since));
-            }
-        }
-        good
-    }
-
-    /// Returns the holder of the key `text`, if a result is cached.
-    pub(super) fn remembered(&self, text: &str, now: SystemTime) -> Result<Principal, Denied> {
-        if text.len() > MAX_KEY_BYTES {
-            return Err(Denied::Credential(Reason::UnknownKey));
-        }
-        let (name, moment) = (self.name(text), Instant::now());
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((index, since)) = seen.good.get(&name)
-            && moment.saturating_duration_since(*since) < GOOD_FOR
-        {
-            let key = self.keys.get(*index).ok_or(Denied::Unchecked)?;
-            return key.principal(now);
-        }
-        match seen.bad.get(&name) {
-            Some(since) if moment.saturating_duration_since(*since) < BAD_FOR => {
-                Err(Denied::Credential(Reason::UnknownKey))
-            }
-            _ => Err(Denied::Unchecked),
-        }
-    }
-
-    /// Returns the holder of the key `text`, and computes hashes if no result is cached. `id` names the only entry that
-    /// can match.
-    pub(super) async fn check(
-        self: &Arc<Self>,
-        desk: &Desk,
-        text: &str,
-        id: Option<&str>,
-        now: SystemTime,
-    ) -> Result<Principal, Denied> {
-        let turn = desk.turn().await.ok_or(Denied::Busy)?;
-        // Another request may have checked this text while this one waited.
-        let known = self.remembered(text, now);
-        if known != Err(Denied::Unchecked) {
-            return known;
-        }
-        let (slow, sent, id) = (Arc::clone(self), SecretString::from(text), id.map(str::to_owned));
-        let checked = spawn_blocking(move || {
-            slow.compute(sent.expose_secret(), id.as_deref(), now);
-            drop(turn);
-        });
-        checked.await.map_err(|_| Denied::Busy)?;
-        match self.remembered(text, now) {
-            Err(Denied::Unchecked) => Err(Denied::Busy),
-            known => known,
-        }
-    }
-
-    /// Compares `text` with the keys that can match, and caches the result.
-    fn compute(&self, text: &str, id: Option<&str>, now: SystemTime) {
-        let can_be = |entry: &Entry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
-        let is = |entry: &Entry| entry.key.hash.slow().is_some_and(|hash| hash.is_of(text));
-        let found = self.keys.iter().position(|entry| can_be(entry) && is(entry));
-        let (name, since) = (self.name(text), Instant::now());
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        match found {
-            Some(index) => drop(seen.good.put(name, (index, since))),
-            None => drop(seen.bad.put(name, since)),
-        }
-    }
-
-    fn name(&self, text: &str) -> Name {
-        let mut name = Name::default();
-        name.copy_from_slice(hmac::sign(&self.secret, text.as_bytes()).as_ref());
-        name
-    }
-}
-
-impl fmt::Debug for Slow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slow").field("keys", &self.keys).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
-#[path = "password_hash_tests.rs"]
-mod tests;
+pub(super) mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+    use super::*;
+
+    const KEY: &str = "legacy-key-of-another-system";
+    /// The beginning of a hash with the lowest cost.
+    const ARGON2ID: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$";
+
+    /// A hash of `key`.
+    pub(crate) fn argon2id_of(key: &str) -> String {
+        let params = Params::new(8, 1, 1, None).expect("the least there are");
+        let mut out = [0; 32];
+        let argon = Argon2::new(Algorithm::Argon2id, argon2::Version::V0x13, params);
+        argon.hash_password_into(key.as_bytes(), b"somesalt", &mut out).expect("hashed");
+        format!("{ARGON2ID}{}", STANDARD_NO_PAD.encode(out))
+    }
+
+    #[test]
+    fn only_complete_hashes_of_a_bearable_price_are_taken() {
+        let good = bcrypt::hash(KEY, 4).expect("hashed");
+        for (text, why) in [
+            (good.replacen("$2b$", "$2x$", 1), "complete bcrypt"),
+            (good[..59].to_owned(), "complete bcrypt"),
+            (good.replacen("$04$", "$15$", 1), "cost"),
+            ("$2b$".to_owned(), "complete bcrypt"),
+            ("$argon2id$".to_owned(), "complete Argon2"),
+            (ARGON2ID.to_owned(), "complete Argon2"),
+            (argon2id_of(KEY).replacen("argon2id", "argon2i", 1), "only Argon2id"),
+            (argon2id_of(KEY).replacen("m=8", "m=262144", 1), "128 MiB"),
+            (argon2id_of(KEY).replacen("m=8,t=1", "m=65536,t=16", 1), "512 MiB"),
+        ] {
+            let refused = Hash::parse(&text).expect("it is meant to be one").expect_err(&text);
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+        assert!(Hash::parse("sha256:00").is_none() && Hash::parse(KEY).is_none());
+        assert_eq!(format!("{:?}", Hash::parse(&good)), "Some(Ok(Hash(_)))");
+    }
+}

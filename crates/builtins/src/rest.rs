@@ -6,6 +6,7 @@
 //!
 //! Not here: what a service means by its answers, and logging in to it.
 
+mod cleaner;
 mod facts;
 mod refusal;
 mod trace;
@@ -28,8 +29,8 @@ use runtime::secret::{ExposeSecret, SecretString};
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
+pub(super) use cleaner::{Cleaner, plain};
 pub(super) use facts::facts;
-pub(super) use refusal::{Cleaner, plain};
 
 /// Idle connections to one service that are kept longer than a second.
 const KEPT: usize = 64;

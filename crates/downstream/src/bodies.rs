@@ -17,7 +17,6 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use super::activity::{Activity, Running};
-use super::http1::WRITE_BUFFER;
 use json::Raw;
 use protocol::{RequestId, Response};
 use runtime::worker::hushed;
@@ -85,6 +84,9 @@ impl HttpBody for Arriving {
     }
 }
 
+/// A connection takes no more of an answer while this much of it waits to be written, in bytes. It also reads at
+/// most this much of a body at once.
+pub(super) const WRITE_BUFFER: usize = 64 * 1024;
 /// What a connection takes of a body before it writes it out: hyper takes the next part while less
 /// than [`WRITE_BUFFER`] waits. Some room is left for the head of the answer.
 const TAKEN: usize = WRITE_BUFFER - 4 * 1024;

@@ -9,10 +9,10 @@
 use std::error::Error as StdError;
 
 use bytes::{Bytes, BytesMut};
+use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 
 use super::bodies::BodyTimedOut;
-use super::guard::Incoming;
 use super::refusal::Refusal;
 use runtime::memory::{Charge, Exhausted, SMALL};
 use runtime::worker::{WorkBudget, bulk};
@@ -23,6 +23,11 @@ const LARGE: usize = 64 * 1024;
 const BULK: usize = 256 * 1024;
 /// Limit of the trailers of a chunked body. hyper stores them while they arrive and does not report their size.
 const TRAILERS: usize = 16 * 1024;
+
+/// A request body that is still arriving.
+pub(super) trait Incoming: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send {}
+
+impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send> Incoming for B {}
 
 impl From<Exhausted> for Refusal {
     fn from(_: Exhausted) -> Self {

@@ -18,7 +18,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, Version, request};
-use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 
 use super::Config;
@@ -26,8 +25,7 @@ use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
 use super::refusal::{Face, Refusal};
 use super::tls_handshake::Certified;
-use crate::body_budget;
-use crate::body_budget::Growth;
+use crate::body_budget::{self, Growth, Incoming};
 use crate::browser::sessions::Visitors;
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::transfer_coding;
@@ -57,11 +55,6 @@ pub(crate) const MAX_FORM: usize = 16 * 1024;
 /// How long the rest of a refused body is read and dropped. A client that is still sending then sees the answer instead
 /// of a reset connection.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
-
-/// A request body that is still arriving.
-pub(super) trait Incoming: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send {}
-
-impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin + Send> Incoming for B {}
 
 /// The part of the program that authenticates requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::Request;
@@ -21,11 +23,12 @@ use hyper::service::HttpService;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
+use tower::Service;
 
 use super::activity::{Activity, Rest, Times, Watched};
-use super::bodies::{Answer, Arriving};
+use super::bodies::{Answer, Arriving, WRITE_BUFFER};
 use super::head_budget;
-use super::listener::{Limits, Site};
+use super::limits::Limits;
 use super::refusal::{Face, Refusal};
 use super::tls_handshake::{Certified, ClientStream};
 use crate::load_shed;
@@ -36,14 +39,27 @@ use runtime::worker::{Bell, due, turn};
 /// The largest head of a request, in bytes; a larger one is answered 431. So is one of more than 100 headers,
 /// which is the limit of hyper.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// A connection takes no more of an answer while this much of it waits to be written, in bytes. It also reads at
-/// most this much of a body at once.
-pub(super) const WRITE_BUFFER: usize = 64 * 1024;
 /// Bytes that are kept of a refused head: enough for its first line.
 const LINE_BYTES: usize = 1_024;
 /// How long connections go on after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
 const LAST_LOOK: Duration = Duration::from_millis(50);
+
+/// Answers incoming requests.
+pub trait Site: Clone + Send + Sync + 'static {
+    /// Answers one request. Dropping the future cancels it.
+    fn answer(self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static;
+}
+
+impl Site for Router {
+    fn answer(mut self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static {
+        let answer = self.call(request.map(Body::new));
+        async move {
+            let Ok(response) = answer.await;
+            response
+        }
+    }
+}
 
 /// Everything that a connection shares with its listener.
 pub(super) struct House<S> {

@@ -32,8 +32,9 @@ use tower::{Service, ServiceExt};
 
 use super::authority::Authority;
 use super::bodies::Arriving;
+use super::body_budget::Incoming;
 use super::cors;
-use super::guard::{Guard, Incoming};
+use super::guard::Guard;
 use super::listener::Site;
 use super::refusal::{Face, Refusal, add_to_challenge};
 use super::streamable_http::{Asked, Endpoint};

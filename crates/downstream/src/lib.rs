@@ -19,6 +19,7 @@ mod head_budget;
 pub mod headers;
 mod http1;
 pub mod http_service;
+mod limits;
 pub mod listener;
 mod load_shed;
 pub mod login;

@@ -18,17 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::response::Response;
-use http::Request;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tower::Service;
 
 pub use super::bodies::Arriving;
+pub use super::http1::Site;
 use super::http1::{House, connection};
+pub use super::limits::Limits;
 use super::moving_socket::MovingSocket;
 use super::tls::Certificates;
 use super::tls_handshake::{Certified, ClientStream, Handshakes};
@@ -50,52 +47,6 @@ const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
 const MOST_UNSENT: u32 = 64 * 1024;
 /// Time for connections to end after `drain_timeout`, when they are cut.
 const CUT_TIME: Duration = Duration::from_secs(1);
-
-/// Limits of the listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections open at a time.
-    pub max_sockets: usize,
-    /// Time from accepting to the end of the first head, and for every later head from its first byte.
-    pub header_timeout: Duration,
-    /// Time for a whole body.
-    pub body_timeout: Duration,
-    /// How long a connection may be idle between two requests.
-    pub idle_timeout: Duration,
-    /// How long a client may leave a response unread.
-    pub write_timeout: Duration,
-    /// Time for running requests after shutdown began.
-    pub drain_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_sockets: 4_096,
-            header_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(75),
-            write_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Answers incoming requests.
-pub trait Site: Clone + Send + Sync + 'static {
-    /// Answers one request. Dropping the future cancels it.
-    fn answer(self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static;
-}
-
-impl Site for Router {
-    fn answer(mut self, request: Request<Arriving>) -> impl Future<Output = Response> + Send + 'static {
-        let answer = self.call(request.map(Body::new));
-        async move {
-            let Ok(response) = answer.await;
-            response
-        }
-    }
-}
 
 /// Accepts connections and answers them with `site` until `shutdown` begins. Then it accepts no more, lets running
 /// requests end for `drain_timeout`, cuts the rest and returns. The handlers of event streams must end them when the

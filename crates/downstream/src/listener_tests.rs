@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
+use axum::Router;
+use axum::body::Body;
 use axum::routing::{get, post};
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

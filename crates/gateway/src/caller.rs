@@ -9,7 +9,7 @@ use auth::Principal;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
-use protocol::{Abilities, LogLevel, Method, Version, lifecycle};
+use protocol::{Abilities, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, Exhausted, Kind};
 use upstream::{Call, Home, Owner};
 
@@ -49,7 +49,7 @@ impl Caller {
         let level = meta.and_then(meta::level_in);
         let sender = Sender {
             capabilities: member(meta::CLIENT_CAPABILITIES).unwrap_or_else(Raw::empty_object),
-            info: member(meta::CLIENT_INFO).unwrap_or_else(lifecycle::own_info),
+            info: member(meta::CLIENT_INFO).unwrap_or_else(implementation::own_info),
             log_level: level.and_then(Result::ok),
         };
         let home = Home::of_principal(principal.id().clone(), &sender.capabilities);
@@ -75,7 +75,7 @@ impl Caller {
         let capabilities = member("capabilities").unwrap_or_else(Raw::empty_object);
         let sender = Sender {
             capabilities: questions::declared(version, capabilities),
-            info: member("clientInfo").unwrap_or_else(lifecycle::own_info),
+            info: member("clientInfo").unwrap_or_else(implementation::own_info),
             log_level: None,
         };
         let mailbox = Mailbox::of(principal.id());

@@ -7,7 +7,7 @@ use super::{absence, era};
 use crate::manager::{Manager, Scope, Server};
 use json::Raw;
 use protocol::caching::Caching;
-use protocol::{Version, lifecycle};
+use protocol::{Version, implementation};
 
 /// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
@@ -36,7 +36,7 @@ pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
     Raw::of(&InitializeResult {
         protocol_version: caller.version.as_str(),
         capabilities: capabilities(manager, caller),
-        server_info: lifecycle::own_info(),
+        server_info: implementation::own_info(),
         instructions: instructions(manager, &caller.scope),
     })
 }

@@ -12,6 +12,7 @@ pub mod error_code;
 pub mod error_data;
 pub mod feature;
 pub mod headers;
+pub mod implementation;
 pub mod lifecycle;
 pub mod log_level;
 pub mod message;

@@ -118,18 +118,6 @@ fn bounded(mut instructions: String) -> String {
 }
 
 #[derive(Serialize)]
-struct Implementation {
-    name: &'static str,
-    title: &'static str,
-    version: &'static str,
-}
-
-/// `{name, title, version}` of the gateway, for `clientInfo` and `serverInfo`.
-pub fn own_info() -> Raw {
-    Raw::of(&Implementation { name: "switchyard", title: "Switchyard", version: env!("CARGO_PKG_VERSION") })
-}
-
-#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InitializeParams<'a> {
     protocol_version: &'static str,

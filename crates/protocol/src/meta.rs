@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::implementation::own_info;
 use super::log_level::LogLevel;
 use super::version::Era;
 use json::decimal::Decimal;
@@ -41,7 +42,7 @@ pub struct Sender {
 impl Sender {
     /// Returns Switchyard itself, without capabilities, for discovery, health checks and REST calls.
     pub fn gateway() -> Self {
-        Self { capabilities: Raw::empty_object(), info: super::lifecycle::own_info(), log_level: None }
+        Self { capabilities: Raw::empty_object(), info: own_info(), log_level: None }
     }
 
     /// Copies the sender into its own memory, so that it no longer keeps the buffer of the request.

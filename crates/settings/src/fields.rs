@@ -24,8 +24,15 @@ pub struct Fields<'a> {
     known: Vec<&'static str>,
 }
 
+impl<'a> Setting<'a> {
+    /// Reads a mapping with known keys. An empty value is an empty mapping.
+    pub fn fields(&self) -> Option<Fields<'a>> {
+        Some(Fields::new(self.clone(), self.entries()?))
+    }
+}
+
 impl<'a> Fields<'a> {
-    pub(super) fn new(setting: Setting<'a>, entries: Vec<(&'a str, Setting<'a>)>) -> Self {
+    fn new(setting: Setting<'a>, entries: Vec<(&'a str, Setting<'a>)>) -> Self {
         Self { setting, left: entries, known: Vec::new() }
     }
 

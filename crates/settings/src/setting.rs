@@ -11,7 +11,6 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use super::fields::Fields;
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
@@ -295,11 +294,6 @@ impl<'a> Setting<'a> {
     pub fn map_of_text(&self) -> Option<BTreeMap<String, String>> {
         let entries = self.entries()?;
         Some(entries.iter().filter_map(|(key, value)| Some(((*key).into(), value.text()?.into()))).collect())
-    }
-
-    /// Reads a mapping with known keys. An empty value is an empty mapping.
-    pub fn fields(&self) -> Option<Fields<'a>> {
-        Some(Fields::new(self.clone(), self.entries()?))
     }
 
     fn written(&self) -> Option<&'a str> {

@@ -15,8 +15,11 @@ mod dialects;
 mod group;
 mod lease;
 mod lifetime;
+mod live;
 mod private;
 mod replace;
+mod replacement;
+mod stay;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +28,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::group::{Connecting, Group, Sitter};
+use self::group::{Connecting, Group};
 use self::lease::Turn;
+use self::live::Sitter;
 use super::attendant::Attended;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, PoolRequest};
@@ -37,7 +41,7 @@ use crate::flap_backoff::Stamina;
 use crate::liveness::Patience;
 use runtime::shutdown::Shutdown;
 
-pub(super) use self::group::PooledConnection;
+pub(super) use self::live::PooledConnection;
 
 /// The time limit for closing a connection as its era requires.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -248,7 +252,7 @@ impl Pool {
                 group.live.clear();
                 group.connecting = None;
                 group.no_extra_before = None;
-                group.replacement = replace::Replacement::default();
+                group.replacement = replacement::Replacement::default();
                 group.queue.wake_all();
             }
             let tasks = std::mem::replace(&mut state.tasks, self.shutdown.child());

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use tantivy::time::OffsetDateTime;
-use tantivy::time::format_description::well_known::Rfc3339;
 
 use super::arguments::Search;
-use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index};
 use super::excerpt::Fit;
 use super::history::Modified;
 use super::index::{Match, is_in, touches};
 use super::meaning::{Near, Nearby, Question, Sections, Wish, fused};
+use super::snapshot::Snapshot;
+use super::times::shown;
 use super::words::Word;
 use super::{excerpt, lookup, query};
 use crate::refusal::Refusal;
@@ -268,11 +267,4 @@ pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
     let updates: Vec<Update> = recent.iter().take(MOST_UPDATES).map(update).collect();
     let (count, truncated) = (updates.len(), recent.len() > updates.len());
     Raw::of(&Recent { days, since: shown(since), count, truncated, updates })
-}
-
-/// Formats a time as RFC 3339, in UTC and whole seconds.
-pub(super) fn shown(time: SystemTime) -> String {
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let time = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
-    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }

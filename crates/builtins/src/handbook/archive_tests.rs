@@ -8,9 +8,10 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use super::super::corpus::{Corpus, Snapshot, Watcher};
+use super::super::corpus::{Corpus, Watcher};
 use super::super::folder::Folder;
 use super::super::resources::Naming;
+use super::super::snapshot::Snapshot;
 use super::super::{query, words};
 use super::*;
 

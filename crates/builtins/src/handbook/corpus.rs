@@ -1,9 +1,8 @@
 //! The documents in their last known state, and how they follow the folder.
 //!
-//! Invariant: a [`Snapshot`] is complete and never changes. Its index and its documents are of one moment.
-//! All functions may block.
+//! Each change makes a new [`Snapshot`]. All functions may block.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,10 +10,10 @@ use super::archive::{Archive, Archived, Indexed};
 use super::document::{Document, Origin};
 use super::folder::{Folder, Stamp, Text, View};
 use super::git_log::Blob;
-use super::history::{Dates, Modified, Repository};
-use super::index::{Changes, SearchIndex, State};
+use super::history::{Dates, Repository};
+use super::index::{Changes, SearchIndex};
 use super::resources::Naming;
-use json::Raw;
+use super::snapshot::{Snapshot, shared};
 use runtime::telemetry::untrusted;
 
 /// Most sections of all documents.
@@ -22,42 +21,6 @@ const MAX_SECTIONS: usize = 400_000;
 /// Number of walks after which unreadable files are tried again although they look unchanged: a minute or
 /// more.
 const WALKS_PER_RETRY: u32 = 30;
-
-/// Everything that a call needs, as of one moment.
-pub(super) struct Snapshot {
-    /// Number of the state, so that cached results of older states can be recognized.
-    pub generation: u64,
-    /// Documents by the path of their file.
-    pub documents: BTreeMap<String, Arc<Document>>,
-    /// Documents by their number in the index.
-    pub by_serial: HashMap<u64, Arc<Document>>,
-    /// The index.
-    pub state: State,
-    /// Dates from git. `None` until git was asked.
-    pub dates: Option<Arc<Dates>>,
-    /// Paths that several documents have.
-    shared: BTreeSet<String>,
-    /// The documents as elements of `resources/list`.
-    pub resources: Vec<Raw>,
-    /// Number of all sections.
-    pub sections: usize,
-    /// Number of skipped files with the name of a document.
-    pub left_out: usize,
-}
-
-impl Snapshot {
-    /// Returns the path by which clients get `document`: its path, or its file if the path is ambiguous.
-    pub(super) fn path_of<'a>(&self, document: &'a Document) -> &'a str {
-        let is_clear = !document.path.contains('#') && !self.shared.contains(&document.path);
-        if is_clear { &document.path } else { &document.file_path }
-    }
-
-    /// Returns when `document` was changed.
-    pub(super) fn modified(&self, document: &Document) -> Modified {
-        let by_file = Modified { at: document.modified, is_committed: false };
-        self.dates.as_ref().map_or(by_file, |dates| dates.of(document))
-    }
-}
 
 /// Why the documents could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -319,14 +282,6 @@ impl Corpus {
         snapshot.resources = self.naming.list(&snapshot);
         snapshot
     }
-}
-
-/// Returns the ambiguous paths: those of two documents, such as `a.md` and `a.markdown`, or of a document and
-/// another's file.
-fn shared(documents: &BTreeMap<String, Arc<Document>>) -> BTreeSet<String> {
-    let mut seen = HashSet::with_capacity(documents.len());
-    let paths = documents.values().map(|document| document.path.as_str());
-    paths.filter(|path| !seen.insert(*path) || documents.contains_key(*path)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

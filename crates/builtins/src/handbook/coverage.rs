@@ -66,8 +66,8 @@ mod tests {
     use super::*;
     use crate::handbook::document::{Document, Origin};
     use crate::handbook::git_log::Blob;
+    use crate::handbook::index::Asked;
     use crate::handbook::index::SearchIndex;
-    use crate::handbook::query::Asked;
 
     #[test]
     fn all_words_once_are_worth_more_than_one_word_often() {

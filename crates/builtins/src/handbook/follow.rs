@@ -16,10 +16,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::archive::Archive;
-use super::corpus::{Corpus, Error, Snapshot, Watcher};
+use super::corpus::{Corpus, Error, Watcher};
 use super::folder::Folder;
 use super::history::{self, Dates};
 use super::resources::Naming;
+use super::snapshot::Snapshot;
 use json::Raw;
 use protocol::feature::List;
 use runtime::shutdown::Shutdown;

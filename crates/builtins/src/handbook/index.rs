@@ -12,7 +12,7 @@ use tantivy::collector::TopDocs;
 use tantivy::columnar::Column;
 use tantivy::directory::{Directory, FileSlice, RamDirectory};
 use tantivy::merge_policy::LogMergePolicy;
-use tantivy::query::Bm25StatisticsProvider;
+use tantivy::query::{Bm25StatisticsProvider, Query};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
@@ -23,14 +23,15 @@ use tantivy::{
 };
 
 use super::document::{Document, folder_of_index, without_ending};
-use super::neighbours::{self, Candidate};
-use super::query::Asked;
+use super::neighbours::{self, Candidate, Pair};
 use super::words;
 
 const WORDS: &str = "words";
 /// Memory of the writer, in bytes. When it is full, the writer makes a segment.
 const WRITER_BYTES: usize = 64 * 1024 * 1024;
 
+/// Weights of heading, place and text.
+const WEIGHTS: [Score; 3] = [2.4, 1.6, 1.0];
 /// Sections that are ranked in detail: the best by their words alone.
 const CANDIDATES: usize = 100;
 
@@ -54,6 +55,19 @@ impl Fields {
     pub(super) const fn with_words(&self) -> [Field; 3] {
         [self.heading, self.place, self.body]
     }
+
+    /// Returns the same fields, each with its weight.
+    pub(super) fn weighted(&self) -> [(Field, Score); 3] {
+        std::array::from_fn(|at| (self.with_words()[at], WEIGHTS[at]))
+    }
+}
+
+/// A query, and the pairs that raise the score of a section.
+pub(super) struct Asked {
+    /// The query that finds sections.
+    pub query: Box<dyn Query>,
+    /// Words that are adjacent in the query text.
+    pub pairs: Vec<Pair>,
 }
 
 /// A section that matches a query.
@@ -251,7 +265,7 @@ impl State {
         for of_segment in candidates.chunk_by_mut(|a, b| a.address.segment_ord == b.address.segment_ord) {
             let segment = self.searcher.segment_reader(of_segment[0].address.segment_ord);
             let mut of_segment: Vec<&mut Candidate> = of_segment.iter_mut().collect();
-            neighbours::reward(segment, self.fields.with_words(), &asked.pairs, &mut of_segment)?;
+            neighbours::reward(segment, self.fields.weighted(), &asked.pairs, &mut of_segment)?;
             let columns = segment.fast_fields();
             let (documents, sections) = (columns.u64("document")?, columns.u64("section")?);
             matches.extend(of_segment.into_iter().map(|candidate| {

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index, without_ending};
+use super::snapshot::Snapshot;
 use crate::refusal::Refusal;
 
 /// Longest name that is looked up, in bytes, with its anchor.

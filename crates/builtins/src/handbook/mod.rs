@@ -1,6 +1,6 @@
 //! The handbook: search over a folder of Markdown documents, without any other program.
 //!
-//! One task follows the folder and publishes a `corpus::Snapshot` after each change. A call uses the snapshot
+//! One task follows the folder and publishes a `snapshot::Snapshot` after each change. A call uses the snapshot
 //! of its start only, so a change never makes the handbook unavailable. A call before the first snapshot
 //! waits for it. Reading and searching run on threads that may block, a few at a time.
 //!
@@ -31,6 +31,8 @@ mod neighbours;
 mod query;
 mod resources;
 mod searching;
+mod snapshot;
+mod times;
 mod tools;
 mod topics;
 mod words;
@@ -48,13 +50,13 @@ use self::answers::Failure;
 use self::archive::Archive;
 use self::arguments::Request;
 use self::cache::Cache;
-use self::corpus::Snapshot;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
 pub use self::meaning::Embedded;
 use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
 use self::resources::Naming;
+use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
 use super::tool::Tool;

@@ -7,10 +7,19 @@ use tantivy::postings::Postings;
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocAddress, DocSet, Score, SegmentReader, Term};
 
-use super::query::{Pair, WEIGHTS};
-
 /// Largest distance of two words that count as adjacent: "add a server" matches "add server".
 const REACH: u32 = 2;
+
+/// Two adjacent words.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pair {
+    /// The first word.
+    pub left: String,
+    /// The second word.
+    pub right: String,
+    /// Score of a section that has the pair, before the weight of the field.
+    pub worth: f32,
+}
 
 /// A section that may be among the best.
 #[derive(Debug, Clone, Copy)]
@@ -21,17 +30,17 @@ pub(super) struct Candidate {
     pub score: Score,
 }
 
-/// Adds the worth of matching pairs to the scores. The candidates are of one segment, in the order of the
-/// index.
+/// Adds the worth of matching pairs to the scores. Each field has its weight. The candidates are of one
+/// segment, in the order of the index.
 pub(super) fn reward(
     segment: &SegmentReader,
-    fields: [Field; 3],
+    fields: [(Field, Score); 3],
     pairs: &[Pair],
     candidates: &mut [&mut Candidate],
 ) -> tantivy::Result<()> {
     for pair in pairs {
         let mut best = vec![0.0; candidates.len()];
-        for (field, weight) in fields.into_iter().zip(WEIGHTS) {
+        for (field, weight) in fields {
             let left = positions(segment, field, &pair.left, candidates)?;
             let right = positions(segment, field, &pair.right, candidates)?;
             for (best, (left, right)) in best.iter_mut().zip(left.iter().zip(&right)) {

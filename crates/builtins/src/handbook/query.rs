@@ -15,15 +15,14 @@ use tantivy::query::{
 use tantivy::schema::{Field, IndexRecordOption};
 
 use super::coverage::CoverageQuery;
-use super::index::State;
+use super::index::{Asked, State};
+use super::neighbours::Pair;
 use super::words::{Word, words_of};
 
 /// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
 const MOST_WORDS: usize = 48;
 /// Words that may be misspelled. Each costs a walk through the dictionary.
 const MOST_GUESSES: usize = 6;
-/// Weights of heading, place and text.
-pub(super) const WEIGHTS: [f32; 3] = [2.4, 1.6, 1.0];
 /// Share of a word's score in further fields that have it too.
 const TIE: f32 = 0.3;
 /// Weight of two adjacent words together, compared with the weight of each alone.
@@ -51,25 +50,6 @@ pub(super) fn asked(text: &str) -> Vec<Word> {
     }
     asked.truncate(MOST_WORDS);
     asked
-}
-
-/// A query, and the pairs that raise the score of a section.
-pub(super) struct Asked {
-    /// The query that finds sections.
-    pub query: Box<dyn Query>,
-    /// Words that are adjacent in the query text.
-    pub pairs: Vec<Pair>,
-}
-
-/// Two adjacent words.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pair {
-    /// The first word.
-    pub left: String,
-    /// The second word.
-    pub right: String,
-    /// Score of a section that has the pair, before the weight of the field.
-    pub worth: f32,
 }
 
 /// Builds the query for these words, within `scope` if there is one. Returns `None` if nothing can match.
@@ -116,7 +96,7 @@ fn within(state: &State, scope: Option<&str>, query: Box<dyn Query>) -> Box<dyn 
 /// Scores the best of the fields, and a share of the others.
 fn anywhere(state: &State, one: impl Fn(Field) -> Option<Box<dyn Query>>) -> Box<dyn Query> {
     let weighted = |(field, weight)| Some(Box::new(BoostQuery::new(one(field)?, weight)) as Box<dyn Query>);
-    let queries = state.fields.with_words().into_iter().zip(WEIGHTS).filter_map(weighted).collect();
+    let queries = state.fields.weighted().into_iter().filter_map(weighted).collect();
     Box::new(DisjunctionMaxQuery::with_tie_breaker(queries, TIE))
 }
 

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 
-use super::answers::shown;
-use super::corpus::Snapshot;
 use super::document::Document;
+use super::snapshot::Snapshot;
+use super::times::shown;
 use json::Raw;
 
 /// Most documents in the list. The tools find the others too. Gateways do not read longer lists.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::arguments::Search;
-use super::corpus::Snapshot;
 use super::meaning::{Asked, Meaning, Question};
+use super::snapshot::Snapshot;
 use super::{Handbook, answers};
 use protocol::Reply;
 use upstream::api::Error;

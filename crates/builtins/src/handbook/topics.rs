@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::corpus::Snapshot;
 use super::document::{Document, folder_of_index, title_from_name};
+use super::snapshot::Snapshot;
 use json::Raw;
 
 /// Most topics in one result.

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use http::Method;
+use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Serialize};
 
+use super::model::{Results, VERSION};
 use super::pace::Pace;
 use super::session::Session;
 use crate::r2r::config;
@@ -21,19 +22,6 @@ use crate::rest::{Answer, Request, Rest};
 use net::http::Form;
 use net::sse::Event;
 use upstream::api::{Error, Means};
-
-/// The version of the API, first in every path.
-pub(super) const VERSION: &str = "v3";
-
-/// The body of R2R's responses.
-#[derive(Debug, Deserialize)]
-pub(super) struct Results<T> {
-    /// The requested value.
-    pub(super) results: T,
-    /// Number of all entries, including other pages. Only lists have it.
-    #[serde(default)]
-    pub(super) total_entries: Option<u64>,
-}
 
 /// One R2R service and the session there. Clones share both.
 #[derive(Clone)]

@@ -7,8 +7,9 @@ use futures_util::{FutureExt, StreamExt};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::client::{Client, Results};
+use super::client::Client;
 use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
+use super::model::Results;
 use super::session::is_open_to_all;
 use crate::means;
 use crate::r2r::config::{self, CacheTtl, Credentials};

@@ -12,10 +12,9 @@ use serde_json::Value;
 use time::format_description::well_known::Rfc3339;
 
 use super::answers::Fresh;
-use super::client::Results;
 use super::id::Id;
 use super::ingest::{Failed, Ingest, Ours};
-use super::model::{Document, Stage};
+use super::model::{Document, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
 use crate::r2r::context::Desk;
@@ -308,7 +307,7 @@ pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>
     let failure = document.reason().filter(|_| document.stage() == Stage::Failed);
     Ok(Raw::of(&MonitorOutput {
         document_id: document.id,
-        progress: progress(&document.ingestion_status),
+        progress: document.progress(),
         failure,
         ingestion_status: document.ingestion_status,
         extraction_status: document.extraction_status,
@@ -330,21 +329,6 @@ fn promised(id: Id, ours: Ours) -> Raw {
         extraction_status: "pending".to_owned(),
         title,
     })
-}
-
-/// Returns the share of the ingestion that is done. R2R reports steps, not shares.
-pub(super) fn progress(status: &str) -> f64 {
-    match status {
-        "parsing" => 0.1,
-        "extracting" => 0.2,
-        "chunking" => 0.3,
-        "embedding" => 0.5,
-        "augmenting" => 0.7,
-        "storing" => 0.8,
-        "enriching" => 0.9,
-        "success" => 1.0,
-        _ => 0.0,
-    }
 }
 
 /// Refuses a collection that does not exist or that Switchyard may not read. A search there

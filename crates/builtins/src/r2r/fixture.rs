@@ -5,9 +5,9 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::Results;
 use super::double::{self, EMAIL, PASSWORD};
 use super::id::Id;
+use super::model::Results;
 use super::{R2r, search};
 use crate::means;
 use crate::r2r::config::{self, CacheTtl, Credentials};

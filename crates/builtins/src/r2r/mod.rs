@@ -22,6 +22,7 @@ mod project;
 mod project_name;
 mod projects;
 mod rag;
+mod rag_answer;
 mod rag_stream;
 mod resources;
 mod search;

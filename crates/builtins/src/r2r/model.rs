@@ -1,4 +1,5 @@
-//! Data model of R2R's API, as far as the tools read it. Fields that may be null or missing are optional.
+//! Data model of R2R's API and its version, as far as the tools use them. Fields that may be null or missing
+//! are optional.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -7,6 +8,19 @@ use time::format_description::well_known::Rfc3339;
 
 use super::id::Id;
 use crate::rest::plain;
+
+/// The version of the API, first in every path.
+pub(super) const VERSION: &str = "v3";
+
+/// The body of R2R's responses.
+#[derive(Debug, Deserialize)]
+pub(super) struct Results<T> {
+    /// The requested value.
+    pub(super) results: T,
+    /// Number of all entries, including other pages. Only lists have it.
+    #[serde(default)]
+    pub(super) total_entries: Option<u64>,
+}
 
 /// `results` of a search, and `search_results` of a generated answer.
 #[derive(Debug, Default, Deserialize)]
@@ -110,6 +124,21 @@ impl Document {
             "success" => Stage::Success,
             "failed" => Stage::Failed,
             _ => Stage::Pending,
+        }
+    }
+
+    /// Returns the share of the ingestion that is done. R2R reports steps, not shares.
+    pub(super) fn progress(&self) -> f64 {
+        match self.ingestion_status.as_str() {
+            "parsing" => 0.1,
+            "extracting" => 0.2,
+            "chunking" => 0.3,
+            "embedding" => 0.5,
+            "augmenting" => 0.7,
+            "storing" => 0.8,
+            "enriching" => 0.9,
+            "success" => 1.0,
+            _ => 0.0,
         }
     }
 

@@ -11,10 +11,10 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::client::{Client, Results};
+use super::client::Client;
 use super::id::Id;
 use super::mapping::{self, Entry, Mapping, Owner};
-use super::model;
+use super::model::{self, Results};
 use crate::answer::Failure;
 use crate::r2r::config;
 use crate::r2r::project_name::ProjectName;

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answers::Fresh;
-use super::client::Results;
 use super::documents;
 use super::filters;
 use super::id::Id;
-use super::model::{Chunk, Generated};
+use super::model::{Chunk, Generated, Results};
 use super::project::Project;
+use super::rag_answer::{PASSAGES, Told, passages};
 use super::search::{self, LONGEST, Mode};
 use crate::Report;
 use crate::answer::Failure;
@@ -26,10 +26,7 @@ use crate::r2r::rag_stream;
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
 use json::Raw;
-use upstream::api::Error;
 
-/// Passages that an answer is made from.
-const PASSAGES: u32 = 10;
 /// Answer if no passage was found.
 const NOTHING_FOUND: &str =
     "Nothing was found about this in the documents of the collection, so there is no answer from them.";
@@ -105,14 +102,6 @@ struct Source {
     document_id: Id,
 }
 
-/// Answer of R2R, streamed or not.
-pub(super) struct Told {
-    pub answer: String,
-    pub chunks: Vec<Chunk>,
-    pub model: Option<String>,
-    pub is_complete: bool,
-}
-
 /// Returns the result of `r2r_rag_query`. Reports the answer to `report` while it grows.
 pub(super) async fn ask(
     desk: &Desk,
@@ -167,17 +156,6 @@ fn body(input: &Input, collection: Id, stream: bool) -> Value {
         "search_settings": search::settings(Mode::Advanced, PASSAGES, &filters::within(collection, None)),
         "rag_generation_config": generation,
     })
-}
-
-/// Checks that all passages are of `collection`. R2R was asked for this collection only, and the client may
-/// not read others.
-pub(super) fn passages(chunks: Vec<Chunk>, collection: Id) -> Result<Vec<Chunk>, Error> {
-    if chunks.iter().any(|chunk| !chunk.collection_ids.contains(&collection)) {
-        tracing::error!(%collection, "R2R answered from outside the collection it was asked about");
-        let reason = "R2R answered from outside the collection; the answer is withheld".to_owned();
-        return Err(Error::Malformed { reason });
-    }
-    Ok(search::own(chunks, collection, PASSAGES as usize))
 }
 
 async fn output(desk: &Desk, input: &Input, told: Told) -> Output {

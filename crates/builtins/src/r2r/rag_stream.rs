@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::id::Id;
 use super::model::{Chunk, Found};
-use super::rag::{Told, passages};
+use super::rag_answer::{Told, passages};
 use crate::Report;
 use net::sse::Event;
 use upstream::api::Error;

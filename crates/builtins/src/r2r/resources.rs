@@ -5,11 +5,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::answers::Fresh;
-use super::client::Results;
 use super::documents;
 use super::id::Id;
 use super::ingest::Ingest;
-use super::model::{Collection, Document, Stage};
+use super::model::{Collection, Document, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
 use crate::r2r::config;

@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answers::Fresh;
-use super::client::Results;
 use super::documents;
 use super::filters;
 use super::id::Id;
-use super::model::{Chunk, Found};
+use super::model::{Chunk, Found, Results};
 use super::project::Project;
 use super::settings;
 use crate::answer::Failure;

@@ -21,7 +21,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::client::VERSION;
+use super::model::VERSION;
 use super::token::{self, Token};
 use crate::r2r::config::Credentials;
 use crate::rest::{Request, Rest};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use moka::sync::Cache;
 
-use super::client::{Client, Results};
+use super::client::Client;
 use super::id::Id;
-use super::model::{Chunk, Document};
+use super::model::{Chunk, Document, Results};
 
 /// Most titles in the cache, and their lifetime.
 const MOST: u64 = 10_000;

@@ -11,7 +11,7 @@ use http::Method;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::client::{Results, VERSION};
+use super::model::{Results, VERSION};
 use crate::rest::Rest;
 use runtime::secret::SecretString;
 use upstream::api::Error;

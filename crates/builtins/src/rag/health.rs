@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::bridge::Bridge;
 use super::shelf::Shelf;
-use super::techniques::LeftOut;
+use super::techniques::{HEALTH_TOOL, LeftOut};
 use crate::answer::Failure;
 use crate::rest::plain;
 use crate::tool::{About, Effect, Tool};
@@ -23,7 +23,7 @@ use upstream::api::{Delivery, Error};
 const LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) const ABOUT: About<'_> = About {
-    name: "rag_health",
+    name: HEALTH_TOOL,
     title: "Health of the RAG service",
     description: "Ask how the RAG service is: whether it answers, what it says of its pipelines and its database, \
         and which techniques it offers. Costs nothing. Use it when a technique fails.",

@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::ask;
 use super::listed::{LONGEST, Listed};
-use super::{ask, health};
 use crate::tool::{About, Effect, Tool};
 use protocol::sanitize;
 
 /// Prefix of the tool names.
 const PREFIX: &str = "rag_";
+/// Name of the tool that reports the health. No technique may have it.
+pub(super) const HEALTH_TOOL: &str = "rag_health";
 /// Most skipped names that are kept.
 const MOST_LEFT_OUT: usize = 20;
 
@@ -86,7 +88,7 @@ fn refusal(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_of_names) {
         return Some("a name has 1 to 60 letters, digits, `_`, `-` or `.`");
     }
-    (health::ABOUT.name.strip_prefix(PREFIX) == Some(name)).then_some("`rag_health` reports the health")
+    (HEALTH_TOOL.strip_prefix(PREFIX) == Some(name)).then_some("`rag_health` reports the health")
 }
 
 fn tool(technique: &str) -> Tool {

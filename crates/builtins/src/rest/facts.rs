@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::refusal::{Cleaner, place};
+use super::cleaner::Cleaner;
 use json::Raw;
 
 /// Facts with a meaning of their own. The others go into `data`.
@@ -114,6 +114,13 @@ fn invalid_field(body: &Raw, cleaner: &Cleaner<'_>) -> Option<Value> {
     let at = place(&problem.read().ok()?);
     let field = at.strip_prefix("body.").or_else(|| at.strip_prefix("query.")).unwrap_or(&at);
     clean(Value::String(field.to_owned()), cleaner)
+}
+
+/// Returns the place of a validation error, such as `body.params.depth`.
+pub(super) fn place(problem: &Value) -> String {
+    let parts = problem.get("loc").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let parts = parts.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+    parts.collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]

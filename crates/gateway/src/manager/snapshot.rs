@@ -8,6 +8,8 @@ mod own;
 mod startup;
 mod unknown;
 
+pub(super) use self::own::Offers;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;

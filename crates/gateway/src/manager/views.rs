@@ -10,13 +10,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Offers, Snapshot};
 use super::{Manager, Scope};
 use protocol::{LogLevel, method};
 use upstream::{Call, Home, Offer, Owner, Upstream, any_private};
-
-/// The offers of one client by server.
-pub(super) type Offers = HashMap<Arc<str>, Arc<Offer>>;
 
 /// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]

@@ -33,7 +33,7 @@ impl Feed {
             home: home.clone(),
             mailbox: Arc::clone(mailbox),
             changes: manager.changes(),
-            arrivals: mailbox.arrivals(),
+            arrivals: mailbox.pending().arrivals(),
         }
     }
 

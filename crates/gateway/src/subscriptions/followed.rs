@@ -17,7 +17,6 @@ use super::{LISTEN_PATIENCE, agreed};
 use crate::subscriptions::notification_router::Topic;
 use crate::{Caller, Gateway, tasks};
 use auth::Action;
-use json::Raw;
 use protocol::{Notification, method};
 use upstream::Subject;
 
@@ -40,19 +39,11 @@ async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: 
     let (server, there) = tasks::told_at(gateway, caller, id)?;
     // The listener is registered before the server is asked, so that the first notification finds it.
     let topic = Topic::Task(server.clone(), there.clone());
-    let subscription = gateway.board.tell(topic, id, (mailbox, &caller.home));
+    let subscription = gateway.board.tell(topic, id, (mailbox.pending(), &caller.home));
     let client = (caller.principal.id(), Some(&caller.home));
     let watched = gateway.manager().watch(client, &server, Subject::Task(there)).await;
     let (_, watching) = watched.ok()?.ok()?;
     mailbox.subscribe(id.to_owned(), subscription.kept_by(watching)).ok()
-}
-
-/// A notification for a task `id` whose notifications may have been missed.
-pub(super) fn missed(id: &str) -> Notification {
-    Notification {
-        method: method::TASKS.into(),
-        params: Some(Raw::empty_object().with("taskId", &Raw::of(id))),
-    }
 }
 
 /// Completes `notice` for the client: if it names a task without its state, the current task is read. Returns

@@ -2,29 +2,22 @@
 //! `subscriptions/listen`.
 //!
 //! The mailbox outlives the streams that read from it, so no notification is lost or repeated between
-//! two streams. Invariants: pending notifications are bounded. Several updates of one resource become
-//! one, and so do several changes of one list. The memory budget is charged for pending notifications
-//! and all subscriptions.
+//! two streams. Invariants: several changes of one list become one notification. The memory budget is
+//! charged for all subscriptions. Their number is bounded.
+//!
+//! Not here: the limits of pending notifications (`pending`).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
-
 use crate::manager::Revisions;
 use crate::subscriptions::notification_router::Subscription;
+use crate::subscriptions::pending::PendingNotifications;
 use protocol::feature::{List, Lists};
 use protocol::{LogLevel, Notification};
-use runtime::memory::{Account, Charge, Kind};
 use runtime::telemetry::limit::Limit;
 
-/// Limit of pending notifications; beyond it the oldest is dropped.
-const MAX_WAITING: usize = 512;
-/// Limit of the bytes of pending notifications; beyond it the oldest is dropped.
-const MAX_WAITING_BYTES: usize = 256 * 1024;
-/// Overhead of a notification in bytes, beside its text.
-const EACH: usize = 256;
 /// Resources that one listener may be subscribed to at a time.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 256;
 /// Limit of pages and tasks that one listener waits for; beyond it the oldest is dropped.
@@ -34,10 +27,9 @@ const MAX_EXPECTED: usize = 64;
 #[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
+    pending: Arc<PendingNotifications>,
     /// Whether the listener must still be notified why its server is down.
     owes_reason: AtomicBool,
-    /// Changes when a notification was added.
-    arrivals: watch::Sender<()>,
     /// Whether the listener has received a list. Only then is it notified when the list changes.
     has_listed: AtomicBool,
 }
@@ -46,12 +38,6 @@ pub struct Mailbox {
 struct State {
     lists: Lists,
     told: Revisions,
-    waiting: VecDeque<Waiting>,
-    /// Bytes of pending notifications, charged to the listener.
-    bytes: usize,
-    /// Bytes of its subscriptions, also charged to it.
-    subscribed: usize,
-    charge: Charge,
     log_level: Option<LogLevel>,
     /// By the URI of the subscription.
     subscriptions: HashMap<String, Subscription>,
@@ -69,56 +55,7 @@ pub struct Wait<'a>(&'a Mailbox);
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         self.0.state().waits -= 1;
-        self.0.arrivals.send_replace(());
-    }
-}
-
-#[derive(Debug)]
-struct Waiting {
-    /// The subject of the notification; a later one with the same subject replaces it.
-    about: Option<String>,
-    notice: Notification,
-}
-
-impl Waiting {
-    fn size(&self) -> usize {
-        let params = self.notice.params.as_ref().map_or(0, |params| params.bytes().len());
-        EACH + params + self.about.as_ref().map_or(0, String::len)
-    }
-}
-
-impl State {
-    fn take(&mut self) -> Option<Waiting> {
-        let oldest = self.waiting.pop_front()?;
-        self.count();
-        Some(oldest)
-    }
-
-    /// Charges the pending notifications; those without room are dropped, the newest first.
-    fn count(&mut self) {
-        self.bytes = self.waiting.iter().map(Waiting::size).sum();
-        while self.charge.resize(self.bytes + self.subscribed).is_err() {
-            let Some(newest) = self.waiting.pop_back() else { return };
-            self.bytes -= newest.size();
-            Limit::SessionNotices.met(());
-        }
-    }
-
-    /// Charges a further subscription, if the memory budget has room for it.
-    fn admit(&mut self, subscription: &Subscription) -> bool {
-        let all = self.subscribed + subscription.size();
-        let has_room = self.charge.resize(self.bytes + all).is_ok();
-        if has_room {
-            self.subscribed = all;
-        }
-        has_room
-    }
-
-    /// Releases the charge of a subscription that ends.
-    fn release(&mut self, ended: Option<Subscription>) -> Option<Subscription> {
-        self.subscribed -= ended.as_ref().map_or(0, Subscription::size);
-        self.count();
-        ended
+        self.0.pending.wake();
     }
 }
 
@@ -128,10 +65,6 @@ impl Mailbox {
         let state = State {
             lists: Lists::default(),
             told: Revisions::default(),
-            waiting: VecDeque::new(),
-            bytes: 0,
-            subscribed: 0,
-            charge: Charge::open(Account::Principal(Arc::clone(principal)), Kind::Notice),
             log_level: None,
             subscriptions: HashMap::new(),
             expected: VecDeque::new(),
@@ -140,8 +73,8 @@ impl Mailbox {
         };
         Self {
             state: Mutex::new(state),
+            pending: Arc::new(PendingNotifications::of(principal)),
             owes_reason: AtomicBool::default(),
-            arrivals: watch::Sender::default(),
             has_listed: AtomicBool::default(),
         }
     }
@@ -183,20 +116,12 @@ impl Mailbox {
 
     /// Adds a notification. It replaces a pending one with the same subject.
     pub fn put(&self, notice: Notification, about: Option<String>) {
-        let mut state = self.state();
-        let same = about.is_some().then(|| state.waiting.iter().position(|other| other.about == about));
-        if let Some(at) = same.flatten() {
-            state.waiting[at].notice = notice;
-            state.count();
-            return;
-        }
-        state.waiting.push_back(Waiting { about, notice });
-        state.count();
-        while state.waiting.len() > MAX_WAITING || state.bytes > MAX_WAITING_BYTES {
-            Limit::SessionNotices.met(state.take());
-        }
-        drop(state);
-        self.arrivals.send_replace(());
+        self.pending.put(notice, about);
+    }
+
+    /// The pending notifications, which end with the mailbox.
+    pub(super) const fn pending(&self) -> &Arc<PendingNotifications> {
+        &self.pending
     }
 
     /// Ends all subscriptions; later notifications are dropped.
@@ -204,8 +129,7 @@ impl Mailbox {
         let mut state = self.state();
         state.is_closed = true;
         let ended = (std::mem::take(&mut state.subscriptions), std::mem::take(&mut state.expected));
-        state.subscribed = 0;
-        state.count();
+        self.pending.release_all();
         drop(state);
         drop(ended);
     }
@@ -220,11 +144,11 @@ impl Mailbox {
         if !has_room && !state.subscriptions.contains_key(&uri) {
             return Err(Limit::Subscriptions.met(subscription));
         }
-        if !state.admit(&subscription) {
+        if !self.pending.admit(subscription.size()) {
             return Err(Limit::Subscriptions.met(subscription));
         }
         let before = state.subscriptions.insert(uri, subscription);
-        let before = state.release(before);
+        self.release(before.as_ref());
         drop(state);
         drop(before);
         Ok(())
@@ -234,7 +158,7 @@ impl Mailbox {
     pub(super) fn unsubscribe(&self, uri: &str) {
         let mut state = self.state();
         let ended = state.subscriptions.remove(uri);
-        let ended = state.release(ended);
+        self.release(ended.as_ref());
         drop(state);
         drop(ended);
     }
@@ -252,12 +176,12 @@ impl Mailbox {
     /// Stores `subscription` until the mailbox closes, or until too many newer ones push it out.
     pub(super) fn expect(&self, subscription: Subscription) {
         let mut state = self.state();
-        if state.is_closed || !state.admit(&subscription) {
+        if state.is_closed || !self.pending.admit(subscription.size()) {
             return;
         }
         let over = state.expected.len() >= MAX_EXPECTED;
         let oldest = if over { state.expected.pop_front() } else { None };
-        let oldest = state.release(oldest);
+        self.release(oldest.as_ref());
         state.expected.push_back(subscription);
         drop(state);
         drop(oldest);
@@ -273,18 +197,12 @@ impl Mailbox {
         self.state().log_level = Some(level);
     }
 
-    /// A receiver that changes when a notification was added.
-    pub(super) fn arrivals(&self) -> watch::Receiver<()> {
-        self.arrivals.subscribe()
-    }
-
-    /// Removes and returns the oldest pending notification. Returns one list that changed since the
-    /// listener's version, and records the new version.
+    /// Removes and returns the oldest pending notification.
     pub(super) fn take(&self) -> Option<Notification> {
-        self.state().take().map(|waiting| waiting.notice)
+        self.pending.take()
     }
 
-    /// One of the lists it listens to that is not as it knows it; from now on it knows.
+    /// Returns one list that changed since the listener's version, and records the new version.
     pub(super) fn take_changed(&self, now: Revisions) -> Option<List> {
         let mut state = self.state();
         if state.waits > 0 && !self.has_listed.load(Ordering::Relaxed) {
@@ -293,6 +211,11 @@ impl Mailbox {
         let changed = state.lists.iter().find(|list| state.told.of(*list) != now.of(*list))?;
         state.told.note(changed, now);
         Some(changed)
+    }
+
+    /// Releases the charge of a subscription that ended.
+    fn release(&self, ended: Option<&Subscription>) {
+        self.pending.release(ended.map_or(0, Subscription::size));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -312,26 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_same_is_told_once_with_the_newest() {
-        let mailbox = Mailbox::of(&"a".into());
-        mailbox.put(notice("1"), Some("a".into()));
-        mailbox.put(notice("2"), Some("b".into()));
-        mailbox.put(notice("3"), Some("a".into()));
-        mailbox.put(notice("4"), None);
-        mailbox.put(notice("5"), None);
-        let told: Vec<String> =
-            std::iter::from_fn(|| mailbox.take()).map(|notice| notice.method.to_string()).collect();
-        assert_eq!(told, ["3", "2", "4", "5"]);
-    }
-
-    #[test]
     fn subscriptions_are_charged_until_they_end() {
         const LONG: usize = 8 * 1024;
         let (board, mailbox) = (Arc::new(Board::default()), Arc::new(Mailbox::of(&"a".into())));
         let subscription = |uri: &str| {
-            board.tell(Topic::Resource("s".into(), uri.into()), uri, (&mailbox, &Home::session()))
+            board.tell(Topic::Resource("s".into(), uri.into()), uri, (mailbox.pending(), &Home::session()))
         };
-        let used = || mailbox.state().charge.bytes();
+        let used = || mailbox.pending().charged().0;
         let uris: Vec<String> = (0..MAX_SUBSCRIPTIONS).map(|number| format!("{number:0LONG$}")).collect();
         for uri in uris.iter().chain(&uris) {
             mailbox.subscribe(uri.clone(), subscription(uri)).expect("there is room");
@@ -343,19 +253,9 @@ mod tests {
             mailbox.expect(subscription(&uris[0]));
         }
         mailbox.put(notice("1"), None);
-        let counted = |state: &State| state.bytes + state.subscribed;
-        assert_eq!(used(), counted(&mailbox.state()));
+        let (charged, counted) = mailbox.pending().charged();
+        assert_eq!(charged, counted);
         mailbox.close();
-        assert!(used() < 2 * EACH, "{}", used());
-    }
-
-    #[test]
-    fn a_listener_that_never_reads_costs_a_bounded_amount() {
-        let mailbox = Mailbox::of(&"a".into());
-        for number in 0..2 * MAX_WAITING {
-            mailbox.put(notice(&number.to_string()), None);
-        }
-        assert_eq!(mailbox.state().waiting.len(), MAX_WAITING);
-        assert_eq!(mailbox.take(), Some(notice(&MAX_WAITING.to_string())), "the oldest went");
+        assert!(used() < LONG / 8, "only the notification is left: {}", used());
     }
 }

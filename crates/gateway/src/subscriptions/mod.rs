@@ -9,6 +9,7 @@ mod feed;
 mod followed;
 mod mailbox;
 mod notification_router;
+mod pending;
 mod resources;
 
 use std::collections::HashSet;

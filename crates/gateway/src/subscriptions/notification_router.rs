@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::followed;
-use super::mailbox::Mailbox;
+use super::pending::PendingNotifications;
 use crate::manager::Told;
 use json::Raw;
 use protocol::{Notification, meta, method, uri};
@@ -64,7 +63,7 @@ pub struct Board {
 #[derive(Debug, Clone)]
 struct Listener {
     number: u64,
-    mailbox: Weak<Mailbox>,
+    pending: Weak<PendingNotifications>,
     /// The client. Notifications from the private connection of another client are not for it.
     home: Home,
     /// The client's URI or id of the subject.
@@ -97,18 +96,18 @@ impl Subscription {
 }
 
 impl Board {
-    /// Subscribes `mailbox`, of the client of `home`, to `topic`, which the client calls `shown`.
+    /// Subscribes the listener of `pending` to `topic`, which its client calls `shown`. The client is that of `home`.
     pub(super) fn tell(
         self: &Arc<Self>,
         topic: Topic,
         shown: &str,
-        (mailbox, home): (&Arc<Mailbox>, &Home),
+        (pending, home): (&Arc<PendingNotifications>, &Home),
     ) -> Subscription {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         // The mailbox stores `shown` too, as its key.
         let size = EACH + topic.name().len() + 2 * shown.len();
-        let (mailbox, home) = (Arc::downgrade(mailbox), home.clone());
-        let listener = Listener { number, mailbox, home, shown: shown.into() };
+        let (pending, home) = (Arc::downgrade(pending), home.clone());
+        let listener = Listener { number, pending, home, shown: shown.into() };
         self.lock().entry(topic.clone()).or_default().push(listener);
         Subscription { board: Arc::clone(self), topic, number, size, watching: None }
     }
@@ -210,7 +209,7 @@ impl Board {
             put(&listener, &notice, "uri", &listener.shown);
         }
         for listener in meant(Topic::task_of) {
-            put(&listener, &followed::missed(&listener.shown), "taskId", &listener.shown);
+            put(&listener, &missed_task(&listener.shown), "taskId", &listener.shown);
         }
     }
 
@@ -235,9 +234,15 @@ impl Drop for Subscription {
     }
 }
 
-/// Puts `notice` into a mailbox, with the listener's name of the subject.
+/// A notification for a task `id` whose notifications may have been missed.
+fn missed_task(id: &str) -> Notification {
+    let params = Some(Raw::empty_object().with("taskId", &Raw::of(id)));
+    Notification { method: method::TASKS.into(), params }
+}
+
+/// Adds `notice` to the pending ones of a listener, with the listener's name of the subject.
 fn put(listener: &Listener, notice: &Notification, member: &str, shown: &str) {
-    let Some(mailbox) = listener.mailbox.upgrade() else { return };
+    let Some(pending) = listener.pending.upgrade() else { return };
     let params = notice.params.clone().unwrap_or_else(Raw::empty_object);
     let meta = meta::of(Some(&params)).map(|meta| meta.edit(&[(meta::SUBSCRIPTION_ID, None)]));
     // The id of Switchyard's own stream is not passed on.
@@ -253,7 +258,7 @@ fn put(listener: &Listener, notice: &Notification, member: &str, shown: &str) {
     }
     let params = if changes.is_empty() { params } else { params.edit(&changes) };
     let about = format!("{} {shown}", notice.method);
-    mailbox.put(Notification { method: notice.method.clone(), params: Some(params) }, Some(about));
+    pending.put(Notification { method: notice.method.clone(), params: Some(params) }, Some(about));
 }
 
 /// The parents of `uri`, nearest first.

@@ -82,7 +82,7 @@ impl Gateway {
             // The listener is registered before the server is asked, so that the first notification
             // finds it.
             let topic = Topic::Resource(server.clone(), there.clone());
-            let subscription = self.board.tell(topic, uri, (mailbox, &caller.home));
+            let subscription = self.board.tell(topic, uri, (mailbox.pending(), &caller.home));
             let client = (caller.principal.id(), Some(&caller.home));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),

@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use super::log_queue::{AUDIT_TARGET as TARGET, Full};
 use super::log_queue::{QUEUE, Share, Slot};
 use super::{RequestId, untrusted, untrusted_if_any};
 use protocol::{ErrorObject, Origin, Reply};
 
-/// The target of these lines.
-pub const TARGET: &str = "switchyard::audit";
 /// The outcome of an action that did not end: its client left or cancelled it, or it panicked.
 const UNFINISHED: &str = "unfinished";
 /// The action whose line is written at `debug`.
@@ -28,19 +27,6 @@ pub const DONE: &str = "done";
 
 /// The pause before a retry after [`Full`].
 pub const RETRY_IN: Duration = Duration::from_secs(1);
-
-/// An action was refused, because there is no room for its audit line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
-    /// The waiting lines are not written fast enough.
-    #[error(
-        "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
-    )]
-    Lines,
-    /// The principal, or all principals together, run too many actions.
-    #[error("too many audited actions are running, so this was not done; wait until some of them have ended")]
-    Actions,
-}
 
 /// The principal of an action, and its request.
 #[derive(Debug, Clone, Copy)]

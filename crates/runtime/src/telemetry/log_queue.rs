@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::audit::{self, Full};
 use super::limit::Limit;
 use super::pace;
 use super::running::{RUNNING, Running};
 
+/// The target of audit lines.
+pub const AUDIT_TARGET: &str = "switchyard::audit";
 /// The limit of waiting log lines.
 const LOG: Usage = Usage { lines: 8_192, bytes: 4 << 20 };
 /// The limit of waiting audit lines.
@@ -48,6 +49,19 @@ pub(super) enum Share {
     ThreeQuarters,
     /// Operations, and lines that belong to no action.
     All,
+}
+
+/// An action was refused, because there is no room for its audit line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// The waiting lines are not written fast enough.
+    #[error(
+        "the audit log cannot be written at present, so this was not done; try again in a moment, or tell the operator"
+    )]
+    Lines,
+    /// The principal, or all principals together, run too many actions.
+    #[error("too many audited actions are running, so this was not done; wait until some of them have ended")]
+    Actions,
 }
 
 #[derive(Debug)]
@@ -318,7 +332,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 
     fn make_writer_for(&'a self, about: &tracing::Metadata<'_>) -> LineWriter {
-        LineWriter(if about.target() == audit::TARGET { Kind::Audit } else { Kind::Log })
+        LineWriter(if about.target() == AUDIT_TARGET { Kind::Audit } else { Kind::Log })
     }
 }
 

@@ -13,7 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::group::{Group, Live};
+use super::group::Group;
+use super::live::Live;
 use super::{CLOSE_LIMIT, Pool, State, private, replace};
 use crate::connection::{Connection, Events};
 use crate::dialect::{Dialect, Key};

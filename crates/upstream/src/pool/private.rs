@@ -14,49 +14,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::Pool;
-use super::group::{Group, Live};
+use super::group::Group;
+use super::live::Live;
 use crate::connection::{Call, Connection, Outlet};
-use crate::liveness::{Patience, Round, Silence};
+use crate::liveness::{Patience, Silence};
 use crate::session_affinity::Home;
 use protocol::LogLevel;
-use runtime::worker::now;
 
-/// A call that was cancelled before this age does not trigger a check.
-const GLANCE: Duration = Duration::from_millis(900);
 /// How often to check whether the earlier calls have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Why the connection ended.
 pub(super) const HUNG: &str = "the server answers nothing";
-
-/// One call on a private connection. Its holder must call [`Stay::over`].
-pub(super) struct Stay {
-    round: Round,
-    begun: Instant,
-    /// Whether the connection ended the call, and not its caller.
-    is_answered: bool,
-}
-
-impl Stay {
-    pub(super) fn begin(silence: &Silence) -> Self {
-        Self { round: silence.begins(), begun: now(), is_answered: false }
-    }
-
-    /// Records the end of the call by the connection.
-    pub(super) fn answered(&mut self, silence: &Silence) {
-        self.is_answered = true;
-        silence.broken();
-    }
-
-    pub(super) fn over(&self, silence: &Silence) {
-        silence.ended(self.round);
-        if !self.is_answered && now().saturating_duration_since(self.begun) >= GLANCE {
-            silence.doubt();
-        }
-    }
-}
 
 /// Resolves when the server of `live` hangs. On connections that are checked elsewhere, it never resolves.
 pub(super) async fn hangs(live: &Live, patience: Patience) {

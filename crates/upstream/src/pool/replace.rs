@@ -8,14 +8,15 @@
 //!
 //! Not here: server requests on a replaced connection (`transport/questions`), and connecting (`lifetime`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::Pool;
-use super::group::{Group, Live, Sitter};
+use super::group::Group;
+use super::live::{Live, Sitter};
 use crate::connection::{Owner, Unanswered};
 use protocol::Abilities;
 use runtime::shutdown::Shutdown;
@@ -23,49 +24,10 @@ use runtime::telemetry::limit::Limit;
 
 /// How long a replaced connection waits for the answers of cancelled calls.
 const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
-/// Replaced connections of one dialect that may still be there.
-const MAX_OUTGOING: usize = 4;
 /// How often a replaced connection is checked for the end of its calls.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long connections stay in use when too many were replaced.
 const PAUSE: Duration = Duration::from_secs(5);
-
-/// The connections of a dialect that are being replaced, and those that were.
-#[derive(Default)]
-pub(super) struct Replacement {
-    /// Connections that the pending connect will replace.
-    due: Vec<Arc<Live>>,
-    outgoing: Vec<Weak<Live>>,
-    /// Until when connections stay in use, because there is no successor.
-    kept_until: Option<Instant>,
-}
-
-impl Replacement {
-    /// Replaced connections that still exist.
-    pub(super) fn outgoing(&mut self) -> Vec<Arc<Live>> {
-        std::mem::take(&mut self.outgoing).iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Keeps the connections in use for `pause`.
-    pub(super) fn keep_for(&mut self, pause: Duration) {
-        self.due.clear();
-        self.kept_until = Some(Instant::now() + pause);
-    }
-
-    /// Whether connections wait to be replaced.
-    pub(super) fn is_due(&self) -> bool {
-        !self.due.is_empty()
-    }
-
-    fn keeps(&self) -> bool {
-        self.kept_until.is_some_and(|until| Instant::now() < until)
-    }
-
-    fn has_room(&mut self) -> bool {
-        self.outgoing.retain(|live| live.strong_count() > 0);
-        self.outgoing.len() < MAX_OUTGOING
-    }
-}
 
 impl Sitter<'_> {
     /// Whether its client can answer a server request that a connection with `abilities` declares.
@@ -98,8 +60,7 @@ impl Group {
         let due = std::mem::take(&mut self.replacement.due);
         for old in &due {
             self.live.retain(|live| !Arc::ptr_eq(live, old));
-            self.replacement.outgoing.push(Arc::downgrade(old));
-            old.replaced.cancel();
+            self.replacement.add_outgoing(old);
         }
         !due.is_empty()
     }

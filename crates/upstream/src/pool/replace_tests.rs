@@ -13,6 +13,7 @@ use super::*;
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture};
 use crate::error::Error;
+use crate::pool::replacement::MAX_OUTGOING;
 use crate::response_stream::ResponseBody;
 use json::Raw;
 use protocol::lifecycle::Peer;

@@ -15,23 +15,21 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::passages::{Passage, passages};
+use super::provider::{LIMIT, is_refusal};
 use super::shelf::{Known, Shelf, Trouble};
 use super::vectors::{OfDocument, Vectors, normalized};
 use super::{Embedded, Opening, State};
 use crate::embedding::{Embedding, Error, Window};
-use crate::handbook::corpus::Snapshot;
 use crate::handbook::document::Document;
 use crate::handbook::follow::Phase;
 use crate::handbook::meaning::vector_cache::KeptVectors;
+use crate::handbook::snapshot::Snapshot;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::untrusted;
 use runtime::worker::at;
-use upstream::api::Error as Failure;
 
 /// Most texts in one request to the provider.
 const AT_ONCE: usize = 128;
-/// Time limit of a request. The built-in model reads a full window in some tenths of a second.
-pub(super) const LIMIT: Duration = Duration::from_mins(5);
 /// Most numbers of all vectors in memory: 512 MiB.
 const MOST_NUMBERS: usize = 128 << 20;
 /// First and longest pause after a failure. Each pause is twice as long as the one before.
@@ -356,12 +354,6 @@ impl Job {
     fn without(self) -> (u64, OfDocument) {
         (self.serial, OfDocument { file_path: self.file_path, ..OfDocument::default() })
     }
-}
-
-/// Whether the provider refused the texts, and did not fail itself.
-pub(super) fn is_refusal(error: &Error) -> bool {
-    let Error::Failed { failure: Failure::Backend { status, .. }, .. } = error else { return false };
-    matches!(status, 400 | 413 | 422)
 }
 
 fn useless(error: &Error) {

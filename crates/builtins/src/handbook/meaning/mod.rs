@@ -16,6 +16,7 @@ mod fusion;
 mod indexer;
 mod outage;
 mod passages;
+mod provider;
 mod shelf;
 #[cfg(test)]
 pub(super) mod tests;

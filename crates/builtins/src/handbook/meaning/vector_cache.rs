@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::indexer::{LIMIT, is_refusal};
 use super::passages::{Digested, Passage};
+use super::provider::is_made_by;
 use super::vectors::{OfDocument, Vectors};
-use crate::embedding::{Embedding, Error, MOST_DIMENSIONS, is_same_direction};
+use crate::embedding::{Embedding, Error, MOST_DIMENSIONS};
 use crate::handbook::disk_cache::{Body, Kept};
 
 /// Pause between two writes.
@@ -129,20 +129,6 @@ impl KeptVectors {
             self.is_behind |= !is_written;
             self.file = Some(file);
         }
-    }
-}
-
-/// Whether `model` makes the vector `kept` of this passage. If it refuses the passage, it does not. An error
-/// is the provider's, and leaves the question open.
-pub(super) async fn is_made_by(
-    model: &dyn Embedding,
-    passage: &Passage,
-    kept: &[f32],
-) -> Result<bool, Error> {
-    let text = [passage.text.clone()];
-    match model.embed_anew(&text, Instant::now() + LIMIT).await {
-        Err(error) if !is_refusal(&error) => Err(error),
-        made => Ok(made.is_ok_and(|made| made.first().is_some_and(|made| is_same_direction(made, kept)))),
     }
 }
 

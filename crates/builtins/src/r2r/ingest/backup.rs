@@ -16,8 +16,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -25,9 +23,9 @@ use tokio::time::{sleep, timeout};
 
 use super::form::{self, Sheet};
 use super::job::{Job, Next, TRIES, pause, what_next};
-use super::journal::Journal;
+use super::journal::{Journal, Removed};
 use super::source::Source;
-use super::tasks::{JOB_LIMIT, Task, Tasks};
+use super::tasks::{JOB_LIMIT, Task, Tasks, is_parked};
 use crate::answer::Failure;
 use crate::r2r::id::Id;
 use crate::r2r::model::{Document, Stage};
@@ -40,15 +38,6 @@ use upstream::api::Error;
 const MOST: usize = 64;
 /// Extension of a backup file. The name of the journal and the id of the document precede it.
 const ENDING: &str = "earlier";
-
-/// A removed document, as the journal records it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Removed {
-    /// The metadata of the document.
-    pub(super) metadata: Map<String, Value>,
-    /// Whether its content was saved.
-    pub(super) is_kept: bool,
-}
 
 impl Job<'_> {
     /// Saves the content of `there` and notes the removal, if `there` is a complete document.
@@ -211,12 +200,6 @@ fn kept_beside(path: &Path) -> io::Result<usize> {
         })
     };
     Ok(fs::read_dir(folder)?.filter_map(|entry| is_kept(entry).then_some(())).count())
-}
-
-/// Whether a task that failed with `failure` is resumed after an operator has fixed the credentials of the
-/// gateway.
-pub(super) const fn is_parked(failure: &Failure) -> bool {
-    matches!(failure, Failure::Failed(Error::AuthFailed { .. }))
 }
 
 /// Returns `failure` with a text about the earlier version.

@@ -24,7 +24,6 @@ use super::journal::Journal;
 use super::remote::Remote;
 use super::source::{Faults, Source};
 use crate::answer::Failure;
-use crate::r2r::documents::progress;
 use crate::r2r::id::Id;
 use crate::r2r::model::{Document, Stage};
 use crate::refusal::Refusal;
@@ -274,7 +273,7 @@ impl Job<'_> {
     }
 
     fn worked(&self, document: &Document) {
-        self.step(0.5 + 0.5 * progress(&document.ingestion_status), &document.ingestion_status);
+        self.step(0.5 + 0.5 * document.progress(), &document.ingestion_status);
     }
 
     fn step(&self, share: f64, message: &str) {

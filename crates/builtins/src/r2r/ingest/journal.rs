@@ -22,7 +22,6 @@ use tokio::task::spawn_blocking;
 use super::failed::{AllFailed, Failed};
 use super::{Mode, file_name};
 use crate::r2r::id::Id;
-use crate::r2r::ingest::backup::Removed;
 use runtime::private_file;
 use runtime::regular_file;
 
@@ -48,6 +47,15 @@ pub(super) struct Entry {
     /// Earlier version that was removed for this document, or is about to be.
     #[serde(default)]
     pub(super) removed: Option<Removed>,
+}
+
+/// A removed document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Removed {
+    /// The metadata of the document.
+    pub(super) metadata: Map<String, Value>,
+    /// Whether its content was saved.
+    pub(super) is_kept: bool,
 }
 
 /// The journal file. Clones share its state.

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 
-use super::roots::{open_folder, step_into};
+use super::no_follow::{open_folder, step_into};
 
 /// Most files in a folder and its subfolders.
 pub(super) const MAX_FILES: usize = 1_000;

@@ -16,6 +16,7 @@ mod form;
 mod job;
 mod journal;
 mod listing;
+mod no_follow;
 mod remote;
 mod roots;
 mod source;

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use uuid::Uuid;
 
-use crate::r2r::client::{Client, Results};
-use crate::r2r::model::Document;
+use crate::r2r::client::Client;
+use crate::r2r::model::{Document, Results};
 use net::http::Form;
 use upstream::api::Error;
 

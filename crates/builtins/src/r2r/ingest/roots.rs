@@ -1,21 +1,19 @@
 //! Opens a file that a client names, only below the folders that the operator allowed.
 //!
-//! Invariants: a path is walked one name at a time. Each part is opened below the folder before it, and links
-//! are refused, so no race can lead outside. Opening never waits, not even for the writer of a pipe. Only
-//! regular files up to the size limit are opened. Without a configured folder, nothing is opened.
+//! Invariants: no race and no link can lead outside (`no_follow`). Only regular files up to the size limit are
+//! opened. Without a configured folder, nothing is opened.
 //!
 //! A hard link counts as a regular file: its creator could read the file.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::listing::{self, Listing, MAX_FILES, Unlisted};
+use super::no_follow::open_file;
 use super::source::Source;
 use crate::refusal::Refusal;
 
@@ -67,7 +65,7 @@ impl Roots {
     pub(super) fn open(&self, path: &str) -> Result<Source, Refusal> {
         self.check_any(path)?;
         let (root, names) = self.place(path, 1)?;
-        let file = beneath(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
+        let file = open_file(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
         let len = self.checked(path, &file)?;
         let name = names.iter().fold(root.label.clone(), |name, part| format!("{name}/{part}"));
         Ok(Source::new(file, name, len))
@@ -156,31 +154,6 @@ fn name<'a>(part: &Component<'a>) -> Option<&'a str> {
         Component::Normal(name) => name.to_str(),
         _ => None,
     }
-}
-
-/// Opens the file that `names` lead to from `root`. The root itself may be reached through links, because the
-/// operator wrote it.
-fn beneath(root: &Path, names: &[&str]) -> io::Result<File> {
-    let (last, folders) = names.split_last().ok_or(io::ErrorKind::NotFound)?;
-    let folder = open_folder(root, folders)?;
-    // Does not wait for the writer of a pipe.
-    Ok(File::from(step(&folder, last, OFlags::NONBLOCK | OFlags::NOCTTY)?))
-}
-
-/// Opens the folder that `names` lead to from `root`, refusing links.
-pub(super) fn open_folder(root: &Path, names: &[&str]) -> io::Result<OwnedFd> {
-    let root = openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    names.iter().try_fold(root, |folder, name| step_into(&folder, name))
-}
-
-/// Opens the folder `name` in `folder`, refusing a link.
-pub(super) fn step_into(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    step(folder, name, OFlags::DIRECTORY)
-}
-
-fn step(folder: &OwnedFd, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
-    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(folder, name, flags, Mode::empty())?)
 }
 
 /// Returns the last names of `root`, as many as needed to distinguish it from the others. So the name of a

@@ -21,7 +21,6 @@ use super::source::Source;
 use crate::answer::Failure;
 use crate::r2r::answers::Answers;
 use crate::r2r::id::Id;
-use crate::r2r::ingest::backup::is_parked;
 use crate::refusal::Refusal;
 use json::Raw;
 use protocol::{Notification, method};
@@ -221,4 +220,10 @@ impl Tasks {
         // Nothing panics while it is held.
         self.collections.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a task that failed with `failure` is resumed after an operator has fixed the credentials of the
+/// gateway.
+pub(super) const fn is_parked(failure: &Failure) -> bool {
+    matches!(failure, Failure::Failed(Error::AuthFailed { .. }))
 }

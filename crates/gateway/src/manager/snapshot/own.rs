@@ -5,13 +5,17 @@
 //!
 //! Not here: which offers are one client's (`manager::views`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::catalog::Catalog;
 use super::super::config::{Config, ToolNames};
-use super::super::views::Offers;
 use super::{History, Revisions, Server, Snapshot, catalog, changed, style};
 use protocol::feature::Lists;
+use upstream::Offer;
+
+/// The offers of one client by server.
+pub(in crate::manager) type Offers = HashMap<Arc<str>, Arc<Offer>>;
 
 impl Revisions {
     /// Counts changes of one client's own lists, so that the count is never one of the shared lists.

@@ -13,6 +13,7 @@ use super::Server;
 use super::child::{Child, Process};
 use super::outbox::{Due, Outbox, Outgoing};
 use super::reader::{Desk, Over, Reader};
+use super::signals::Signals;
 use super::stderr::{self, StderrTail};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Events, Outlet, Owner, Unanswered};
@@ -54,21 +55,6 @@ struct Channel {
     /// The runtimes of the callers.
     runtimes: Arc<Runtimes>,
     tasks: Shutdown,
-}
-
-/// The signals between the tasks of one child.
-#[derive(Clone, Default)]
-pub(super) struct Signals {
-    /// One of the pipes is broken, with the reason.
-    pub(super) broken: Closing,
-    /// Tells the writer to close the child's input.
-    pub(super) stop_writing: CancellationToken,
-    /// Tells the readers to stop, even if another process still holds the pipes.
-    pub(super) stop_reading: CancellationToken,
-    /// All output of the child was handled.
-    pub(super) read: CancellationToken,
-    /// All standard error of the child was read.
-    pub(super) heard: CancellationToken,
 }
 
 impl Link {

@@ -20,6 +20,7 @@ mod outbox;
 pub mod parent_death;
 mod reader;
 mod reaper;
+mod signals;
 mod stderr;
 
 use std::pin::pin;

@@ -17,7 +17,7 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio_util::codec::Decoder;
 
-use super::link::Signals;
+use super::signals::Signals;
 use crate::close_reason::Closing;
 use crate::connection::Events;
 use crate::error::Error;

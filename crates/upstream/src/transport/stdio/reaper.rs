@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{self, Process};
-use super::link::Signals;
+use super::signals::Signals;
 use super::stderr::StderrTail;
 use crate::close_reason::Closing;
 use crate::secrets::Secrets;

@@ -23,7 +23,7 @@ use super::places::Naming;
 use super::reach::{MOST_NUMBERS, Reach};
 use crate::chroma::{BadRecords, Records, Select, Vector};
 use crate::embedding::Embedding;
-use crate::handbook::meaning::vector_cache::is_made_by;
+use crate::handbook::meaning::provider::is_made_by;
 use crate::rest::unsendable;
 use runtime::worker::at;
 
