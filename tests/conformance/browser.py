@@ -9,6 +9,7 @@ forms (`form-action`), each redirect after its form must go to one of them, as C
 from __future__ import annotations
 
 import http.client
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -199,3 +200,8 @@ def _targets(page: Page) -> list[str] | None:
 
 def _target(parts: SplitResult) -> str:
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+if __name__ == "__main__":
+    # browser.py URL NAME=VALUE…: for clients in other languages; prints the URL at which it ends.
+    print(Browser(wants=dict(word.split("=", 1) for word in sys.argv[2:])).visit(sys.argv[1]).url)

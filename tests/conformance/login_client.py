@@ -12,14 +12,12 @@ import os
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from browser import Browser, Lost
+from caller import Caller, text_of
 from programs import SETTLED, Gateway
 
 #: The client id metadata document that the suite knows. It is used only where the authorization server wants one.
@@ -28,7 +26,6 @@ CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 MOST_LOGINS = 6
 #: Seconds for a server to reach a settled state after a login.
 PATIENCE = 8
-REVISION = "2026-07-28"
 #: Secrets of the suite's context are given to the gateway by these variables.
 VARIABLES = ("client_secret", "private_key_pem", "valid_jwt", "idp_id_token")
 
@@ -59,66 +56,16 @@ def settings(scenario: str, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment(context: Mapping[str, Any]) -> dict[str, str]:
-    """Our environment, with the secrets of the context and without the context itself."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("MCP_CONFORMANCE_")}
-    return {**ours, **{f"SUITE_{name.upper()}": context[name] for name in VARIABLES if name in context}}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer to a REST or MCP request."""
-
-    status: int
-    body: Any
-
-
-def ask(method: str, url: str, message: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-    """One request; the body of the answer is JSON, or the last event of a stream."""
-    body = None if message is None else json.dumps(message).encode()
-    fields = {"accept": "application/json, text/event-stream", "content-type": "application/json", **(headers or {})}
-    request = urllib.request.Request(url, body, fields, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=25) as answer:
-            status, text = answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        status, text = error.code, error.read().decode()
-    events = [line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:")]
-    text = events[-1] if events else text
-    return Answer(status, json.loads(text) if text else None)
-
-
-class Caller:
-    """A client of 2026-07-28 that knows its endpoint, and nothing of authorization."""
-
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
-
-    def tools(self) -> list[str]:
-        listed = self._request("tools/list", {}).get("result", {})
-        return [tool["name"] for tool in listed.get("tools", [])]
-
-    def call(self, tool: str) -> bool:
-        """Whether the tool gave a result that is no error."""
-        answer = self._request("tools/call", {"name": tool, "arguments": {}}, {"Mcp-Name": tool})
-        print(f"{tool}: {json.dumps(answer)}", file=sys.stderr)
-        result = answer.get("result", {})
-        return result.get("resultType", "complete") == "complete" and bool(result) and not result.get("isError")
-
-    def _request(self, method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": REVISION,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        fields = {"MCP-Protocol-Version": REVISION, "Mcp-Method": method, **(headers or {})}
-        return ask("POST", self._endpoint, message, fields).body
+    """The environment of this program, with the secrets of the context and without the context itself."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCP_CONFORMANCE_")}
+    return {**inherited, **{f"SUITE_{name.upper()}": context[name] for name in VARIABLES if name in context}}
 
 
 class Person:
     """Somebody who logs in whenever the gateway says that a login is needed."""
 
     def __init__(self, base: str) -> None:
-        self._base, self._browser, self._left = base, Browser(), MOST_LOGINS
+        self._api, self._browser, self._left = Caller(base), Browser(), MOST_LOGINS
 
     def log_in_while_needed(self) -> bool:
         """Logs in until the server needs no login. False: a login did not succeed, or the person gave up."""
@@ -129,7 +76,7 @@ class Person:
 
     def _log_in(self) -> bool:
         self._left -= 1
-        answer = ask("POST", f"{self._base}/api/v1/mcp/servers/suite/login")
+        answer = self._api.ask("POST", "/api/v1/mcp/servers/suite/login")
         print(f"login: {answer}", file=sys.stderr)
         if answer.status >= 400:
             return False
@@ -145,19 +92,19 @@ class Person:
         return True
 
     def _state(self) -> str:
-        listed = ask("GET", f"{self._base}/api/v1/mcp/servers").body["servers"]
-        state: str = next(server["state"] for server in listed if server["name"] == "suite")
-        return state
+        return str(self._api.servers()["suite"]["state"])
 
 
-def play(base: str, endpoint: str) -> bool:
+def play(base: str) -> bool:
     """Lists and calls the first tool, with as many logins as the gateway asks for."""
-    person, caller = Person(base), Caller(endpoint)
+    person, caller = Person(base), Caller(base)
     for _ in range(MOST_LOGINS):
         if not person.log_in_while_needed():
             return False
-        tools = caller.tools()
-        if tools and caller.call(tools[0]):
+        tools = caller.tools("suite")
+        answer = caller.call("suite", tools[0]) if tools else {}
+        print(f"{tools}: {json.dumps(answer)}", file=sys.stderr)
+        if text_of(answer) is not None:
             return True
     return False
 
@@ -170,7 +117,7 @@ def main() -> int:
     binary = Path(os.environ["SWITCHYARD_BINARY"])
     with Gateway(binary, {"suite": entry}, folder / "gateway.log", environment(context)) as gateway:
         try:
-            return 0 if play(gateway.base, f"{gateway.url}/suite") else 1
+            return 0 if play(gateway.base) else 1
         except Lost as error:
             print(f"login_client: {error}", file=sys.stderr)
             return 1

@@ -154,13 +154,14 @@ class Gateway:
         log: Path,
         env: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
+        port: int = 0,
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         config = log.with_suffix(".yaml")
         # Verbatim: names as at the server, and the first server wins. JSON is YAML.
         registry = {"mcp_servers": servers, "tool_names": "verbatim", "server": {"log_format": "json", **(settings or {})}}
         config.write_text(json.dumps(registry, indent=1))
-        command = [str(binary), "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
+        command = [str(binary), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
         # Each gateway has a vault of its own.
         state = {"XDG_STATE_HOME": str(log.with_suffix(".state"))}
         self._program = Program("switchyard", command, log, {**(env or os.environ), **state})
@@ -177,6 +178,9 @@ class Gateway:
             self.__exit__()
             raise
         return self
+
+    def pid(self) -> int:
+        return self._program.pid()
 
     def __exit__(self, *how: Any) -> None:
         self._program.__exit__(None, None, None)

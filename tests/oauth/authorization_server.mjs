@@ -68,6 +68,7 @@ provider.on('grant.error', (context, error) => {
   count(context, 'error');
   state.failures.push(`${error.error}: ${error.error_description ?? ''} ${error.error_detail ?? ''}`.trim());
 });
+provider.on('authorization_code.saved', (code) => { state.tokens.push(code.jti); });
 provider.on('registration_create.success', () => { state.registrations += 1; });
 
 function count(context, outcome) {

@@ -31,7 +31,7 @@ NOTES = {"ann": "the harvest was good", "ben": "the boat leaks", "machine": "no 
 
 
 class Seen:
-    """What this server has seen, and which tokens it no longer accepts."""
+    """Counts requests, and knows which tokens this server no longer accepts."""
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
