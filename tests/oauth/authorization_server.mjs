@@ -34,7 +34,8 @@ const key = { ...privateKey.export({ format: 'jwk' }), kid: 'one', use: 'sig', a
 const provider = new Provider(issuer, {
   jwks: { keys: [key] },
   clients: JSON.parse(process.env.AUTHORIZATION_SERVER_CLIENTS ?? '[]'),
-  scopes: ['openid', 'offline_access', ...RESOURCE_SCOPES.split(' ')],
+  // Clients may ask for `superuser`, and get no token with it.
+  scopes: ['openid', 'offline_access', 'superuser', ...RESOURCE_SCOPES.split(' ')],
   claims: { openid: ['sub'], email: ['email'] },
   conformIdTokenClaims: false,
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, email: ACCOUNTS[id] }) }),
