@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -26,6 +27,8 @@ CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 MOST_LOGINS = 6
 #: Seconds for a server to reach a settled state after a login.
 PATIENCE = 8
+#: The URL of a login in the answer to a call.
+LINK = re.compile(r"http://[^\s\"\\<>]+/oauth/start\?[^\s\"\\<>]+")
 #: Secrets of the suite's context are given to the gateway by these variables.
 VARIABLES = ("client_secret", "private_key_pem", "valid_jwt", "idp_id_token")
 
@@ -62,7 +65,7 @@ def environment(context: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Person:
-    """Somebody who logs in whenever the gateway says that a login is needed."""
+    """Somebody who logs in whenever a state or a failed call says that a login is needed."""
 
     def __init__(self, base: str) -> None:
         self._api, self._browser, self._left = Caller(base), Browser(), MOST_LOGINS
@@ -70,17 +73,18 @@ class Person:
     def log_in_while_needed(self) -> bool:
         """Logs in until the server needs no login. False: a login did not succeed, or the person gave up."""
         while self._state() == "login_required":
-            if self._left == 0 or not self._log_in():
+            answer = self._api.ask("POST", "/api/v1/mcp/servers/suite/login")
+            print(f"login: {answer}", file=sys.stderr)
+            if answer.status >= 400 or not self.visit(answer.body["url"]):
                 return False
         return True
 
-    def _log_in(self) -> bool:
-        self._left -= 1
-        answer = self._api.ask("POST", "/api/v1/mcp/servers/suite/login")
-        print(f"login: {answer}", file=sys.stderr)
-        if answer.status >= 400:
+    def visit(self, url: str) -> bool:
+        """Opens the URL of a login. False: the login did not succeed, or the person gave up."""
+        if self._left == 0:
             return False
-        page = self._browser.visit(answer.body["url"])
+        self._left -= 1
+        page = self._browser.visit(url)
         print(f"page: {page.status} {page.text}", file=sys.stderr)
         return page.status < 400 and self._is_over()
 
@@ -106,6 +110,8 @@ def play(base: str) -> bool:
         print(f"{tools}: {json.dumps(answer)}", file=sys.stderr)
         if text_of(answer) is not None:
             return True
+        if (link := LINK.search(json.dumps(answer))) and not person.visit(link[0]):
+            return False
     return False
 
 

@@ -19,14 +19,14 @@ import { Provider } from 'oidc-provider';
 
 const [port, controlPort] = process.argv.slice(2).map(Number);
 const issuer = `http://127.0.0.1:${port}`;
-const ACCOUNTS = { ann: 'ann@example.com', ben: 'ben@example.com' };
+const ACCOUNTS = Object.fromEntries(['ann', 'ben', 'cas', 'dan'].map((name) => [name, `${name}@example.com`]));
 const RESOURCE_SCOPES = 'notes:read notes:write reader caller';
 
 const state = {
   ttl: 3600, down: null, whileDown: 0, registrations: 0, revocations: 0,
   tokenRequests: {}, failures: [], tokens: [],
 };
-const grants = { ann: [], ben: [] };
+const grants = Object.fromEntries(Object.keys(ACCOUNTS).map((account) => [account, []]));
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const key = { ...privateKey.export({ format: 'jwk' }), kid: 'one', use: 'sig', alg: 'RS256' };

@@ -29,8 +29,12 @@ from programs import Failed, Gateway, Peers, free_port, start_listening  # noqa:
 NOTES = {
     "ann": "ann: the harvest was good",
     "ben": "ben: the boat leaks",
+    "cas": "cas: the cat is back",
+    "dan": "dan: nothing new",
     "machine": "machine: no rest for machines",
 }
+#: Callers with an account of the same name.
+PEOPLE = ("ann", "ben", "cas", "dan")
 #: Secrets of this test, which must be found nowhere.
 MACHINE_SECRET = "canary-of-the-machine-4f1d9a"
 SCOPES = ["openid", "email", "notes:read"]
@@ -82,10 +86,10 @@ class Login(Control):
 class Notes(Control):
     """The protected server."""
 
-    def requests(self) -> int:
-        """How many requests arrived at its MCP endpoint."""
+    def requests(self, account: str) -> int:
+        """How many requests arrived for an account, without a token, or with an invalid one."""
         counted = self.state()["requests"]
-        return int(counted.get("with a token", 0) + counted.get("without a token", 0))
+        return sum(counted.get(kind, 0) for kind in (f"of {account}", "without a token", "with an invalid token"))
 
 
 @dataclass
@@ -125,11 +129,15 @@ class Principal:
         """The note of the account; None if the call does not succeed."""
         return text_of(self.caller().call(server, "read_note"))
 
+    def log_in_well(self, server: str = "notes") -> None:
+        """Logs in, and calls."""
+        page = self.log_in(server)
+        check(page.status == 200, f"the login of {self.name} ends at {page.url} with {page.status}: {page.text}")
+        until(f"{self.name} can call {server}", lambda: self.read(server))
+
     def ensure_logged_in(self, server: str = "notes") -> None:
         if self.login(server)["state"] != "logged_in":
-            page = self.log_in(server)
-            check(page.status == 200, f"the login of {self.name} ends at {page.url} with {page.status}: {page.text}")
-        until(f"{self.name} can call {server}", lambda: self.read(server))
+            self.log_in_well(server)
 
 
 @dataclass
@@ -199,10 +207,8 @@ def lab(binary: Path, peers: Peers, out: Path) -> Iterator[Lab]:
         stack.enter_context(start_listening("oidc-provider", words, ports[1], out / "authorization_server.log", peers))
         words = [peers.program("peer-python"), str(HERE / "protected_server.py"), *map(str, ports[2:]), issuer]
         stack.enter_context(start_listening("fastmcp", words, ports[3], out / "protected_server.log", peers))
-        keys = {
-            name: new_key(binary, name, role)
-            for name, role in (("ann", "caller"), ("ben", "caller"), ("root", "superuser"))
-        }
+        roles = {**dict.fromkeys(PEOPLE, "caller"), "root": "superuser"}
+        keys = {name: new_key(binary, name, role) for name, role in roles.items()}
         settings = {
             "auth_mode": "api_key",
             "anonymous_role": "reader",
@@ -237,4 +243,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Browser", "Failed", "Gateway", "Lab", "NOTES", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "text_of", "until"]
+__all__ = ["Browser", "Failed", "Gateway", "Lab", "NOTES", "PEOPLE", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "text_of", "until"]

@@ -12,10 +12,10 @@ from load import Callers
 def nobody_is_dialed_before_a_login(lab: Lab) -> None:
     ann = lab.principals["ann"]
     check(ann.login()["state"] == "login_required", f"the login is {ann.login()}")
-    before = lab.notes.requests()
+    before = lab.notes.requests("ann")
     answer = ann.caller().call("notes", "read_note")
     check("/oauth/start?" in str(answer), f"a call without a login does not name the URL of the login: {answer}")
-    check(lab.notes.requests() == before, "a call without a login reached the server")
+    check(lab.notes.requests("ann") == before, "a call without a login reached the server")
 
 
 def a_person_logs_in_by_rest(lab: Lab) -> None:

@@ -5,7 +5,7 @@
 It is at http://127.0.0.1:PORT/mcp, publishes RFC 9728 metadata, and accepts access tokens (JWT) of ISSUER for itself. The
 control port is for the test program:
 
-    GET  /state    requests without and with a token, refused tokens, and which tokens came for which account
+    GET  /state    counts of requests, for each account too, and the tokens that came with the account of each
     POST /expire   {}    refuses every token that came so far, as if it had expired
 """
 
@@ -27,7 +27,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-NOTES = {"ann": "the harvest was good", "ben": "the boat leaks", "machine": "no rest for machines"}
+NOTES = {
+    "ann": "the harvest was good",
+    "ben": "the boat leaks",
+    "cas": "the cat is back",
+    "dan": "nothing new",
+    "machine": "no rest for machines",
+}
 
 
 class Seen:
@@ -51,12 +57,13 @@ class Verifier(JWTVerifier):
 
     async def verify_token(self, token: str) -> AccessToken | None:
         verified = await super().verify_token(token)
-        if verified is None or token in self._seen.expired:
-            self._seen.requests["refused"] += 1
+        if verified is None:
+            self._seen.requests["with an invalid token"] += 1
             return None
-        self._seen.requests["accepted"] += 1
-        self._seen.accounts[token] = str(verified.claims["sub"])
-        return verified
+        account = str(verified.claims["sub"])
+        self._seen.requests[f"of {account}"] += 1
+        self._seen.accounts[token] = account
+        return None if token in self._seen.expired else verified
 
 
 def server(seen: Seen, url: str, issuer: str) -> FastMCP:
@@ -104,12 +111,12 @@ def control(seen: Seen) -> Starlette:
 
 
 def counted(seen: Seen, app: Any) -> Any:
-    """Counts each request to the MCP endpoint by whether it has a credential."""
+    """Counts the requests to the MCP endpoint that have no credential."""
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/mcp":
-            has_one = any(name == b"authorization" for name, _ in scope["headers"])
-            seen.requests["with a token" if has_one else "without a token"] += 1
+            if not any(name == b"authorization" for name, _ in scope["headers"]):
+                seen.requests["without a token"] += 1
         await app(scope, receive, send)
 
     return wrapped
