@@ -136,8 +136,10 @@ class Principal:
         until(f"{self.name} can call {server}", lambda: self.read(server))
 
     def ensure_logged_in(self, server: str = "notes") -> None:
+        """Logs in if need be, and calls, so that the token is not an expired one."""
         if self.login(server)["state"] != "logged_in":
             self.log_in_well(server)
+        until(f"{self.name} can call {server}", lambda: self.read(server))
 
 
 @dataclass
