@@ -18,6 +18,8 @@ from typing import Any
 
 #: Seconds within which a program must be ready.
 PATIENCE = 60
+#: States of a server that is connected and listed, could not be, or waits for a login.
+SETTLED = ("ready", "failed", "login_required")
 
 
 def listening_port(log: Path) -> int | None:
@@ -146,33 +148,45 @@ class Gateway:
     """`switchyard serve` with a registry; `url` is its endpoint over all servers."""
 
     def __init__(
-        self, binary: Path, servers: Mapping[str, Any], log: Path, env: Mapping[str, str] | None = None
+        self,
+        binary: Path,
+        servers: Mapping[str, Any],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        port: int = 0,
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         config = log.with_suffix(".yaml")
         # Verbatim: names as at the server, and the first server wins. JSON is YAML.
-        registry = {"mcp_servers": servers, "tool_names": "verbatim", "server": {"log_format": "json"}}
+        registry = {"mcp_servers": servers, "tool_names": "verbatim", "server": {"log_format": "json", **(settings or {})}}
         config.write_text(json.dumps(registry, indent=1))
-        command = [str(binary), "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
-        self._program = Program("switchyard", command, log, env)
-        self.url = ""
+        command = [str(binary), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"]
+        # Each gateway has a vault of its own.
+        state = {"XDG_STATE_HOME": str(log.with_suffix(".state"))}
+        self._program = Program("switchyard", command, log, {**(env or os.environ), **state})
+        self.url = self.base = ""
 
     def __enter__(self) -> Gateway:
         try:
             port = self._program.wait_until("listens", lambda: listening_port(self._program.log))
             # A name the suite takes for local, which its check of foreign hosts insists on.
-            self.url = f"http://localhost:{port}/mcp"
+            self.base = f"http://localhost:{port}"
+            self.url = f"{self.base}/mcp"
             self._program.wait_until("all servers have answered", lambda: _settled(port))
         except BaseException:
             self.__exit__()
             raise
         return self
 
+    def pid(self) -> int:
+        return self._program.pid()
+
     def __exit__(self, *how: Any) -> None:
         self._program.__exit__(None, None, None)
 
 
 def _settled(port: int) -> bool:
-    """Whether each server is connected and listed, or could not be."""
+    """Whether no server is still connecting."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/mcp/servers", timeout=5) as answer:
-        return all(server["state"] in ("ready", "failed") for server in json.load(answer)["servers"])
+        return all(server["state"] in SETTLED for server in json.load(answer)["servers"])

@@ -170,20 +170,21 @@ def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path
 
 
 def client_scenarios(settings: Settings, revision: str) -> list[str]:
-    """All that need no authorization, which is between the gateway and the server."""
+    """All but those of skills, which no client can show through a gateway."""
     scored, unscored = suite.required(settings.peers, "client", revision)
-    names = [name for name in [*scored, *unscored] if not name.startswith("auth/") and "skills" not in name]
+    names = [name for name in [*scored, *unscored] if "skills" not in name]
     return [name for name in names if not settings.scenarios or name in settings.scenarios]
 
 
 def test_client(settings: Settings, through_gateway: bool, revision: str, scenario: str) -> list[Check]:
-    """One scenario with the SDK's client, direct or through a gateway."""
+    """One scenario with the SDK's client, direct or through a gateway. Through a gateway, the gateway logs in."""
     which = "gateway" if through_gateway else "direct"
     folder = settings.out / CLIENT_LEG / which / revision / scenario
     folder.mkdir(parents=True, exist_ok=True)
     command = f"{settings.peers.program('peer-python')} {settings.peers.client}"
     if through_gateway:
-        command = f"{sys.executable} {HERE / 'client.py'}"
+        program = "login_client.py" if scenario.startswith("auth/") else "client.py"
+        command = f"{sys.executable} {HERE / program}"
     env = {
         "SWITCHYARD_BINARY": str(settings.binary),
         "SWITCHYARD_PEERS": str(settings.peers.bin.parent),

@@ -44,6 +44,10 @@ _UNLISTED = (
     "the suite's server lists no tools, and a call of an unlisted tool is answered by the gateway itself; its own"
     " requests declare only what it can do by itself, and never roots"
 )
+_NO_CODE_FLOW = (
+    "the SDK's client has no settings for an assertion and starts a login with a code, which fails; the gateway sends the"
+    " assertion, so the checks of a login with a code are not made"
+)
 _NO_NEWS = (
     "the fixture tells of changed lists on `subscriptions/listen` only, which HTTP+SSE, a legacy connection, has not"
 )
@@ -52,6 +56,15 @@ _NO_NEWS = (
 def _input_required(scenario: str, *checks: str) -> Settled:
     checks = tuple(f"sep-2322-{check}" for check in checks)
     return Settled("sse*", "2026-07-28", f"input-required-result-{scenario}", checks, _CANNOT_ASK)
+
+
+def _no_code_flow(revision: str) -> Settled:
+    checks = (
+        "authorization-request",
+        *(f"pkce-{what}" for what in ("code-challenge-sent", "s256-method-used", "code-verifier-sent")),
+        "pkce-verifier-matches-challenge",
+    )
+    return Settled("client", revision, "auth/wif-jwt-bearer", checks, _NO_CODE_FLOW)
 
 
 def _one_era(scenario: str, *checks: str) -> Settled:
@@ -99,6 +112,8 @@ SETTLED: tuple[Settled, ...] = (
         tuple(f"sep-2575-client-declares-{what}-capability" for what in ("roots", "sampling", "elicitation")),
         _UNLISTED,
     ),
+    _no_code_flow("2025-11-25"),
+    _no_code_flow("2026-07-28"),
 )
 
 

@@ -38,6 +38,13 @@ class Differences(unittest.TestCase):
         found = differences({"p": [check("a", "SUCCESS")]}, {"p": [check("a", "SUCCESS"), check("wire", "FAILURE")]})
         self.assertEqual([(one.check, one.direct, one.counts) for one in found], [("wire", "nothing", True)])
 
+    def test_each_request_of_an_authorization_is_checked_but_not_counted(self) -> None:
+        direct = {"auth/x": [check("token-request", "SUCCESS"), check("token-request", "SUCCESS")]}
+        self.assertEqual(differences(direct, {"auth/x": [check("token-request", "SUCCESS")]}), [])
+        worse = {"auth/x": [check("token-request", "SUCCESS"), check("token-request", "FAILURE")]}
+        self.assertTrue(differences(direct, worse)[0].counts)
+        self.assertTrue(differences(direct, {"auth/x": [check("token-request", "WARNING")]})[0].counts)
+
     def test_a_check_that_fails_direct_does_not_count(self) -> None:
         direct = {"tasks": [check("a", "FAILURE"), check("b", "FAILURE")]}
         found = differences(direct, {"tasks": [check("a", "SUCCESS")]})
