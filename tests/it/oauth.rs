@@ -1,5 +1,6 @@
 //! Logins to servers (`auth: oauth`), from outside: who is sent where, what is sent to whom, and what stays away.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use runtime::hex::hex;
@@ -116,7 +117,8 @@ async fn a_token_is_found_in_no_log_no_answer_and_not_in_the_vault() {
     let refused = world.gateway.call("notes", "a", json!({})).await;
     let mut told = format!("{refused:?}");
     for route in ["/servers", "/servers/notes", "/servers/notes/login", "/health"] {
-        told += &format!("{:?}", world.gateway.get(route).await);
+        let answer = world.gateway.get(route).await;
+        write!(told, "{answer:?}").expect("a string");
     }
     told += &world.gateway.log().iter().map(ToString::to_string).collect::<String>();
     for token in ["canary-ada", "refresh-ada"] {
@@ -185,9 +187,9 @@ async fn a_modern_client_is_sent_to_the_page_and_its_call_goes_on_after_the_logi
 
     let url = question["params"]["url"].as_str().expect("a URL").to_owned();
     let state = asked["requestState"].clone();
-    let waiting = tokio::spawn(async move { client.modern("tools/call", answer("accept", &state)).await });
-    opened(&url).await;
-    let done = waiting.await.expect("it ends").result();
+    let waiting = client.modern("tools/call", answer("accept", &state));
+    let (done, ()) = tokio::join!(waiting, opened(&url));
+    let done = done.result();
     assert_eq!(done["resultType"], "complete", "{done}");
     assert_eq!(world.server.runs("a"), 1);
     let sent = world.server.seen_calling("tools/call").pop().expect("a call").body;

@@ -42,8 +42,8 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use auth::{Action, Principal, Role};
-use gateway::login_links::LoginContext;
 use charged::Lists;
+use gateway::login_links::LoginContext;
 use gateway::manager::Manager;
 use json::Raw;
 use problem::Problem;

@@ -178,7 +178,7 @@ fn a_set_that_turns_over_ends_what_came_in_with_the_key_that_is_gone() {
     let (of_one, of_two) = (standing(&one, "one"), standing(&two, "two"));
     let lasts = |next: Verifier| {
         let next = next.after(&before);
-        [&of_one, &of_two].map(|standing| next.standings().contains(&standing))
+        [&of_one, &of_two].map(|standing| next.standings().contains(standing))
     };
     assert_eq!(lasts(verifier(&[(&two, "two"), (&one, "one"), (&three, "three")])), [true, true]);
     assert_eq!(lasts(verifier(&[(&two, "two"), (&three, "three")])), [false, true]);

@@ -7,6 +7,7 @@
 //! Not here: the handshake (`tls_handshake`), the names in client certificates (`client_certificate`).
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -193,16 +194,16 @@ impl Files {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let chain = certificates(&tls.cert, &self.cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|_| content(&tls.key, "there is no private key in PEM in it"))?;
+            .map_err(|_| content(&tls.key, &"there is no private key in PEM in it"))?;
         let verifier: Arc<dyn ClientCertVerifier> = match (&tls.client_ca, &self.client_ca) {
             (Some(path), Some(pem)) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(path, pem)? {
-                    roots.add(certificate).map_err(|error| content(path, error))?;
+                    roots.add(certificate).map_err(|error| content(path, &error))?;
                 }
                 WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                     .build()
-                    .map_err(|error| content(path, error))?
+                    .map_err(|error| content(path, &error))?
             }
             _ => Arc::new(NoClientAuth),
         };
@@ -222,7 +223,7 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match read {
         Ok(read) if !read.is_empty() => Ok(read),
-        _ => Err(content(path, "there is no certificate in PEM in it")),
+        _ => Err(content(path, &"there is no certificate in PEM in it")),
     }
 }
 
@@ -231,7 +232,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     regular_file::read(path, MAX_FILE_BYTES).map_err(failed)
 }
 
-fn content(path: &Path, reason: impl ToString) -> Error {
+fn content(path: &Path, reason: &dyn Display) -> Error {
     Error::Content { path: path.to_owned(), reason: reason.to_string() }
 }
 

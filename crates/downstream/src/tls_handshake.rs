@@ -139,6 +139,16 @@ pub(super) enum ClientStream {
     Tls(Box<TlsStream<MovingSocket>>),
 }
 
+impl ClientStream {
+    /// Closes the connection at once. What was written and not sent is dropped.
+    pub(super) fn reset(self) {
+        match self {
+            Self::Plain(socket) => socket.reset(),
+            Self::Tls(stream) => stream.into_inner().0.reset(),
+        }
+    }
+}
+
 impl AsyncRead for ClientStream {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -145,7 +145,7 @@ impl Account {
             reason.is_none() && is_new && self.held.load().is_some()
         };
         if required.wait_for(is_there).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
