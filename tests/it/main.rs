@@ -30,6 +30,7 @@ mod logins;
 mod logs;
 mod one_process;
 mod open_access;
+mod operator;
 mod orphans;
 mod peers;
 mod places;
