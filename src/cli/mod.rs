@@ -381,7 +381,6 @@ mod tests {
             "switchyard chek",
             "switchyard --listen nowhere",
             "switchyard check a b",
-            "switchyard check a --config b",
             "switchyard import",
             "switchyard stdio --listen 127.0.0.1:9",
         ] {

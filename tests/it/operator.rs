@@ -55,7 +55,7 @@ fn server() -> Scripted {
             "a": {"type": "integer", "description": "the first"}, "note": {"type": "string"}}}});
     let progress = |done: u8| {
         format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":$TOKEN,"progress":{done},"total":2,"message":"step {done}"}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"$TOKEN","progress":{done},"total":2,"message":"step {done}"}}}}"#
         )
     };
     let slow = Act::Paced(Duration::from_millis(50), vec![progress(1), progress(2)], Box::new(Act::Echo));
