@@ -23,7 +23,7 @@ const MAN_HELP: &str = "\
 Examples:
   switchyard man ~/.local/share/man/man1";
 
-/// What to make.
+/// Pages about the program.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Pages {
     /// Print the completions of a shell.

@@ -59,7 +59,7 @@ pub(super) enum Failed {
     /// The arguments do not fit together, or not to the gateway.
     #[error("{0}")]
     Usage(String),
-    /// Nobody reads standard output any more, as with `head`.
+    /// The reader of standard output has gone, as with `head`.
     #[error("standard output is closed")]
     Closed,
     /// No gateway answered.

@@ -29,7 +29,7 @@ enum Value {
     Json(Raw),
 }
 
-/// What was given.
+/// Arguments as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Given {
     Pairs(Vec<(String, Typed)>),

@@ -101,7 +101,7 @@ pub struct Options {
     pub output: Output,
 }
 
-/// What to do with the running gateway.
+/// Commands for the running gateway.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Show whether the running gateway and its servers are healthy.
@@ -177,7 +177,7 @@ pub enum Command {
     /// List the circuit breakers, or close one.
     #[command(args_conflicts_with_subcommands = true, after_help = BREAKERS_HELP)]
     Breakers {
-        /// What to do with one.
+        /// An action on one breaker.
         #[command(subcommand)]
         action: Option<BreakerAction>,
         /// Options.
@@ -211,7 +211,7 @@ pub enum Command {
     },
 }
 
-/// What to do with one circuit breaker.
+/// An action on one circuit breaker.
 #[derive(Debug, Clone, Subcommand)]
 pub enum BreakerAction {
     /// Close the breaker of a server now.
