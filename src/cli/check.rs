@@ -6,10 +6,13 @@
 //! Not here: connecting to the servers (`reach`).
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::{Check, EXIT_USAGE, reach};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
+
+use super::{ConfigFile, EXIT_USAGE, reach};
 use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
@@ -18,10 +21,42 @@ use runtime::memory;
 use settings::expand::Lookup;
 use upstream::config::Transport;
 
+/// Arguments of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// The configuration file; the same as `--config FILE`.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Which configuration.
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Connect to every enabled server too, and print what it has. No tool is called.
+    #[arg(long)]
+    pub connect: bool,
+}
+
+impl Check {
+    /// The configuration file.
+    pub fn path(&self) -> &Path {
+        self.file.as_ref().unwrap_or(&self.config.config)
+    }
+
+    /// Fails if two files stand on the command line.
+    pub(super) fn refuse_two_files(&self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let own = matches.subcommand_matches("check");
+        let source = own.and_then(|matches| matches.value_source("config"));
+        if self.file.is_some() && source == Some(ValueSource::CommandLine) {
+            let text = "name one configuration file: FILE or --config FILE\n";
+            return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
+        }
+        Ok(())
+    }
+}
+
 /// Checks the file and the key files it names, and on request the servers in it. Writes what would run to
 /// `out`, and problems to `err`.
 pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
-    let file = &check.file;
+    let file = check.path();
     let written = match Config::load(file, environment) {
         Ok(config) => match read_files(&config.server) {
             Ok(()) => valid(check, config, out, err),
@@ -42,7 +77,7 @@ fn read_files(server: &downstream::Config) -> Result<(), app::Error> {
 }
 
 fn valid(check: &Check, config: Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    print(&check.file, &config, out)?;
+    print(check.path(), &config, out)?;
     let all = !check.connect || reach::run(config.manager, out, err)?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

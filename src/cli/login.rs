@@ -21,15 +21,10 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::remote::{Failed, Remote, Running};
-use super::{EXIT_USAGE, browser};
+use super::browser;
+use super::remote::{Failed, Remote, Running, block_on, exit};
 use gateway::login_links::LIFETIME;
-use runtime::worker;
 
-/// No gateway answered.
-const EXIT_UNREACHABLE: u8 = 3;
-/// The gateway refused the credential.
-const EXIT_DENIED: u8 = 4;
 /// Between two looks at the login.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail, such as during a restart of the gateway.
@@ -120,11 +115,6 @@ pub(super) fn end(arguments: &Logout) -> ExitCode {
     exit(ended, &mut err)
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let runtime = worker::runtime().map_err(|error| Failed::Refused(error.to_string()))?;
-    runtime.block_on(work)
-}
-
 async fn log_in(running: &Running, server: &str, terminal: &mut Terminal<'_>) -> Result<(), Failed> {
     let remote = Remote::of(running)?;
     let before: Shown = remote.login(Method::GET, server).await?;
@@ -176,18 +166,6 @@ fn say(out: &mut dyn Write, text: &str) -> Result<(), Failed> {
 /// Replaces control characters, because the text goes to a terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-fn exit(ended: Result<(), Failed>, err: &mut dyn Write) -> ExitCode {
-    let Err(failed) = ended else { return ExitCode::SUCCESS };
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(err, "{failed}");
-    match failed {
-        Failed::Configuration(_) => EXIT_USAGE.into(),
-        Failed::Unreachable { .. } => EXIT_UNREACHABLE.into(),
-        Failed::Denied(_) => EXIT_DENIED.into(),
-        Failed::Refused(_) => ExitCode::FAILURE,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use secrecy::SecretString;
 use testkit::scripted::{Seen, Step, TestServer, json};
 
-use super::super::ConfigFile;
+use super::super::remote::{EXIT_DENIED, EXIT_UNREACHABLE};
+use super::super::{ConfigFile, EXIT_USAGE};
 use super::*;
 
 const LINK: &str =

@@ -1,7 +1,8 @@
 //! The command line: arguments, subcommands, exit codes.
 //!
-//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file; `login` has two more. Results of a command go to standard
-//! output (with `stdio`, only MCP messages), everything else to standard error.
+//! Exit codes: 0 success, 1 failure, 2 invalid arguments or configuration file. Commands for the running gateway also
+//! have 3 (it cannot be reached) and 4 (it refuses the credential). Results of a command go to standard output (with
+//! `stdio`, only MCP messages), everything else to standard error.
 //!
 //! Not here: the work of `serve` and `stdio`.
 
@@ -10,6 +11,8 @@ pub mod check;
 pub mod import;
 pub mod key;
 pub mod login;
+pub mod operate;
+mod pages;
 mod process_access;
 mod reach;
 pub mod remote;
@@ -17,8 +20,9 @@ mod run;
 pub mod secret;
 mod terminal;
 pub mod token;
+mod visible;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +31,7 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub use self::check::Check;
 use crate::config::{self, Config};
 use auth::Role;
 use downstream::config::parse_address;
@@ -63,6 +68,9 @@ pub enum Command {
     /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
     /// server, as a configuration file.
     Import(Import),
+    /// Commands for the running gateway.
+    #[command(flatten)]
+    Operate(operate::Command),
     /// Log in to a server of the running gateway (`auth: oauth`), in a browser.
     #[command(after_help = login::HELP)]
     Login(login::Login),
@@ -76,6 +84,9 @@ pub enum Command {
     /// Secrets for the configuration file, sealed in the vault (`${secret:NAME}`).
     #[command(subcommand, after_help = secret::HELP)]
     Secret(Secret),
+    /// Completions of a shell, and man pages.
+    #[command(flatten)]
+    Pages(pages::Pages),
 }
 
 /// Operations on the secrets of the vault.
@@ -173,17 +184,6 @@ pub struct Stdio {
     pub file: ConfigFile,
 }
 
-/// Arguments of `check`.
-#[derive(Debug, Clone, Args)]
-pub struct Check {
-    /// The configuration file.
-    #[arg(env = "SWITCHYARD_CONFIG", hide_env_values = true, default_value = "mcp_servers.yaml")]
-    pub file: PathBuf,
-    /// Connect to every enabled server too, and print what it has. No tool is called.
-    #[arg(long)]
-    pub connect: bool,
-}
-
 /// Arguments of `import`.
 #[derive(Debug, Clone, Args)]
 pub struct Import {
@@ -235,6 +235,10 @@ impl Arguments {
     fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut arguments = Self::from_arg_matches(matches)?;
         let (own, of_serve) = match &mut arguments.command {
+            Some(Command::Check(check)) => {
+                check.refuse_two_files(matches)?;
+                return Ok(arguments);
+            }
             Some(Command::Serve(serve)) => (matches.subcommand_matches("serve"), serve),
             Some(_) => return Ok(arguments),
             None => (Some(matches), &mut arguments.serve),
@@ -271,25 +275,13 @@ pub fn run() -> ExitCode {
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Command::Operate(command) => operate::run(&command),
+        Command::Pages(command) => pages::run(&command),
         Command::Login(arguments) => login::run(&arguments),
         Command::Logout(arguments) => login::end(&arguments),
-        Command::Secret(command) => run_secret(&command),
+        Command::Secret(command) => secret::run_here(&command),
         Command::Token(token) => print_token(token, &mut io::stdout().lock(), &mut io::stderr().lock()),
     }
-}
-
-fn run_secret(command: &Secret) -> ExitCode {
-    let input = io::stdin();
-    let mut value = || {
-        if input.is_terminal() {
-            terminal::read_hidden(&input, "Value (not shown): ")
-        } else {
-            secret::read_all(&mut input.lock())
-        }
-    };
-    let (mut out, mut err) = (io::stdout(), io::stderr());
-    let mut streams = secret::Streams { value: &mut value, out: &mut out, err: &mut err };
-    secret::run(command, &environment, &mut streams)
 }
 
 fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
@@ -346,10 +338,10 @@ mod tests {
             matches!(parsed("switchyard stdio --config a.yaml"), Command::Stdio(stdio) if stdio.file.config.as_os_str() == "a.yaml")
         );
         for (line, connects) in
-            [("switchyard check a.yaml", false), ("switchyard check --connect a.yaml", true)]
+            [("switchyard check --config a.yaml", false), ("switchyard check --connect a.yaml", true)]
         {
             assert!(
-                matches!(parsed(line), Command::Check(Check { file, connect }) if file.as_os_str() == "a.yaml" && connect == connects)
+                matches!(parsed(line), Command::Check(check) if check.path().as_os_str() == "a.yaml" && check.connect == connects)
             );
         }
         for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {

@@ -3,9 +3,15 @@
 //! Invariants: the credential is sent to that URL only, and no error shows it. The URL comes from the command line, the
 //! environment, or the listen address of the configuration file.
 //!
-//! Not here: what a command asks (`login`).
+//! Exit codes: 1 refused or failed, 2 arguments or configuration, 3 no gateway answered, 4 the gateway refused the
+//! credential or its role.
+//!
+//! Not here: what a command asks (`login`, `operate`).
 
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -13,11 +19,22 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use url::Url;
 
-use super::ConfigFile;
-use net::http::{Client, Reach, RequestBuilder, ResponseLimits};
+use super::{ConfigFile, EXIT_USAGE, visible};
+use downstream::Config;
+use json::Raw;
+use net::http::{self as client, Client, Reach, RequestBuilder, Response, ResponseLimits, WholeResponse};
 use runtime::shutdown::Shutdown;
+use runtime::worker;
 
-const LIMITS: ResponseLimits = ResponseLimits { bytes: 256 * 1024, time: Duration::from_secs(30) };
+/// Lists of a gateway with thousands of tools are large, and a reconnection takes time.
+pub(super) const LIMITS: ResponseLimits =
+    ResponseLimits { bytes: 64 * 1024 * 1024, time: Duration::from_secs(60) };
+/// No gateway answered.
+pub(super) const EXIT_UNREACHABLE: u8 = 3;
+/// The gateway refused the credential.
+pub(super) const EXIT_DENIED: u8 = 4;
+/// The file that is read unless another one is named.
+const DEFAULT_FILE: &str = "mcp_servers.yaml";
 
 /// Which running gateway.
 #[derive(Debug, Clone, clap::Args)]
@@ -39,6 +56,12 @@ pub(super) enum Failed {
     /// The configuration file gives no URL.
     #[error("{0}\nname the running gateway with --url or SWITCHYARD_URL instead")]
     Configuration(String),
+    /// The arguments do not fit together, or not to the gateway.
+    #[error("{0}")]
+    Usage(String),
+    /// The reader of standard output has gone, as with `head`.
+    #[error("standard output is closed")]
+    Closed,
     /// No gateway answered.
     #[error("cannot reach the gateway at {url}: {reason}; is it running? name another one with --url")]
     Unreachable {
@@ -53,6 +76,37 @@ pub(super) enum Failed {
     /// Another refusal or failure, in the words of the gateway.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Refused(format!("cannot write the result: {error}")),
+        }
+    }
+}
+
+/// Runs `work` on a runtime of its own.
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let runtime = worker::runtime().map_err(|error| Failed::Refused(error.to_string()))?;
+    runtime.block_on(work)
+}
+
+/// Tells why a command failed, and returns its exit code.
+pub(super) fn exit(ended: Result<(), Failed>, err: &mut dyn Write) -> ExitCode {
+    let Err(failed) = ended else { return ExitCode::SUCCESS };
+    if failed == Failed::Closed {
+        return ExitCode::SUCCESS;
+    }
+    // If standard error is closed, the exit code alone reports the failure.
+    let _ = writeln!(err, "{failed}");
+    match failed {
+        Failed::Configuration(_) | Failed::Usage(_) => EXIT_USAGE.into(),
+        Failed::Unreachable { .. } => EXIT_UNREACHABLE.into(),
+        Failed::Denied(_) => EXIT_DENIED.into(),
+        Failed::Refused(_) | Failed::Closed => ExitCode::FAILURE,
+    }
 }
 
 /// A problem document of the gateway.
@@ -82,50 +136,98 @@ impl Remote {
         Ok(Self { client, url, key: running.key.clone() })
     }
 
+    /// Returns the URL of the gateway without its path, user and password.
+    pub(super) fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
     /// Asks for the login of `server`.
     pub(super) async fn login<T: for<'a> Deserialize<'a>>(
         &self,
         method: Method,
         server: &str,
     ) -> Result<T, Failed> {
-        let path = ["api", "v1", "mcp", "servers", server, "login"];
-        let mut request = RequestBuilder::new(method, self.url.clone()).below(&path);
-        if let Some(key) = &self.key {
-            request = request.bearer(key);
-        }
-        let response = self.client.fetch(request, LIMITS).await.map_err(|error| Failed::Unreachable {
-            url: self.url.origin().ascii_serialization(),
-            reason: error.to_string(),
-        })?;
+        let answer = self.rest(method, &["servers", server, "login"], &[]).await?;
+        answer.read().map_err(|_| not_a_gateway())
+    }
+
+    /// Asks a route of the REST API, and returns its answer as it was written.
+    pub(super) async fn rest(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Raw, Failed> {
+        let request = self.request(method, &[&["api", "v1", "mcp"], path].concat()).query(query);
+        let response = self.client.fetch(request, LIMITS).await.map_err(|error| self.lost(&error))?;
         if response.status == StatusCode::OK {
-            let unknown =
-                |_| Failed::Refused("the answer is not that of a gateway; look at --url".to_owned());
-            return response.json().map_err(unknown);
+            return Raw::parse(&response.body).map_err(|_| not_a_gateway());
         }
-        let problem: Problem = response.json().unwrap_or_default();
-        Err(of_status(response.status, &problem))
+        Err(refused(&response))
+    }
+
+    /// Begins a request below the URL of the gateway, with the credential.
+    pub(super) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let request = RequestBuilder::new(method, self.url.clone()).below(path);
+        match &self.key {
+            Some(key) => request.bearer(key),
+            None => request,
+        }
+    }
+
+    /// Sends a request whose answer is read while it arrives.
+    pub(super) async fn open(&self, request: RequestBuilder) -> Result<Response, Failed> {
+        self.client.request(request).await.map_err(|error| self.lost(&error))
+    }
+
+    /// Returns the failure for a request without a whole answer.
+    pub(super) fn lost(&self, error: &client::Error) -> Failed {
+        match error {
+            client::Error::Unwritable { .. } => Failed::Usage(error.to_string()),
+            client::Error::TooLarge { .. }
+            | client::Error::MemoryExhausted
+            | client::Error::Malformed { .. } => Failed::Refused(error.to_string()),
+            _ => Failed::Unreachable { url: self.origin(), reason: error.to_string() },
+        }
     }
 }
 
+/// Returns the failure for an answer that no gateway writes.
+pub(super) fn not_a_gateway() -> Failed {
+    Failed::Refused("the answer is not that of a gateway; look at --url".to_owned())
+}
+
+/// Returns the failure for an answer with a problem document.
+pub(super) fn refused(response: &WholeResponse) -> Failed {
+    of_status(response.status, &response.json().unwrap_or_default())
+}
+
 fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> Failed {
-    let text = match (detail.is_empty(), hint.is_empty()) {
-        (true, _) => format!("the gateway answered with the status {status}"),
-        (false, true) => detail.clone(),
-        (false, false) => format!("{detail} ({hint})"),
-    };
-    // The text goes to a terminal.
-    let text = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if detail.is_empty() {
+        return of_text(status, &format!("the gateway answered with the status {status}"), "");
+    }
+    of_text(status, detail, hint)
+}
+
+/// Returns the failure for a refusal with `status`. Its texts may come from a server.
+pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> Failed {
+    let hint = if hint.is_empty() || detail.ends_with(hint) { String::new() } else { format!(" ({hint})") };
+    let text = visible::line(&format!("{detail}{hint}"));
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failed::Denied(text),
         _ => Failed::Refused(text),
     }
 }
 
-/// Returns the URL at which the gateway of `file` listens.
+/// Returns the URL at which the gateway of `file` listens. Without a file, that is the default of a gateway.
 fn configured(file: &ConfigFile) -> Result<Url, Failed> {
-    let config = file.load().map_err(|error| Failed::Configuration(error.to_string()))?;
-    let (address, tls) = (reachable(config.server.listen), config.server.tls.is_some());
-    let scheme = if tls { "https" } else { "http" };
+    let server = if file.config == Path::new(DEFAULT_FILE) && !file.config.exists() {
+        Config::default()
+    } else {
+        file.load().map_err(|error| Failed::Configuration(error.to_string()))?.server
+    };
+    let address = reachable(server.listen);
+    let scheme = if server.tls.is_some() { "https" } else { "http" };
     Url::parse(&format!("{scheme}://{address}/")).map_err(|error| Failed::Configuration(error.to_string()))
 }
 
@@ -172,7 +274,7 @@ mod tests {
     fn a_refusal_is_told_in_the_words_of_the_gateway_and_without_control_characters() {
         let problem = Problem { detail: "no\u{1b}[31m way".into(), hint: "turn back".into() };
         let failed = of_status(StatusCode::CONFLICT, &problem);
-        assert_eq!(failed, Failed::Refused("no?[31m way (turn back)".into()));
+        assert_eq!(failed, Failed::Refused(r"no\u{1b}[31m way (turn back)".into()));
         let denied = of_status(StatusCode::FORBIDDEN, &Problem::default());
         assert!(matches!(denied, Failed::Denied(text) if text.contains("403")));
         for text in ["", "gw", "ftp://gw", "http://", "http://gw/?a=b", "http://gw/#a"] {

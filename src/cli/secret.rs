@@ -3,7 +3,7 @@
 //! Invariants: a value comes from the terminal or from standard input, never from an argument, which other users of the
 //! machine could read. No command prints a value.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use secrecy::zeroize::Zeroizing;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{ConfigFile, EXIT_USAGE, Secret, check};
+use super::{ConfigFile, EXIT_USAGE, Secret, check, environment, terminal};
 use crate::config::{self, Config};
 use auth::vault::{self, Entry, Kind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
 use settings::expand::Lookup;
@@ -64,6 +64,21 @@ pub struct Streams<'s> {
     pub out: &'s mut dyn Write,
     /// Problems.
     pub err: &'s mut dyn Write,
+}
+
+/// Runs the command with the streams of this process.
+pub(super) fn run_here(command: &Secret) -> ExitCode {
+    let input = io::stdin();
+    let mut value = || {
+        if input.is_terminal() {
+            terminal::read_hidden(&input, "Value (not shown): ")
+        } else {
+            read_all(&mut input.lock())
+        }
+    };
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let mut streams = Streams { value: &mut value, out: &mut out, err: &mut err };
+    run(command, &environment, &mut streams)
 }
 
 /// Runs the command and returns its exit code.
@@ -138,7 +153,7 @@ fn open(file: &ConfigFile, environment: &Lookup<'_>) -> Result<Arc<Vault>, Error
 }
 
 /// Reads a value from `input`, and a little more than is allowed if it is too long.
-pub(super) fn read_all(input: &mut dyn Read) -> io::Result<Zeroizing<Vec<u8>>> {
+fn read_all(input: &mut dyn Read) -> io::Result<Zeroizing<Vec<u8>>> {
     let most = MAX_VALUE_BYTES + "\r\n".len() + 1;
     // With room for all of it, so that no copy stays behind.
     let mut value = Zeroizing::new(Vec::with_capacity(most + 1));

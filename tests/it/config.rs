@@ -59,7 +59,8 @@ fn names(kind: &str) -> Vec<String> {
 
 /// Arguments that check a file and connect to no server.
 fn only(path: &Path) -> switchyard_mcp::cli::Check {
-    switchyard_mcp::cli::Check { file: path.to_owned(), connect: false }
+    let config = switchyard_mcp::cli::ConfigFile { config: path.to_owned() };
+    switchyard_mcp::cli::Check { file: None, config, connect: false }
 }
 
 /// Returns both outputs of `check` for a file.

@@ -31,6 +31,7 @@ mod logs;
 mod oauth;
 mod one_process;
 mod open_access;
+mod operator;
 mod orphans;
 mod peers;
 mod places;

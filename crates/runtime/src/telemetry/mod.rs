@@ -248,7 +248,7 @@ impl fmt::Debug for Untrusted<'_> {
 
 /// Whether `c` may be shown. Control characters, line and paragraph separators, and invisible characters that reorder
 /// or hide text may not.
-const fn is_harmless(c: char) -> bool {
+pub const fn is_harmless(c: char) -> bool {
     !matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

@@ -1,0 +1,61 @@
+//! Content of MCP as text: blocks of a result or a prompt, and contents of a resource.
+//!
+//! Invariants: binary data is described and not shown. Control characters stay; the screen makes them visible.
+//!
+//! Not here: the results that have the content (`call`, `prompts`, `resources`).
+
+use json::Raw;
+
+/// Returns the text of one block.
+pub(super) fn text_of(block: &Raw) -> String {
+    let text = |name: &str| block.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
+    match text("type").as_str() {
+        "text" => text("text"),
+        kind @ ("image" | "audio") => binary(kind, &text("mimeType"), text("data").len()),
+        "resource_link" => format!("[link {}]", text("uri")),
+        "resource" => block.get("resource").map(|resource| of_resource(&resource)).unwrap_or_default(),
+        kind => format!("[content of the type {kind:?}; look at it with -o json]"),
+    }
+}
+
+/// Returns the text of all blocks in `content`, each on its own lines.
+pub(super) fn text_of_all(content: &Raw) -> String {
+    content.elements().map(|block| text_of(&block)).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the text of one content of a resource.
+pub(super) fn of_resource(resource: &Raw) -> String {
+    let text = |name: &str| resource.text(name).map(std::borrow::Cow::into_owned);
+    match (text("text"), text("blob")) {
+        (Some(text), _) => text,
+        (None, Some(blob)) => binary("blob", &text("mimeType").unwrap_or_default(), blob.len()),
+        (None, None) => String::new(),
+    }
+}
+
+fn binary(kind: &str, media_type: &str, base64_length: usize) -> String {
+    let media_type = if media_type.is_empty() { "of an unknown type" } else { media_type };
+    format!("[{kind} {media_type}, {} bytes]", base64_length / 4 * 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_block_has_a_text() {
+        let content = json!([
+            {"type": "text", "text": "a\nb"},
+            {"type": "image", "mimeType": "image/png", "data": "AAAAAAAA"},
+            {"type": "resource_link", "uri": "memo:a"},
+            {"type": "resource", "resource": {"uri": "memo:b", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "memo:c", "blob": "AAAA"}},
+            {"type": "video"},
+        ]);
+        let wanted = "a\nb\n[image image/png, 6 bytes]\n[link memo:a]\ninside\n[blob of an unknown type, 3 bytes]\n\
+            [content of the type \"video\"; look at it with -o json]";
+        assert_eq!(text_of_all(&Raw::of(&content)), wanted);
+    }
+}

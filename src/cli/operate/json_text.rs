@@ -1,0 +1,118 @@
+//! JSON as indented text.
+//!
+//! Invariants: the text means the same value. Numbers, the order of members and repeated members stay as they were
+//! written. Characters that act on a terminal are written as `\u` escapes.
+//!
+//! Not here: YAML (`yaml`).
+
+use std::fmt::Write as _;
+
+use json::Raw;
+use runtime::telemetry::is_harmless;
+
+/// Returns `value` with an indentation of two spaces, and without a line end.
+pub(super) fn indented(value: &Raw) -> String {
+    let mut out = String::with_capacity(2 * value.as_str().len());
+    let mut characters = value.as_str().chars().filter(|c| !c.is_ascii_whitespace() || *c == ' ').peekable();
+    let mut depth = 0;
+    while let Some(c) = characters.next() {
+        match c {
+            ' ' => {}
+            '"' => copy_string(&mut characters, &mut out),
+            '{' | '[' => {
+                out.push(c);
+                while characters.next_if_eq(&' ').is_some() {}
+                match characters.next_if(|c| matches!(c, '}' | ']')) {
+                    Some(end) => out.push(end),
+                    None => {
+                        depth += 1;
+                        new_line(&mut out, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth -= 1;
+                new_line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                new_line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Returns `text` as a JSON string in which every character is visible.
+pub(super) fn string(text: &str) -> String {
+    let quoted = Raw::of(text);
+    let mut out = String::with_capacity(text.len() + 2);
+    copy_string(&mut quoted.as_str().chars().skip(1), &mut out);
+    out
+}
+
+/// Copies the rest of a string whose opening quote was read.
+fn copy_string(characters: &mut impl Iterator<Item = char>, out: &mut String) {
+    out.push('"');
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => {
+                out.push(c);
+                out.extend(characters.next());
+            }
+            '"' => break,
+            c if is_harmless(c) => out.push(c),
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    // A string can always be written to.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    out.push('"');
+}
+
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::parse(&text.to_owned().into()).expect("JSON")
+    }
+
+    #[test]
+    fn numbers_order_and_repeated_members_stay_as_they_were_written() {
+        let text = r#" { "z" : 1e400,"a":[1.50 ,{ } , [ ]],"a": "x y\"\n" } "#;
+        let wanted =
+            "{\n  \"z\": 1e400,\n  \"a\": [\n    1.50,\n    {},\n    []\n  ],\n  \"a\": \"x y\\\"\\n\"\n}";
+        assert_eq!(indented(&raw(text)), wanted);
+    }
+
+    #[test]
+    fn characters_that_act_on_a_terminal_are_escaped() {
+        let shown = indented(&raw("{\"\u{9b}\":\"\u{7f}\u{202e}\u{e0001}\"}"));
+        assert_eq!(shown, "{\n  \"\\u009b\": \"\\u007f\\u202e\\udb40\\udc01\"\n}");
+        assert_eq!(string("a\u{9b}\n\""), r#""a\u009b\n\"""#);
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_means_the_same_value(text in any::<String>(), other in any::<Vec<String>>()) {
+            let value = serde_json::json!({&text: {"list": other, "text": text}, "n": null});
+            let shown = indented(&Raw::of(&value));
+            prop_assert!(shown.chars().all(|c| c == '\n' || is_harmless(c)));
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("JSON"), value);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Commands for the running gateway: they show what it has, call its tools and repair its servers.
+//!
+//! ```text
+//! servers, tools ── REST ──┐
+//!                          ├── remote ──▶ gateway        screen ◀── table, json_text, yaml
+//! call, prompts, resources ── mcp ──┘
+//! ```
+//!
+//! Invariants: text of servers is visible text when it reaches a terminal. Results go to standard output, notes and
+//! progress to standard error.
+//!
+//! Exit codes: those of `remote`.
+//!
+//! Not here: logins (`login`), and commands that need no gateway.
+
+mod arguments;
+mod call;
+mod content;
+mod json_text;
+mod mcp;
+mod prompts;
+mod resources;
+mod screen;
+mod servers;
+mod table;
+mod tools;
+mod yaml;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use self::arguments::Given;
+use self::screen::Screen;
+pub use self::screen::{Format, Output};
+use super::remote::{Failed, Remote, Running, block_on, exit};
+
+const STATUS_HELP: &str = "\
+Examples:
+  switchyard status
+  switchyard status --check --url https://gateway.example.org
+
+Exit codes: 0 healthy or degraded, 1 no server is healthy, 2 invalid arguments, 3 the gateway cannot be reached, 4 it
+refuses the credential";
+
+const TOOLS_HELP: &str = "\
+Examples:
+  switchyard tools
+  switchyard tools create issue
+  switchyard tools -o name";
+
+const TOOL_HELP: &str = "\
+Examples:
+  switchyard tool create_issue
+  switchyard tool create_issue -o yaml";
+
+const CALL_HELP: &str = "\
+Arguments of the tool:
+  key=value   a string; a number, true or false as such, unless the tool wants a string
+  key:=JSON   any value
+  --json TEXT all arguments as one JSON object; - reads it from standard input
+
+Examples:
+  switchyard call search_handbook query='circuit breaker' limit=3
+  switchyard call create_issue title=Broken labels:='[\"bug\"]'
+  switchyard call create_issue --json '{\"title\": \"Broken\"}'
+  switchyard call create_issue - < issue.json
+
+Exit codes: 0 done, 1 the tool reported an error or did not run, 2 invalid arguments, 3 the gateway cannot be reached,
+4 it refuses the credential";
+
+const READ_HELP: &str = "\
+Examples:
+  switchyard read file:///notes/today.md
+  switchyard read file:///logo.png > logo.png";
+
+const PROMPT_HELP: &str = "\
+Examples:
+  switchyard prompt review language=Rust";
+
+const BREAKERS_HELP: &str = "\
+Examples:
+  switchyard breakers
+  switchyard breakers reset issues";
+
+const APPROVE_HELP: &str = "\
+Examples:
+  switchyard servers -o yaml
+  switchyard approve issues
+  switchyard approve issues --tool create_issue";
+
+/// Options of all commands for the running gateway.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Which gateway.
+    #[command(flatten)]
+    pub running: Running,
+    /// How to write the result.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Commands for the running gateway.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Show whether the running gateway and its servers are healthy.
+    #[command(after_help = STATUS_HELP)]
+    Status {
+        /// Ask the servers now, and not only for what is known of them.
+        #[arg(long)]
+        check: bool,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// List the servers: state, breaker, tools, calls.
+    Servers(Options),
+    /// List the tools, or those that match a query.
+    #[command(after_help = TOOLS_HELP)]
+    Tools {
+        /// Words that name, server or description of the tool contain.
+        query: Vec<String>,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Show one tool: its server, its parameters and its annotations.
+    #[command(after_help = TOOL_HELP)]
+    Tool {
+        /// Its name, as `switchyard tools` lists it.
+        name: String,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Run a tool and print its result.
+    #[command(after_help = CALL_HELP)]
+    Call {
+        /// Its name, as `switchyard tools` lists it.
+        name: String,
+        /// Its arguments, or `-` to read them as a JSON object from standard input.
+        #[arg(value_name = "KEY=VALUE")]
+        arguments: Vec<String>,
+        /// All arguments as one JSON object; `-` is standard input.
+        #[arg(long, value_name = "TEXT")]
+        json: Option<String>,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// List the resources, and the templates of resources.
+    Resources(Options),
+    /// Print a resource. A file or pipe gets its bytes.
+    #[command(after_help = READ_HELP)]
+    Read {
+        /// Its URI, as `switchyard resources` lists it.
+        uri: String,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// List the prompts and their arguments.
+    Prompts(Options),
+    /// Print the messages of a prompt.
+    #[command(after_help = PROMPT_HELP)]
+    Prompt {
+        /// Its name, as `switchyard prompts` lists it.
+        name: String,
+        /// Its arguments.
+        #[arg(value_name = "KEY=VALUE")]
+        arguments: Vec<String>,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// List the circuit breakers, or close one.
+    #[command(args_conflicts_with_subcommands = true, after_help = BREAKERS_HELP)]
+    Breakers {
+        /// An action on one breaker.
+        #[command(subcommand)]
+        action: Option<BreakerAction>,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Connect to a server again.
+    Reconnect {
+        /// The server.
+        name: String,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Make the gateway read its configuration file again.
+    Reload(Options),
+    /// Trust the tools of a server that changed.
+    #[command(after_help = APPROVE_HELP)]
+    Approve {
+        /// The server.
+        name: String,
+        /// Only this tool, by its name at the server.
+        #[arg(long)]
+        tool: Option<String>,
+        /// Only if the definition has this SHA-256, as `switchyard servers -o yaml` shows it.
+        #[arg(long, value_name = "HASH", requires = "tool")]
+        sha256: Option<String>,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+/// An action on one circuit breaker.
+#[derive(Debug, Clone, Subcommand)]
+pub enum BreakerAction {
+    /// Close the breaker of a server now.
+    Reset {
+        /// The server.
+        name: String,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+impl Command {
+    const fn options(&self) -> &Options {
+        match self {
+            Self::Breakers { action: Some(BreakerAction::Reset { options, .. }), .. } => options,
+            Self::Servers(options)
+            | Self::Resources(options)
+            | Self::Prompts(options)
+            | Self::Reload(options) => options,
+            Self::Status { options, .. }
+            | Self::Tools { options, .. }
+            | Self::Tool { options, .. }
+            | Self::Call { options, .. }
+            | Self::Read { options, .. }
+            | Self::Prompt { options, .. }
+            | Self::Breakers { options, .. }
+            | Self::Reconnect { options, .. }
+            | Self::Approve { options, .. } => options,
+        }
+    }
+
+    /// Whether its result has names.
+    const fn has_names(&self) -> bool {
+        !matches!(self, Self::Call { .. } | Self::Read { .. } | Self::Prompt { .. })
+    }
+}
+
+/// Runs the command and returns its exit code.
+pub(super) fn run(command: &Command) -> ExitCode {
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let mut screen = Screen::of(&command.options().output, &mut out, &mut err);
+    let ended = block_on(done(command, &mut screen));
+    exit(ended, &mut err)
+}
+
+async fn done(command: &Command, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    if screen.format == Format::Name && !command.has_names() {
+        return Err(Failed::Usage("-o name is for lists; use table, json or yaml".into()));
+    }
+    let remote = &Remote::of(&command.options().running)?;
+    match command {
+        Command::Status { check, .. } => servers::status(remote, *check, screen).await,
+        Command::Servers(_) => servers::list(remote, screen).await,
+        Command::Tools { query, .. } => tools::list(remote, query, screen).await,
+        Command::Tool { name, .. } => tools::show(remote, name, screen).await,
+        Command::Call { name, arguments, json, .. } => {
+            let call = call::Call { name, words: arguments, json: json.as_deref() };
+            call::run(remote, &call, &mut io::stdin().lock(), screen).await
+        }
+        Command::Resources(_) => resources::list(remote, screen).await,
+        Command::Read { uri, .. } => resources::read(remote, uri, screen).await,
+        Command::Prompts(_) => prompts::list(remote, screen).await,
+        Command::Prompt { name, arguments, .. } => {
+            let given = Given::read(arguments, None, &mut io::stdin().lock())?;
+            prompts::show(remote, name, &given, screen).await
+        }
+        Command::Breakers { action: None, .. } => servers::breakers(remote, screen).await,
+        Command::Breakers { action: Some(BreakerAction::Reset { name, .. }), .. } => {
+            servers::reset_breaker(remote, name, screen).await
+        }
+        Command::Reconnect { name, .. } => servers::reconnect(remote, name, screen).await,
+        Command::Reload(_) => servers::reload(remote, screen).await,
+        Command::Approve { name, tool, sha256, .. } => {
+            let chosen = [("tool", tool), ("sha256", sha256)];
+            let query: Vec<_> =
+                chosen.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?))).collect();
+            servers::approve(remote, name, &query, screen).await
+        }
+    }
+}

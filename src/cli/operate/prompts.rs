@@ -1,0 +1,57 @@
+//! `switchyard prompts` and `switchyard prompt`.
+//!
+//! Not here: how arguments are read (`arguments`).
+
+use super::super::remote::{Failed, Remote, not_a_gateway};
+use super::arguments::Given;
+use super::screen::{Format, Screen, View};
+use super::table::{Cell, Table};
+use super::tools::list_of;
+use super::{content, mcp};
+use json::Raw;
+use protocol::method;
+
+/// Lists the prompts.
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let prompts = mcp::list(remote, method::PROMPTS_LIST, "prompts").await?;
+    let text =
+        |one: &Raw, member: &str| one.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default();
+    let mut table = Table::new(&["PROMPT", "ARGUMENTS", "DESCRIPTION"]);
+    table.rows.extend(prompts.iter().map(|prompt| {
+        let cells = [text(prompt, "name"), arguments_of(prompt), text(prompt, "description")];
+        cells.iter().map(|text| Cell::new(text)).collect()
+    }));
+    let names = prompts.iter().map(|prompt| text(prompt, "name")).collect();
+    screen.show(&View { document: Raw::object(&[("prompts", &list_of(&prompts))]), names, table })?;
+    Ok(())
+}
+
+/// Shows the messages of a prompt.
+pub(super) async fn show(
+    remote: &Remote,
+    name: &str,
+    given: &Given,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failed> {
+    let params = Raw::object(&[("name", &Raw::of(name)), ("arguments", &given.strings()?)]);
+    let result = mcp::ask(remote, method::PROMPTS_GET, params).await?;
+    if screen.format != Format::Table {
+        return Ok(screen.document(&result)?);
+    }
+    for message in result.get("messages").ok_or_else(not_a_gateway)?.elements() {
+        let role = message.text("role").unwrap_or_default();
+        let text = message.get("content").map(|block| content::text_of(&block)).unwrap_or_default();
+        screen.lines(&format!("{role}: {text}"))?;
+    }
+    Ok(())
+}
+
+/// The names of the arguments; those that may be left out have a question mark.
+fn arguments_of(prompt: &Raw) -> String {
+    let arguments = prompt.get("arguments").unwrap_or_else(Raw::empty_object);
+    let names = arguments.elements().map(|argument| {
+        let is_required = argument.get_as("required").unwrap_or(false);
+        format!("{}{}", argument.text("name").unwrap_or_default(), if is_required { "" } else { "?" })
+    });
+    names.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,146 @@
+//! The output of a command: its format, and what the terminal can show.
+//!
+//! Invariants: results go to standard output, everything else to standard error. Escape sequences are written only to a
+//! terminal, and only where colors are not turned off.
+//!
+//! Not here: what a command shows.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use rustix::termios::tcgetwinsize;
+
+use super::super::visible;
+use super::table::{Table, shortened};
+use super::{json_text, yaml};
+use json::Raw;
+
+/// The width of a terminal that does not tell its own.
+const USUAL_WIDTH: usize = 80;
+
+/// How a result is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table, or text.
+    Table,
+    /// The answer of the gateway as JSON.
+    Json,
+    /// The answer of the gateway as YAML.
+    Yaml,
+    /// Names only, one on each line.
+    Name,
+}
+
+/// Options for the output.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Output {
+    /// How to write the result.
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
+    pub output: Format,
+    /// Write results and errors only: no warnings, no progress.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Write no colors, also on a terminal. The variable `NO_COLOR` does the same.
+    #[arg(long)]
+    pub no_color: bool,
+}
+
+/// A result in all its forms.
+pub(super) struct View {
+    /// The answer of the gateway.
+    pub(super) document: Raw,
+    /// The names in it.
+    pub(super) names: Vec<String>,
+    /// For people.
+    pub(super) table: Table,
+}
+
+/// Where a command writes.
+pub(super) struct Screen<'a> {
+    pub(super) out: &'a mut dyn Write,
+    pub(super) err: &'a mut dyn Write,
+    pub(super) format: Format,
+    is_quiet: bool,
+    /// Whether standard output is a terminal.
+    pub(super) is_terminal: bool,
+    width: Option<usize>,
+    has_color: bool,
+    /// The width of standard error, if progress is shown there.
+    progress_width: Option<usize>,
+    has_progress: bool,
+}
+
+impl<'a> Screen<'a> {
+    /// The screen of this process.
+    pub(super) fn of(options: &Output, out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let width = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col));
+        let err_width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+        let known = |width: Result<usize, _>| width.ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH);
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let can_move = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
+        Self {
+            out,
+            err,
+            format: options.output,
+            is_quiet: options.quiet,
+            is_terminal,
+            width: is_terminal.then(|| known(width)),
+            has_color: is_terminal && can_move && !options.no_color && !is_set("NO_COLOR"),
+            progress_width: (io::stderr().is_terminal() && can_move && !options.quiet)
+                .then(|| known(err_width)),
+            has_progress: false,
+        }
+    }
+
+    /// Writes a result.
+    pub(super) fn show(&mut self, view: &View) -> io::Result<()> {
+        match self.format {
+            Format::Table => self.table(&view.table),
+            Format::Name => {
+                view.names.iter().try_for_each(|name| writeln!(self.out, "{}", visible::line(name)))
+            }
+            Format::Json | Format::Yaml => self.document(&view.document),
+        }
+    }
+
+    /// Writes a table as wide as the terminal.
+    pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
+        table.write(self.width, self.has_color, self.out)
+    }
+
+    /// Writes an answer as JSON, or as YAML if that is asked for.
+    pub(super) fn document(&mut self, document: &Raw) -> io::Result<()> {
+        match self.format {
+            Format::Yaml => write!(self.out, "{}", yaml::document(document)),
+            _ => writeln!(self.out, "{}", json_text::indented(document)),
+        }
+    }
+
+    /// Writes lines of a result, which may be text of a server.
+    pub(super) fn lines(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", visible::lines(text))
+    }
+
+    /// Writes what is good to know, unless the command is quiet.
+    pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
+        if self.is_quiet { Ok(()) } else { writeln!(self.err, "{}", visible::line(text)) }
+    }
+
+    /// Replaces the line of progress, on a terminal.
+    pub(super) fn progress(&mut self, text: &str) -> io::Result<()> {
+        let Some(width) = self.progress_width else { return Ok(()) };
+        self.has_progress = true;
+        write!(self.err, "\r\x1b[K{}", shortened(&visible::line(text), width.saturating_sub(1)))?;
+        self.err.flush()
+    }
+
+    /// Removes the line of progress.
+    pub(super) fn end_progress(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.has_progress) {
+            return Ok(());
+        }
+        write!(self.err, "\r\x1b[K")?;
+        self.err.flush()
+    }
+}

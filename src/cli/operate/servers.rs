@@ -1,0 +1,174 @@
+//! Servers of the running gateway: their health, their breakers, and what an operator does with them.
+//!
+//! Invariants: what a server says of itself is a cell of a table or a note, and both make it visible.
+//!
+//! Not here: their tools (`tools`).
+
+use http::Method;
+
+use super::super::remote::{Failed, Remote, not_a_gateway};
+use super::screen::{Screen, View};
+use super::table::{Cell, Table};
+use json::Raw;
+
+/// Shows the health of all servers. Fails if none is healthy.
+pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let query: &[_] = if check { &[("check", "true")] } else { &[] };
+    let health = remote.rest(Method::GET, &["health"], query).await?;
+    let (overall, servers) = (text(&health, "status"), elements(&health, "servers")?);
+    let mut table = Table::new(&["SERVER", "STATE", "HEALTHY", "LATENCY", "LAST SEEN", "LAST ERROR"]);
+    table.rows.extend(servers.iter().map(|server| {
+        let latency = server.get_as::<f64>("latency_ms").map_or("-".into(), |time| format!("{time:.0} ms"));
+        let is_healthy = server.get_as("healthy").unwrap_or(false);
+        vec![
+            Cell::new(&text(server, "name")),
+            Cell::state(&text(server, "state")),
+            Cell::new(if is_healthy { "yes" } else { "no" }),
+            Cell::new(&latency),
+            Cell::new(&or_dash(text(server, "last_seen"))),
+            Cell::new(&or_dash(text(server, "last_error"))),
+        ]
+    }));
+    let healthy = servers.iter().filter(|server| server.get_as("healthy").unwrap_or(false)).count();
+    let enabled = servers.iter().filter(|server| server.get_as("enabled").unwrap_or(true)).count();
+    screen.note(&format!("{}: {overall}, {healthy} of {enabled} servers are healthy", remote.origin()))?;
+    screen.show(&View { names: names(&servers, "name"), document: health, table })?;
+    match overall.as_str() {
+        "unhealthy" => Err(Failed::Refused("no server is healthy".into())),
+        _ => Ok(()),
+    }
+}
+
+/// Lists the servers.
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let document = remote.rest(Method::GET, &["servers"], &[]).await?;
+    let servers = elements(&document, "servers")?;
+    screen.show(&View { names: names(&servers, "name"), document, table: table_of(&servers) })?;
+    for server in &servers {
+        let name = text(server, "name");
+        match server.get_as::<usize>("changed_tool_count").unwrap_or(0) {
+            0 => {}
+            count => screen.note(&format!(
+                "{name}: {count} tools are not what they were; look at them with -o yaml, then `switchyard approve {name}`"
+            ))?,
+        }
+    }
+    Ok(())
+}
+
+/// Connects to a server again.
+pub(super) async fn reconnect(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let server = remote.rest(Method::POST, &["servers", name, "reconnect"], &[]).await?;
+    one(server, screen)
+}
+
+/// Trusts the tools of a server that changed: all, one, or one with a certain definition.
+pub(super) async fn approve(
+    remote: &Remote,
+    name: &str,
+    query: &[(&str, &str)],
+    screen: &mut Screen<'_>,
+) -> Result<(), Failed> {
+    let server = remote.rest(Method::POST, &["servers", name, "tools", "approve"], query).await?;
+    one(server, screen)
+}
+
+/// Makes the gateway read its configuration file again.
+pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let document = remote.rest(Method::POST, &["reload"], &[]).await?;
+    let mut table = Table::new(&["SERVER", "CHANGE"]);
+    let mut names = Vec::new();
+    for change in ["added", "changed", "removed", "unchanged"] {
+        for server in document.get_as::<Vec<String>>(change).unwrap_or_default() {
+            table.rows.push(vec![Cell::new(&server), Cell::new(change)]);
+            names.push(server);
+        }
+    }
+    let at_restart = document.get_as::<Vec<String>>("at_restart").unwrap_or_default();
+    screen.show(&View { document, names, table })?;
+    if !at_restart.is_empty() {
+        screen.note(&format!("takes effect at a restart: {}", at_restart.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// Lists the circuit breakers.
+pub(super) async fn breakers(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let document = remote.rest(Method::GET, &["circuit-breakers"], &[]).await?;
+    let breakers = elements(&document, "circuit_breakers")?;
+    screen.show(&View { names: names(&breakers, "server"), document, table: breakers_of(&breakers) })?;
+    Ok(())
+}
+
+/// Closes the circuit breaker of a server.
+pub(super) async fn reset_breaker(
+    remote: &Remote,
+    name: &str,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failed> {
+    let breaker = remote.rest(Method::POST, &["circuit-breakers", name, "reset"], &[]).await?;
+    let table = breakers_of(std::slice::from_ref(&breaker));
+    screen.show(&View { names: vec![text(&breaker, "server")], document: breaker, table })?;
+    Ok(())
+}
+
+/// Shows the server that an action was done to.
+fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let table = table_of(std::slice::from_ref(&server));
+    screen.show(&View { names: vec![text(&server, "name")], document: server, table })?;
+    Ok(())
+}
+
+fn table_of(servers: &[Raw]) -> Table {
+    let mut table =
+        Table::new(&["SERVER", "STATE", "BREAKER", "TOOLS", "CALLS", "FAILURES", "TRANSPORT", "TARGET"]);
+    table.rows.extend(servers.iter().map(|server| {
+        let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
+        let target = ["url", "command", "builtin"].iter().find_map(|member| server.text(member));
+        vec![
+            Cell::new(&text(server, "name")),
+            Cell::state(&text(server, "state")),
+            Cell::state(&text(server, "breaker")),
+            Cell::new(&number(server, "tool_count")),
+            Cell::new(&number(&counters, "calls")),
+            Cell::new(&number(&counters, "failures")),
+            Cell::new(&text(server, "transport")),
+            Cell::new(&target.unwrap_or_default()),
+        ]
+    }));
+    table
+}
+
+fn breakers_of(breakers: &[Raw]) -> Table {
+    let mut table = Table::new(&["SERVER", "STATE", "FAILURES", "NEXT PROBE"]);
+    table.rows.extend(breakers.iter().map(|breaker| {
+        let probe = breaker.get_as::<f64>("seconds_until_probe");
+        vec![
+            Cell::new(&text(breaker, "server")),
+            Cell::state(&text(breaker, "state")),
+            Cell::new(&number(breaker, "failure_count")),
+            Cell::new(&probe.map_or("-".into(), |seconds| format!("in {seconds:.1} s"))),
+        ]
+    }));
+    table
+}
+
+fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, Failed> {
+    Ok(document.get(member).ok_or_else(not_a_gateway)?.elements().collect())
+}
+
+fn names(all: &[Raw], member: &str) -> Vec<String> {
+    all.iter().map(|one| text(one, member)).collect()
+}
+
+fn text(of: &Raw, member: &str) -> String {
+    of.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
+}
+
+fn number(of: &Raw, member: &str) -> String {
+    of.get(member).map_or_else(|| "-".to_owned(), |number| number.as_str().to_owned())
+}
+
+fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}
