@@ -52,11 +52,15 @@ def each_expired_token_is_renewed_once(lab: Lab) -> None:
     with short_tokens(lab, PEOPLE) as everyone, calling(everyone, 64) as callers:
         callers.everyone_calls_again(1)
         before, known = lab.auth.requests("refresh_token"), lab.notes.state()["tokens"]
-        until("the tokens are renewed", lambda: lab.auth.requests("refresh_token") - before >= EXPIRIES, patience=90)
+
+        def are_renewed() -> bool:
+            _no_renewal_failed(lab)
+            return lab.auth.requests("refresh_token") - before >= EXPIRIES
+
+        until("the tokens are renewed", are_renewed, patience=90)
         renewed, used = lab.auth.requests("refresh_token") - before, lab.notes.state()["tokens"] - known
         check(callers.sum() >= 10 * renewed, f"{callers.sum()} calls are too few for {renewed} renewals")
         check(used >= renewed - len(PEOPLE), f"only {used} of {renewed} new tokens were used")
-    _no_renewal_failed(lab)
     check(not callers.wrong, f"{len(callers.wrong)} of {callers.sum()} calls failed: {callers.wrong[:2]}")
 
 
