@@ -267,7 +267,7 @@ error_codes! {
         "have an operator correct the credentials of the server, then reconnect it";
     LoginRequired = "login_required", Both, AuthenticationError, 503, CREDENTIALS, No,
         "Somebody has to log in to the server",
-        "The server demands a login (OAuth), and there is no valid token for it. `login_url` is the page where the login begins.",
+        "The server demands a login, and there is no valid token. MCP clients find the page of the login in `login_url`.",
         "open `login_url` in a browser, or run `switchyard login SERVER`, and call again";
     CircuitOpen = "circuit_open", Both, CircuitOpen, 503, BREAKER, Yes,
         "The server's circuit breaker is open",
