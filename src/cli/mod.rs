@@ -6,6 +6,7 @@
 //! Not here: the work of `serve` and `stdio`.
 
 pub mod check;
+pub mod connect;
 pub mod import;
 pub mod key;
 mod process_access;
@@ -60,6 +61,9 @@ pub enum Command {
     /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
     /// server, as a configuration file.
     Import(Import),
+    /// Write Switchyard into the file of an MCP client, and show the change first.
+    #[command(after_help = connect::HELP)]
+    Connect(connect::Connect),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
     Key(Key),
@@ -259,6 +263,7 @@ pub fn run() -> ExitCode {
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
             import::run(&arguments, &mut io::stdin().lock(), &mut out, &mut err)
         }
+        Command::Connect(arguments) => connect::start(&arguments, &environment),
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
