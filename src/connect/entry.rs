@@ -82,15 +82,11 @@ impl Gateway {
         let program = text(&self.program)?;
         let args =
             vec![Json::Text("stdio".to_owned()), Json::Text("--config".to_owned()), text(&self.config)?];
-        match client.stdio.args {
-            Some(key) => {
-                entry.push((client.stdio.command.to_owned(), program));
-                entry.push((key.to_owned(), Json::List(args)));
-            }
-            None => {
-                let all = std::iter::once(program).chain(args).collect();
-                entry.push((client.stdio.command.to_owned(), Json::List(all)));
-            }
+        let command = client.stdio.command.to_owned();
+        if let Some(key) = client.stdio.args {
+            entry.extend([(command, program), (key.to_owned(), Json::List(args))]);
+        } else {
+            entry.push((command, Json::List(std::iter::once(program).chain(args).collect())));
         }
         entry.extend(self.constants(client.stdio.after, name));
         Ok(entry)

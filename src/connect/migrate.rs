@@ -65,7 +65,7 @@ impl Registry {
                     new.push(server);
                 }
                 Err(reason) => {
-                    moved.notes.push(format!("{}: it stays where it is: {reason}", one_line(&name)))
+                    moved.notes.push(format!("{}: it stays where it is: {reason}", one_line(&name)));
                 }
             }
         }

@@ -104,7 +104,7 @@ impl<'t> Block<'t> {
         let empty = ["{}", "[]", "null", "~"].iter().find_map(|empty| rest.strip_prefix(empty));
         let rest = empty.map_or(rest, str::trim_start);
         let cleared = format!("{before}:{}{rest}", if rest.is_empty() { "" } else { " " });
-        self.lines[line] = cleared.trim_end().to_owned();
+        cleared.trim_end().clone_into(&mut self.lines[line]);
         self.end = line + 1;
         Ok(())
     }
