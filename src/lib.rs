@@ -10,6 +10,7 @@
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod connect;
 
 pub use admin;
 pub use auth;

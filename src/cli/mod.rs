@@ -8,6 +8,7 @@
 
 mod browser;
 pub mod check;
+pub mod connect;
 pub mod import;
 pub mod key;
 pub mod login;
@@ -76,6 +77,9 @@ pub enum Command {
     Login(login::Login),
     /// Log out of a server of the running gateway: its tokens are deleted.
     Logout(login::Logout),
+    /// Write Switchyard into the file of an MCP client, and show the change first.
+    #[command(after_help = connect::HELP)]
+    Connect(connect::Connect),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
     Key(Key),
@@ -271,6 +275,7 @@ pub fn run() -> ExitCode {
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
             import::run(&arguments, &mut io::stdin().lock(), &mut out, &mut err)
         }
+        Command::Connect(arguments) => connect::start(&arguments, &environment),
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())

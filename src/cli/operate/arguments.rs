@@ -8,7 +8,7 @@
 //!
 //! Invariants: numbers and objects keep the bytes that the user typed. A name that is given twice is refused.
 //!
-//! Source: the syntax of `=` and `:=` is that of HTTPie.
+//! Source: the syntax of `=` and `:=` is that of `HTTPie`.
 
 use std::io::Read;
 

@@ -31,10 +31,7 @@ pub(super) async fn run(
 ) -> Result<(), Failed> {
     let given = Given::read(call.words, call.json, input)?;
     // The definition is needed only if a value may be a string or a number.
-    let schema = match given.depends_on_schema() {
-        true => tools::schema(remote, call.name).await?,
-        false => None,
-    };
+    let schema = if given.depends_on_schema() { tools::schema(remote, call.name).await? } else { None };
     let arguments = given.object(schema.as_ref());
     let ended = answered(remote, call.name, &arguments, screen).await;
     screen.end_progress()?;
@@ -89,10 +86,10 @@ fn show(result: &Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
     if state != "complete" {
         return Err(Failed::Refused("the tool asks for input, which this command cannot give".into()));
     }
-    match result.get("isError").is_some_and(|is_error| is_error.as_str() == "true") {
-        true => Err(Failed::Refused("the tool reported an error".into())),
-        false => Ok(()),
+    if result.get("isError").is_some_and(|is_error| is_error.as_str() == "true") {
+        return Err(Failed::Refused("the tool reported an error".into()));
     }
+    Ok(())
 }
 
 /// Writes the text of the content, or the structured content if there is no other.

@@ -22,12 +22,11 @@ pub(super) fn indented(value: &Raw) -> String {
             '{' | '[' => {
                 out.push(c);
                 while characters.next_if_eq(&' ').is_some() {}
-                match characters.next_if(|c| matches!(c, '}' | ']')) {
-                    Some(end) => out.push(end),
-                    None => {
-                        depth += 1;
-                        new_line(&mut out, depth);
-                    }
+                if let Some(end) = characters.next_if(|c| matches!(c, '}' | ']')) {
+                    out.push(end);
+                } else {
+                    depth += 1;
+                    new_line(&mut out, depth);
                 }
             }
             '}' | ']' => {

@@ -56,6 +56,7 @@ pub(super) struct View {
 }
 
 /// Where a command writes.
+#[allow(clippy::struct_excessive_bools)] // four facts about the terminal and the options, none of which implies another
 pub(super) struct Screen<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) err: &'a mut dyn Write,

@@ -37,7 +37,7 @@ pub(super) async fn list(remote: &Remote, query: &[String], screen: &mut Screen<
 
 /// Shows one tool: its server, its parameters and its annotations.
 pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
-    let tool = find(all(remote).await?, name)?;
+    let tool = find(&all(remote).await?, name)?;
     let table = parameters(&tool);
     if screen.format != Format::Table {
         let names = vec![text(&tool, "name")];
@@ -73,7 +73,7 @@ pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -
 
 /// Returns the input schema of a tool, if it is known.
 pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, Failed> {
-    let Ok(tool) = find(all(remote).await?, name) else { return Ok(None) };
+    let Ok(tool) = find(&all(remote).await?, name) else { return Ok(None) };
     Ok(tool.get("definition").and_then(|definition| definition.get("inputSchema")))
 }
 
@@ -83,7 +83,7 @@ async fn all(remote: &Remote) -> Result<Vec<Raw>, Failed> {
 }
 
 /// Finds a tool by its offered name, or by its name at its server if only one server has it.
-fn find(tools: Vec<Raw>, name: &str) -> Result<Raw, Failed> {
+fn find(tools: &[Raw], name: &str) -> Result<Raw, Failed> {
     let called =
         |member: &str| tools.iter().filter(|tool| text(tool, member) == name).cloned().collect::<Vec<_>>();
     if let Some(tool) = called("name").pop() {
@@ -96,9 +96,10 @@ fn find(tools: Vec<Raw>, name: &str) -> Result<Raw, Failed> {
     let similar = || tools.iter().filter(|tool| text(tool, "name").contains(name)).cloned().collect();
     let candidates = if bare.is_empty() { similar() } else { bare };
     let names: Vec<_> = candidates.iter().take(MAX_SUGGESTIONS).map(|tool| text(tool, "name")).collect();
-    let hint = match names.is_empty() {
-        true => "`switchyard tools` lists all".to_owned(),
-        false => format!("there are {}", names.join(", ")),
+    let hint = if names.is_empty() {
+        "`switchyard tools` lists all".to_owned()
+    } else {
+        format!("there are {}", names.join(", "))
     };
     Err(Failed::Refused(visible::line(&format!("there is no tool called {name:?}; {hint}"))))
 }

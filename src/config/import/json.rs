@@ -15,7 +15,7 @@ use super::Error;
 use settings::{Mark, Node, Value, one_line};
 
 /// Allows comments and trailing commas, and nothing else beyond JSON.
-const SYNTAX: ParseOptions = ParseOptions {
+pub(crate) const SYNTAX: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
     allow_loose_object_property_names: false,
@@ -30,7 +30,7 @@ const SYNTAX: ParseOptions = ParseOptions {
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Json {
+pub(crate) enum Json {
     Null,
     Bool(bool),
     /// As a client would write it into a text.
@@ -41,11 +41,11 @@ pub(super) enum Json {
 }
 
 /// The members of an object, in the order of the file.
-pub(super) type Members = Vec<(String, Json)>;
+pub(crate) type Members = Vec<(String, Json)>;
 
 impl Json {
     /// The name of the kind, for messages.
-    pub(super) const fn kind(&self) -> &'static str {
+    pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "true or false",
@@ -57,12 +57,12 @@ impl Json {
     }
 
     /// Its text, if it is one.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
     /// Calls `visit` with every text below it that is no key.
-    pub(super) fn texts<'j>(&'j self, visit: &mut dyn FnMut(&'j str)) {
+    pub(crate) fn texts<'j>(&'j self, visit: &mut dyn FnMut(&'j str)) {
         match self {
             Self::Text(text) => visit(text),
             Self::List(items) => {
@@ -97,17 +97,17 @@ impl From<Node> for Json {
 }
 
 /// The member `name` of `members`.
-pub(super) fn member<'j>(members: &'j Members, name: &str) -> Option<&'j Json> {
+pub(crate) fn member<'j>(members: &'j Members, name: &str) -> Option<&'j Json> {
     members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
 /// Whether `text` is meant to be JSON: an object, a list or a comment begins it, or nothing is in it.
-pub(super) fn begins(text: &str) -> bool {
+pub(crate) fn begins(text: &str) -> bool {
     text.trim_start().chars().next().is_none_or(|first| "{[/".contains(first))
 }
 
 /// Reads `text`.
-pub(super) fn read(text: &str) -> Result<Json, Error> {
+pub(crate) fn read(text: &str) -> Result<Json, Error> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &SYNTAX).map_err(|error| {
         let mark = Mark { line: count(error.line_display()), column: count(error.column_display()) };
         let mut reason = error.kind().to_string();

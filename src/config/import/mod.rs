@@ -8,12 +8,12 @@
 //! a note. A server that cannot be imported does not affect the others. No note quotes a value that may be a secret.
 //! Secrets of the input are copied to the YAML unchanged.
 
-mod json;
+pub(crate) mod json;
 mod programs;
 mod projects;
 mod references;
 mod server;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -101,6 +101,11 @@ fn of_yaml(text: &str) -> Result<Json, Error> {
         None => Ok(document.root.into()),
         Some(problem) => Err(Error { mark: problem.mark, message: problem.message, hint: None }),
     }
+}
+
+/// Converts servers that were already read: the `mcpServers` of `root`, with its `inputs`.
+pub(crate) fn of_servers(source: &str, root: &Members) -> Result<Imported, Error> {
+    of_client(source, root, Folder::none())
 }
 
 fn of_client(source: &str, root: &Members, folder: Folder<'_>) -> Result<Imported, Error> {

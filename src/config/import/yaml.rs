@@ -11,17 +11,17 @@ use super::json::{Json, Members};
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"];
 
 /// Writes a value on its own line.
-pub(super) fn scalar(text: &str) -> String {
+pub(crate) fn scalar(text: &str) -> String {
     if is_plain(text, "_-./@:") && !text.ends_with(':') { text.to_owned() } else { quoted(text) }
 }
 
 /// Writes a key.
-pub(super) fn key(text: &str) -> String {
+pub(crate) fn key(text: &str) -> String {
     if is_plain(text, "_-.") { text.to_owned() } else { quoted(text) }
 }
 
 /// Writes a list on one line.
-pub(super) fn list(texts: &[String]) -> String {
+pub(crate) fn list(texts: &[String]) -> String {
     let items: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
     format!("[{}]", items.join(", "))
 }
@@ -74,7 +74,7 @@ fn is_plain(text: &str, marks: &str) -> bool {
 }
 
 /// Writes a string in double quotes.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

@@ -1,0 +1,335 @@
+//! `switchyard connect`: writes Switchyard into the file of an MCP client.
+//!
+//! The diff goes to standard output; notes, questions and errors go to standard error. Without `--yes` and without a
+//! terminal, nothing is written and the exit code is 1.
+//!
+//! Not here: what is written (`crate::connect`).
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use settings::expand::Lookup;
+use settings::{nearest, one_line};
+use url::Url;
+
+use super::{ConfigFile, EXIT_USAGE, check::table};
+use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
+use crate::connect::{self, Change, Found, Gateway, Registry, State, diff};
+use upstream::config::server_name;
+
+pub(super) const HELP: &str = "\
+Examples:
+  switchyard connect                          list the clients on this machine
+  switchyard connect claude-code              connect Claude Code, after showing the change
+  switchyard connect cursor --import --yes    move its servers to the configuration file too
+  switchyard connect codex --view files       let it see one server only
+  switchyard connect cursor --undo            restore its file
+  switchyard connect json                     print an entry for any other client";
+
+/// The word for a client that is not in the table.
+const JSON: &str = "json";
+
+/// Arguments of `connect`.
+#[derive(Debug, Clone, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct Connect {
+    /// The client, such as `claude-code`; `json` prints an entry. Without it, the clients on this machine are listed.
+    pub client: Option<String>,
+    /// Which file: for all that the user does, or of the project in the current folder.
+    #[arg(long, value_enum, default_value = "user")]
+    pub scope: ScopeName,
+    /// Let the client see this server only.
+    #[arg(long, value_name = "SERVER", value_parser = view)]
+    pub view: Option<String>,
+    /// The MCP endpoint [default: that of the configuration file].
+    #[arg(long, value_parser = endpoint)]
+    pub url: Option<Url>,
+    /// The variable of the environment with the API key. The file refers to it and does not hold the key.
+    #[arg(long, value_name = "NAME", value_parser = variable)]
+    pub key_env: Option<String>,
+    /// Write without asking.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Show the change and write nothing.
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Restore the file as it was before the last `connect`.
+    #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env"])]
+    pub undo: bool,
+    /// Move the other servers of the client to the configuration file.
+    #[arg(long)]
+    pub import: bool,
+    /// The configuration of the gateway.
+    #[command(flatten)]
+    pub file: ConfigFile,
+}
+
+/// The value of `--scope`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScopeName {
+    /// The file for everything that the user does.
+    User,
+    /// The file of the project in the current folder.
+    Project,
+}
+
+/// The parts of the process that the command uses.
+struct Process<'p> {
+    /// The machine.
+    host: Host<'p>,
+    /// This program.
+    program: PathBuf,
+    /// Expands the configuration file.
+    environment: &'p Lookup<'p>,
+    /// A terminal, if the user can be asked.
+    input: Option<&'p mut dyn BufRead>,
+    out: &'p mut dyn Write,
+    err: &'p mut dyn Write,
+}
+
+/// Why the command failed.
+enum Failure {
+    /// The arguments or a file are not usable.
+    Usage(String),
+    /// Nothing was written, for another reason.
+    Other(String),
+    /// Standard output or standard error is closed.
+    Closed,
+}
+
+impl From<io::Error> for Failure {
+    fn from(_: io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+impl From<connect::Error> for Failure {
+    fn from(error: connect::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// Runs the command.
+fn run(arguments: &Connect, process: &mut Process<'_>) -> ExitCode {
+    let result = match arguments.client.as_deref() {
+        None => list(process),
+        Some(JSON) => print_json(arguments, process),
+        Some(id) => one(arguments, id, process),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Closed) => ExitCode::FAILURE,
+        Err(Failure::Other(reason)) => say(process, &reason, ExitCode::FAILURE),
+        Err(Failure::Usage(reason)) => say(process, &reason, EXIT_USAGE.into()),
+    }
+}
+
+fn say(process: &mut Process<'_>, reason: &str, code: ExitCode) -> ExitCode {
+    // If standard error is closed, the exit code alone reports the failure.
+    let _ = writeln!(process.err, "{reason}");
+    code
+}
+
+/// Prints the clients on this machine.
+fn list(process: &mut Process<'_>) -> Result<(), Failure> {
+    let found = connect::installed(&process.host);
+    if found.is_empty() {
+        let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
+        writeln!(process.err, "no client was found here; known clients: {}", names.join(", "))?;
+        return Ok(());
+    }
+    let header = ["CLIENT", "SCOPE", "STATE", "FILE"].map(str::to_owned);
+    let rows: Vec<_> = [header].into_iter().chain(found.iter().map(row)).collect();
+    table(&rows, process.out)?;
+    Ok(())
+}
+
+fn row(found: &Found) -> [String; 4] {
+    let state = match &found.state {
+        State::NotConnected => "not connected".to_owned(),
+        State::Connected(target) => format!("connected to {target}"),
+        State::Unreadable(reason) => format!("not usable: {}", one_line(reason)),
+    };
+    let scope = match found.scope {
+        Scope::User => "user",
+        Scope::Project => "project",
+    };
+    [found.client.id.to_owned(), scope.to_owned(), state, found.file.display().to_string()]
+}
+
+fn print_json(arguments: &Connect, process: &mut Process<'_>) -> Result<(), Failure> {
+    let gateway = gateway(arguments, process);
+    writeln!(process.out, "{}", gateway.json())?;
+    Ok(())
+}
+
+/// Connects one client, or restores its file.
+fn one(arguments: &Connect, id: &str, process: &mut Process<'_>) -> Result<(), Failure> {
+    let client = Client::find(id).ok_or_else(|| unknown(id))?;
+    let scope = match arguments.scope {
+        ScopeName::User => Scope::User,
+        ScopeName::Project => Scope::Project,
+    };
+    let file = client.file(scope, &process.host).ok_or(connect::Error::NoFile(client.name))?;
+    if arguments.undo {
+        undo(arguments, &file, process)
+    } else {
+        connect_file(arguments, client, &file, process)
+    }
+}
+
+fn unknown(id: &str) -> Failure {
+    let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
+    let hint = match nearest(id, names.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("known clients: {}; `json` prints an entry for any other", names.join(", ")),
+    };
+    Failure::Usage(format!("there is no client `{}`: {hint}", one_line(id)))
+}
+
+fn undo(arguments: &Connect, file: &Path, process: &mut Process<'_>) -> Result<(), Failure> {
+    let question = format!("Restore {} as it was before the last `connect`?", file.display());
+    agree(arguments, &question, process)?;
+    if connect::undo(file)? {
+        writeln!(process.err, "{}: restored", file.display())?;
+    } else {
+        writeln!(process.err, "{}: removed, because it did not exist before", file.display())?;
+    }
+    Ok(())
+}
+
+fn connect_file(
+    arguments: &Connect,
+    client: &Client,
+    file: &Path,
+    process: &mut Process<'_>,
+) -> Result<(), Failure> {
+    let gateway = gateway(arguments, process);
+    let registry = arguments.import.then(|| Registry { path: arguments.file.config.clone() });
+    let plan = connect::plan(client, file, &gateway, registry.as_ref())?;
+    for note in &plan.notes {
+        writeln!(process.err, "note: {note}")?;
+    }
+    // The configuration file first, so that every server is in one file at least.
+    let changes: Vec<&Change> =
+        plan.registry.iter().chain([&plan.client]).filter(|change| !change.is_empty()).collect();
+    if changes.is_empty() {
+        writeln!(process.err, "{} is already connected: {}", client.name, file.display())?;
+        return Ok(());
+    }
+    for change in &changes {
+        writeln!(process.out, "{}:\n{}", change.path.display(), diff(&change.before, &change.after))?;
+    }
+    process.out.flush()?;
+    if arguments.dry_run {
+        return Ok(());
+    }
+    let names: Vec<_> = changes.iter().map(|change| change.path.display().to_string()).collect();
+    agree(arguments, &format!("Write {}?", names.join(" and ")), process)?;
+    for change in &changes {
+        let backup = change.write()?;
+        let kept =
+            backup.map(|path| format!(", the old content is in {}", path.display())).unwrap_or_default();
+        writeln!(process.err, "{}: written{kept}", change.path.display())?;
+    }
+    writeln!(process.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
+    Ok(())
+}
+
+/// Asks the user, unless `--yes` is there.
+fn agree(arguments: &Connect, question: &str, process: &mut Process<'_>) -> Result<(), Failure> {
+    if arguments.yes {
+        return Ok(());
+    }
+    let Some(input) = &mut process.input else {
+        return Err(Failure::Other("nothing was written: without a terminal, add `--yes`".into()));
+    };
+    write!(process.err, "{question} [y/N] ")?;
+    process.err.flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
+    if is_yes { Ok(()) } else { Err(Failure::Other("nothing was written".into())) }
+}
+
+/// The gateway of the arguments, else of the configuration file.
+fn gateway(arguments: &Connect, process: &Process<'_>) -> Gateway {
+    let config = &arguments.file.config;
+    Gateway {
+        url: arguments.url.clone().unwrap_or_else(|| configured_url(config, process.environment)),
+        is_url_named: arguments.url.is_some(),
+        view: arguments.view.clone(),
+        key_variable: arguments.key_env.clone(),
+        program: process.program.clone(),
+        config: std::path::absolute(config).unwrap_or_else(|_| config.clone()),
+    }
+}
+
+/// The URL of the listener in the configuration file. If the file is missing or invalid, the default.
+fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
+    let server =
+        crate::config::Config::load(config, environment).map(|config| config.server).unwrap_or_default();
+    let mut address = server.listen;
+    if address.ip().is_unspecified() {
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    let parse = |text: &str| Url::parse(text).ok();
+    parse(&format!("{scheme}://{address}/mcp"))
+        .unwrap_or_else(|| unreachable!("an address and a port make a URL"))
+}
+
+fn endpoint(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("expected a URL such as http://127.0.0.1:8080/mcp".into());
+    }
+    if !url.username().is_empty()
+        || url.password().is_some()
+        || url.query().is_some()
+        || url.fragment().is_some()
+    {
+        return Err("expected a URL without credentials, query and fragment; see `--key-env`".into());
+    }
+    if url.path() == "/" {
+        return Err("expected the MCP endpoint, which ends in `/mcp`".into());
+    }
+    Ok(url)
+}
+
+fn view(text: &str) -> Result<String, &'static str> {
+    if server_name(text) == text { Ok(text.to_owned()) } else { Err("expected the name of a server") }
+}
+
+fn variable(text: &str) -> Result<String, &'static str> {
+    let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_name { Ok(text.to_owned()) } else { Err("expected the name of a variable, such as SWITCHYARD_KEY") }
+}
+
+/// Runs the command with the streams and the machine of this process.
+pub(super) fn start(arguments: &Connect, environment: &Lookup<'_>) -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    let stdin = io::stdin();
+    let mut input = stdin.is_terminal().then(|| stdin.lock());
+    let mut process = Process {
+        host: Host {
+            system: System::current(),
+            home: std::env::home_dir().unwrap_or_default(),
+            project: std::env::current_dir().unwrap_or_default(),
+            variable: &variable,
+        },
+        program: std::env::current_exe().unwrap_or_else(|_| "switchyard".into()),
+        environment,
+        input: input.as_mut().map(|input| input as &mut dyn BufRead),
+        out: &mut io::stdout(),
+        err: &mut io::stderr(),
+    };
+    run(arguments, &mut process)
+}
+
+#[cfg(test)]
+#[path = "connect_tests.rs"]
+mod tests;

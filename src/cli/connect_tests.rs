@@ -1,0 +1,139 @@
+//! The command with its questions, texts and exit codes.
+
+use std::fs;
+
+use clap::Parser;
+use tempfile::TempDir;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    connect: Connect,
+}
+
+fn no_variable(_: &str) -> Option<String> {
+    None
+}
+
+fn nothing(_: &str) -> Result<String, std::env::VarError> {
+    Err(std::env::VarError::NotPresent)
+}
+
+/// Runs a command line in `folder`, with an answer if there is a terminal.
+fn ran(folder: &TempDir, line: &str, answer: Option<&str>) -> (ExitCode, String, String) {
+    let config = folder.path().join("mcp_servers.yaml");
+    let line = format!("connect {line} --config {}", config.display());
+    let arguments = Line::try_parse_from(line.split_whitespace()).expect("a command line").connect;
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut input = answer.map(str::as_bytes);
+    let home = folder.path().to_owned();
+    let mut process = Process {
+        host: Host { system: System::Linux, project: home.join("project"), home, variable: &no_variable },
+        program: "/usr/bin/switchyard".into(),
+        environment: &nothing,
+        input: input.as_mut().map(|input| input as &mut dyn BufRead),
+        out: &mut out,
+        err: &mut err,
+    };
+    let code = run(&arguments, &mut process);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (code, text(out), text(err))
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join(".cursor")).expect("made");
+    folder
+}
+
+fn written(folder: &TempDir) -> Option<String> {
+    fs::read_to_string(folder.path().join(".cursor/mcp.json")).ok()
+}
+
+#[test]
+fn only_a_yes_writes_and_the_diff_is_shown_before() {
+    for (flags, answer, code, is_written) in [
+        ("", None, ExitCode::FAILURE, false),
+        ("", Some("\n"), ExitCode::FAILURE, false),
+        ("", Some("no\n"), ExitCode::FAILURE, false),
+        ("", Some("y\n"), ExitCode::SUCCESS, true),
+        ("--yes", None, ExitCode::SUCCESS, true),
+        ("--dry-run", None, ExitCode::SUCCESS, false),
+    ] {
+        let folder = folder();
+        let (found, out, err) = ran(&folder, &format!("cursor {flags}"), answer);
+        assert_eq!(found, code, "{flags} {answer:?}: {err}");
+        assert!(out.contains("+     \"switchyard\": {"), "{out}");
+        assert_eq!(written(&folder).is_some(), is_written, "{flags} {answer:?}");
+        assert_eq!(err.contains("[y/N]"), answer.is_some(), "{err}");
+    }
+}
+
+#[test]
+fn connecting_listing_and_undoing_go_together() {
+    let folder = folder();
+    let (_, out, _) = ran(&folder, "", None);
+    assert!(out.contains("cursor  user   not connected"), "{out}");
+    fs::write(
+        folder.path().join("mcp_servers.yaml"),
+        "server: {listen: '0.0.0.0:9000', auth_mode: none, allow_unauthenticated: true}\n",
+    )
+    .expect("written");
+    assert_eq!(ran(&folder, "cursor --yes", None).0, ExitCode::SUCCESS);
+    let (_, out, _) = ran(&folder, "", None);
+    assert!(out.contains("connected to http://127.0.0.1:9000/mcp"), "{out}");
+    let (code, out, err) = ran(&folder, "cursor", None);
+    assert!(
+        code == ExitCode::SUCCESS && out.is_empty() && err.contains("is already connected"),
+        "{out}{err}"
+    );
+    assert_eq!(ran(&folder, "cursor --undo", None).0, ExitCode::FAILURE, "it asks first");
+    let (code, _, err) = ran(&folder, "cursor --undo --yes", None);
+    assert!(code == ExitCode::SUCCESS && err.contains("did not exist before"), "{err}");
+    assert_eq!(written(&folder), None);
+    assert_eq!(ran(&folder, "cursor --undo --yes", None).0, ExitCode::from(EXIT_USAGE));
+}
+
+#[test]
+fn an_import_writes_both_files() {
+    let folder = folder();
+    fs::write(folder.path().join(".cursor/mcp.json"), r#"{"mcpServers": {"a": {"command": "npx"}}}"#)
+        .expect("written");
+    let (code, out, err) = ran(&folder, "cursor --import --yes", None);
+    assert_eq!(code, ExitCode::SUCCESS, "{err}");
+    assert!(out.contains("+   a:\n+     command: npx\n"), "{out}");
+    assert!(written(&folder).is_some_and(|text| !text.contains("npx")));
+    let registry = fs::read_to_string(folder.path().join("mcp_servers.yaml")).expect("written");
+    assert!(registry.contains("  a:\n    command: npx\n"), "{registry}");
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_a_hint() {
+    let folder = folder();
+    let (code, _, err) = ran(&folder, "cusor", None);
+    assert!(code == ExitCode::from(EXIT_USAGE) && err.contains("did you mean `cursor`?"), "{err}");
+    let (code, _, err) = ran(&folder, "claude-desktop --view a", None);
+    assert!(code == ExitCode::from(EXIT_USAGE) && err.contains("starts a program"), "{err}");
+    for line in [
+        "cursor --url ftp://a/mcp",
+        "cursor --url http://u:p@a/mcp",
+        "cursor --url http://a",
+        "cursor --key-env A-B",
+        "cursor --view a/b",
+        "cursor --undo --import",
+        "cursor --scope world",
+    ] {
+        assert!(Line::try_parse_from(format!("connect {line}").split(' ')).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn json_for_other_clients_is_printed() {
+    let (code, out, _) = ran(&folder(), "json --view files --key-env KEY", None);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let entry: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(entry["mcpServers"]["switchyard-files"]["url"], "http://127.0.0.1:8080/mcp/files");
+    assert_eq!(entry["mcpServers"]["switchyard-files"]["headers"]["Authorization"], "Bearer ${KEY}");
+}

@@ -1,0 +1,139 @@
+//! Differences of two texts, line by line, for a terminal.
+//!
+//! Values beside a key that sounds like a secret are hidden. Texts whose changed part is very long are shown as removed
+//! and added, without a search for common lines in it.
+
+use std::fmt::Write as _;
+
+/// Unchanged lines shown around a change.
+const CONTEXT: usize = 2;
+/// Largest table of the search for common lines.
+const MAX_CELLS: usize = 4 << 20;
+const SECRET_WORDS: [&str; 7] = ["key", "token", "secret", "passw", "auth", "credential", "cookie"];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    Same,
+    Removed,
+    Added,
+}
+
+/// Returns the changed lines, with `-` and `+`, and some lines around them.
+pub fn diff(before: &str, after: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let lines = changes(&old, &new);
+    let is_near = |at: usize| {
+        let near = &lines[at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len())];
+        near.iter().any(|(change, _)| *change != Change::Same)
+    };
+    let mut text = String::new();
+    let mut is_gap = false;
+    for (at, (change, line)) in lines.iter().enumerate() {
+        if !is_near(at) {
+            is_gap = true;
+            continue;
+        }
+        if std::mem::take(&mut is_gap) && !text.is_empty() {
+            text.push_str("  ...\n");
+        }
+        let sign = match change {
+            Change::Same => ' ',
+            Change::Removed => '-',
+            Change::Added => '+',
+        };
+        let _ = writeln!(text, "{sign} {}", shown(line));
+    }
+    text
+}
+
+/// Pairs all lines with what happened to them.
+fn changes<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> {
+    let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let (old_rest, new_rest) = (&old[start..], &new[start..]);
+    let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
+    let (old_part, new_part) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
+    let same = |lines: &[&'t str]| lines.iter().map(|line| (Change::Same, *line)).collect::<Vec<_>>();
+    let mut all = same(&old[..start]);
+    all.extend(changed_part(old_part, new_part));
+    all.extend(same(&old_rest[old_rest.len() - end..]));
+    all
+}
+
+/// Finds the longest common lines of two parts.
+fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> {
+    let width = new.len() + 1;
+    let is_large = (old.len() + 1).saturating_mul(width) > MAX_CELLS;
+    let mut common = vec![0_u32; if is_large { 0 } else { (old.len() + 1) * width }];
+    if !is_large {
+        for (i, j) in (0..old.len()).rev().flat_map(|i| (0..new.len()).rev().map(move |j| (i, j))) {
+            common[i * width + j] = if old[i] == new[j] {
+                common[(i + 1) * width + j + 1] + 1
+            } else {
+                common[(i + 1) * width + j].max(common[i * width + j + 1])
+            };
+        }
+    }
+    let length = |i: usize, j: usize| common.get(i * width + j).copied().unwrap_or(0);
+    let (mut i, mut j, mut all) = (0, 0, Vec::new());
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] && !is_large {
+            all.push((Change::Same, old[i]));
+            (i, j) = (i + 1, j + 1);
+        } else if i < old.len() && (j == new.len() || length(i + 1, j) >= length(i, j + 1)) {
+            all.push((Change::Removed, old[i]));
+            i += 1;
+        } else {
+            all.push((Change::Added, new[j]));
+            j += 1;
+        }
+    }
+    all
+}
+
+/// Returns `line` without control characters, and without a value that may be a secret.
+fn shown(line: &str) -> String {
+    let line: String = line.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
+    let Some(at) = line.find([':', '=']) else { return line };
+    let (name, value) = line.split_at(at + 1);
+    let name_lower = name.to_ascii_lowercase();
+    let is_secret = SECRET_WORDS.iter().any(|word| name_lower.contains(word));
+    // A reference to a variable is no secret, and a bracket begins a value on further lines.
+    let is_harmless = value.contains(['$', '{', '[']) || value.trim().len() < 3 || name_lower.contains("env");
+    if is_secret && !is_harmless { format!("{name} ***") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_shown_with_those_around_them() {
+        let before = "a\nb\nc\nd\ne\nf\ng\nh\ni\n";
+        let after = "a\nb\nc\nD\ne\nf\ng\nh\ni\nj\n";
+        assert_eq!(diff(before, after), "  b\n  c\n- d\n+ D\n  e\n  f\n  ...\n  h\n  i\n+ j\n");
+        assert_eq!(diff(before, before), "");
+        assert_eq!(diff("", "a\n"), "+ a\n");
+    }
+
+    #[test]
+    fn values_that_sound_like_secrets_are_hidden_and_references_are_not() {
+        for (line, wanted) in [
+            (r#"  "API_KEY": "s3cr3t","#, r#"  "API_KEY": ***"#),
+            ("api_token: s3cr3t", "api_token: ***"),
+            (r#""Authorization": "Bearer ${NAME}""#, r#""Authorization": "Bearer ${NAME}""#),
+            (r#""Authorization": "Bearer s3cr3t""#, r#""Authorization": ***"#),
+            (r#"bearer_token_env_var = "NAME""#, r#"bearer_token_env_var = "NAME""#),
+            (r#""url": "http://127.0.0.1:8080/mcp""#, r#""url": "http://127.0.0.1:8080/mcp""#),
+        ] {
+            assert_eq!(shown(line), wanted);
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_too_long_is_shown_as_removed_and_added() {
+        let lines = |word: &str| (0..3_000).fold(String::new(), |text, n| text + &format!("{word}{n}\n"));
+        let shown = diff(&lines("a"), &lines("b"));
+        assert_eq!(shown.lines().filter(|line| line.starts_with('-')).count(), 3_000);
+        assert_eq!(shown.lines().filter(|line| line.starts_with('+')).count(), 3_000);
+    }
+}

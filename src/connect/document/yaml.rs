@@ -1,0 +1,231 @@
+//! YAML: inserts and removes whole lines of the text.
+//!
+//! The parser gives the line of every key, so that an entry is a range of lines. Blank lines and comments at the end of
+//! a range belong to what follows. A place that is written in braces on one line is refused: only lines are edited.
+//!
+//! No crate is used, because none of those that keep the format of YAML is maintained and refuses duplicate keys.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use super::{Edit, Format, Place, name_of};
+use crate::config::import::json::{Json, Members};
+use crate::config::import::yaml::{key, scalar};
+use settings::document as settings_document;
+use settings::{Entry, Node, Problems, Value};
+
+/// Applies `edit` to the servers, which stand at the top of the file.
+pub(super) fn apply(text: &str, place: Place, edit: &Edit<'_>) -> Result<String, String> {
+    let top = place.key.first().copied().unwrap_or_default();
+    let mut block = Block::of(text, top)?;
+    let indent = block.indent.unwrap_or(2);
+    let lines = match place.format {
+        Format::YamlList => item_lines(edit.entry, indent),
+        _ => entry_lines(edit.name, edit.entry, indent),
+    };
+    // From the last to the first, so that earlier ranges stay valid.
+    let mut is_written = false;
+    for child in std::mem::take(&mut block.children).into_iter().rev() {
+        if child.name == edit.name {
+            block.replace(child.lines, &lines);
+            is_written = true;
+        } else if edit.remove.contains(&child.name) {
+            block.replace(child.lines, "");
+        }
+    }
+    if !is_written {
+        block.append(&lines);
+    }
+    Ok(block.text())
+}
+
+/// Returns `text` with the lines of servers, indented by two, at the end of the mapping `top`.
+pub(in crate::connect) fn append(text: &str, top: &str, lines: &str) -> Result<String, String> {
+    let mut block = Block::of(text, top)?;
+    let indent = block.indent.unwrap_or(2);
+    let moved = lines.lines().map(|line| match line.strip_prefix("  ") {
+        Some(line) => format!("{}{line}\n", " ".repeat(indent)),
+        None => format!("{line}\n"),
+    });
+    let moved: String = moved.collect();
+    block.append(&moved);
+    Ok(block.text())
+}
+
+/// One mapping or list at the top of a file, as lines.
+struct Block<'t> {
+    lines: Vec<String>,
+    children: Vec<Child>,
+    /// The column of its entries, if it has any.
+    indent: Option<usize>,
+    /// The line after its last entry.
+    end: usize,
+    top: &'t str,
+}
+
+/// One entry.
+struct Child {
+    name: String,
+    lines: Range<usize>,
+}
+
+impl<'t> Block<'t> {
+    /// Finds the block of the key `top`, or makes one at the end of the file.
+    fn of(text: &str, top: &'t str) -> Result<Self, String> {
+        let problems = Problems::default();
+        let root = settings_document::parse(text, &problems).root;
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let entries = match root.value {
+            Value::Map(entries) => entries,
+            Value::Null => Vec::new(),
+            _ => return Err("this is not a mapping".into()),
+        };
+        let Some(at) = entries.iter().position(|entry| entry.key == top) else {
+            lines.push(format!("{top}:"));
+            let end = lines.len();
+            return Ok(Self { lines, children: Vec::new(), indent: None, end, top });
+        };
+        let end = entries.get(at + 1).map_or(lines.len(), |next| line_of(next.key_mark.line));
+        let (first, is_empty) = (line_of(entries[at].key_mark.line), is_nothing(&entries[at].node));
+        let mut block = Self { lines, children: Vec::new(), indent: None, end, top };
+        if is_empty {
+            block.clear(first)?;
+        } else {
+            block.find_children(&entries[at])?;
+        }
+        Ok(block)
+    }
+
+    /// Turns `key: {}` at `line` into `key:`.
+    fn clear(&mut self, line: usize) -> Result<(), String> {
+        let text = self.lines.get(line).map(String::as_str).unwrap_or_default();
+        let (before, after) = text.split_once(':').ok_or("the key is not on one line")?;
+        let rest = after.trim_start();
+        let empty = ["{}", "[]", "null", "~"].iter().find_map(|empty| rest.strip_prefix(empty));
+        let rest = empty.map_or(rest, str::trim_start);
+        let cleared = format!("{before}:{}{rest}", if rest.is_empty() { "" } else { " " });
+        cleared.trim_end().clone_into(&mut self.lines[line]);
+        self.end = line + 1;
+        Ok(())
+    }
+
+    fn find_children(&mut self, entry: &Entry) -> Result<(), String> {
+        let starts: Vec<(String, usize)> = match &entry.node.value {
+            Value::Map(entries) => {
+                entries.iter().map(|entry| (entry.key.clone(), line_of(entry.key_mark.line))).collect()
+            }
+            Value::List(items) => {
+                items.iter().map(|item| (item_name(item), line_of(item.mark.line))).collect()
+            }
+            _ => return Err(super::not_servers(self.top)),
+        };
+        let first = starts.first().map_or(0, |(_, line)| *line);
+        if first <= line_of(entry.key_mark.line) {
+            return Err(format!("`{}` is written on one line: write one server a line", self.top));
+        }
+        self.indent = self.lines.get(first).map(|line| line.len() - line.trim_start().len());
+        self.end = self.trimmed(first..self.end);
+        let ends = starts.iter().skip(1).map(|(_, line)| *line).chain([self.end]);
+        let children = starts.iter().zip(ends);
+        self.children = children
+            .map(|((name, start), end)| Child {
+                name: name.clone(),
+                lines: *start..self.trimmed(*start..end),
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// Returns the end of `lines` without the blank lines and comments at its end.
+    fn trimmed(&self, lines: Range<usize>) -> usize {
+        let is_content = |line: &String| {
+            let line = line.trim_start();
+            !line.is_empty() && !line.starts_with('#') && line != "..."
+        };
+        let last = self.lines[lines.clone()].iter().rposition(is_content);
+        lines.start + last.map_or(0, |last| last + 1)
+    }
+
+    fn replace(&mut self, range: Range<usize>, lines: &str) {
+        let new = lines.lines().map(str::to_owned);
+        let (removed, before) = (range.len(), self.lines.len());
+        self.lines.splice(range, new);
+        self.end = (self.end + self.lines.len()).saturating_sub(before);
+        debug_assert!(self.lines.len() + removed >= before, "only the range is removed");
+    }
+
+    fn append(&mut self, lines: &str) {
+        self.replace(self.end..self.end, lines);
+    }
+
+    fn text(&self) -> String {
+        self.lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+    }
+}
+
+fn line_of(line: u32) -> usize {
+    usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1)
+}
+
+fn is_nothing(node: &Node) -> bool {
+    match &node.value {
+        Value::Null => true,
+        Value::Map(entries) => entries.is_empty(),
+        Value::List(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+fn item_name(item: &Node) -> String {
+    name_of(&Json::from(item.clone())).unwrap_or_default().to_owned()
+}
+
+/// The lines of an entry of a mapping.
+fn entry_lines(name: &str, entry: &Json, indent: usize) -> String {
+    let mut lines = format!("{}{}:\n", " ".repeat(indent), key(name));
+    add_members(members(entry), indent + 2, &mut lines);
+    lines
+}
+
+/// The lines of an item of a list.
+fn item_lines(entry: &Json, indent: usize) -> String {
+    let mut lines = String::new();
+    add_members(members(entry), indent + 2, &mut lines);
+    let dash = format!("{}- ", " ".repeat(indent));
+    lines.replacen(&" ".repeat(indent + 2), &dash, 1)
+}
+
+fn members(value: &Json) -> &Members {
+    const NONE: &Members = &Members::new();
+    if let Json::Object(members) = value { members } else { NONE }
+}
+
+fn add_members(members: &Members, indent: usize, lines: &mut String) {
+    for (name, value) in members {
+        let before = format!("{}{}:", " ".repeat(indent), key(name));
+        match value {
+            Json::Object(members) if !members.is_empty() => {
+                let _ = writeln!(lines, "{before}");
+                add_members(members, indent + 2, lines);
+            }
+            value => {
+                let _ = writeln!(lines, "{before} {}", in_line(value));
+            }
+        }
+    }
+}
+
+fn in_line(value: &Json) -> String {
+    match value {
+        Json::Null => "null".to_owned(),
+        Json::Bool(value) => value.to_string(),
+        Json::Number(number) => number.clone(),
+        Json::Text(text) => scalar(text),
+        Json::List(items) => format!("[{}]", items.iter().map(in_item).collect::<Vec<_>>().join(", ")),
+        Json::Object(_) => "{}".to_owned(),
+    }
+}
+
+fn in_item(value: &Json) -> String {
+    if let Json::Text(text) = value { crate::config::import::yaml::quoted(text) } else { in_line(value) }
+}

@@ -1,0 +1,138 @@
+//! Servers of clients that move to the configuration file.
+
+use std::fs;
+
+use super::*;
+use crate::connect::{Gateway, plan};
+
+fn gateway() -> Gateway {
+    Gateway {
+        url: "http://127.0.0.1:8080/mcp".parse().expect("a URL"),
+        is_url_named: false,
+        view: None,
+        key_variable: None,
+        program: "/usr/bin/switchyard".into(),
+        config: "/etc/switchyard/mcp_servers.yaml".into(),
+    }
+}
+
+/// Both files after an import of `theirs` into `ours`, and the notes.
+fn moved(id: &str, theirs: &str, ours: Option<&str>) -> (String, Option<String>, Vec<String>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, registry) = (folder.path().join("client"), folder.path().join("mcp_servers.yaml"));
+    fs::write(&file, theirs).expect("written");
+    if let Some(ours) = ours {
+        fs::write(&registry, ours).expect("written");
+    }
+    let client = Client::find(id).expect("a client");
+    let plan = plan(client, &file, &gateway(), Some(&Registry { path: registry })).expect("a plan");
+    (plan.client.after, plan.registry.map(|change| change.after), plan.notes)
+}
+
+const JSON: &str = r#"{"mcpServers": {
+  "files": {"command": "npx", "args": ["-y", "files"]},
+  // a server of today
+  "issues": {"url": "https://issues.example/mcp", "headers": {"X-Team": "a"}},
+  "broken": {"x": 1},
+  "switchyard": {"url": "http://127.0.0.1:9/mcp"}
+}}
+"#;
+
+#[test]
+fn all_servers_move_to_a_new_file_and_one_url_stays() {
+    let (client, registry, notes) = moved("cursor", JSON, None);
+    let registry = registry.expect("a file");
+    assert!(
+        registry.contains("mcp_servers:\n  files:\n    command: npx\n    args: [\"-y\", \"files\"]\n"),
+        "{registry}"
+    );
+    assert!(registry.contains("  issues:\n    url: https://issues.example/mcp\n"), "{registry}");
+    assert!(!registry.contains("switchyard:") && !registry.contains("broken"), "{registry}");
+    assert!(!client.contains("files") && !client.contains("issues"), "{client}");
+    assert!(client.contains("\"broken\"") && client.contains("8080"), "{client}");
+    assert!(notes.iter().any(|note| note.starts_with("broken: it stays where it is: ")), "{notes:?}");
+}
+
+#[test]
+fn an_existing_file_keeps_its_text_and_servers_of_the_same_name_are_compared() {
+    let ours = "# mine\nserver:\n  listen: 127.0.0.1:8080\nmcp_servers:\n    files: # same\n        command: npx\n        args: [-y, files]\n\n    issues:\n        url: https://other.example/mcp\n\n# last\ntool_names: bare\n";
+    let (client, registry, notes) = moved("cursor", JSON, Some(ours));
+    assert_eq!(registry, None, "nothing is new");
+    assert!(!client.contains("\"files\"") && client.contains("\"issues\""), "{client}");
+    assert!(notes.iter().any(|note| note.contains("another server `issues`")), "{notes:?}");
+    let ours = ours.replace("issues:", "tickets:");
+    let (client, registry, _) = moved("cursor", JSON, Some(&ours));
+    let wanted = "    issues:\n      url: https://issues.example/mcp\n      headers:\n        X-Team: \"a\"\n\n# last\n";
+    assert!(registry.as_ref().is_some_and(|text| text.contains(wanted)), "{registry:?}");
+    assert!(registry.is_some_and(|text| text.starts_with("# mine\n") && text.contains("files: # same\n")));
+    assert!(!client.contains("\"issues\""), "{client}");
+}
+
+#[test]
+fn every_spelling_becomes_the_same_server() {
+    let program = "  files:\n    command: npx\n    args: [\"-y\", \"files\"]\n    env:\n      A: \"1\"\n";
+    for (id, theirs) in [
+        (
+            "cursor",
+            r#"{"mcpServers": {"files": {"command": "npx", "args": ["-y", "files"], "env": {"A": "1"}}}}"#,
+        ),
+        (
+            "opencode",
+            r#"{"mcp": {"files": {"type": "local", "command": ["npx", "-y", "files"], "environment": {"A": "1"}, "enabled": true}}}"#,
+        ),
+        (
+            "codex",
+            "[mcp_servers.files]\ncommand = \"npx\"\nargs = [\"-y\", \"files\"]\n[mcp_servers.files.env]\nA = \"1\"\n",
+        ),
+        (
+            "goose",
+            "extensions:\n  files:\n    type: stdio\n    name: files\n    cmd: npx\n    args: [-y, files]\n    envs: {A: \"1\"}\n",
+        ),
+        (
+            "continue",
+            "mcpServers:\n  - name: files\n    command: npx\n    args: [-y, files]\n    env: {A: \"1\"}\n",
+        ),
+        (
+            "zed",
+            r#"{"context_servers": {"files": {"source": "custom", "command": "npx", "args": ["-y", "files"], "env": {"A": "1"}}}}"#,
+        ),
+    ] {
+        let (client, registry, notes) = moved(id, theirs, None);
+        let registry = registry.unwrap_or_else(|| panic!("{id}: {notes:?}"));
+        assert!(registry.ends_with(&format!("mcp_servers:\n{program}")), "{id}: {registry}");
+        assert!(!client.contains("npx"), "{id}: {client}");
+    }
+}
+
+#[test]
+fn references_to_variables_are_written_as_the_configuration_file_reads_them() {
+    let server = "    url: https://a.example/mcp\n    headers:\n      Authorization: \"Bearer ${KEY}\"\n";
+    for (id, theirs) in [
+        (
+            "opencode",
+            r#"{"mcp": {"a": {"type": "remote", "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer {env:KEY}"}}}}"#,
+        ),
+        ("codex", "[mcp_servers.a]\nurl = \"https://a.example/mcp\"\nbearer_token_env_var = \"KEY\"\n"),
+        (
+            "cursor",
+            r#"{"mcpServers": {"a": {"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${env:KEY}"}}}}"#,
+        ),
+        (
+            "continue",
+            "mcpServers:\n  - name: a\n    type: streamable-http\n    url: https://a.example/mcp\n    requestOptions:\n      headers:\n        Authorization: Bearer ${{ secrets.KEY }}\n",
+        ),
+    ] {
+        let (_, registry, notes) = moved(id, theirs, None);
+        assert!(registry.as_ref().is_some_and(|text| text.ends_with(server)), "{id}: {registry:?} {notes:?}");
+        assert!(notes.iter().any(|note| note.starts_with("set the variable KEY")), "{id}: {notes:?}");
+    }
+}
+
+#[test]
+fn servers_inside_a_client_stay_there() {
+    let theirs = "extensions:\n  developer:\n    enabled: true\n    type: builtin\n    name: developer\n";
+    let (client, registry, notes) = moved("goose", theirs, None);
+    assert!(client.starts_with(theirs), "{client}");
+    assert_eq!(registry, None);
+    assert!(notes.iter().any(|note| note.starts_with("developer: it stays where it is: ")), "{notes:?}");
+}
