@@ -28,7 +28,7 @@ use runtime::worker;
 
 /// Lists of a gateway with thousands of tools are large, and a reconnection takes time.
 pub(super) const LIMITS: ResponseLimits =
-    ResponseLimits { bytes: 64 * 1024 * 1024, time: Duration::from_secs(60) };
+    ResponseLimits { bytes: 64 * 1024 * 1024, time: Duration::from_mins(1) };
 /// No gateway answered.
 pub(super) const EXIT_UNREACHABLE: u8 = 3;
 /// The gateway refused the credential.

@@ -1,5 +1,6 @@
 //! Every client: golden files, undo, a second run, and files that cannot be used.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -53,7 +54,7 @@ fn gateway(client: &Client) -> Gateway {
 /// Servers of other programs, as people write them, with comments and an odd layout.
 fn others(client: &Client) -> String {
     let keys = |inner: String| {
-        let open: String = client.key.iter().map(|key| format!("    \"{key}\": {{\n")).collect();
+        let open = client.key.iter().map(|key| format!("    \"{key}\": {{\n")).collect::<Vec<_>>().concat();
         format!("{open}{inner}    }}")
     };
     match client.format {
@@ -116,7 +117,7 @@ fn every_client_is_connected_as_its_golden_file_says() {
             let place = Place::new();
             let file = place.file(client, &before);
             let after = connected(client, &file).client.after;
-            golden.push_str(&format!("=== {name}, before\n{before}=== {name}, after\n{after}"));
+            write!(golden, "=== {name}, before\n{before}=== {name}, after\n{after}").expect("a string");
         }
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/configs/connect/{}.txt", client.id));

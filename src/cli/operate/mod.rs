@@ -227,12 +227,12 @@ pub enum BreakerAction {
 impl Command {
     const fn options(&self) -> &Options {
         match self {
-            Self::Breakers { action: Some(BreakerAction::Reset { options, .. }), .. } => options,
-            Self::Servers(options)
+            Self::Breakers { action: Some(BreakerAction::Reset { options, .. }), .. }
+            | Self::Servers(options)
             | Self::Resources(options)
             | Self::Prompts(options)
-            | Self::Reload(options) => options,
-            Self::Status { options, .. }
+            | Self::Reload(options)
+            | Self::Status { options, .. }
             | Self::Tools { options, .. }
             | Self::Tool { options, .. }
             | Self::Call { options, .. }

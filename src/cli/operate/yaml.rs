@@ -17,9 +17,9 @@ const RESERVED: [&str; 12] =
 pub(super) fn document(value: &Raw) -> String {
     let mut out = String::new();
     if is_block(value) {
-        block(value, 0, &mut out)
+        block(value, 0, &mut out);
     } else {
-        out.push_str(&flow(value))
+        out.push_str(&flow(value));
     }
     if !out.ends_with('\n') {
         out.push('\n');

@@ -130,8 +130,8 @@ error_codes! {
         "use a credential with a role that allows it";
     AuthenticationBusy = "authentication_busy", Both, RateLimited, 503, REQUEST, Yes,
         "The credential cannot be checked now",
-        "Too many keys are being checked for the first time, or the key of a token is not known yet because the login \
-         service was asked a moment ago or cannot be reached.",
+        "Too many keys are being checked for the first time, or the key of a token is not known yet. The login service \
+         was asked for its keys a moment ago, or cannot be reached.",
         "send the request again after `retry_after_ms`";
 
     // Limits of the gateway.
