@@ -146,7 +146,7 @@ async fn authorise(
             None => deed.ended(audit::DONE),
         }
     }
-    // What an operator changed is done, so its answer is not refused.
+    // The change of an operator is done, so its answer is not refused.
     if action.is_operation() { response } else { charged::charged(response, &payer).await }
 }
 

@@ -175,7 +175,7 @@ impl KeySet {
         }
     }
 
-    /// Whether the last successful fetch was so long ago that the keys must not be used any more. It is told once.
+    /// Whether the last successful fetch was so long ago that the keys must not be used any more. It returns true once.
     pub(super) fn expires(&self) -> bool {
         let mut state = self.state();
         let is_over = state.fetched.is_some_and(|fetched| fetched.elapsed() >= KEPT);

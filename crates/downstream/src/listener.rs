@@ -41,8 +41,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const OTHER_FILES: u64 = 1_024;
 /// Time for handshakes to end after shutdown began.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
-/// Bytes of answers that wait in the kernel until the network or the client takes them. What is under way does not count,
-/// so a fast client far away is not slowed down. Without it the kernel would keep up to 4 MiB for each connection.
+/// Bytes of answers that wait in the kernel until they are sent. Bytes under way do not count, so a fast client far away
+/// is not slowed down. Without it the kernel would keep up to 4 MiB for each connection.
 #[cfg(target_os = "linux")]
 const MOST_UNSENT: u32 = 64 * 1024;
 /// Time for connections to end after `drain_timeout`, when they are cut.

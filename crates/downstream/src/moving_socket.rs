@@ -28,7 +28,7 @@ impl MovingSocket {
         Self { socket: Some(socket), watched_by: worker::current() }
     }
 
-    /// Closes the connection at once. What was written and not sent is dropped.
+    /// Closes the connection at once. Bytes that were written and not sent are dropped.
     pub(super) fn reset(mut self) {
         // An error means that the connection is closed already.
         let _ = self.here().and_then(|socket| socket.set_zero_linger());

@@ -115,7 +115,7 @@ impl Metadata {
         Some(format!("{base}{WELL_KNOWN}{}", endpoint_of(path)))
     }
 
-    /// Returns the scope that a client has to request for calls, if it is known and can stand in a header.
+    /// Returns the scope that a client has to request for calls, if it is known and a header can have it.
     pub(super) fn scope_for_calls(&self) -> Option<String> {
         let is_scope_byte = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\'); // RFC 6749, section 3.3
         self.source()?.caller_scope.clone().filter(|scope| scope.bytes().all(is_scope_byte))

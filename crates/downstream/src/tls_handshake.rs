@@ -140,7 +140,7 @@ pub(super) enum ClientStream {
 }
 
 impl ClientStream {
-    /// Closes the connection at once. What was written and not sent is dropped.
+    /// Closes the connection at once. Bytes that were written and not sent are dropped.
     pub(super) fn reset(self) {
         match self {
             Self::Plain(socket) => socket.reset(),

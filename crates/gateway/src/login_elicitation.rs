@@ -32,7 +32,7 @@ use upstream::{Outlet, ResponseBody};
 const MAX_ROUNDS: u8 = 10;
 /// How long a repeated call waits for the login to be done.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Limit of clients that are told when a login is done. Others notice it by calling again.
+/// Limit of clients that are notified when a login is done. Others call again.
 const MAX_TOLD: usize = 1_024;
 /// The key of the question in `inputRequests`.
 const KEY: &str = "login";
@@ -161,7 +161,7 @@ impl Gateway {
         era::own(caller, &result).with("resultType", &Raw::of("input_required"))
     }
 
-    /// The error for a legacy client, which is told when the login is done.
+    /// The error for a legacy client, which is notified when the login is done.
     fn url_required(&self, caller: &Caller, needed: &Needed) -> ErrorObject {
         let id = Uuid::new_v4().to_string();
         let asked = elicitation(needed).with("elicitationId", &Raw::of(&id));

@@ -47,6 +47,8 @@ impl Clip {
 
 /// How many times its limit a message may exceed it before the rest of it has no meaning.
 const EXCESS: usize = 3;
+/// The length of a line that ends nothing (requirement R18), and some room.
+const LONG_LINE: usize = (1 << 30) + (1 << 20);
 
 /// Counts the bytes of one message that are discarded because it is too long.
 ///
@@ -60,6 +62,13 @@ impl Discard {
     /// For a message of at most `limit` bytes.
     pub(super) const fn of(limit: usize) -> Self {
         Self { left: limit.saturating_mul(EXCESS) }
+    }
+
+    /// For a line of at most `limit` bytes. A child process may write much into one line and continue with the next, so
+    /// up to 1 GiB is discarded without a consequence.
+    pub(super) const fn of_line(limit: usize) -> Self {
+        let few = limit.saturating_mul(EXCESS);
+        Self { left: if few > LONG_LINE { few } else { LONG_LINE } }
     }
 
     /// Returns how many of `bytes`, which were discarded, have no meaning.

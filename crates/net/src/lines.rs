@@ -49,7 +49,7 @@ pub struct Lines {
 impl Lines {
     /// Returns a splitter with a limit in bytes, without the line end.
     pub const fn new(limit: usize) -> Self {
-        Self { limit, searched: 0, skipping: None, discard: Discard::of(limit), ignored: 0 }
+        Self { limit, searched: 0, skipping: None, discard: Discard::of_line(limit), ignored: 0 }
     }
 
     /// Returns the bytes that were read since the last call and have no meaning: lines without content, and the rest of a
@@ -84,7 +84,7 @@ impl Lines {
         }
         if let Some(mut clip) = self.skipping.take() {
             clip.push(&line);
-            self.discard = Discard::of(self.limit);
+            self.discard = Discard::of_line(self.limit);
             return Some(Line::TooLong(clip));
         }
         if line.len() > self.limit {

@@ -90,14 +90,18 @@ fn lines_without_content_are_dropped_at_once_and_counted() {
 }
 
 #[test]
-fn the_rest_of_a_line_that_does_not_end_loses_its_meaning() {
+fn a_line_of_1_gib_has_a_meaning_and_the_rest_of_a_longer_one_has_none() {
     let mut lines = Lines::new(1_000);
-    let mut buffer = BytesMut::new();
-    for _ in 0..100 {
-        buffer.extend_from_slice(&[b'x'; 1_000]);
-        assert_eq!(lines.decode(&mut buffer).expect("no error"), None);
-    }
-    assert_eq!(lines.take_ignored(), 95_000, "one within the limit, one at its discovery, three in excess");
+    let (mut buffer, piece) = (BytesMut::new(), vec![b'x'; 1 << 20]);
+    let mut discard = |pieces: usize| {
+        for _ in 0..pieces {
+            buffer.extend_from_slice(&piece);
+            assert_eq!(lines.decode(&mut buffer).expect("no error"), None);
+        }
+        lines.take_ignored()
+    };
+    assert_eq!(discard(1_024), 0);
+    assert_eq!(discard(10), 8 << 20, "one at its discovery, and one more in excess");
     buffer.extend_from_slice(b"\n");
     assert!(matches!(lines.decode(&mut buffer), Ok(Some(Line::TooLong(_)))));
 }

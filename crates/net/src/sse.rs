@@ -122,8 +122,10 @@ impl Decoder {
         }
     }
 
-    /// Returns the bytes that were read since the last call and have no meaning: comments, unknown fields, events without
-    /// data, fields that a later line of their event replaced, and the rest of an event that is far too long.
+    /// Returns the bytes that were read since the last call and have no meaning.
+    ///
+    /// These are comments, unknown fields, events without data, and fields that a later line of their event replaced. The
+    /// rest of an event that is far too long has no meaning either.
     pub const fn take_ignored(&mut self) -> usize {
         std::mem::replace(&mut self.ignored, 0)
     }

@@ -93,7 +93,7 @@ impl Shared {
     }
 
     /// Forgets a registration that the authorization server does not know any more, unless the operator made it. The
-    /// next login registers anew.
+    /// next login registers again.
     pub(crate) async fn known_or_forgotten<T>(
         &self,
         registration: &Registration,
