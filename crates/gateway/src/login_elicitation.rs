@@ -25,7 +25,7 @@ use super::{Gateway, era, params};
 use crate::era::questions;
 use crate::login_links::{LIFETIME, LoginLinks};
 use json::Raw;
-use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Reply, Request, Version, method};
+use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Origin, Reply, Request, Version, method};
 use upstream::{Outlet, ResponseBody};
 
 /// How often one call asks for the same login.
@@ -136,6 +136,10 @@ impl Gateway {
 
     /// The login that `refusal` is about, if it is one and there is a page for it.
     fn needed(&self, caller: &Caller, refusal: &ErrorObject) -> Option<Needed> {
+        if refusal.origin() == Origin::Answer {
+            // A server must not send users to the login of another one.
+            return None;
+        }
         let data = refusal.data()?;
         if data.get_as::<String>("code")? != ErrorCode::LoginRequired.as_str() {
             return None;
