@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
-use reqwest::redirect::Policy;
 use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -16,6 +15,7 @@ use std::collections::HashMap;
 use testkit::served::Served;
 use url::Url;
 
+use crate::support::browser::{Browser, Page};
 use crate::support::gateway::Running;
 use crate::support::{Gateway, Registry, eventually};
 
@@ -94,66 +94,16 @@ async fn mcp(origin: Origin, headers: HeaderMap, axum::Json(message): axum::Json
     axum::Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).into_response()
 }
 
-/// A browser that keeps its cookies and follows no redirect.
-struct Browser {
-    http: reqwest::Client,
-    cookies: HashMap<String, String>,
-}
-
-impl Browser {
-    fn new() -> Self {
-        let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().expect("a client");
-        Self { http, cookies: HashMap::new() }
-    }
-
-    async fn open(&mut self, request: reqwest::RequestBuilder) -> (u16, String, String) {
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let response = request.header("cookie", cookies.join("; ")).send().await.expect("an answer");
-        for cookie in response.headers().get_all("set-cookie") {
-            let text = cookie.to_str().expect("text");
-            assert!(text.contains("; HttpOnly; SameSite="), "{text}");
-            let (name, value) = text.split(';').next().and_then(|pair| pair.split_once('=')).expect("a pair");
-            self.cookies.insert(name.to_owned(), value.to_owned());
-        }
-        let location =
-            response.headers().get("location").map(|value| value.to_str().expect("text").to_owned());
-        (response.status().as_u16(), location.unwrap_or_default(), response.text().await.expect("a page"))
-    }
-
-    async fn get(&mut self, url: &str) -> (u16, String, String) {
-        self.open(self.http.get(url)).await
-    }
-
-    /// Fills in the hidden fields of `page`, and sends its form to `url`.
-    async fn send(&mut self, url: &Url, page: &str, more: &[(&str, &str)]) -> (u16, String, String) {
-        let value = |name: &str| {
-            let start = format!("name=\"{name}\" value=\"");
-            page.split_once(&start).and_then(|(_, rest)| Some(rest.split_once('"')?.0.to_owned()))
-        };
-        let hidden = ["csrf", "login", "agreement"].map(|name| (name, value(name)));
-        let hidden = hidden.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-        let fields: Vec<_> = hidden.chain(more.iter().copied()).collect();
-        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&fields).finish();
-        let kind = "application/x-www-form-urlencoded";
-        let request = self.http.post(url.as_str()).header("content-type", kind).body(body);
-        self.open(request.header("origin", url.origin().ascii_serialization())).await
-    }
-
-    /// Signs in, agrees, and goes to the login service and back. Returns the last page.
-    async fn log_in(&mut self, link: &str) -> (u16, String) {
-        let link = Url::parse(link).expect("a URL");
-        let (_, _, form) = self.get(link.as_str()).await;
-        let sign_in = link.join("sign-in").expect("a URL");
-        let (status, _, text) = self.send(&sign_in, &form, &[("credential", KEY)]).await;
-        assert_eq!(status, 303, "{text}");
-        let (status, _, consent) = self.get(link.as_str()).await;
-        assert_eq!(status, 200, "{consent}");
-        let (status, service, text) = self.send(&link, &consent, &[]).await;
-        assert_eq!(status, 303, "{text}");
-        let (_, callback, _) = self.get(&service).await;
-        let (status, _, page) = self.get(&callback).await;
-        (status, page)
-    }
+/// Signs in, agrees, and goes to the login service and back. Returns the last page.
+async fn log_in(browser: &Browser, link: &str) -> Page {
+    let form = browser.get(link).await;
+    let signed_in = browser.send(&form, &[("credential", KEY)]).await;
+    assert_eq!(signed_in.status, 303, "{signed_in:?}");
+    let consent = browser.get(link).await;
+    assert_eq!(consent.status, 200, "{consent:?}");
+    let agreed = browser.send(&consent, &[]).await;
+    assert_eq!(agreed.status, 303, "{agreed:?}");
+    browser.open(agreed.target.expect("the login service").as_str()).await
 }
 
 fn gateway(server: &Served) -> Gateway {
@@ -203,9 +153,9 @@ async fn a_person_logs_in_by_the_command_and_calls_a_tool() {
     })
     .await
     .expect("it ends");
-    let (status, page) = Browser::new().log_in(&link).await;
-    assert_eq!(status, 200, "{page}");
-    assert!(page.contains("<h1>Logged in to notes</h1>") && !page.contains(TOKEN), "{page}");
+    let page = log_in(&Browser::new(), &link).await;
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.text.contains("<h1>Logged in to notes</h1>") && !page.text.contains(TOKEN), "{page:?}");
     let (told, status) = tokio::task::spawn_blocking(move || {
         let told = std::io::read_to_string(out).expect("text");
         (told, child.wait().expect("it ends"))
@@ -242,5 +192,5 @@ async fn the_commands_tell_why_nobody_can_log_in() {
         assert!(told.contains(text) && !told.contains(KEY), "{arguments:?}: {told}");
     }
     let stranger = Browser::new().get(&gateway.url("/oauth/callback?code=a&state=b")).await;
-    assert_eq!(stranger.0, 403, "{}", stranger.2);
+    assert_eq!(stranger.status, 403, "{stranger:?}");
 }

@@ -15,11 +15,13 @@ pub struct Browser {
     cookies: Mutex<BTreeMap<String, String>>,
 }
 
-/// A page that a browser shows.
+/// The answer to one request.
 #[derive(Debug)]
-pub struct Shown {
+pub struct Page {
     pub status: u16,
     pub url: Url,
+    /// Where it redirects to.
+    pub target: Option<Url>,
     pub text: String,
 }
 
@@ -30,14 +32,14 @@ impl Browser {
         Self { http, cookies: Mutex::default() }
     }
 
-    /// Opens `url`, and every page that it redirects to.
-    pub async fn open(&self, url: &str) -> Shown {
+    /// Requests `url` and follows no redirect.
+    pub async fn get(&self, url: &str) -> Page {
         let url = Url::parse(url).expect("a URL");
-        self.follow(self.http.get(url.clone()), url).await
+        self.request(self.http.get(url.clone()), url).await
     }
 
-    /// Submits the first form of `page`. `typed` are the values of fields that a person fills in.
-    pub async fn submit(&self, page: &Shown, typed: &[(&str, &str)]) -> Shown {
+    /// Submits the first form of `page` and follows no redirect. `typed` are the values of fields that a person fills in.
+    pub async fn send(&self, page: &Page, typed: &[(&str, &str)]) -> Page {
         let form = page.text.split("<form").nth(1).unwrap_or_else(|| panic!("no form: {}", page.text));
         let form = form.split("</form>").next().expect("a form");
         let target = page.url.join(&attribute(form, "action").expect("an action")).expect("a URL");
@@ -46,28 +48,40 @@ impl Browser {
         let mut fields: Vec<(String, String)> = hidden.collect();
         fields.extend(typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let origin = page.url.origin().ascii_serialization();
-        let request = self.http.post(target.clone()).header(ORIGIN, origin).form(&fields);
-        self.follow(request, target).await
+        self.request(self.http.post(target.clone()).header(ORIGIN, origin).form(&fields), target).await
     }
 
-    async fn follow(&self, request: reqwest::RequestBuilder, url: Url) -> Shown {
-        let (mut request, mut url) = (request, url);
+    /// Opens `url`, and every page that it redirects to.
+    pub async fn open(&self, url: &str) -> Page {
+        self.follow(self.get(url).await).await
+    }
+
+    /// Submits the first form of `page`, and opens every page that the answer redirects to.
+    pub async fn submit(&self, page: &Page, typed: &[(&str, &str)]) -> Page {
+        self.follow(self.send(page, typed).await).await
+    }
+
+    async fn follow(&self, page: Page) -> Page {
+        let mut page = page;
         for _ in 0..10 {
-            let response = request.header(COOKIE, self.cookies()).send().await.expect("an answer");
-            for cookie in response.headers().get_all(SET_COOKIE) {
-                let pair = cookie.to_str().expect("ASCII").split(';').next().expect("a pair");
-                let (name, value) = pair.split_once('=').expect("a cookie");
-                self.cookies.lock().expect("a lock").insert(name.to_owned(), value.to_owned());
-            }
-            let target = response.headers().get(LOCATION).map(|to| to.to_str().expect("ASCII").to_owned());
-            let status = response.status().as_u16();
-            let Some(target) = target else {
-                return Shown { status, url, text: response.text().await.expect("a page") };
-            };
-            url = url.join(&target).expect("a URL");
-            request = self.http.get(url.clone());
+            let Some(target) = &page.target else { return page };
+            page = self.get(target.as_str()).await;
         }
-        panic!("too many redirects: {url}")
+        panic!("too many redirects: {page:?}")
+    }
+
+    async fn request(&self, request: reqwest::RequestBuilder, url: Url) -> Page {
+        let response = request.header(COOKIE, self.cookies()).send().await.expect("an answer");
+        for cookie in response.headers().get_all(SET_COOKIE) {
+            let text = cookie.to_str().expect("ASCII");
+            assert!(text.contains("; HttpOnly; SameSite="), "{text}");
+            let (name, value) = text.split(';').next().and_then(|pair| pair.split_once('=')).expect("a pair");
+            self.cookies.lock().expect("a lock").insert(name.to_owned(), value.to_owned());
+        }
+        let target = response.headers().get(LOCATION).map(|to| to.to_str().expect("ASCII"));
+        let target = target.map(|to| url.join(to).expect("a URL"));
+        let status = response.status().as_u16();
+        Page { status, url, target, text: response.text().await.expect("a page") }
     }
 
     /// All cookies: only one gateway and one authorization server are visited.
