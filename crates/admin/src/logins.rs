@@ -39,7 +39,7 @@ struct LoginLink {
 }
 
 /// The state of a login. `logged_in`: calls have a token. `login_required`: a person must log in. `not_required`:
-/// the server was not seen to demand a login. `refreshing`: the token is being renewed.
+/// the server was not seen to demand a login.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum LoginStateName {
@@ -49,8 +49,6 @@ enum LoginStateName {
     LoginRequired,
     /// The server was not seen to demand a login.
     NotRequired,
-    /// The token is being renewed.
-    Refreshing,
 }
 
 /// The principals that use a login. `shared`: all of them. `principal`: each has an own login.
@@ -95,7 +93,6 @@ impl Login {
                 LoginState::LoggedIn => LoginStateName::LoggedIn,
                 LoginState::LoginRequired => LoginStateName::LoginRequired,
                 LoginState::NotRequired => LoginStateName::NotRequired,
-                LoginState::Refreshing => LoginStateName::Refreshing,
             },
             account: status.account.map(clipped),
             scopes: status.scopes,

@@ -12,7 +12,7 @@ use super::super::fixture::{Answered, Gateway, request, server};
 use super::*;
 use auth::{Role, Sealer};
 use gateway::login_links::LoginLinks;
-use gateway::logins::{CodeResponse, Consent, LoginService, OwnUrls, Seal};
+use gateway::logins::{CodeResponse, Consent, LoginService, OwnClient, Seal};
 
 /// Logins in memory: each principal has an own one at `docs`, and all share the one at `wiki`.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl LoginService for Fake {
         &'a self,
         _: &'a str,
         _: &'a Principal,
-        _: &'a OwnUrls,
+        _: &'a OwnClient,
         _: Seal<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         async { Err(LoginError::NotOffered) }.boxed()

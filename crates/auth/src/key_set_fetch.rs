@@ -63,8 +63,8 @@ fn places(issuer: &Url) -> Vec<Url> {
         format!("/.well-known/oauth-authorization-server{path}"),
         format!("/.well-known/openid-configuration{path}"),
     ];
-    paths.dedup_by_key(|path| path.clone());
     if path.is_empty() {
+        // Without a path, the first and the last place are one.
         paths.truncate(2);
     }
     let at = |path: String| {

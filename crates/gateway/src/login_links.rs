@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-use super::logins::{LoginService, OwnUrls};
+use super::logins::{LoginService, OwnClient};
 use auth::{Principal, Role, Sealer};
 
 /// Path of the page that a link opens.
@@ -101,12 +101,12 @@ impl LoginLinks {
         self.public_url.clone().or_else(own)
     }
 
-    /// Returns the URLs of Switchyard as an OAuth client.
-    pub fn own_urls(&self, host: Option<&str>) -> Option<OwnUrls> {
+    /// Returns Switchyard as an OAuth client.
+    pub fn own_client(&self, host: Option<&str>) -> Option<OwnClient> {
         let base = self.base(host)?;
         let own = |path| Url::parse(&format!("{base}{path}")).ok();
         let client_metadata_url = own(CLIENT_METADATA).filter(|_| self.has_client_metadata());
-        Some(OwnUrls { redirect_uri: own(CALLBACK)?, client_metadata_url })
+        Some(OwnClient { redirect_uri: own(CALLBACK)?, client_metadata_url })
     }
 
     /// Whether there is a client id metadata document: login services must be able to fetch it over HTTPS.
@@ -211,11 +211,11 @@ mod tests {
         let secure = links(None).over_tls(true);
         assert_eq!(secure.base(Some("127.0.0.1:8443")).as_deref(), Some("https://127.0.0.1:8443"));
         let public = links(Some("https://gw.example/mcp-gateway"));
-        let own = public.own_urls(Some("127.0.0.1")).expect("URLs");
+        let own = public.own_client(Some("127.0.0.1")).expect("URLs");
         assert_eq!(own.redirect_uri.as_str(), "https://gw.example/mcp-gateway/oauth/callback");
         let document = own.client_metadata_url.expect("a document");
         assert_eq!(document.as_str(), "https://gw.example/mcp-gateway/oauth/client.json");
-        let plain = links(Some("http://gw.example")).own_urls(None).expect("URLs");
+        let plain = links(Some("http://gw.example")).own_client(None).expect("URLs");
         assert_eq!(plain.client_metadata_url, None);
     }
 }

@@ -1,114 +1,17 @@
 //! Logins to servers as the pages, the REST API and the command line see them.
 //!
-//! The parts that face people use [`LoginService`] and know nothing of OAuth. Invariant: no type here shows a token, a
+//! The parts that face people use [`LoginService`], and of the crate `oauth` only the facts about a login. Invariant: no type here shows a token, a
 //! code or a verifier. The state of an unfinished login (`pending`) is an opaque text that only the service reads; its
 //! keeper seals it.
 //!
 //! Not here: the protocol and the tokens, the links to the pages (`login_links`), who may log in (`auth`).
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use url::Url;
 
-use auth::{Action, Principal};
-
-/// The principals that use one login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Per {
-    /// All principals.
-    Shared,
-    /// One principal.
-    Principal,
-}
-
-impl Per {
-    /// The name in the configuration file and in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::Principal => "principal",
-        }
-    }
-
-    /// The action of a principal that logs in.
-    pub const fn log_in(self) -> Action {
-        match self {
-            Self::Shared => Action::LogInForAll,
-            Self::Principal => Action::LogIn,
-        }
-    }
-
-    /// The action of a principal that logs out.
-    pub const fn log_out(self) -> Action {
-        match self {
-            Self::Shared => Action::LogOutForAll,
-            Self::Principal => Action::LogOut,
-        }
-    }
-}
-
-/// The state of one login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginState {
-    /// There is a token, and it is renewed when it expires.
-    LoggedIn,
-    /// A person must log in.
-    LoginRequired,
-    /// The server was not seen to demand a login.
-    NotRequired,
-    /// The token is being renewed.
-    Refreshing,
-}
-
-impl LoginState {
-    /// The name in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::LoggedIn => "logged_in",
-            Self::LoginRequired => "login_required",
-            Self::NotRequired => "not_required",
-            Self::Refreshing => "refreshing",
-        }
-    }
-}
-
-/// One login, without its secrets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoginStatus {
-    /// Its state.
-    pub state: LoginState,
-    /// The account at the login service, if the service named it.
-    pub account: Option<String>,
-    /// The granted scopes.
-    pub scopes: Vec<String>,
-    /// The end of the current access token, if known.
-    pub expires_at: Option<SystemTime>,
-    /// Why a login is required.
-    pub reason: Option<String>,
-    /// The principals that use it.
-    pub per: Per,
-}
-
-/// Switchyard as an OAuth client of this login.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnUrls {
-    /// The URL to which the login service sends the browser back.
-    pub redirect_uri: Url,
-    /// The URL of Switchyard's client id metadata document, if `server.public_url` is https.
-    pub client_metadata_url: Option<Url>,
-}
-
-/// The facts that a person agrees to before a login.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Consent {
-    /// The page of the login service, with the sealed state.
-    pub authorization_url: Url,
-    /// The login service.
-    pub issuer: String,
-    /// The requested scopes.
-    pub scopes: Vec<String>,
-}
+use auth::Principal;
+pub use oauth::{Consent, LoginState, LoginStatus, OwnClient, Per};
 
 /// The successful answer of a login service, from the query of the callback.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +54,7 @@ pub trait LoginService: Send + Sync {
         &'a self,
         server: &'a str,
         principal: &'a Principal,
-        own: &'a OwnUrls,
+        own: &'a OwnClient,
         seal: Seal<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>>;
 

@@ -15,7 +15,7 @@
 //! Not here: how a person logs in (`logins`), the requests themselves (`token`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -26,13 +26,15 @@ use tokio::time::Instant;
 
 use crate::held::Held;
 use crate::saved::SavedLogin;
-use crate::shared::{NO_LOGIN, Shared};
+use crate::shared::{NO_LOGIN, Shared, lock};
 use crate::{Challenge, Error, Grant, Per, union};
 use runtime::worker::now;
 
 /// The first and the longest pause after a renewal that failed for a while.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
+/// Limit of scopes that are asked for beside the usual ones.
+const MAX_SCOPES: usize = 64;
 const OWN_LOGIN: &str = "each principal logs in for itself (`per: principal`)";
 
 /// One login to one server. It is shared by all connections that use it.
@@ -171,14 +173,14 @@ impl Account {
 
     /// The scopes that calls lacked, and those that the token had.
     pub(crate) fn missing_scopes(&self) -> Vec<String> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.missing).clone()
     }
 
     /// Begins to use `held`. Returns its header.
     fn adopt(&self, held: Held) -> HeaderValue {
         let header = held.header.clone();
         self.before.store(self.held.swap(Some(Arc::new(held))));
-        *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.pause) = None;
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.required.send_replace(None);
         header
@@ -189,7 +191,7 @@ impl Account {
         let _turn = self.turn.lock().await;
         let held = Held::received(login)?;
         self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.missing).clear();
         self.adopt(held);
         Ok(())
     }
@@ -227,7 +229,7 @@ impl Account {
             return Ok(false);
         }
         let is_new = {
-            let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut missing = lock(&self.missing);
             let before = std::mem::take(&mut *missing);
             *missing = union(&union(&before, &granted), &asked);
             missing.truncate(MAX_SCOPES);
@@ -302,7 +304,7 @@ impl Account {
     }
 
     fn check_pause(&self) -> Result<(), Error> {
-        match &*self.pause.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.pause) {
             Some(pause) if now() < pause.until => Err(pause.error.clone()),
             _ => Ok(()),
         }
@@ -311,7 +313,7 @@ impl Account {
     /// Delays the next renewal after `error`.
     fn wait_after(&self, error: Error) -> Error {
         let asked = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
-        let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pause = lock(&self.pause);
         let (first, longest) = PAUSES;
         let next = pause.as_ref().map_or(first, |pause| pause.next);
         let jittered = next.mul_f64(0.5 + rand::random::<f64>() / 2.0);
@@ -321,9 +323,6 @@ impl Account {
         error
     }
 }
-
-/// Limit of scopes that are asked for beside the usual ones.
-const MAX_SCOPES: usize = 64;
 
 impl std::fmt::Debug for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

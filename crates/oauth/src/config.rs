@@ -2,6 +2,7 @@
 //!
 //! Not here: reading them, and whether a server offers what the settings ask for.
 
+use auth::Action;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -57,6 +58,24 @@ pub enum Per {
     Shared,
     /// One account for each principal.
     Principal,
+}
+
+impl Per {
+    /// The action of a principal that logs in.
+    pub const fn log_in(self) -> Action {
+        match self {
+            Self::Shared => Action::LogInForAll,
+            Self::Principal => Action::LogIn,
+        }
+    }
+
+    /// The action of a principal that logs out.
+    pub const fn log_out(self) -> Action {
+        match self {
+            Self::Shared => Action::LogOutForAll,
+            Self::Principal => Action::LogOut,
+        }
+    }
 }
 
 /// The identity provider of an enterprise, which vouches for a user at the authorization server (RFC 8693, ID-JAG).

@@ -62,20 +62,17 @@ struct Started {
     discovered: Discovered,
     registration: Registration,
     pkce: Pkce,
-    scopes: Vec<String>,
 }
 
 /// The facts that a person agrees to before a login.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consent {
-    /// Where the browser goes next.
+    /// The page of the authorization server, with the sealed state.
     pub authorization_url: Url,
     /// The authorization server.
     pub issuer: String,
     /// The scopes that are asked for.
     pub scopes: Vec<String>,
-    /// The server to log in to.
-    pub server: Arc<str>,
 }
 
 /// A reference to a started login, for the sealed `state` parameter.
@@ -106,8 +103,8 @@ pub enum LoginState {
     NotRequired,
 }
 
-/// The login of one principal, for people.
-#[derive(Debug, Clone)]
+/// The login of one principal, for people and without its secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginStatus {
     /// Whether there is a login.
     pub state: LoginState,
@@ -132,9 +129,14 @@ impl Logins {
         Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
     }
 
+    /// The principals that use one login.
+    pub fn per(&self) -> Per {
+        self.shared.settings.per
+    }
+
     /// Whether each principal has a login of its own.
     pub fn is_per_principal(&self) -> bool {
-        self.shared.settings.per == Per::Principal
+        self.per() == Per::Principal
     }
 
     /// Whether a person logs in, and not a machine.
@@ -173,19 +175,14 @@ impl Logins {
         let held = account.held();
         let missing = account.missing_scopes();
         let (discovered, registration) = shared.known_at(own, held.as_deref(), &missing).await?;
-        let scopes = discovered.scopes.clone();
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
-        let state = seal(&pending);
+        let (state, scopes) = (seal(&pending), discovered.scopes.clone());
         let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
         let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
         let issuer = discovered.server.issuer.clone();
         let (principal, begun) = (Arc::clone(principal), Instant::now());
-        let scopes_asked = scopes.clone();
-        self.keep(
-            pending,
-            Started { principal, begun, discovered, registration, pkce, scopes: scopes_asked },
-        );
-        Ok(Consent { authorization_url, issuer, scopes, server: Arc::clone(&shared.shelf.server) })
+        self.keep(pending, Started { principal, begun, discovered, registration, pkce });
+        Ok(Consent { authorization_url, issuer, scopes })
     }
 
     /// Finishes the login that `principal` started, with what the authorization server gave its browser.
@@ -202,11 +199,11 @@ impl Logins {
                 "this login was finished already, was started by somebody else, or is too old; start again",
             )
         })?;
-        let Started { discovered, registration, pkce, scopes, .. } = started;
+        let Started { discovered, registration, pkce, .. } = started;
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
         let client = self.shared.client(&discovered, &registration);
-        let exchanged = crate::exchange_code(&client, code, pkce.verifier(), &scopes).await;
+        let exchanged = crate::exchange_code(&client, code, pkce.verifier(), &discovered.scopes).await;
         let tokens = self.shared.known_or_forgotten(&registration, exchanged).await?;
         let Discovered { resource, server, .. } = discovered;
         let account = self.account(Some(principal));

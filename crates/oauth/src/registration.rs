@@ -49,7 +49,7 @@ pub struct Registration {
 }
 
 /// The URLs of Switchyard that an authorization server gets to know.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnClient {
     /// Where a browser returns after a login.
     pub redirect_uri: Url,

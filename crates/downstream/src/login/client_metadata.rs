@@ -11,7 +11,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use serde::Serialize;
 
 use super::context::Pages;
 use super::messages;
@@ -20,36 +19,16 @@ use json::Raw;
 /// How long a login service may cache the document: a restart may change `public_url`.
 const LASTS: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-#[derive(Serialize)]
-struct Document {
-    client_id: String,
-    client_name: &'static str,
-    client_uri: String,
-    redirect_uris: [String; 1],
-    grant_types: [&'static str; 2],
-    response_types: [&'static str; 1],
-    token_endpoint_auth_method: &'static str,
-    application_type: &'static str,
-}
-
 /// Shows the document.
 pub(super) async fn show(State(pages): State<Arc<Pages>>) -> Response {
     let links = &pages.logins.links;
-    let own = links.own_urls(None).filter(|_| links.has_client_metadata()).zip(links.base(None));
+    let own = links.own_client(None).filter(|_| links.has_client_metadata()).zip(links.base(None));
     let Some((own, base)) = own else { return messages::no_client_metadata().into_response() };
-    let Some(client_id) = own.client_metadata_url else {
+    let Some(client_id) = &own.client_metadata_url else {
         return messages::no_client_metadata().into_response();
     };
-    let document = Document {
-        client_id: client_id.into(),
-        client_name: "Switchyard",
-        client_uri: base,
-        redirect_uris: [own.redirect_uri.into()],
-        grant_types: ["authorization_code", "refresh_token"],
-        response_types: ["code"],
-        token_endpoint_auth_method: "none",
-        application_type: "web",
-    };
+    let mut document = own.document(client_id);
+    document["client_uri"] = base.into();
     let kind = HeaderValue::from_static("application/json");
     ([(CONTENT_TYPE, kind), (CACHE_CONTROL, LASTS)], Raw::of(&document).bytes().clone()).into_response()
 }

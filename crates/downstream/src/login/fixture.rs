@@ -22,7 +22,7 @@ use crate::http_service::Front;
 use auth::{ApiKey, Authenticator, Hash, Principal, Role, Sealer, mint};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnUrls, Per, Seal,
+    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, Seal,
 };
 
 pub(super) const LOCAL: &str = "127.0.0.1:8080";
@@ -54,7 +54,7 @@ impl LoginService for Fake {
         &'a self,
         server: &'a str,
         principal: &'a Principal,
-        own: &'a OwnUrls,
+        own: &'a OwnClient,
         seal: Seal<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         self.started.lock().expect("no panic").push((server.to_owned(), principal.id().to_string()));

@@ -44,7 +44,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
 async fn prepare(pages: &Pages, visit: &Visit, session: &Session, ticket: &Ticket) -> Result<Consent, Page> {
     let principal = session.principal();
     let _place = pages.in_progress.enter(principal.id()).ok_or_else(messages::busy)?;
-    let own = pages.logins.links.own_urls(visit.host.as_deref()).ok_or_else(messages::no_base)?;
+    let own = pages.logins.links.own_client(visit.host.as_deref()).ok_or_else(messages::no_base)?;
     let mark = pages.sessions.mark(session).ok_or_else(messages::session_ended)?;
     let seal = |pending: &str| {
         let state = State { mark, server: ticket.server.clone(), pending: pending.to_owned() };

@@ -10,11 +10,9 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::Manager;
-use crate::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnUrls, Per, Seal,
-};
+use crate::logins::{CodeResponse, Consent, LoginError, LoginService, LoginStatus, OwnClient, Per, Seal};
 use auth::Principal;
-use oauth::{AuthorizationResponse, Logins, OwnClient, Pending};
+use oauth::{AuthorizationResponse, Logins, Pending};
 use upstream::{State, Upstream};
 
 /// How often a server that reconnects after a login is looked at.
@@ -62,26 +60,20 @@ impl Manager {
 impl LoginService for Manager {
     fn per(&self, server: &str) -> Option<Per> {
         let logins = self.logins(server).filter(|logins| logins.is_interactive())?;
-        Some(if logins.is_per_principal() { Per::Principal } else { Per::Shared })
+        Some(logins.per())
     }
 
     fn start<'a>(
         &'a self,
         server: &'a str,
         principal: &'a Principal,
-        own: &'a OwnUrls,
+        own: &'a OwnClient,
         seal: Seal<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         async move {
             let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
-            let own = OwnClient {
-                redirect_uri: own.redirect_uri.clone(),
-                client_metadata_url: own.client_metadata_url.clone(),
-            };
             let seal = |pending: &Pending| seal(&pending.to_string());
-            let consent = logins.start(principal.id(), &own, seal).await?;
-            let oauth::Consent { authorization_url, issuer, scopes, .. } = consent;
-            Ok(Consent { authorization_url, issuer, scopes })
+            Ok(logins.start(principal.id(), own, seal).await?)
         }
         .boxed()
     }
@@ -109,7 +101,7 @@ impl LoginService for Manager {
             if before.is_none() || before != status.account {
                 self.login_changed(server, principal).await;
             }
-            Ok(status.into())
+            Ok(status)
         }
         .boxed()
     }
@@ -129,20 +121,7 @@ impl LoginService for Manager {
     }
 
     fn status(&self, server: &str, principal: &Principal) -> Option<LoginStatus> {
-        Some(self.logins(server)?.status(Some(principal.id())).into())
-    }
-}
-
-impl From<oauth::LoginStatus> for LoginStatus {
-    fn from(status: oauth::LoginStatus) -> Self {
-        let oauth::LoginStatus { state, account, scopes, expires_at, reason, per } = status;
-        let state = match state {
-            oauth::LoginState::LoggedIn => LoginState::LoggedIn,
-            oauth::LoginState::LoginRequired => LoginState::LoginRequired,
-            oauth::LoginState::NotRequired => LoginState::NotRequired,
-        };
-        let per = if per == oauth::Per::Principal { Per::Principal } else { Per::Shared };
-        Self { state, account, scopes, expires_at, reason, per }
+        Some(self.logins(server)?.status(Some(principal.id())))
     }
 }
 
