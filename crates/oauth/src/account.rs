@@ -180,6 +180,7 @@ impl Account {
     fn adopt(&self, held: Held) -> HeaderValue {
         let header = held.header.clone();
         self.before.store(self.held.swap(Some(Arc::new(held))));
+        self.shared.changed();
         *lock(&self.pause) = None;
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.required.send_replace(None);
@@ -202,6 +203,7 @@ impl Account {
         self.shared.shelf.remove_login(self.principal.as_deref()).await?;
         let held = self.held.swap(None);
         self.before.store(held.clone());
+        self.shared.changed();
         self.required.send_replace(Some(reason.into()));
         Ok(held)
     }
@@ -297,6 +299,7 @@ impl Account {
                     tracing::error!(server = %self.shared.shelf.server, %error, "a login could not be removed");
                 }
                 self.before.store(self.held.swap(None));
+                self.shared.changed();
                 Err(self.require(&reason))
             }
             Err(error) => Err(self.wait_after(error)),

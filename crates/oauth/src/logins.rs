@@ -157,6 +157,7 @@ impl Logins {
         }
         let account = Account::new(Arc::clone(&self.shared), key.clone());
         accounts.insert(key, Arc::clone(&account));
+        self.shared.changed();
         account
     }
 
@@ -247,6 +248,11 @@ impl Logins {
             reason: required.map(|reason| reason.to_string()),
             per: self.shared.settings.per,
         }
+    }
+
+    /// Changes whenever [`Logins::secrets`] does. Read it before the secrets.
+    pub fn changes(&self) -> u64 {
+        self.shared.changes()
     }
 
     /// All tokens in memory, which are redacted from texts of the server.

@@ -251,6 +251,29 @@ async fn a_refused_token_is_renewed_once_and_a_new_one_is_not_renewed_again() {
 }
 
 #[tokio::test]
+async fn the_count_of_changes_grows_with_each_change_of_the_secrets() {
+    let fake = Fake::start();
+    let logins = logins(&fake);
+    let mut before = (logins.changes(), Vec::new());
+    let mut is_counted = |what: &str| {
+        let secrets: Vec<String> =
+            logins.secrets().iter().map(|secret| secret.expose_secret().to_owned()).collect();
+        let now = (logins.changes(), secrets);
+        assert!(now.0 > before.0 && now.1 != before.1, "{what}");
+        before = now;
+    };
+    let account = logins.account(None);
+    account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
+    is_counted("a login");
+    account.header().await.expect("a renewal");
+    is_counted("a renewal");
+    logins.log_out(None).await.expect("a logout");
+    is_counted("a logout");
+    account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
+    is_counted("another login");
+}
+
+#[tokio::test]
 async fn a_refused_token_is_not_taken_for_a_new_one() {
     let fake = Fake::start();
     let logins = logins(&fake);

@@ -2,7 +2,7 @@
 //!
 //! Not here: the token of one principal (`account`), and how a person logs in (`logins`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use url::Url;
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) services: Services,
     challenge: Mutex<Option<Challenge>>,
     was_challenged: AtomicBool,
+    /// How often the tokens of all logins changed.
+    changes: AtomicU64,
 }
 
 impl Shared {
@@ -38,7 +40,17 @@ impl Shared {
             shutdown,
             challenge: Mutex::default(),
             was_challenged: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
         }
+    }
+
+    /// Records that the tokens of a login changed. Call it after the change.
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Records the challenge of a server.

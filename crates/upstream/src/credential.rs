@@ -84,6 +84,14 @@ impl ChangingSecrets {
             Self::Logins(logins) => logins.secrets(),
         }
     }
+
+    /// A number that changes whenever the secrets do, if there is one. Read it before the secrets.
+    pub(crate) fn changes(&self) -> Option<u64> {
+        match self {
+            Self::File(_) => None,
+            Self::Logins(logins) => Some(logins.changes()),
+        }
+    }
 }
 
 impl std::fmt::Debug for ChangingSecrets {

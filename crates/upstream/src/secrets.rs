@@ -9,7 +9,7 @@
 mod forms;
 mod search;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -29,7 +29,36 @@ use search::Search;
 pub struct Secrets {
     known: Arc<Search>,
     /// Further secrets, which change.
-    changing: Option<ChangingSecrets>,
+    changing: Option<Changing>,
+}
+
+/// A search, and the count of changes that it includes.
+type Made = Option<(u64, Arc<Search>)>;
+
+/// Secrets that change, and the search that was made for them last: there may be tokens of many principals.
+#[derive(Debug, Clone)]
+struct Changing {
+    secrets: ChangingSecrets,
+    made: Arc<Mutex<Made>>,
+}
+
+impl Changing {
+    fn new(secrets: ChangingSecrets) -> Self {
+        Self { secrets, made: Arc::default() }
+    }
+
+    fn search(&self) -> Arc<Search> {
+        let changes = self.secrets.changes();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, search)) = &*made
+            && Some(*at) == changes
+        {
+            return Arc::clone(search);
+        }
+        let search = Arc::new(Search::of(self.secrets.all().iter().map(ExposeSecret::expose_secret)));
+        *made = changes.map(|at| (at, Arc::clone(&search)));
+        search
+    }
 }
 
 impl Secrets {
@@ -51,7 +80,7 @@ impl Secrets {
             }
             Transport::Builtin(_) => {}
         }
-        Self { changing, ..Self::new(&given) }
+        Self { changing: changing.map(Changing::new), ..Self::new(&given) }
     }
 
     /// Makes a redactor for these secrets.
@@ -64,7 +93,7 @@ impl Secrets {
     pub fn blank(&self, text: &str) -> String {
         let text = self.known.blank(text);
         match &self.changing {
-            Some(changing) => Self::new(&changing.all()).known.blank(&text),
+            Some(changing) => changing.search().blank(&text),
             None => text,
         }
     }
