@@ -83,7 +83,8 @@ impl Account {
 
     /// The value of `Authorization` for a request that is sent now. `None`: the server was not seen to demand a token.
     pub async fn header(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
-        if let Some(held) = self.held.load().as_ref().filter(|held| !held.is_due()) {
+        let is_usable = |held: &&Arc<Held>| !held.is_due() && self.required.borrow().is_none();
+        if let Some(held) = self.held.load().as_ref().filter(is_usable) {
             return Ok(Some(held.header.clone()));
         }
         Box::pin(self.header_after_renewal()).await

@@ -247,6 +247,8 @@ async fn a_refused_token_is_renewed_once_and_a_new_one_is_not_renewed_again() {
     );
     let refused = account.refused(new.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await;
     assert!(matches!(refused, Err(Error::LoginRequired { .. })), "{refused:?}");
+    let next = account.header().await;
+    assert!(matches!(next, Err(Error::LoginRequired { .. })), "a refused token is not sent again: {next:?}");
     assert_eq!(requests(&fake, "POST /token"), 1);
 }
 
