@@ -5,6 +5,7 @@
 //! too little time to judge the server (`inflight_guard`). Dropping the future frees slot, permit and connection, and
 //! cancels the request.
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -187,14 +188,7 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<Answered, Error> {
         let deadline = deadline.into();
-        let own;
-        let call = match self.with_own_home(call) {
-            None => call,
-            Some(with_home) => {
-                own = with_home;
-                &own
-            }
-        };
+        let call = &*self.with_own_home(call);
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -206,13 +200,15 @@ impl Upstream {
         result.map(|(body, version)| Answered { body, version })
     }
 
-    /// The call of a program with a home, where each principal has connections of its own.
-    fn with_own_home(&self, call: &Call) -> Option<Call> {
-        if !self.config.is_per_principal() || call.home.is_some() {
-            return None;
+    /// Returns `call` with a home, if each principal has its own connections. The call of a program has no home.
+    fn with_own_home<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
+        match &call.principal {
+            Some(principal) if self.config.is_per_principal() && call.home.is_none() => {
+                let home = Home::of_principal(Arc::clone(principal), &call.sender.capabilities);
+                Cow::Owned(Call { home: Some(home), ..call.clone() })
+            }
+            _ => Cow::Borrowed(call),
         }
-        let home = Home::of_principal(call.principal.clone()?, &call.sender.capabilities);
-        Some(Call { home: Some(home), ..call.clone() })
     }
 
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
