@@ -114,7 +114,7 @@ pub fn router_for_principals(
 
 fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
     let ends = Ends { edge: shutdown.clone(), leaving: shutdown.clone() };
-    front(guard, manager, config, &ends, None).0.into_router()
+    front(guard, manager, config, &ends, admin::Options::default()).0.into_router()
 }
 
 /// The two steps of shutdown on the HTTP side.
@@ -138,7 +138,7 @@ fn front(
     manager: &Arc<Manager>,
     config: &downstream::Config,
     Ends { edge: shutdown, leaving }: &Ends,
-    reload: Option<admin::Reload>,
+    of_file: admin::Options,
 ) -> (Front, Arc<Sessions>) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Places::new(config.max_connections)));
@@ -160,11 +160,18 @@ fn front(
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let old = sse::Endpoint::new(gateway, of_sessions(), shutdown.clone(), max_body);
+    let old = sse::Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let door = door(of_sessions());
-    let options =
-        admin::Options { max_body, drain: leaving.clone(), reload, logins: Some(logins), door: Some(door) };
-    let api = admin::Api::new(Arc::clone(manager), options.clone());
+    let options = admin::Options {
+        max_body,
+        drain: leaving.clone(),
+        logins: Some(logins),
+        door: Some(door),
+        gateway: Some(gateway),
+        ..of_file
+    };
+    let api = admin::Api::new(Arc::clone(manager), options);
+    let routes = api.clone().router();
     let places = of_sessions();
     let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
         let place = places.place_for(principal.as_ref().map_or("", |principal| principal.id()));
@@ -178,7 +185,7 @@ fn front(
             }
         })
     });
-    let rest = admin::router(Arc::clone(manager), options).merge(old.router()).merge(pages.router());
+    let rest = routes.merge(old.router()).merge(pages.router());
     (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
@@ -227,9 +234,9 @@ pub async fn serve(
         certificates: certificates.clone(),
         server: server.clone(),
         fixed: config.fixed,
+        loaded: reload::loaded(config.shown),
     };
-    let reload = renewal.map(|renewal| running.follow(renewal, &ends.edge));
-    let (front, sessions) = front(guard, &manager, &server, &ends, reload);
+    let (front, sessions) = front(guard, &manager, &server, &ends, running.of_file(renewal, &ends.edge));
     if server.transport == Transport::Both {
         serve_pipe(&manager, &ends.edge, server.max_body_bytes);
     }

@@ -11,6 +11,8 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod connect;
+#[cfg(test)]
+mod docs_tests;
 
 pub use admin;
 pub use auth;

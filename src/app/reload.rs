@@ -6,13 +6,14 @@
 //! reload says so.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, oneshot, watch};
 
 use crate::config::{self, Config, Fixed};
-use admin::{NotReloaded, Reload, Reloaded};
+use admin::{Configuration, Loaded, NotReloaded, Reload, Reloaded};
 use auth::{Action, Authenticator, Keys, Role};
 use downstream::config::Exposed;
 use downstream::tls::Certificates;
@@ -47,11 +48,26 @@ pub(super) struct Running {
     /// The settings of the listener since the start.
     pub(super) server: downstream::Config,
     pub(super) fixed: Fixed,
+    /// The configuration for operators.
+    pub(super) loaded: watch::Sender<Loaded>,
+}
+
+/// The configuration for operators, loaded now.
+pub(super) fn loaded(settings: json::Raw) -> watch::Sender<Loaded> {
+    watch::Sender::new(Loaded { settings, at: SystemTime::now() })
 }
 
 impl Running {
+    /// Returns options of the admin API that show the configuration, and reload it if there is a `renewal`.
+    pub(super) fn of_file(self, renewal: Option<Renewal>, tasks: &Shutdown) -> admin::Options {
+        let loaded = self.loaded.subscribe();
+        let configuration: Configuration = Arc::new(move || loaded.borrow().clone());
+        let reload = renewal.map(|renewal| self.follow(renewal, tasks));
+        admin::Options { reload, configuration: Some(configuration), ..admin::Options::default() }
+    }
+
     /// Reloads the configuration whenever `wanted` gives a value, and returns the function that reloads it.
-    pub(super) fn follow(self, Renewal { load, wanted }: Renewal, tasks: &Shutdown) -> Reload {
+    fn follow(self, Renewal { load, wanted }: Renewal, tasks: &Shutdown) -> Reload {
         let reload = self.reloading(load, tasks);
         tasks.spawn_until_end(follow(wanted, Arc::clone(&reload)));
         reload
@@ -94,6 +110,7 @@ impl Running {
             error => NotReloaded::File(error.to_string()),
         })?;
         self.authenticator.renew(keys);
+        self.loaded.send_replace(Loaded { settings: config.shown, at: SystemTime::now() });
         if let Some(certificates) = &self.certificates {
             certificates.look().await;
         }
@@ -157,10 +174,10 @@ mod tests {
     }
 
     fn running() -> Running {
-        let Config { manager, server, fixed } = config().expect("a configuration");
+        let Config { manager, server, fixed, shown } = config().expect("a configuration");
         let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
         let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
-        Running { manager, authenticator, certificates: None, server, fixed }
+        Running { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }
     }
 
     #[tokio::test]

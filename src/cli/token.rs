@@ -73,16 +73,8 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
 
 /// Parses `--ttl`: a number and a unit, such as `90s`, `30m`, `1h` or `7d`.
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
-    let unit = |seconds: u64| Some((text.get(..text.len() - 1)?, seconds));
-    let read = match text.as_bytes().last() {
-        Some(b's') => unit(1),
-        Some(b'm') => unit(60),
-        Some(b'h') => unit(3_600),
-        Some(b'd') => unit(86_400),
-        _ => None,
-    };
-    let seconds = read.and_then(|(number, unit)| number.parse::<u64>().ok()?.checked_mul(unit));
-    let lifetime = seconds.map(Duration::from_secs).filter(|time| !time.is_zero() && *time <= MAX_LIFETIME);
+    let lifetime = settings::parse_duration(text);
+    let lifetime = lifetime.filter(|time| *time >= Duration::from_secs(1) && *time <= MAX_LIFETIME);
     lifetime.ok_or_else(|| "expected a time such as 90s, 30m, 1h or 7d, at most 365d".into())
 }
 
@@ -139,10 +131,12 @@ mod tests {
 
     #[test]
     fn lifetimes_have_a_unit() {
-        for (text, seconds) in [("90s", 90), ("30m", 1_800), ("1h", 3_600), ("365d", 31_536_000)] {
+        for (text, seconds) in
+            [("90s", 90), ("30m", 1_800), ("1h", 3_600), ("365d", 31_536_000), ("1.5h", 5_400)]
+        {
             assert_eq!(parse_lifetime(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "h", "1", "0s", "-1h", "1.5h", "1 h", "366d", "99999999999999999999d", "1ü"] {
+        for text in ["", "h", "1", "0s", "500ms", "-1h", "1 h", "366d", "99999999999999999999d", "1ü"] {
             assert!(parse_lifetime(text).is_err(), "{text}");
         }
     }

@@ -7,6 +7,7 @@
 
 mod foreign;
 pub mod import;
+mod shown;
 mod vault;
 
 use std::path::Path;
@@ -32,6 +33,8 @@ pub struct Config {
     pub server: downstream::Config,
     /// Detects changes of the parts that a reload does not apply.
     pub fixed: Fixed,
+    /// The file as JSON for operators: in its order, with references as written, without secrets.
+    pub shown: json::Raw,
 }
 
 /// Fingerprints of the parts of the file that a reload does not apply.
@@ -79,7 +82,8 @@ impl Config {
         let secrets = vault::secrets(vault::part_of(&document.root), environment, folder);
         let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
         expand::expand(&mut document.root, &sources, &problems);
-        let config = Self::from_settings(&Setting::root(&document.root, &problems), folder);
+        let shown = shown::without_secrets(&document.root);
+        let config = Self::from_settings(&Setting::root(&document.root, &problems), (folder, shown));
         match config {
             Some(config) if problems.is_empty() => Ok(config),
             _ => Err(invalid(path, text, &document, &problems)),
@@ -87,7 +91,7 @@ impl Config {
     }
 
     /// Reads the root of the file: the manager's settings, and `server`.
-    fn from_settings(root: &Setting<'_>, folder: &Path) -> Option<Self> {
+    fn from_settings(root: &Setting<'_>, (folder, shown): (&Path, json::Raw)) -> Option<Self> {
         let mut fields = root.fields()?;
         let fixed = Fixed::of(&fields);
         let manager = manager::config::Config::from_fields(&mut fields, folder, builtins::KINDS);
@@ -97,7 +101,7 @@ impl Config {
         // The file of the vault is read when a token is needed, so it stops nothing else.
         let vault = server.vault.vault().ok().map(auth::vault::Vault::new);
         let manager = manager::config::Config { vault, ..manager };
-        Some(Self { manager, server, fixed })
+        Some(Self { manager, server, fixed, shown })
     }
 }
 

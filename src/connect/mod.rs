@@ -247,6 +247,8 @@ fn target(entry: &Json) -> String {
 }
 
 #[cfg(test)]
+mod client_page_tests;
+#[cfg(test)]
 mod page_tests;
 #[cfg(test)]
 mod tests;

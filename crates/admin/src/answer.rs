@@ -3,16 +3,26 @@
 //! Invariant: every value keeps the bytes that the server wrote, so large numbers, order and unknown
 //! members survive. Not here: calls without an answer (`error`).
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::code::CallCode;
 use super::problem::Problem;
-use gateway::manager::Called;
+use super::refusal::needs_input;
+use super::view::in_ms;
+use auth::Principal;
+use gateway::manager::{self, Called};
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
 use protocol::{ErrorCode, ErrorObject};
+use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
 use runtime::telemetry::RequestId;
+
+/// Approximate size of an answer beside the text of the tool.
+const ENVELOPE: usize = 512;
 
 /// What a tool answered.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,6 +35,10 @@ pub(super) struct Answer {
     /// text, and for a failure that is told in words only.
     #[schema(value_type = Value)]
     data: Raw,
+    /// The tool's `structuredContent`. Only when it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value, required = false)]
+    structured_content: Option<Raw>,
     /// The content blocks of MCP, untouched.
     #[schema(value_type = Vec<Object>)]
     content: Raw,
@@ -50,8 +64,14 @@ pub(super) struct Answer {
     rpc_error: Option<Raw>,
     /// The tool's name at its server.
     #[schema(examples("create_issue"))]
-    tool_name: String,
+    tool: String,
     /// The server that ran it.
+    #[schema(examples("issues"))]
+    server: String,
+    /// `tool` under its older name.
+    #[schema(examples("create_issue"))]
+    tool_name: String,
+    /// `server` under its older name.
     #[schema(examples("issues"))]
     server_name: String,
     /// From the request to the answer, waiting and retries included.
@@ -65,6 +85,7 @@ pub(super) struct Answer {
 /// The server's answer, before its name and the duration are added.
 struct Told {
     data: Option<Raw>,
+    structured: Option<Raw>,
     content: Option<Raw>,
     failure: Option<(ErrorCode, Raw)>,
     rpc_error: Option<Raw>,
@@ -77,6 +98,9 @@ impl Answer {
         let told = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
             Ok(_) => return Err(Problem::of_answer(&called.server, tool, "the result is not an object")),
+            Err(error) if needs_input(error) => {
+                Told::failed(ErrorCode::InputRequired, Raw::of(&error.message()))
+            }
             Err(error) if error.code() == INVALID_PARAMS => {
                 return Err(Problem::of_arguments(&called.server, tool, error));
             }
@@ -92,12 +116,39 @@ impl Answer {
             hint: code.map(|code| code.row().action),
             retryable: code.map(ErrorCode::is_retryable),
             rpc_error: told.rpc_error,
+            structured_content: told.structured,
+            tool: tool.to_owned(),
+            server: called.server.to_string(),
             tool_name: tool.to_owned(),
             server_name: called.server.to_string(),
-            execution_time_ms: called.elapsed.as_secs_f64() * 1000.0,
+            execution_time_ms: in_ms(called.elapsed),
             request_id: id,
         })
     }
+}
+
+/// Prints the answer of `called`, charged to `principal` if it is large.
+pub(super) fn printed(
+    called: &Called,
+    tool: &str,
+    id: RequestId,
+    principal: &Principal,
+) -> Result<Bytes, Problem> {
+    let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
+    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
+    // While it is printed, the text of a tool is in memory five times: by itself, as a value, and three times in the
+    // answer.
+    if 2 * size >= SMALL {
+        charge.cover(5 * size).map_err(exhausted)?;
+    }
+    let printed = Raw::with_room(&Answer::of(called, tool, id)?, 2 * size + ENVELOPE).bytes().clone();
+    if printed.len() < SMALL { Ok(printed) } else { charge.hold(printed).map_err(exhausted) }
+}
+
+/// The tool has run, so this is not the refusal of a request.
+fn exhausted(_: Exhausted) -> Problem {
+    let detail = upstream::Error::MemoryExhausted.to_string();
+    Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
 }
 
 fn of_result(result: &Raw) -> Told {
@@ -120,12 +171,18 @@ fn of_result(result: &Raw) -> Told {
 fn of_complete(result: &Raw, content: Option<Raw>) -> Told {
     let texts = texts(content.as_ref());
     let structured = result.get("structuredContent").filter(|value| !value.is_null());
-    let value = structured.or_else(|| json_in(&texts));
+    let value = structured.clone().or_else(|| json_in(&texts));
     if result.get_as("isError") == Some(true) {
         let text = joined(&texts).unwrap_or_else(|| Raw::of("the tool reported an error without a text"));
-        return Told { data: value, content, failure: Some((ErrorCode::ToolError, text)), rpc_error: None };
+        return Told {
+            data: value,
+            structured,
+            content,
+            failure: Some((ErrorCode::ToolError, text)),
+            rpc_error: None,
+        };
     }
-    Told { data: value.or_else(|| joined(&texts)), content, failure: None, rpc_error: None }
+    Told { data: value.or_else(|| joined(&texts)), structured, content, failure: None, rpc_error: None }
 }
 
 fn of_error(error: &ErrorObject) -> Told {
@@ -138,7 +195,7 @@ fn of_error(error: &ErrorObject) -> Told {
 
 impl Told {
     fn failed(code: ErrorCode, text: Raw) -> Self {
-        Self { data: None, content: None, failure: Some((code, text)), rpc_error: None }
+        Self { data: None, structured: None, content: None, failure: Some((code, text)), rpc_error: None }
     }
 }
 

@@ -4,8 +4,10 @@
 //! Invariant: the arguments keep their bytes, so numbers, order and unknown members reach the server
 //! unchanged. `null` for an optional member means that it is absent.
 
+use std::error::Error;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use bytes::Bytes;
@@ -26,6 +28,17 @@ const MAX_MEMBERS: usize = 10_000;
 const MAX_ERRORS: usize = 10;
 /// Limit of characters of a wrong value that an error repeats.
 const MAX_FOUND: usize = 60;
+
+/// Reads a whole body of at most `limit` bytes.
+pub(super) async fn received(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    axum::body::to_bytes(body, limit).await.map_err(|error| {
+        if error.source().is_some_and(<dyn Error>::is::<http_body_util::LengthLimitError>) {
+            Problem::new(ErrorCode::BodyTooLarge, format!("the body is larger than {limit} bytes"))
+        } else {
+            Problem::new(ErrorCode::BodyIncomplete, "the body ended too early")
+        }
+    })
+}
 
 /// What to call, and with what.
 #[derive(Debug, Clone, PartialEq, ToSchema)]
@@ -62,6 +75,52 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<CallRequest, Pro
         Some(request) if errors.is_empty() => Ok(request),
         _ => Err(refusal(errors)),
     }
+}
+
+/// Reads a body with the members `names`. Each of them may be absent.
+pub(super) fn members<const N: usize>(
+    headers: &HeaderMap,
+    body: &Bytes,
+    names: [&str; N],
+) -> Result<[Option<Raw>; N], Problem> {
+    is_json(headers)?;
+    let raw = Raw::parse(body).map_err(|error| not_json(body, &error))?;
+    if !raw.is_object() || raw.depth() > MAX_DEPTH {
+        return Err(Problem::of_fields(vec![wrong("", found(&raw), "a JSON object of at most 64 levels")]));
+    }
+    let (mut members, mut errors) = ([const { None }; N], Vec::new());
+    for (key, value) in raw.members() {
+        let shown: String = key.chars().take(MAX_FOUND).collect();
+        match names.iter().position(|name| *name == key) {
+            None => {
+                let expected = format!("one of {}", names.join(", "));
+                report(&mut errors, wrong(&shown, "a member that is not known", &expected));
+            }
+            Some(at) if members[at].is_some() => {
+                report(&mut errors, wrong(&shown, "the member twice", "each member once"));
+            }
+            Some(at) => members[at] = Some(value),
+        }
+    }
+    if errors.is_empty() { Ok(members) } else { Err(Problem::of_fields(errors)) }
+}
+
+/// Returns the string that a required member is.
+pub(super) fn required_text(value: Option<&Raw>, field: &str, most: usize) -> Result<String, Problem> {
+    let text = value.and_then(|value| value.read::<String>().ok());
+    text.filter(|text| !text.is_empty() && text.len() <= most).ok_or_else(|| {
+        let expected = format!("a string of 1 to {most} bytes");
+        Problem::of_fields(vec![wrong(field, value.map_or_else(|| "nothing".to_owned(), found), &expected)])
+    })
+}
+
+/// Returns the object that an optional member is.
+pub(super) fn optional_object(value: Option<Raw>, field: &str) -> Result<Option<Raw>, Problem> {
+    let given = value.filter(|value| !value.is_null());
+    given
+        .map(|value| object(&value))
+        .transpose()
+        .map_err(|(found, expected)| Problem::of_fields(vec![wrong(field, found, expected)]))
 }
 
 /// Requires the media type of JSON. A form of a foreign web page cannot send it, so it is a

@@ -49,3 +49,31 @@ pub(super) async fn reset(
     let server = manager.reset_breaker(&name)?;
     Ok(json(&Breaker::from(&server)))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::fixture::{Answer, Gateway, server};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_breaker_is_shown_and_reset() {
+        let docs = server("docs");
+        docs.1.answer_calls(Answer::Fail(upstream::Error::Lost { reason: "gone".into() }));
+        let gateway = Gateway::of(vec![docs]).await;
+        for _ in 0..5 {
+            gateway.call(r#"{"tool":"echo"}"#).await;
+        }
+        let shown = gateway.get("/api/v1/mcp/circuit-breakers").await.json()["circuit_breakers"][0].clone();
+        assert_eq!((&shown["server"], &shown["state"]), (&json!("docs"), &json!("open")));
+        assert_eq!(shown["failure_count"], 5);
+        let seconds = shown["seconds_until_probe"].as_f64().expect("a number");
+        let ms = shown["probe_in_ms"].as_f64().expect("a number");
+        assert!(seconds > 29.0 && (ms - seconds * 1000.0).abs() < 0.001, "{shown}");
+        let reset = gateway.post("/api/v1/mcp/circuit-breakers/docs/reset", "").await.json();
+        let closed = json!({"server": "docs", "state": "closed", "failure_count": 0, "seconds_until_probe": null, "probe_in_ms": null});
+        assert_eq!(reset, closed);
+        let unknown = gateway.post("/api/v1/mcp/circuit-breakers/dosc/reset", "").await;
+        assert_eq!(unknown.problem(), (404, "server_not_found".into()));
+    }
+}

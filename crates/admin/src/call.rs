@@ -3,9 +3,6 @@
 //! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`),
 //! everything between Switchyard and the server (`manager`).
 
-use std::error::Error;
-use std::sync::Arc;
-
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -13,23 +10,17 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
-use super::answer::Answer;
-use super::body::{self, CallRequest};
+use super::answer::{Answer, printed};
+use super::body::{self, CallRequest, received};
 use super::charged::json_charged;
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, view, who};
+use super::{Api, authorised, call_stream, view, who};
 use auth::{Action, Principal};
-use gateway::manager::{self, Called, Manager, Scope};
-use json::Raw;
-use protocol::ErrorCode;
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use gateway::manager::{self, Called, Scope};
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit::{self, Deed};
-
-/// Approximate size of an answer beside the text of the tool.
-const ENVELOPE: usize = 512;
 
 /// Run a tool
 ///
@@ -47,30 +38,32 @@ const ENVELOPE: usize = 512;
         ("routed" = (summary = "A tool by its discovered name", value = json!({
             "tool": "search_handbook", "arguments": {"query": "timeouts"}}))),
     )),
-    responses((status = 200, description = "The server answered", body = Answer, examples(
+    responses((status = 200, description = "The server answered", content((Answer = "application/json", examples(
         ("success" = (summary = "The tool did it", value = json!({
             "success": true, "data": {"issue_id": "12345"},
             "content": [{"type": "text", "text": "{\"issue_id\": \"12345\"}"}],
+            "tool": "create_issue", "server": "issues",
             "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 234.5,
             "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
         ("failure" = (summary = "The tool reported an error", value = json!({
             "success": false, "data": null, "content": [{"type": "text", "text": "the title is taken"}],
             "error": "the title is taken", "code": "tool_error",
             "hint": "read `error`, and change the arguments", "retryable": false,
+            "tool": "create_issue", "server": "issues",
             "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 12.25,
             "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
-    )), CallProblems),
+    )), (String = "text/event-stream"))), CallProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn call(
-    State(Api { manager, options, .. }): State<Api>,
+    State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body = received(body, options.max_body).await?;
-    answer(&manager, &principal, (&headers, &body), id).await
+    let body = received(body, api.options.max_body).await?;
+    answer(&api, &principal, (&headers, &body), id).await
 }
 
 /// Handles a call for a caller that has already matched this route.
@@ -78,7 +71,7 @@ pub async fn direct(api: Api, posted: Posted) -> Response {
     let Posted { headers, body, principal, id } = posted;
     let answered = async {
         let answered = match authorised(principal.as_ref(), Action::Call, Some(id)) {
-            Ok(principal) => answer(&api.manager, principal, (&headers, &body), id).await,
+            Ok(principal) => answer(&api, principal, (&headers, &body), id).await,
             Err(problem) => Err(problem),
         };
         answered.into_response()
@@ -100,36 +93,36 @@ pub struct Posted {
 }
 
 async fn answer(
-    manager: &Manager,
+    api: &Api,
     principal: &Principal,
     (headers, body): (&HeaderMap, &Bytes),
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let CallRequest { server, tool, arguments, timeout } = body::read(headers, body)?;
-    let mut deed = audit::call(who(principal, Some(id)), || tool.clone())?;
-    if let (Some(deed), Some(server)) = (&mut deed, &server) {
-        deed.at(server);
+    let manager = &api.manager;
+    let request = body::read(headers, body)?;
+    if call_stream::is_wanted(headers) {
+        return call_stream::begin(api, principal, request, id);
     }
+    let CallRequest { server, tool, arguments, timeout } = request;
+    let deed = begun_audit((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
     let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await;
     let called = noted(deed, called)?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
-    let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
-    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
-    // While it is printed, the text of a tool is in memory four times: by itself, as a value, and twice in the
-    // answer.
-    if 2 * size >= SMALL {
-        charge.cover(4 * size).map_err(exhausted)?;
-    }
-    let printed = Raw::with_room(&Answer::of(&called, &tool, id)?, 2 * size + ENVELOPE).bytes().clone();
-    let printed = if printed.len() < SMALL { printed } else { charge.hold(printed).map_err(exhausted)? };
-    Ok(json_charged(printed))
+    Ok(json_charged(printed(&called, &tool, id, principal)?))
 }
 
-/// The tool has run, so this is not the refusal of a request.
-fn exhausted(_: Exhausted) -> Problem {
-    let detail = upstream::Error::MemoryExhausted.to_string();
-    Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
+/// Begins the entry of a call in the audit log, if calls are logged. `server` is the one that the caller named.
+pub(super) fn begun_audit(
+    (principal, id): (&Principal, RequestId),
+    server: Option<&str>,
+    subject: impl FnOnce() -> String,
+) -> Result<Option<Box<Deed>>, Problem> {
+    let mut deed = audit::call(who(principal, Some(id)), subject)?;
+    if let (Some(deed), Some(server)) = (&mut deed, server) {
+        deed.at(server);
+    }
+    Ok(deed)
 }
 
 /// Records the result of a call in `deed`, an entry of the audit log.
@@ -146,16 +139,6 @@ fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Res
         Err(problem) => deed.ended(problem.code().to_string()),
     }
     called
-}
-
-async fn received(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    axum::body::to_bytes(body, limit).await.map_err(|error| {
-        if error.source().is_some_and(<dyn Error>::is::<http_body_util::LengthLimitError>) {
-            Problem::new(ErrorCode::BodyTooLarge, format!("the body is larger than {limit} bytes"))
-        } else {
-            Problem::new(ErrorCode::BodyIncomplete, "the body ended too early")
-        }
-    })
 }
 
 #[cfg(test)]

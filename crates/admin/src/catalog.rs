@@ -1,17 +1,23 @@
 //! `/tools` and `/servers/{name}/tools`: what can be called, with schemas as the servers wrote them.
+//!
+//! Invariant: equal lists that are unread at the same time are one text in memory, if they are whole. Not here:
+//! search and pages (`list_query`), the other lists (`offers`).
 
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::charged::json_charged;
-use super::openapi::{NamedProblems, ReadProblems};
+use super::charged::held;
+use super::entity_tag::Tagged;
+use super::list_query::ListQuery;
+use super::openapi::{NamedProblems, QueryNamedProblems};
 use super::problem::Problem;
 use super::view::ListedTool;
 use auth::Principal;
@@ -21,8 +27,12 @@ use json::Raw;
 /// Tools.
 #[derive(Debug, Serialize, ToSchema)]
 struct ToolList {
-    /// In the order of the registry, then in that of the server.
+    /// In the order of the registry, then in that of the server; with `query` the best matches first.
     tools: Vec<ListedTool>,
+    /// The `cursor` of the next page. Absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    next_cursor: Option<String>,
 }
 
 /// Every tool
@@ -31,14 +41,23 @@ struct ToolList {
 /// server's. A server that is away keeps the tools it last offered. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/tools", tag = "tools", operation_id = "list_tools",
-    responses((status = 200, description = "The tools", body = ToolList), ReadProblems),
+    params(ListQuery),
+    responses(
+        (status = 200, description = "The tools", body = ToolList,
+         headers(("ETag" = String, description = "Changes when the answer does"))),
+        (status = 304, description = "The answer is still the one that `If-None-Match` names"),
+        QueryNamedProblems
+    ),
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn all(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    list(&api, &principal, Scope::All)
+    let query = ListQuery::read(query)?;
+    list(&api, &principal, (Scope::All, &query), &headers)
 }
 
 /// One server's tools
@@ -47,24 +66,41 @@ pub(super) async fn all(
 #[utoipa::path(
     get, path = "/servers/{name}/tools", tag = "tools", operation_id = "list_server_tools",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The tools", body = ToolList), NamedProblems),
+    responses(
+        (status = 200, description = "The tools", body = ToolList,
+         headers(("ETag" = String, description = "Changes when the answer does"))),
+        (status = 304, description = "The answer is still the one that `If-None-Match` names"),
+        NamedProblems
+    ),
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn of_server(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    list(&api, &principal, Scope::Server(name.into()))
+    list(&api, &principal, (Scope::Server(name.into()), &ListQuery::default()), &headers)
 }
 
-fn list(api: &Api, principal: &Principal, scope: Scope) -> Result<Response, Problem> {
+fn list(
+    api: &Api,
+    principal: &Principal,
+    (scope, query): (Scope, &ListQuery),
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let snapshot = api.manager.snapshot();
     let catalog = Arc::clone(snapshot.catalog(&scope)?);
+    let (entries, next_cursor) = query.page(&snapshot, catalog.tools())?;
     let print = || {
-        let tools = catalog.tools().iter().map(|entry| ListedTool::of(&snapshot, entry)).collect();
-        Raw::of(&ToolList { tools }).bytes().clone()
+        let tools = entries.iter().map(|entry| ListedTool::of(&snapshot, entry)).collect();
+        Raw::of(&ToolList { tools, next_cursor }).bytes().clone()
     };
-    Ok(json_charged(api.lists.of((&snapshot, scope), principal.id(), print)?))
+    let printed = if query.is_whole() {
+        api.lists.of((&snapshot, scope), principal.id(), print)?
+    } else {
+        Tagged::of(held(print(), principal.id())?)
+    };
+    Ok(printed.answer(headers))
 }

@@ -47,6 +47,11 @@ pub(super) struct ChangedTool {
     /// That definition, as the server wrote it.
     #[schema(value_type = Object)]
     definition: Raw,
+    /// The trusted definition as the server wrote it, if the gateway has seen it since its start. At most 256 KiB of them
+    /// are kept for each server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Object)]
+    trusted_definition: Option<Raw>,
 }
 
 impl ChangedTool {
@@ -60,6 +65,7 @@ impl ChangedTool {
             trusted_sha256: change.trusted_sha256(),
             sha256: change.sha256(),
             definition: change.definition.clone(),
+            trusted_definition: change.trusted_definition.clone(),
         };
         let mut all: Vec<Self> = trust.changes().take(SHOWN).map(shown).collect();
         for moved in &server.moved {
@@ -85,6 +91,7 @@ impl ChangedTool {
             trusted_sha256: None,
             sha256: moved.sha256(),
             definition: moved.definition.clone(),
+            trusted_definition: None,
         });
     }
 }
@@ -163,6 +170,7 @@ mod tests {
         let change = &shown["changed_tools"][0];
         assert_eq!((&change["tool"], &change["changed"]), (&json!("t"), &json!(["title"])));
         assert_eq!(change["definition"], json!({"name": "t", "title": 1, "x": 1.5}));
+        assert_eq!(change["trusted_definition"], json!({"name": "t", "title": 0, "x": 1.5}));
         assert_eq!(
             gateway.get("/api/v1/mcp/servers").await.json()["servers"][0]["changed_tools"][0],
             *change

@@ -15,6 +15,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
+use super::entity_tag::Tagged;
 use super::json_bytes;
 use super::problem::Problem;
 use gateway::manager::{Scope, Snapshot};
@@ -33,6 +34,11 @@ pub(super) fn json_charged(body: Bytes) -> Response {
     let mut response = json_bytes(body);
     response.extensions_mut().insert(Charged);
     response
+}
+
+/// Charges `body` to `principal` as long as it is unread, if it is large.
+pub(super) fn held(body: Bytes, principal: &Arc<str>) -> Result<Bytes, Exhausted> {
+    memory::hold(body, || Account::Principal(Arc::clone(principal)), Kind::Answer)
 }
 
 /// A text of another media type, charged to `account`.
@@ -57,7 +63,7 @@ pub(super) async fn charged(mut response: Response, principal: &Arc<str>) -> Res
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    match memory::hold(bytes, || Account::Principal(Arc::clone(principal)), Kind::Answer) {
+    match held(bytes, principal) {
         Ok(bytes) => Response::from_parts(parts, Body::from(bytes)),
         Err(exhausted) => Problem::from(exhausted).into_response(),
     }
@@ -73,7 +79,7 @@ impl From<Exhausted> for Problem {
 }
 
 /// The list of one scope, of the snapshot that it was printed from. Neither is kept for later requests.
-type Listed = (Weak<Snapshot>, Weak<Bytes>);
+type Listed = (Weak<Snapshot>, Weak<Tagged>);
 
 /// Printed lists that clients are reading.
 #[derive(Debug, Clone, Default)]
@@ -87,20 +93,19 @@ impl Lists {
         (snapshot, scope): (&Arc<Snapshot>, Scope),
         principal: &Arc<str>,
         print: impl FnOnce() -> Bytes,
-    ) -> Result<Bytes, Exhausted> {
+    ) -> Result<Tagged, Exhausted> {
         if let Some(printed) = self.read_now(snapshot, &scope) {
-            return Ok(Bytes::from_owner(Shared(printed)));
+            return Ok(shared(printed));
         }
-        let printed = memory::hold(print(), || Account::Principal(Arc::clone(principal)), Kind::Answer)?;
-        let printed = Arc::new(printed);
+        let printed = Arc::new(Tagged::of(held(print(), principal)?));
         let mut lists = self.lock();
         lists.retain(|_, (_, printed)| printed.strong_count() > 0);
         lists.insert(scope, (Arc::downgrade(snapshot), Arc::downgrade(&printed)));
         drop(lists);
-        Ok(Bytes::from_owner(Shared(printed)))
+        Ok(shared(printed))
     }
 
-    fn read_now(&self, snapshot: &Arc<Snapshot>, scope: &Scope) -> Option<Arc<Bytes>> {
+    fn read_now(&self, snapshot: &Arc<Snapshot>, scope: &Scope) -> Option<Arc<Tagged>> {
         let lists = self.lock();
         let (of, printed) = lists.get(scope)?;
         std::ptr::eq(of.as_ptr(), Arc::as_ptr(snapshot)).then(|| printed.upgrade())?
@@ -112,13 +117,19 @@ impl Lists {
     }
 }
 
-/// A part of the owners of a printed list.
-struct Shared(Arc<Bytes>);
+/// One of the owners of a printed list.
+struct Shared(Arc<Tagged>);
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.0.body
     }
+}
+
+/// The list with `printed` as its body, which lives as long as the last body.
+fn shared(printed: Arc<Tagged>) -> Tagged {
+    let tag = printed.tag.clone();
+    Tagged { body: Bytes::from_owner(Shared(printed)), tag }
 }
 
 #[cfg(test)]
@@ -143,7 +154,7 @@ mod tests {
         let snapshot = gateway.manager.snapshot();
         let text = |text: &'static str| move || Bytes::from_static(text.as_bytes());
         let of = |scope, print: &'static str| {
-            lists.of((&snapshot, scope), &principal, text(print)).expect("there is room")
+            lists.of((&snapshot, scope), &principal, text(print)).expect("there is room").body
         };
         let first = of(Scope::All, "first");
         assert_eq!(of(Scope::All, "second"), "first");

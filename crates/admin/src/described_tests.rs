@@ -45,7 +45,9 @@ fn names() -> impl Strategy<Value = String> {
 }
 
 fn queries() -> impl Strategy<Value = String> {
-    let key = prop::sample::select(vec!["tool", "sha256", "timeout", "x", ""]);
+    let key = prop::sample::select(vec![
+        "tool", "sha256", "timeout", "query", "server", "limit", "cursor", "x", "",
+    ]);
     let pair = (key, names()).prop_map(|(key, value)| format!("{key}={value}"));
     prop::collection::vec(pair, 0..4).prop_map(|pairs| pairs.join("&"))
 }
@@ -65,6 +67,9 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
         Just("tool".to_owned()),
         Just("server".to_owned()),
         Just("arguments".to_owned()),
+        Just("uri".to_owned()),
+        Just("id".to_owned()),
+        Just("result".to_owned()),
         Just("timeout".to_owned()),
         "[a-z\\\\u0]{0,8}",
     ];
@@ -90,7 +95,7 @@ fn cases() -> impl Strategy<Value = Case> {
 
 /// None where the path is no URI, which never reaches the router.
 fn request(method: &Method, path: &str, case: Case) -> Option<Request<Body>> {
-    let path = path.replace("{name}", &case.name);
+    let path = path.replace("{name}", &case.name).replace("{call}", &case.name);
     let mut request = Request::builder().method(method).uri(format!("{path}?{}", case.query));
     if let Some(content_type) = case.content_type {
         request = request.header("content-type", content_type);
@@ -112,7 +117,8 @@ fn random_requests_are_answered_as_described() {
     docs.1.answer_calls(Answer::result(&json!({"content": []})));
     let gateway = runtime.block_on(Gateway::of(vec![docs]));
     let operations = gateway.operations();
-    for (method, path) in &operations {
+    // A stream of events has no end that could be awaited.
+    for (method, path) in operations.iter().filter(|(_, path)| !path.ends_with("/events")) {
         let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(count) });
         let tried = runner.run(&cases(), |case| {
             let Some(request) = request(method, path, case) else { return Ok(()) };

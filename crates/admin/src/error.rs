@@ -39,8 +39,8 @@ impl From<manager::Error> for Problem {
     }
 }
 
-/// The code over REST, where prompts and resources are not read.
-const fn of_rest(code: ErrorCode) -> ErrorCode {
+/// The code over REST, where prompts and resources have no codes of their own.
+pub(super) const fn of_rest(code: ErrorCode) -> ErrorCode {
     match code {
         ErrorCode::InvalidParams => ErrorCode::InvalidRequest,
         ErrorCode::PromptNotFound | ErrorCode::ResourceNotFound | ErrorCode::AmbiguousUri => {

@@ -2,16 +2,17 @@
 //! answer against the `OpenAPI` document.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::response::Response;
 use bytes::Bytes;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::{Options, Reload, Reloaded};
+use super::{Loaded, Options, Reload, Reloaded};
 use auth::{Principal, Role};
 use gateway::manager::config::Config;
 use gateway::manager::{Applied, Manager, Scope};
@@ -46,12 +47,15 @@ impl Gateway {
         let drain = Shutdown::new();
         let unchanged = Reloaded { applied: Applied::default(), at_restart: Vec::new() };
         let reload: Reload = Arc::new(move || Box::pin(std::future::ready(Ok(unchanged.clone()))));
+        let loaded = Loaded { settings: Raw::of(&serde_json::json!({"a": "${A}"})), at: UNIX_EPOCH };
         let options = Options {
+            configuration: Some(Arc::new(move || loaded.clone())),
             max_body: 64 * 1024,
             drain: drain.clone(),
             reload: Some(reload),
             logins: Some(super::logins::tests::in_memory()),
             door: None,
+            gateway: None,
         };
         let document = super::operations::described();
         Self {
@@ -73,6 +77,11 @@ impl Gateway {
     /// `POST /call` as a superuser.
     pub(super) async fn call(&self, body: &str) -> Answered {
         self.post("/api/v1/mcp/call", body).await
+    }
+
+    /// Sends a request, and returns its response with an unread body.
+    pub(super) async fn open(&self, request: Request<Body>) -> Response {
+        self.router.clone().oneshot(request).await.expect("infallible")
     }
 
     /// Sends a request, and checks that the document describes the answer.

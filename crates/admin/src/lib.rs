@@ -10,21 +10,30 @@ mod answer;
 mod body;
 mod breakers;
 mod call;
+mod call_questions;
+mod call_stream;
 mod catalog;
 mod changes;
 mod charged;
 mod code;
+mod configuration;
+mod dashboard;
+mod entity_tag;
 mod error;
 mod error_page;
+mod events;
 #[cfg(test)]
 mod fixture;
 mod health;
+mod list_query;
 mod logins;
 mod metrics;
+mod offers;
 mod openapi;
 mod operations;
 mod pages;
 mod problem;
+mod refusal;
 mod reload;
 mod servers;
 mod view;
@@ -42,7 +51,9 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use auth::{Action, Principal, Role};
+use call_questions::OpenCalls;
 use charged::Lists;
+use gateway::Gateway;
 use gateway::login_links::LoginContext;
 use gateway::manager::Manager;
 use json::Raw;
@@ -61,6 +72,7 @@ pub const CALL: &str = "/api/v1/mcp/call";
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
 pub use call::{Posted, direct as call};
+pub use configuration::{Configuration, Loaded};
 pub use reload::{NotReloaded, Reload, Reloaded};
 
 /// Options of the router, beside the manager.
@@ -72,10 +84,14 @@ pub struct Options {
     pub drain: Shutdown,
     /// Reloads the configuration file; none if there is no such file.
     pub reload: Option<Reload>,
+    /// The configuration in effect; none if there is no such file.
+    pub configuration: Option<Configuration>,
     /// The logins to servers; none if nobody can log in here.
     pub logins: Option<LoginContext>,
     /// Counts the clients for the metrics; none if they are not counted.
     pub door: Option<Door>,
+    /// The MCP methods, over which streaming calls, prompts and resources go; none makes them over the manager.
+    pub gateway: Option<Gateway>,
 }
 
 /// Counts the connected clients.
@@ -83,7 +99,15 @@ pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_body: MAX_BODY, drain: Shutdown::new(), reload: None, logins: None, door: None }
+        Self {
+            max_body: MAX_BODY,
+            drain: Shutdown::new(),
+            reload: None,
+            configuration: None,
+            logins: None,
+            door: None,
+            gateway: None,
+        }
     }
 }
 
@@ -93,16 +117,32 @@ pub struct Api {
     manager: Arc<Manager>,
     options: Options,
     lists: Lists,
+    gateway: Gateway,
+    calls: OpenCalls,
 }
 
 impl Api {
     /// The API over `manager`.
     pub fn new(manager: Arc<Manager>, options: Options) -> Self {
-        Self { manager, options, lists: Lists::default() }
+        let own = || Gateway::new(Arc::clone(&manager), options.drain.clone());
+        let gateway = options.gateway.clone().unwrap_or_else(own);
+        Self { manager, options, lists: Lists::default(), gateway, calls: OpenCalls::default() }
+    }
+
+    /// The routes of this API; see [`router`]. Streaming calls that [`call()`] began are answered there.
+    pub fn router(self) -> Router {
+        operations::served()
+            .merge(pages::routes())
+            .merge(dashboard::routes())
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(middleware::from_fn(error::finish))
+            .with_state(self)
     }
 }
 
-/// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json`, `/docs` and `/docs/errors`.
+/// The REST API, the health routes with a line at `/`, `/metrics`, `/openapi.json`, `/docs`, `/docs/errors`, and the
+/// dashboard at `/ui/`.
 ///
 /// The routes under [`PREFIX`] and `/metrics` need a [`Principal`] among the extensions of the request, where
 /// the authenticating layer puts it. Without one they answer with 401. The others are public, and say nothing
@@ -112,12 +152,7 @@ impl Api {
 /// The router has a fallback, so that unknown paths are answered with a problem document. To merge
 /// it into one that has its own, call [`Router::reset_fallback`] first; one that has its own `/` nests it.
 pub fn router(manager: Arc<Manager>, options: Options) -> Router {
-    operations::served()
-        .merge(pages::routes())
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn(error::finish))
-        .with_state(Api::new(manager, options))
+    Api::new(manager, options).router()
 }
 
 async fn authorise(

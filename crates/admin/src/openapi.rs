@@ -26,6 +26,7 @@ use protocol::ErrorCode;
     components(schemas(Problem)),
     tags(
         (name = "tools", description = "Find tools and run them"),
+        (name = "resources and prompts", description = "Read what servers offer beside tools"),
         (name = "servers", description = "The servers behind the gateway"),
         (name = "circuit breakers", description = "Which servers are left alone for a while"),
         (name = "gateway", description = "The gateway itself"),
@@ -62,6 +63,7 @@ const DOOR: &[ErrorCode] = &[
     ErrorCode::Forbidden,
     ErrorCode::HostNotAllowed,
     ErrorCode::OriginNotAllowed,
+    ErrorCode::CsrfTokenRequired,
     ErrorCode::BodyTimeout,
     ErrorCode::TooManyConnections,
     ErrorCode::AuthenticationBusy,
@@ -98,18 +100,34 @@ const CALL: &[ErrorCode] = &[
     ErrorCode::UnsupportedMediaType,
 ];
 
+/// Failures of reading resources and prompts only.
+const READ: &[ErrorCode] = &[
+    ErrorCode::InvalidArguments,
+    ErrorCode::AmbiguousTool,
+    ErrorCode::NotFound,
+    ErrorCode::UnsupportedMediaType,
+];
+
 /// Problems of a request that only reads.
 pub(super) struct ReadProblems;
 /// Problems of a request with a query.
 pub(super) struct QueryProblems;
-/// Problems of a request that names a server.
+/// Problems of a request that names a server, in its path or in its query.
 pub(super) struct NamedProblems;
+/// Problems of a list, of which the query may name a server.
+pub(super) struct QueryNamedProblems;
+/// Problems of a request that reads from a server.
+pub(super) struct ServerReadProblems;
+/// Problems of the answer to a server request.
+pub(super) struct AnswerProblems;
 /// Problems of a request that rebuilds the connections of a server.
 pub(super) struct ReconnectProblems;
 /// Problems of a request that approves definitions of tools.
 pub(super) struct ApprovalProblems;
 /// Problems of a request that reloads the configuration file.
 pub(super) struct ReloadProblems;
+/// Problems of a request for the configuration.
+pub(super) struct ConfigurationProblems;
 /// Problems of a request about a login.
 pub(super) struct LoginProblems;
 /// Problems of a request that calls a tool.
@@ -133,6 +151,25 @@ impl IntoResponses for NamedProblems {
     }
 }
 
+impl IntoResponses for QueryNamedProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, NAMED].concat())
+    }
+}
+
+impl IntoResponses for ServerReadProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, NAMED, UPSTREAM, READ].concat())
+    }
+}
+
+impl IntoResponses for AnswerProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let own = &[ErrorCode::InvalidRequest, ErrorCode::NotFound, ErrorCode::UnsupportedMediaType];
+        described(&[DOOR, own].concat())
+    }
+}
+
 impl IntoResponses for ReconnectProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         described(&[DOOR, NAMED, UPSTREAM].concat())
@@ -143,6 +180,12 @@ impl IntoResponses for ApprovalProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         let own = &[ErrorCode::ToolNotFound, ErrorCode::OtherDefinition, ErrorCode::ServerUnavailable];
         described(&[DOOR, NAMED, own].concat())
+    }
+}
+
+impl IntoResponses for ConfigurationProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, &[ErrorCode::NotFound]].concat())
     }
 }
 

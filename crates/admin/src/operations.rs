@@ -14,8 +14,8 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
-    Api, PREFIX, authorise, breakers, call, catalog, changes, health, logins, metrics, openapi, reload,
-    servers,
+    Api, PREFIX, authorise, breakers, call, call_questions, catalog, changes, configuration, events, health,
+    logins, metrics, offers, openapi, reload, servers,
 };
 use auth::Action;
 
@@ -53,9 +53,16 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::List), servers::one),
     operation!(PREFIX, Some(Action::List), catalog::of_server),
     operation!(PREFIX, Some(Action::List), catalog::all),
+    operation!(PREFIX, Some(Action::List), offers::resources),
+    operation!(PREFIX, Some(Action::List), offers::templates),
+    operation!(PREFIX, Some(Action::List), offers::prompts),
+    operation!(PREFIX, Some(Action::Read), offers::read),
+    operation!(PREFIX, Some(Action::Read), offers::prompt),
     operation!(PREFIX, Some(Action::List), health::servers),
     operation!(PREFIX, Some(Action::List), breakers::list),
+    operation!(PREFIX, Some(Action::List), events::watch),
     operation!(PREFIX, Some(Action::Call), call::call),
+    operation!(PREFIX, Some(Action::Call), call_questions::answer),
     operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
     operation!(PREFIX, Some(Action::ApproveTools), changes::approve),
@@ -63,6 +70,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::LogIn), logins::status),
     operation!(PREFIX, Some(Action::LogOut), logins::end),
     operation!(PREFIX, Some(Action::Reload), reload::reload),
+    operation!(PREFIX, Some(Action::ReadConfiguration), configuration::show),
     operation!("", None, health::line),
     operation!("", None, health::summary),
     operation!("", None, health::live),

@@ -8,11 +8,10 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::Router;
 use axum::extract::Path;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -20,9 +19,8 @@ use axum::routing::get;
 use bytes::Bytes;
 use utoipa_swagger_ui::{Config, SwaggerFile, Url};
 
-use super::{error_page, not_found, openapi, operations};
+use super::{entity_tag, error_page, not_found, openapi, operations};
 use protocol::error_code::PAGE;
-use runtime::hex::hex;
 
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
 const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -78,19 +76,18 @@ async fn file(path: Option<Path<String>>, headers: HeaderMap, uri: Uri) -> Respo
 }
 
 /// A page with what its headers say.
-struct Page {
-    bytes: Bytes,
+pub(super) struct Page {
+    pub(super) bytes: Bytes,
     /// Media type, entity tag and the rest, as each answer has them.
-    headers: HeaderMap,
+    pub(super) headers: HeaderMap,
 }
 
 impl Page {
-    fn new(bytes: Bytes, media_type: &str, cache: &'static str) -> Self {
-        let tag = format!("\"{}\"", hex(&digest(&SHA256, &bytes).as_ref()[..16]));
+    pub(super) fn new(bytes: Bytes, media_type: &str, cache: &'static str) -> Self {
         let value = |text: &str| HeaderValue::from_str(text).expect("plain text");
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, value(media_type)),
-            (ETAG, value(&tag)),
+            (ETAG, entity_tag::of(&bytes)),
             (CACHE_CONTROL, HeaderValue::from_static(cache)),
         ]);
         Self { bytes, headers }
@@ -115,23 +112,13 @@ impl Page {
     }
 
     /// The page, or 304 for a client that has it.
-    fn answer(&self, request: &HeaderMap) -> Response {
-        let mut response = if self.is_known(request) {
+    pub(super) fn answer(&self, request: &HeaderMap) -> Response {
+        let mut response = if entity_tag::is_known(request, &self.headers[ETAG]) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
             self.bytes.clone().into_response()
         };
         response.headers_mut().extend(self.headers.clone());
         response
-    }
-
-    /// RFC 9110, section 13.1.2: one of the listed tags is that of this page. Weak tags compare as strong ones.
-    fn is_known(&self, request: &HeaderMap) -> bool {
-        let tag = &self.headers[ETAG];
-        let lists = request.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
-        let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
-        tags.any(|listed| {
-            listed == "*" || listed.strip_prefix("W/").unwrap_or(listed).as_bytes() == tag.as_bytes()
-        })
     }
 }

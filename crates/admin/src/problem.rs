@@ -160,6 +160,14 @@ impl Problem {
         })
     }
 
+    /// Names the server that answered, and the JSON-RPC error object that it sent.
+    pub(super) fn answered_by(self, server: Option<&str>, error: Option<&ErrorObject>) -> Self {
+        self.with(|document| {
+            document.server = server.map(str::to_owned);
+            document.rpc_error = error.map(|error| error.raw().clone());
+        })
+    }
+
     pub(super) fn hinting(self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.with(|document| document.hint = hint.into())
     }

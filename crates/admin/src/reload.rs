@@ -71,7 +71,7 @@ struct Shown {
     at_restart: Vec<&'static str>,
 }
 
-/// Read the registry file again
+/// Read the configuration file again
 ///
 /// Servers that are new in the file are started, servers that are gone are stopped, and servers whose
 /// settings changed are replaced; the others go on with their connections. Running calls end where they

@@ -238,6 +238,9 @@ pub(super) struct Breaker {
     /// Seconds until a call is let through to probe; `null` while closed and while one probes.
     #[schema(minimum = 0, required = true)]
     seconds_until_probe: Option<f64>,
+    /// Milliseconds until then.
+    #[schema(minimum = 0, required = true)]
+    probe_in_ms: Option<f64>,
 }
 
 impl From<&ServerStatus> for Breaker {
@@ -248,6 +251,7 @@ impl From<&ServerStatus> for Breaker {
             state: breaker.state.into(),
             failure_count: breaker.consecutive_failures,
             seconds_until_probe: breaker.retry_in.map(|pause| pause.as_secs_f64()),
+            probe_in_ms: breaker.retry_in.map(in_ms),
         }
     }
 }
@@ -299,6 +303,8 @@ pub(super) fn tool_name(snapshot: &Snapshot, server: &str, name: &str) -> String
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerHealth {
     name: String,
+    /// Its name, as all answers about a server have it.
+    server: String,
     /// Ready, with its circuit breaker closed, and the last request was not answered with HTTP 500 or more.
     healthy: bool,
     enabled: bool,
@@ -323,15 +329,24 @@ impl ServerHealth {
         let at = |ago: Duration| now.checked_sub(ago).map(date);
         Self {
             name: server.config.name.to_string(),
+            server: server.config.name.to_string(),
             healthy: status.is_healthy(),
             enabled: server.config.enabled,
             state: status.state.into(),
-            latency_ms: status.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            latency_ms: status.latency.map(in_ms),
             last_error: status.last_error.clone().map(clipped),
             last_error_at: status.last_error_ago.and_then(at),
             last_seen: status.seen_ago.and_then(at),
         }
     }
+}
+
+/// Returns `time` in milliseconds, rounded to three decimals.
+pub(super) fn in_ms(time: Duration) -> f64 {
+    // More than 2⁵³ µs are 285 years.
+    #[allow(clippy::cast_precision_loss)]
+    let micros = (time.as_nanos().saturating_add(500) / 1000) as f64;
+    micros / 1000.0
 }
 
 /// Formats `time` in UTC as RFC 3339, with milliseconds.

@@ -38,6 +38,8 @@ pub enum Action {
     ApproveTools,
     /// Reload the configuration file.
     Reload,
+    /// Read the configuration in effect, without its secrets.
+    ReadConfiguration,
     /// Log in to a server (OAuth) for oneself, and see that login.
     LogIn,
     /// Log in to a server for all who use it.
@@ -59,6 +61,7 @@ impl Action {
             Self::Reconnect => "reconnect",
             Self::ApproveTools => "approve_tools",
             Self::Reload => "reload",
+            Self::ReadConfiguration => "read_configuration",
             Self::LogIn => "log_in",
             Self::LogInForAll => "log_in_for_all",
             Self::LogOut => "log_out",
@@ -75,7 +78,9 @@ impl Action {
             | Self::Reload
             | Self::LogInForAll
             | Self::LogOutForAll => true,
-            Self::List | Self::Read | Self::Call | Self::LogIn | Self::LogOut => false,
+            Self::List | Self::Read | Self::Call | Self::ReadConfiguration | Self::LogIn | Self::LogOut => {
+                false
+            }
         }
     }
 }
@@ -97,6 +102,7 @@ impl Role {
                 | Action::Reconnect
                 | Action::ApproveTools
                 | Action::Reload
+                | Action::ReadConfiguration
                 | Action::LogInForAll
                 | Action::LogOutForAll,
             ) => false,
@@ -245,6 +251,7 @@ mod tests {
             (Action::Reconnect, false, false),
             (Action::ApproveTools, false, false),
             (Action::Reload, false, false),
+            (Action::ReadConfiguration, false, false),
             (Action::LogIn, false, true),
             (Action::LogInForAll, false, false),
             (Action::LogOut, false, true),

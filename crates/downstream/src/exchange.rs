@@ -155,8 +155,9 @@ impl Exchange {
                     async move { Some(ResponseBody::Buffered(gateway::collect(running.await?, era).await)) };
                 Answer::Pending(whole.boxed())
             }
-            // It came together with the first message.
-            Answer::Ready(Some(body)) => Answer::Pending(
+            // It came together with the first message. One that is buffered already needs no task, so it is written
+            // together with that message.
+            Answer::Ready(Some(body @ ResponseBody::Streaming(_))) => Answer::Pending(
                 async move { Some(ResponseBody::Buffered(gateway::collect(body, era).await)) }.boxed(),
             ),
             answer => answer,

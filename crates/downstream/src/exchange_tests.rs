@@ -38,3 +38,12 @@ async fn a_result_behind_a_stream_holds_nothing_of_its_server_while_nobody_reads
         assert!(exchange.next().await.is_none());
     }
 }
+
+#[tokio::test]
+async fn a_response_that_came_with_the_first_message_is_written_without_waiting_for_a_task() {
+    let reply = Ok(Raw::of(&serde_json::json!({"content": []})));
+    let mut exchange = exchange(Answer::Ready(Some(ResponseBody::Buffered(reply))));
+    exchange.keep_going(&Shutdown::new());
+    let next = exchange.next().now_or_never().expect("it is there already");
+    assert!(matches!(next, Some(Message::Response(Response { reply: Ok(_), .. }))), "{next:?}");
+}

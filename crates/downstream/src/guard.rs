@@ -26,7 +26,8 @@ use super::protected_resource::{self, Metadata};
 use super::refusal::{Face, Refusal};
 use super::tls_handshake::Certified;
 use crate::body_budget::{self, Growth, Incoming};
-use crate::browser::sessions::Visitors;
+use crate::browser::access::BrowserAccess;
+use crate::browser::sessions::{BrowserSessions, Visitors};
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, Kind};
@@ -35,7 +36,7 @@ use runtime::worker::{WorkBudget, bulk};
 /// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
 /// installations. A browser opens the description before its user can enter a credential. The only other public paths are
 /// the metadata that names the token issuer (`protected_resource`) and the pages for people ([`FOR_PEOPLE`]).
-const PUBLIC: [&str; 6] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs"];
+const PUBLIC: [&str; 7] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs", "/ui"];
 /// Health checks, which are answered under any `Host`. A supervisor such as Kubernetes knows only the address of the
 /// pod, and the answers reveal only whether Switchyard is alive and ready.
 const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
@@ -45,8 +46,9 @@ const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/intr
 /// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), anywhere in a path.
 const OAUTH_METADATA: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
-/// Path prefix of the scripts and styles of the page at `/docs`.
-const PAGES: &str = "/docs/";
+/// Path prefixes of the scripts and styles of the page at `/docs`, and of the dashboard. The files are equal in all
+/// installations; what the dashboard shows comes from the REST API.
+const PAGES: [&str; 2] = ["/docs/", "/ui/"];
 /// Path prefix of the pages for people (`login`). They authenticate their visitors themselves, by sessions of browsers,
 /// and check the origin of forms more strictly than [`Origins`] does.
 const FOR_PEOPLE: &str = "/oauth/";
@@ -66,6 +68,16 @@ enum Identity {
     Host,
 }
 
+/// The result of the checks of a head that need no waiting.
+enum Checked {
+    /// The sender, or none on a public path.
+    Done(Option<Principal>),
+    /// The key of the sender needs a slow hash.
+    NeedsSlowHash,
+    /// There is no credential, but a cookie that may name a session.
+    NeedsSession,
+}
+
 /// The checks and their configuration.
 #[derive(Debug)]
 pub struct Guard {
@@ -74,6 +86,8 @@ pub struct Guard {
     identity: Identity,
     authenticator: Arc<Authenticator>,
     metadata: Metadata,
+    /// Authenticates REST requests without a credential by the session of a browser.
+    browser: Arc<BrowserAccess>,
     /// The principal of requests that read the REST API without a credential, if the file allows them.
     anonymous: Option<Principal>,
     max_body_bytes: usize,
@@ -95,6 +109,11 @@ impl Guard {
 
     fn with(config: &Config, identity: Identity, keys: &auth::Config) -> Result<Self, auth::Error> {
         let authenticator = Arc::new(Authenticator::new(keys)?);
+        let visitors = match identity {
+            Identity::Credential => Visitors::Credentials(Arc::clone(&authenticator)),
+            Identity::Host => Visitors::Host,
+        };
+        let sessions = Arc::new(BrowserSessions::new(visitors));
         // A host program alone decides who may read.
         let has_anonymous = config.anonymous_reader && matches!(identity, Identity::Credential);
         Ok(Self {
@@ -102,6 +121,7 @@ impl Guard {
             origins: config.origins.clone(),
             identity,
             metadata: Metadata::new(config.url(), Arc::clone(&authenticator)),
+            browser: Arc::new(BrowserAccess::new(sessions, config)),
             authenticator,
             anonymous: has_anonymous.then(Principal::anonymous_reader),
             max_body_bytes: config.max_body_bytes,
@@ -114,12 +134,9 @@ impl Guard {
         Arc::clone(&self.authenticator)
     }
 
-    /// Returns the part of the program that knows the visitors of pages.
-    pub(crate) fn visitors(&self) -> Visitors {
-        match self.identity {
-            Identity::Credential => Visitors::Credentials(self.authenticator()),
-            Identity::Host => Visitors::Host,
-        }
+    /// Returns the part that knows the sessions of browsers.
+    pub(crate) fn browser(&self) -> Arc<BrowserAccess> {
+        Arc::clone(&self.browser)
     }
 
     /// Returns the metadata that names the token issuer.
@@ -170,22 +187,32 @@ impl Guard {
 
     /// Authenticates the head. For a public path `None` is a valid result; a valid credential is still returned there,
     /// because it may show more.
-    fn check_head(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
+    fn check_head(&self, parts: &request::Parts) -> Result<Checked, Refusal> {
         let limit = if is_for_people(parts) { MAX_FORM } else { self.max_body_bytes };
         if declared_length(&parts.headers).is_some_and(|length| length > limit as u64) {
             return Err(Refusal::TooLarge { limit });
         }
         if is_for_people(parts) && self.identity == Identity::Credential {
-            return Ok(None);
+            return Ok(Checked::Done(None));
         }
         let judged = match self.identity {
             Identity::Credential => self.authenticator.authenticate(&parts.headers),
             Identity::Host => parts.extensions.get().cloned().ok_or(Denied::Missing),
         };
-        let denied = match judged {
-            Ok(principal) => return Ok(Some(principal)),
-            Err(denied) => denied,
-        };
+        match judged {
+            Ok(principal) => Ok(Checked::Done(Some(principal))),
+            Err(Denied::Unchecked) => Ok(Checked::NeedsSlowHash),
+            Err(Denied::Missing) if self.browser.may_have_session(parts) => Ok(Checked::NeedsSession),
+            Err(denied) => self.without_credential(parts, denied).map(Checked::Done),
+        }
+    }
+
+    /// Decides on a request whose headers have no credential, or a bad one.
+    fn without_credential(
+        &self,
+        parts: &request::Parts,
+        denied: Denied,
+    ) -> Result<Option<Principal>, Refusal> {
         if denied == Denied::Missing
             && let Some(Certified(client)) = parts.extensions.get()
         {
@@ -196,7 +223,7 @@ impl Guard {
         {
             return Ok(Some(reader.clone()));
         }
-        if denied != Denied::Unchecked && is_public(parts) {
+        if is_public(parts) {
             return Ok(None);
         }
         if denied == Denied::Missing && is_of_oauth(parts.uri.path()) {
@@ -213,6 +240,14 @@ impl Guard {
         }
     }
 
+    /// Authenticates the head by the session of a browser. Without a valid session it is one without a credential.
+    async fn check_session(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
+        match self.browser.principal(parts).await? {
+            Some(principal) => Ok(Some(principal)),
+            None => self.without_credential(parts, Denied::Missing),
+        }
+    }
+
     /// Authenticates the request and reads its body. If the credential is revoked while the body arrives, the request
     /// is refused.
     pub(super) async fn admit<B: Incoming>(
@@ -223,9 +258,11 @@ impl Guard {
         if !transfer_coding::is_supported(&head.headers, body) {
             return Err(Refusal::TransferCoding);
         }
-        let principal = match self.check_head(head) {
-            Err(Refusal::Denied(Denied::Unchecked)) => Box::pin(self.check_key(head)).await?,
-            judged => judged?,
+        // Boxed: most requests need neither.
+        let principal = match self.check_head(head)? {
+            Checked::Done(principal) => principal,
+            Checked::NeedsSlowHash => Box::pin(self.check_key(head)).await?,
+            Checked::NeedsSession => Box::pin(self.check_session(head)).await?,
         };
         let Some(principal) = principal else {
             // A request without a credential needs a body only if it is a form. A body that is not read
@@ -297,7 +334,9 @@ fn is_public(parts: &request::Parts) -> bool {
         return matches!(parts.method, Method::GET | Method::HEAD | Method::POST);
     }
     matches!(parts.method, Method::GET | Method::HEAD)
-        && (PUBLIC.contains(&path) || path.starts_with(PAGES) || protected_resource::is_below(path))
+        && (PUBLIC.contains(&path)
+            || PAGES.iter().any(|pages| path.starts_with(pages))
+            || protected_resource::is_below(path))
 }
 
 fn is_of_oauth(path: &str) -> bool {

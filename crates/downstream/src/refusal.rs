@@ -53,6 +53,11 @@ pub enum Refusal {
     /// `Origin` is not an allowed one.
     #[error("this Origin may not ask here")]
     Origin,
+    /// A request of a browser session may come from another site.
+    #[error(
+        "a browser session must send this from a page of the gateway, with its token in X-Switchyard-CSRF"
+    )]
+    Csrf,
     /// The body is larger than allowed.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
@@ -137,6 +142,7 @@ impl Refusal {
             Self::HostCount => ErrorCode::BadHost,
             Self::Host => ErrorCode::HostNotAllowed,
             Self::Origin => ErrorCode::OriginNotAllowed,
+            Self::Csrf => ErrorCode::CsrfTokenRequired,
             Self::TooLarge { .. } => ErrorCode::BodyTooLarge,
             Self::BodyTimedOut => ErrorCode::BodyTimeout,
             Self::NoSuchPath => ErrorCode::NotFound,

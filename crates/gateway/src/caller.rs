@@ -91,6 +91,24 @@ impl Caller {
         }
     }
 
+    /// Makes the caller of a REST request, which can answer the server requests that `capabilities` declare while
+    /// the request runs. It has no session, so its private connections belong to its principal.
+    pub fn of_program(principal: Principal, scope: Scope, capabilities: Raw) -> Self {
+        let home = Home::of_principal(principal.id().clone(), &capabilities);
+        let sender =
+            Sender { capabilities, info: implementation::own_info(), log_level: Some(LogLevel::Info) };
+        Self {
+            principal,
+            version: Version::V2025_11_25,
+            sender,
+            scope,
+            names_no_level: false,
+            mailbox: None,
+            owner: Owner::new(),
+            home,
+        }
+    }
+
     /// Charges its principal for the description that a session stores, until the last clone is dropped.
     pub fn charged(self) -> Result<Self, Exhausted> {
         let account = Account::Principal(Arc::clone(self.principal.id()));

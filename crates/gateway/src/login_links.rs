@@ -97,8 +97,7 @@ impl LoginLinks {
     /// Returns the URL at which browsers reach Switchyard, without a trailing slash. `host` is the `Host` of the
     /// request. None if no `public_url` is configured and the host is not loopback.
     pub fn base(&self, host: Option<&str>) -> Option<String> {
-        let own = || host.filter(|host| is_loopback(host)).map(|host| format!("{}://{host}", self.scheme));
-        self.public_url.clone().or_else(own)
+        base_url(self.public_url.as_deref(), self.scheme, host)
     }
 
     /// Returns Switchyard as an OAuth client.
@@ -143,6 +142,12 @@ impl LoginLinks {
 /// page can tell a link of somebody else from a damaged one. No credential gives an empty id.
 fn everybody() -> Principal {
     Principal::new("", Role::Reader)
+}
+
+/// Returns the URL at which a browser reaches Switchyard: `public_url`, or that of a loopback `Host`.
+pub fn base_url(public_url: Option<&str>, scheme: &str, host: Option<&str>) -> Option<String> {
+    let own = || host.filter(|host| is_loopback(host)).map(|host| format!("{scheme}://{host}"));
+    public_url.map(str::to_owned).or_else(own)
 }
 
 /// Whether `host`, the value of a `Host` header, is a loopback address or `localhost`.

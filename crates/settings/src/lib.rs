@@ -56,6 +56,7 @@
 //!   in no `Debug` text. A value that may be secret is read with [`Setting::secret`] and is not quoted at all.
 
 pub mod document;
+mod duration;
 pub mod error;
 pub mod expand;
 mod fields;
@@ -66,6 +67,7 @@ mod problem;
 mod scalar;
 mod setting;
 
+pub use duration::parse_duration;
 pub use fields::Fields;
 pub use fingerprint::Fingerprint;
 pub use nearest::{nearest, nearest_few};

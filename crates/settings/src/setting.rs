@@ -11,6 +11,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
+use super::duration;
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
@@ -214,17 +215,20 @@ impl<'a> Setting<'a> {
         found
     }
 
-    /// Reads a time in seconds within `range`, whole or with a fraction.
+    /// Reads a time within `range`, which is in seconds: a number of seconds, or a number with a unit such as `30s`.
     pub fn seconds(&self, range: RangeInclusive<f64>) -> Option<Duration> {
         let (least, most) = (range.start(), range.end());
         let found = match &self.node.value {
             #[allow(clippy::cast_precision_loss)] // no range reaches 2^53 seconds
             Value::Integer { value, .. } => Some(*value as f64),
             Value::Float { value, .. } => Some(*value),
-            value => reference(value).and_then(|text| text.parse().ok()),
+            Value::Text(text) => duration::seconds_with_unit(text.value())
+                .or_else(|| reference(&self.node.value).and_then(|text| text.parse().ok())),
+            _ => None,
         };
         let Some(found) = found else {
-            return self.refuse(&format!("a number of seconds from {least} to {most}"), Shown::Value);
+            let expected = format!("a number of seconds from {least} to {most}, or a time such as `30s`");
+            return self.refuse(&expected, Shown::Value);
         };
         let found = Some(found).filter(|value| range.contains(value));
         if found.is_none() {

@@ -20,7 +20,7 @@ fn reference(written: &str, expanded: &str) -> Node {
 #[test]
 fn good_values_are_read_without_problems() {
     let node = Node::from(json!({
-        "text": "a", "yes": true, "count": 3, "pause": 1.5, "whole": 2, "word": "http", "list": ["a", "b"],
+        "text": "a", "yes": true, "count": 3, "pause": 1.5, "whole": 2, "unit": "1500ms", "word": "http", "list": ["a", "b"],
         "map": {"k": "v"}, "secret": "s",
     }));
     let found = problems_of(&node, |setting| {
@@ -30,6 +30,7 @@ fn good_values_are_read_without_problems() {
         assert_eq!(fields.integer("count", 0..=10_u32), Some(3));
         assert_eq!(fields.seconds("pause", 0.1..=300.0), Some(Duration::from_millis(1_500)));
         assert_eq!(fields.seconds("whole", 0.1..=300.0), Some(Duration::from_secs(2)));
+        assert_eq!(fields.seconds("unit", 0.1..=300.0), Some(Duration::from_millis(1_500)));
         assert_eq!(fields.choice("word", &[("http", 1), ("sse", 2)]), Some(1));
         assert_eq!(fields.list_of_text("list"), Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(fields.map_of_text("map").expect("a map")["k"], "v");
@@ -46,15 +47,19 @@ fn a_wrong_value_says_what_was_found_and_what_was_expected() {
     for (found, wanted) in [
         (
             texts(json!("soon"), |s| assert_eq!(s.seconds(1.0..=600.0), None)),
-            "expected a number of seconds from 1 to 600, found the text `soon`",
+            "expected a number of seconds from 1 to 600, or a time such as `30s`, found the text `soon`",
         ),
         (
             texts(json!("30"), |s| assert_eq!(s.seconds(0.1..=600.0), None)),
-            "expected a number of seconds from 0.1 to 600, found the text `30` (hint: write it without quotes)",
+            "expected a number of seconds from 0.1 to 600, or a time such as `30s`, found the text `30` (hint: write it without quotes)",
         ),
         (
             texts(json!(900), |s| assert_eq!(s.seconds(1.0..=600.0), None)),
             "900 is out of range, expected 1 to 600 seconds",
+        ),
+        (
+            texts(json!("15m"), |s| assert_eq!(s.seconds(1.0..=600.0), None)),
+            "`15m` is out of range, expected 1 to 600 seconds",
         ),
         (
             texts(json!(-1), |s| assert_eq!(s.integer(0..=10_u8), None)),

@@ -78,7 +78,7 @@ impl Answer {
 }
 
 /// Returns the failure for an answer that is no JSON-RPC response.
-fn problem(status: StatusCode, document: &Raw) -> Failed {
+pub(super) fn problem(status: StatusCode, document: &Raw) -> Failed {
     let text = |name| document.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
     match text("detail") {
         detail if detail.is_empty() => not_a_gateway(),

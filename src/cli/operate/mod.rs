@@ -17,6 +17,7 @@ mod arguments;
 mod call;
 mod content;
 mod json_text;
+mod logs;
 mod mcp;
 mod prompts;
 mod resources;
@@ -83,6 +84,15 @@ const BREAKERS_HELP: &str = "\
 Examples:
   switchyard breakers
   switchyard breakers reset issues";
+
+const LOGS_HELP: &str = "\
+Events are recorded only while somebody watches: this command with --follow, the dashboard, or another reader of
+/api/v1/mcp/events.
+
+Examples:
+  switchyard logs --follow
+  switchyard logs --follow --server issues --outcome failed
+  switchyard logs --follow -o json";
 
 const APPROVE_HELP: &str = "\
 Examples:
@@ -192,6 +202,16 @@ pub enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// Show calls and states of servers as they happen.
+    #[command(after_help = LOGS_HELP)]
+    Logs {
+        /// Which events.
+        #[command(flatten)]
+        wanted: logs::Wanted,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
     /// Make the gateway read its configuration file again.
     Reload(Options),
     /// Trust the tools of a server that changed.
@@ -240,13 +260,14 @@ impl Command {
             | Self::Prompt { options, .. }
             | Self::Breakers { options, .. }
             | Self::Reconnect { options, .. }
+            | Self::Logs { options, .. }
             | Self::Approve { options, .. } => options,
         }
     }
 
     /// Whether its result has names.
     const fn has_names(&self) -> bool {
-        !matches!(self, Self::Call { .. } | Self::Read { .. } | Self::Prompt { .. })
+        !matches!(self, Self::Call { .. } | Self::Read { .. } | Self::Prompt { .. } | Self::Logs { .. })
     }
 }
 
@@ -284,6 +305,7 @@ async fn done(command: &Command, screen: &mut Screen<'_>) -> Result<(), Failed> 
             servers::reset_breaker(remote, name, screen).await
         }
         Command::Reconnect { name, .. } => servers::reconnect(remote, name, screen).await,
+        Command::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
         Command::Reload(_) => servers::reload(remote, screen).await,
         Command::Approve { name, tool, sha256, .. } => {
             let chosen = [("tool", tool), ("sha256", sha256)];

@@ -85,7 +85,7 @@ impl Browser {
     }
 
     /// All cookies: only one gateway and one authorization server are visited.
-    fn cookies(&self) -> String {
+    pub fn cookies(&self) -> String {
         let cookies = self.cookies.lock().expect("a lock");
         cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
     }

@@ -45,7 +45,8 @@ async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three()
 /// Checks how many of a hundred questions are answered by the first hit, and how many by the first three.
 async fn are_answered(questions: &[Question], by_the_first: usize, by_three: usize) {
     // The exclusion is that of the repository's configuration file.
-    let config = config::Handbook { exclude: vec!["contributing".into()], ..config(&docs(), 0) };
+    let config =
+        config::Handbook { exclude: vec!["contributing".into(), "clients".into()], ..config(&docs(), 0) };
     let handbook = open_with(&config).await.expect("the documentation is there");
     let (mut first, mut late, mut wrong) = (0, 0, Vec::new());
     for (question, expected) in questions {
@@ -73,12 +74,14 @@ async fn are_answered(questions: &[Question], by_the_first: usize, by_three: usi
 fn links_of_the_documentation_lead_somewhere() {
     let mut anchors: HashMap<PathBuf, Vec<String>> = HashMap::new();
     let mut links = 0;
-    let files = fs::read_dir(docs()).expect("readable").map(|entry| entry.expect("an entry").path());
-    for page in files.filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
+    for page in pages_below(&docs()) {
         let text = fs::read_to_string(&page).expect("text");
         for link in links_of(&text).filter(|link| !link.contains("://")) {
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
-            let target = if file.is_empty() { page.clone() } else { docs().join(file) };
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            if target.is_dir() {
+                continue;
+            }
             let known = anchors.entry(target.clone()).or_insert_with(|| anchors_of(&target));
             let leads = anchor.is_empty() || known.iter().any(|known| known == anchor);
             assert!(leads, "{}: {link} leads nowhere; there is {known:?}", page.display());
@@ -86,6 +89,37 @@ fn links_of_the_documentation_lead_somewhere() {
         }
     }
     assert!(links > 20, "only {links} links were found");
+}
+
+/// Every page is found from the first one, by one link or several.
+#[test]
+fn every_page_is_linked_from_the_first_one() {
+    let (mut seen, mut open) = (vec![docs().join("README.md")], vec![docs().join("README.md")]);
+    while let Some(page) = open.pop() {
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        for link in links_of(&text).filter(|link| !link.contains("://")) {
+            let file = link.split('#').next().unwrap_or_default();
+            let Ok(target) = page.with_file_name(file).canonicalize() else { continue };
+            if target.extension().is_some_and(|end| end == "md") && !seen.contains(&target) {
+                seen.push(target.clone());
+                open.push(target);
+            }
+        }
+    }
+    let is_seen = |page: &PathBuf| page.canonicalize().is_ok_and(|page| seen.contains(&page));
+    let lost: Vec<PathBuf> = pages_below(&docs())
+        .into_iter()
+        .filter(|page| !page.ends_with("docs/README.md") && !is_seen(page))
+        .collect();
+    assert!(lost.is_empty(), "no page links to {lost:?}");
+}
+
+fn pages_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("readable").map(|entry| entry.expect("an entry").path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let is_page = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "md");
+    let below = folders.iter().flat_map(|folder| pages_below(folder));
+    files.into_iter().filter(is_page).chain(below).collect()
 }
 
 fn links_of(text: &str) -> impl Iterator<Item = String> + '_ {

@@ -42,7 +42,12 @@ impl Fields {
 
 /// Whether `headers` are those of a form that a page below `base` sent. All current browsers send `Origin` with a form.
 pub(crate) fn is_own(headers: &HeaderMap, base: &str) -> bool {
-    let is_form = net::http::is_media_type(headers, "application/x-www-form-urlencoded");
+    net::http::is_media_type(headers, "application/x-www-form-urlencoded") && is_of_own_page(headers, base)
+}
+
+/// Whether the browser says that a page below `base` caused the request. Browsers say it with each request that is not
+/// GET or HEAD.
+pub(crate) fn is_of_own_page(headers: &HeaderMap, base: &str) -> bool {
     let site = headers.get(SEC_FETCH_SITE);
     let mut origins = headers.get_all(ORIGIN).iter();
     let origin = origins.next();
@@ -50,7 +55,12 @@ pub(crate) fn is_own(headers: &HeaderMap, base: &str) -> bool {
     let own = Url::parse(base).map(|base| base.origin().ascii_serialization());
     let fits = |own: String| origin.is_none_or(|origin| origin.as_bytes() == own.as_bytes());
     let is_named = origin.is_some() || site.is_some();
-    is_form && is_named && is_once && site.is_none_or(|site| site == "same-origin") && own.is_ok_and(fits)
+    is_named && is_once && site.is_none_or(|site| site == "same-origin") && own.is_ok_and(fits)
+}
+
+/// Whether no other site caused the request, as far as the browser says. A link of the user has the value `none`.
+pub(crate) fn is_not_of_other_site(headers: &HeaderMap) -> bool {
+    headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin" || site == "none")
 }
 
 /// Whether two secrets are equal, in constant time.

@@ -5,6 +5,7 @@
 //!
 //! Not here: the pages themselves (`login`), their paths (`guard`).
 
+pub(crate) mod access;
 pub(crate) mod cookie;
 pub(crate) mod form;
 pub(crate) mod html;

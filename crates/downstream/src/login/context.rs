@@ -17,6 +17,8 @@ use secrecy::ExposeSecret;
 use super::in_progress::InProgress;
 use super::messages;
 use crate::Config;
+use crate::browser::access::BrowserAccess;
+pub(super) use crate::browser::access::SESSION;
 use crate::browser::cookie::{Cookies, SameSite};
 use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
@@ -27,12 +29,10 @@ use gateway::login_links::{LoginContext, is_loopback};
 use http::HeaderValue;
 use runtime::telemetry::RequestId;
 
-/// The purpose of the cookie of a session.
-pub(super) const SESSION: &str = "session";
-
 /// The login pages. They share the sessions of browsers with other pages.
 pub struct Pages {
     pub(super) sessions: Arc<BrowserSessions>,
+    pub(super) browser: Arc<BrowserAccess>,
     pub(super) logins: LoginContext,
     pub(super) in_progress: InProgress,
     /// Whether the listener accepts connections of this machine only.
@@ -42,8 +42,10 @@ pub struct Pages {
 impl Pages {
     /// The pages of the instance that `guard` and `config` describe.
     pub fn new(guard: &Guard, config: &Config, logins: LoginContext) -> Self {
+        let browser = guard.browser();
         Self {
-            sessions: Arc::new(BrowserSessions::new(guard.visitors())),
+            sessions: browser.sessions(),
+            browser,
             logins,
             in_progress: InProgress::default(),
             is_local: config.listen.ip().is_loopback(),

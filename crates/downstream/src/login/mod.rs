@@ -19,6 +19,7 @@
 mod callback;
 mod client_metadata;
 mod context;
+mod dashboard_session;
 mod in_progress;
 mod messages;
 mod permission;
@@ -37,7 +38,8 @@ pub use self::context::Pages;
 use self::context::Visit;
 
 impl Pages {
-    /// Returns the routes. They are below `/oauth/`, and `guard` accepts them without a credential.
+    /// Returns the routes. `guard` accepts them without a credential. All are below `/oauth/`, except the one that tells
+    /// the dashboard about its session.
     pub fn router(self: Arc<Self>) -> Router {
         let pages = Router::new()
             .route("/oauth/start", get(show_start).post(send_start))
@@ -45,7 +47,8 @@ impl Pages {
             .route("/oauth/sign-in", get(show_sign_in).post(send_sign_in))
             .route("/oauth/sign-out", axum::routing::post(send_sign_out))
             .route("/oauth/client.json", get(client_metadata::show));
-        pages.method_not_allowed_fallback(|| async { messages::method_not_allowed() }).with_state(self)
+        let pages = pages.method_not_allowed_fallback(|| async { messages::method_not_allowed() });
+        pages.route("/ui/session", get(dashboard_session::show)).with_state(self)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the credential goes through the same check as the one of a request, with its limits for wrong keys. The
 //! form has a token that a cookie repeats, so another site cannot sign a visitor in as somebody else. After the sign-in
-//! the visitor comes to the page of the link or stays here; no other address can be named.
+//! the visitor comes to the page of the link, to the dashboard, or stays here; no other address can be named.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -21,6 +21,8 @@ use runtime::telemetry::{RequestId, pace};
 
 /// The purpose of the cookie that repeats the token of the form.
 const FORM: &str = "sign-in";
+/// The value of the field `to` that leads to the dashboard after the sign-in.
+const DASHBOARD: &str = "ui";
 /// The most characters of a ticket.
 const MAX_TICKET: usize = 2_048;
 
@@ -38,6 +40,11 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     Ok(with_form(Page::new(StatusCode::OK, "Sign in"), &visit, visit.query.get("login")))
 }
 
+/// Whether the visitor comes to the dashboard after the sign-in.
+fn leads_to_dashboard(visit: &Visit) -> bool {
+    [&visit.query, &visit.form].into_iter().any(|fields| fields.get("to") == Some(DASHBOARD))
+}
+
 /// Adds the form to `page`. `ticket` is that of the link that the visitor follows.
 pub(super) fn with_form(page: Page, visit: &Visit, ticket: Option<&str>) -> Page {
     // A second tab uses the token of the first one.
@@ -45,6 +52,7 @@ pub(super) fn with_form(page: Page, visit: &Visit, ticket: Option<&str>) -> Page
     let token = known.map_or_else(random, str::to_owned);
     let cookie = visit.cookies.set(FORM, &token, SameSite::Strict);
     let form = Form::to("sign-in").hidden("csrf", &token);
+    let form = if leads_to_dashboard(visit) { form.hidden("to", DASHBOARD) } else { form };
     let form = match ticket.filter(|ticket| is_ticket(ticket)) {
         Some(ticket) => form.hidden("login", ticket),
         None => form,
@@ -72,7 +80,11 @@ pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> 
         pages.sessions.end(before);
     }
     let cookies = [visit.session_cookie(&new), visit.cookies.delete(FORM)];
-    let location = ticket.map_or_else(|| "sign-in".to_owned(), |ticket| format!("start?login={ticket}"));
+    let location = match ticket {
+        Some(ticket) => format!("start?login={ticket}"),
+        None if leads_to_dashboard(&visit) => "../ui/".to_owned(),
+        None => "sign-in".to_owned(),
+    };
     Ok(see_other(&location, cookies.into_iter().flatten()))
 }
 

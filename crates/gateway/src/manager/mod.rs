@@ -14,6 +14,7 @@ mod error;
 mod error_class;
 mod headers;
 mod health_check;
+pub mod live_events;
 mod logins;
 pub mod naming;
 mod owners;
@@ -244,6 +245,18 @@ impl Manager {
     /// Sends one request to its server. Messages of the server before its response go to `outlet`. Dropping
     /// the future cancels the request at the server.
     pub async fn call(
+        &self,
+        request: &RoutedRequest,
+        outlet: &Outlet,
+    ) -> Result<Called<ResponseBody>, Error> {
+        if self.live_events().is_watched() && request.tool().is_some() {
+            // Boxed: it is large, and rarely needed.
+            return Box::pin(self.call_watched(request, outlet)).await;
+        }
+        self.call_unwatched(request, outlet).await
+    }
+
+    async fn call_unwatched(
         &self,
         request: &RoutedRequest,
         outlet: &Outlet,

@@ -18,6 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
+use super::live_events::LiveEvents;
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
 use super::views::{OwnOffers, Views};
@@ -80,6 +81,7 @@ pub(super) struct Published {
     pub(super) count: watch::Receiver<u64>,
     pub(super) told: broadcast::Sender<Told>,
     pub(super) views: Views,
+    pub(super) live: Arc<LiveEvents>,
 }
 
 /// The state of the task.
@@ -89,6 +91,7 @@ pub(super) struct Registry {
     count: watch::Sender<u64>,
     told: broadcast::Sender<Told>,
     views: Views,
+    live: Arc<LiveEvents>,
     /// Offers that servers make to single clients.
     own: OwnOffers,
     /// Servers whose changed tools must still be logged, because the audit log was full.
@@ -102,17 +105,19 @@ impl Registry {
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
         let (told, views) = (broadcast::Sender::new(NOTICES), Views::default());
+        let live = LiveEvents::new();
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
             count: sender,
             told: told.clone(),
             views: views.clone(),
+            live: Arc::clone(&live),
             own: OwnOffers::default(),
             untold: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, told, views })
+        (registry, Published { snapshot, count, told, views, live })
     }
 
     /// Publishes updates of servers and runs commands, until the manager is dropped.
@@ -142,7 +147,21 @@ impl Registry {
         }
     }
 
+    /// Tells watchers the new state of a server.
+    fn show(&self, update: &Update) {
+        let Change::State(state) = &update.change else { return };
+        let snapshot = self.snapshot.load();
+        let server = snapshot.server(&update.server).ok();
+        let Some(server) = server.filter(|server| server.upstream.id() == update.id) else { return };
+        let is_usable = matches!(state, State::Connecting | State::Ready);
+        let reason = if is_usable { None } else { server.upstream.status().last_error };
+        self.live.server_changed(&update.server, state.as_str(), reason);
+    }
+
     async fn hear(&mut self, update: Update) {
+        if self.live.is_watched() {
+            self.show(&update);
+        }
         let told = match &update.change {
             Change::Told(notice) => Some((Some(notice.clone()), None)),
             Change::Missed => Some((None, None)),

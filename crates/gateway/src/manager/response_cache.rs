@@ -150,7 +150,7 @@ impl Manager {
         call: &'a Recall<'_>,
         outlet: &'a Outlet,
     ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
-        Box::pin(self.call(call.request, outlet))
+        Box::pin(self.call_unwatched(call.request, outlet))
     }
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its

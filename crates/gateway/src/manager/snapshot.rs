@@ -360,7 +360,10 @@ impl Server {
     /// Makes its catalog from its offer. The `announced` lists count as changed in any case.
     fn read_offer(&mut self, config: &Config, announced: Lists) {
         if let Some(offer) = &self.offer {
-            self.trust = Arc::new(self.trust.reviewed(&offer.tools, &self.upstream.config().tools));
+            let reviewed = self.trust.reviewed(&offer.tools, &self.upstream.config().tools);
+            let tools = self.catalog.tools().iter();
+            let offered = tools.map(|tool| (&*tool.route.subject, &tool.definition));
+            self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
         let (alone, mut history) = (HashSet::new(), History::default());
         let style = style(config, ToolNames::Verbatim, &alone);

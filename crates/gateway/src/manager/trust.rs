@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{Error, Named};
@@ -30,6 +31,8 @@ const MEMBERS: [&str; 8] =
 const OTHERS: &str = "other members";
 /// Name that a change is reported under if only the hash of the trusted definition is known.
 const WHOLE: &str = "definition";
+/// Limit of the trusted definitions of one server that are kept to be compared, in bytes.
+const MOST_BEFORE: usize = 256 * 1024;
 /// Number of changes of one list that are logged one by one.
 const TOLD: usize = 20;
 
@@ -53,6 +56,8 @@ pub struct Change {
     pub changed: Vec<&'static str>,
     /// The definition as its server writes it now.
     pub definition: Raw,
+    /// The trusted definition, if it was seen while Switchyard runs and there was room for it.
+    pub trusted_definition: Option<Raw>,
     trusted: Option<Hash>,
     now: Seal,
 }
@@ -115,6 +120,7 @@ impl Change {
                 (None, None) => Vec::new(),
             },
             definition: tool.definition.clone(),
+            trusted_definition: None,
             trusted: known.map(|known| known.whole).or(named),
             now,
         }
@@ -188,6 +194,35 @@ impl Trust {
             next.changes.insert(tool.name.clone(), Arc::new(change));
         }
         next
+    }
+
+    /// Adds the trusted definitions of changed tools: from `before`, or else from `offered`, the tools that the server had
+    /// until now.
+    pub(super) fn with_definitions<'a>(
+        mut self,
+        before: &Self,
+        offered: impl Iterator<Item = (&'a str, &'a Raw)>,
+    ) -> Self {
+        if self.changes.is_empty() {
+            return self;
+        }
+        // All tools of a list can have changed, so each is found without a search.
+        let offered: HashMap<&str, &Raw> = offered.collect();
+        let mut left = MOST_BEFORE;
+        for (tool, change) in &mut self.changes {
+            let known = before.changes.get(tool).filter(|known| known.trusted == change.trusted);
+            let definition = known.and_then(|known| known.trusted_definition.clone()).or_else(|| {
+                let found = offered.get(tool.as_str()).filter(|found| found.bytes().len() <= left)?;
+                // A copy, because the definition is a part of a whole list.
+                let copy = || Raw::parse(&Bytes::copy_from_slice(found.bytes())).ok();
+                if Some(whole_hash(found)) == change.trusted { copy() } else { None }
+            });
+            let Some(definition) = definition else { continue };
+            let Some(rest) = left.checked_sub(definition.bytes().len()) else { continue };
+            left = rest;
+            Arc::make_mut(change).trusted_definition = Some(definition);
+        }
+        self
     }
 
     /// Applies an operator's approval to the current `tools` of `server`.

@@ -110,6 +110,10 @@ error_codes! {
         "This origin may not ask here",
         "Web pages of this origin may not use the gateway.",
         "have the operator add the origin to `server.allowed_origins`";
+    CsrfTokenRequired = "csrf_token_required", Rest, AuthenticationError, 403, None, No,
+        "The token of the browser session is missing",
+        "A browser session sent a request that may change something, without its token or from another site.",
+        "send it from the dashboard, or send a key or a token in `Authorization` instead of a cookie";
     TransferCodingNotSupported = "transfer_coding_not_supported", Both, InvalidParams, 501, REQUEST, No,
         "The transfer coding is not supported",
         "`Transfer-Encoding` is something other than `chunked`, or names it twice.",

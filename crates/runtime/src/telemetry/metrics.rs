@@ -228,7 +228,7 @@ fn of_servers(registry: &mut Registry, servers: &[Server<'_>]) {
     );
     let help = "Tools of the server whose definition is not the one that was approved";
     gauge(registry, "server_tools_changed", help, all(|server| count(server.changed.all)));
-    let help = "Of those, tools that are held back until an operator approves them";
+    let help = "Of those, tools that are blocked until an operator approves them";
     gauge(registry, "server_tools_held_back", help, all(|server| count(server.changed.held_back)));
     let latencies = servers.iter().filter_map(|server| Some((label(server), server.latency?)));
     let family = Family::<Labels, Fraction>::default();
@@ -258,7 +258,7 @@ fn of_connections(registry: &mut Registry, servers: &[Server<'_>]) {
 fn of_caches(registry: &mut Registry, caches: &[Cache<'_>], is_there: bool) {
     let label = |cache: &Cache<'_>| vec![("area", cache.area.to_owned())];
     let all = |value: fn(&Cache<'_>) -> u64| caches.iter().map(move |cache| (label(cache), value(cache)));
-    counter(registry, "cache_hits", "Answers that were given again", all(|cache| cache.hits));
+    counter(registry, "cache_hits", "Answers that came from the cache", all(|cache| cache.hits));
     counter(
         registry,
         "cache_misses",

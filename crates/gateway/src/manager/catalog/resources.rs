@@ -145,10 +145,15 @@ impl Resources {
         self.uris.of_owner(server, uri).or(self.template_uris.of_owner(server, uri)).is_some()
     }
 
+    /// The resource that is offered under `uri`.
+    pub fn listed(&self, uri: &str) -> Option<&Entry> {
+        self.uris.offered(uri).map(|index| &self.listing.entries()[index])
+    }
+
     /// Where `uri` leads; at most 8 places.
     pub fn places(&self, uri: &str) -> Places {
-        if let Some(index) = self.uris.offered(uri) {
-            return Places::Listed(place(&self.listing.entries()[index]));
+        if let Some(entry) = self.listed(uri) {
+            return Places::Listed(place(entry));
         }
         if !self.can_clash() {
             return self.places_of_one(uri);

@@ -1,0 +1,270 @@
+//! `POST /call` with `Accept: text/event-stream`: a call as a stream of events.
+//!
+//! Invariants: the first event is `call`, the last one `result` or `error`. A client that reads slowly loses only
+//! progress and log messages, because the channel of the call is bounded. A client that disconnects drops the body, and
+//! that cancels the call and refuses its questions. A call ends with its credential.
+//!
+//! Not here: answers to questions (`call_questions`), the call itself (`gateway`).
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, stream};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::answer::printed;
+use super::body::CallRequest;
+use super::call::begun_audit;
+use super::call_questions::OpenCall;
+use super::problem::Problem;
+use super::{Api, refusal, view};
+use auth::Principal;
+use gateway::manager::{Called, Named, Scope};
+use gateway::{Caller, Gateway};
+use json::Raw;
+use net::sse::{Event, KEEP_ALIVE};
+use protocol::{ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
+use runtime::memory::Account;
+use runtime::telemetry::audit::Deed;
+use runtime::telemetry::{RequestId, panics};
+use upstream::{CallEvent, Inlet, Outlet, Question};
+
+/// The most messages that wait for a slow client.
+const WAITING: usize = 64;
+/// After this time without an event, the client gets a comment, so that no proxy ends the stream.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// Whether the client prefers an event stream: `Accept` names it, and not JSON before it.
+pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
+    let types = lists.flat_map(|list| list.split(','));
+    let mut types = types.map(|range| range.split(';').next().unwrap_or_default().trim());
+    let is = |range: &str, wanted: &str| range.eq_ignore_ascii_case(wanted);
+    let first = types.find(|range| is(range, EVENT_STREAM) || is(range, "application/json"));
+    first.is_some_and(|range| is(range, EVENT_STREAM))
+}
+
+/// Begins a call and returns its stream.
+pub(super) fn begin(
+    api: &Api,
+    principal: &Principal,
+    request: CallRequest,
+    id: RequestId,
+) -> Result<Response, Problem> {
+    let deed = begun_audit((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let open = api.calls.begin(principal.id())?;
+    let (outlet, inlet) = Outlet::paid_by(WAITING, Account::Principal(Arc::clone(principal.id())));
+    let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
+    let caller = Arc::new(Caller::of_program(principal.clone(), scope, capabilities()));
+    let run = run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed();
+    let first = event("call", &Raw::of(&json!({"call": open.id()})));
+    let gateway = api.gateway.clone();
+    let call = Running { first: Some(first), open, inlet, caller, gateway, run: Some(run), id, deed };
+    let events = stream::unfold(Box::new(call), |mut call| async move {
+        let bytes = call.next().await?;
+        Some((Ok::<_, Infallible>(bytes), call))
+    });
+    Ok(([(CONTENT_TYPE, EVENT_STREAM)], Body::from_stream(events)).into_response())
+}
+
+/// The server requests that the client of a stream can answer.
+fn capabilities() -> Raw {
+    Raw::of(&json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}))
+}
+
+/// A call, and where its stream is.
+struct Running {
+    first: Option<Bytes>,
+    open: OpenCall,
+    inlet: Inlet,
+    caller: Arc<Caller>,
+    gateway: Gateway,
+    /// None once it has ended.
+    run: Option<BoxFuture<'static, Result<Called, Problem>>>,
+    id: RequestId,
+    deed: Option<Box<Deed>>,
+}
+
+impl Running {
+    /// The next bytes of the stream; none after the last event.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        loop {
+            let run = self.run.as_mut()?;
+            let ended = tokio::select! {
+                biased;
+                Some(said) = self.inlet.recv() => {
+                    if let Some(event) = self.told(said) {
+                        return Some(event);
+                    }
+                    continue;
+                }
+                id = withdrawn(&self.open) => {
+                    return Some(event("question_withdrawn", &Raw::of(&json!({"id": id}))));
+                }
+                ended = AssertUnwindSafe(run).catch_unwind() => ended.unwrap_or_else(|_| Err(self.panicked())),
+                () = self.caller.principal.taken_back() => Err(revoked()),
+                () = sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
+            };
+            self.run = None;
+            return Some(self.last(ended));
+        }
+    }
+
+    /// The event of one message of the server, if there is one.
+    fn told(&self, said: CallEvent) -> Option<Bytes> {
+        match said {
+            CallEvent::Notice(notice) => notice_of(notice),
+            CallEvent::Question(question) => self.question(question),
+            CallEvent::Pause(_) => None,
+        }
+    }
+
+    fn question(&self, question: Question) -> Option<Bytes> {
+        // One that is dropped is refused.
+        if !gateway::era::can_ask(&self.caller, &question) {
+            return None;
+        }
+        let kind = match &*question.method {
+            method::ELICITATION_CREATE => "elicitation",
+            method::SAMPLING_CREATE_MESSAGE => "sampling",
+            method::ROOTS_LIST => "roots",
+            _ => return None,
+        };
+        self.gateway.note_question(&self.caller, &question);
+        let request =
+            question.params.as_ref().map_or_else(Raw::empty_object, |params| params.without("_meta"));
+        let server = Raw::of(&question.server.as_deref());
+        let id = Raw::of(&self.open.ask(question)?);
+        let members = [("id", &id), ("kind", &Raw::of(kind)), ("server", &server), ("request", &request)];
+        Some(event("question", &Raw::object(&members)))
+    }
+
+    /// The last events, for what was said before the end also comes before it.
+    fn last(&mut self, ended: Result<Called, Problem>) -> Bytes {
+        let mut events = BytesMut::new();
+        while let Ok(said) = self.inlet.try_recv() {
+            if let CallEvent::Notice(notice) = said {
+                events.extend_from_slice(&notice_of(notice).unwrap_or_default());
+            }
+        }
+        let ended = ended.and_then(|called| {
+            let snapshot = self.gateway.manager().snapshot();
+            let tool = view::tool_name(&snapshot, &called.server, &called.subject);
+            let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
+            Ok((called, printed))
+        });
+        let deed = self.deed.take();
+        let last = match ended {
+            Ok((called, printed)) => {
+                if let Some(mut deed) = deed {
+                    deed.at(&called.server);
+                    deed.answered(&called.reply);
+                }
+                event_of("result", printed)
+            }
+            Err(problem) => {
+                if let Some(deed) = deed {
+                    deed.ended(problem.code().to_string());
+                }
+                tracing::debug!(request_id = %self.id, code = %problem.code(), "streaming call failed");
+                event_of("error", problem.print(self.id))
+            }
+        };
+        if events.is_empty() {
+            return last;
+        }
+        events.extend_from_slice(&last);
+        events.freeze()
+    }
+
+    fn panicked(&self) -> Problem {
+        panics::caught(self.id, None);
+        Problem::new(ErrorCode::InternalError, "the request could not be completed")
+    }
+}
+
+/// Makes the call to its end.
+async fn run(
+    gateway: Gateway,
+    caller: Arc<Caller>,
+    CallRequest { tool, arguments, timeout: limit, .. }: CallRequest,
+    outlet: Outlet,
+) -> Result<Called, Problem> {
+    let begun = Instant::now();
+    let token = Raw::of(&json!({meta::PROGRESS_TOKEN: 1}));
+    let params = Raw::object(&[("name", &Raw::of(&tool)), ("arguments", &arguments), ("_meta", &token)]);
+    let request =
+        Request { id: MessageId::from_u64(1), method: method::TOOLS_CALL.into(), params: Some(params) };
+    let work = async {
+        gateway::collect(gateway.handle(&caller, &request, &outlet).await, caller.version.era()).await
+    };
+    let reply = match limit {
+        Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,
+        None => work.await,
+    };
+    match &reply {
+        Err(error) if error.origin() != Origin::Answer && !refusal::needs_input(error) => {
+            return Err(refusal::problem(error));
+        }
+        _ => {}
+    }
+    let route = gateway.manager().seen_by(Some(&caller.home)).route(&caller.scope, Named::Tool, &tool);
+    let (server, subject) = match route {
+        Ok(route) => (Arc::clone(&route.server), Arc::clone(&route.subject)),
+        // The tool left the list while it ran.
+        Err(_) => ("".into(), tool.into()),
+    };
+    Ok(Called { server, subject, reply, version: caller.version, elapsed: begun.elapsed() })
+}
+
+/// The event of one notification, if there is one.
+fn notice_of(notice: Notification) -> Option<Bytes> {
+    let params = notice.params?;
+    match &*notice.method {
+        method::PROGRESS => Some(event("progress", &params.without(meta::PROGRESS_TOKEN).without("_meta"))),
+        method::LOG_MESSAGE => Some(event("message", &params.without("_meta"))),
+        _ => None,
+    }
+}
+
+async fn withdrawn(open: &OpenCall) -> u64 {
+    std::future::poll_fn(|cx| open.poll_withdrawn(cx)).await
+}
+
+fn timed_out(tool: &str, limit: Duration) -> Problem {
+    let detail = format!("the call took longer than its timeout of {} s", limit.as_secs_f64());
+    Problem::new(ErrorCode::TimedOut, detail).with(|document| document.tool = Some(tool.to_owned()))
+}
+
+fn revoked() -> Problem {
+    Problem::new(ErrorCode::Unauthorized, "the credential was revoked while the call ran")
+}
+
+fn event(name: &'static str, data: &Raw) -> Bytes {
+    event_of(name, data.bytes().clone())
+}
+
+/// Prints one event. Line feeds between the tokens of `data` become spaces, because each of them would begin another
+/// field; inside of strings there are none.
+fn event_of(name: &'static str, data: Bytes) -> Bytes {
+    let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let data = if data.iter().any(is_line_end) {
+        data.iter().map(|byte| if is_line_end(byte) { b' ' } else { *byte }).collect()
+    } else {
+        data
+    };
+    Event { name: Bytes::from_static(name.as_bytes()), ..Event::of(data) }.encode()
+}

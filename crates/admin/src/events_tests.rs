@@ -1,0 +1,73 @@
+//! Tests of the event stream: its events, what each role sees of them, filters, and its end.
+
+use axum::http::{Method, Request};
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use super::super::fixture::{Gateway, request, server};
+use super::*;
+
+/// Reads what is sent until `end` begins, while two principals call a tool.
+async fn seen_by(role: Role, query: &str) -> String {
+    let gateway = Gateway::of(vec![server("docs")]).await;
+    let path = format!("/api/v1/mcp/events{query}");
+    let ask: Request<Body> = request(Method::GET, &path, Some(role), "");
+    let response = gateway.open(ask).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut body = response.into_body().into_data_stream();
+    let mut text =
+        String::from_utf8(body.next().await.expect("a piece").expect("bytes").to_vec()).expect("text");
+    for principal in ["somebody", "another"].map(Arc::from) {
+        let arguments = json::Raw::of(&serde_json::json!({"word": "s3cret"}));
+        let called =
+            gateway.manager.call_for(&principal, &gateway::manager::Scope::All, "echo", &arguments, None);
+        let _ = called.await;
+    }
+    while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {
+        text += std::str::from_utf8(&piece.expect("bytes")).expect("text");
+    }
+    gateway.drain.begin();
+    assert!(body.next().await.is_none(), "the stream ends at shutdown");
+    assert!(!text.contains("s3cret"), "{text}");
+    text
+}
+
+fn events(text: &str) -> Vec<(String, Value)> {
+    let of = |block: &str| {
+        let name = block.lines().find_map(|line| line.strip_prefix("event: "))?.to_owned();
+        let data = block.lines().find_map(|line| line.strip_prefix("data: "))?;
+        Some((name, serde_json::from_str(data).expect("JSON")))
+    };
+    text.split("\n\n").filter_map(of).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_superuser_sees_both_calls_with_their_principals_and_ends() {
+    let events = events(&seen_by(Role::Superuser, "").await);
+    let names: Vec<_> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["call_started", "call_ended", "call_started", "call_ended"]);
+    let (first, last) = (&events[0].1, &events[3].1);
+    assert_eq!((&first["server"], &first["tool"]), (&"docs".into(), &"echo".into()));
+    assert_eq!((&first["principal"], &last["principal"]), (&"somebody".into(), &"another".into()));
+    assert_eq!((&last["outcome"], &last["call"]), (&"ok".into(), &2.into()));
+    assert!(last["duration_ms"].is_number() && last["code"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_does_not_see_the_principal_of_another_call() {
+    let text = seen_by(Role::Reader, "").await;
+    assert!(text.contains("somebody") && !text.contains("another"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_choose_events() {
+    for (query, count) in [
+        ("?kind=call_ended", 2),
+        ("?server=other", 0),
+        ("?tool=echo&kind=call_started", 2),
+        ("?outcome=failed", 0),
+        ("?outcome=ok", 2),
+    ] {
+        assert_eq!(events(&seen_by(Role::Superuser, query).await).len(), count, "{query}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Search, filter and pages of the lists: `?query=&server=&limit=&cursor=`.
+//!
+//! Invariants: without parameters a list is whole, as it always was. A cursor is a digest of the last name of its page,
+//! so it is short, and the next page is right while items before it come and go. Words of a query are compared without case.
+//!
+//! Not here: the lists (`catalog`, `offers`), printing and charging them.
+
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::entity_tag;
+use super::problem::Problem;
+use gateway::manager::Snapshot;
+use gateway::manager::catalog::Entry;
+use protocol::ErrorCode;
+
+/// The longest query, in bytes.
+const MAX_QUERY: usize = 256;
+/// The most words of a query; each is looked for in every item.
+const MAX_WORDS: usize = 8;
+/// The most items of a page.
+const MAX_LIMIT: usize = 1000;
+/// The longest name of a server and the longest cursor, in bytes. With all parameters, a request fits into the limit of
+/// a head even if every character is escaped.
+const MAX_TEXT: usize = 256;
+
+/// The parameters of a list.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Words that must all occur in name, title or description, in any case. The best matches come first: an equal
+    /// name, then the beginning of a name, a name, a title, and a description.
+    #[param(nullable = false, max_length = 256, example = "create issue")]
+    query: Option<String>,
+    /// Only items of this server.
+    #[param(nullable = false, max_length = 256, example = "issues")]
+    server: Option<String>,
+    /// The most items of the answer. Without it, all of them.
+    #[param(nullable = false, minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// `next_cursor` of the page before, with the same other parameters.
+    #[param(nullable = false, max_length = 256)]
+    cursor: Option<String>,
+}
+
+impl ListQuery {
+    /// Reads the parameters of a request and checks their limits.
+    pub(super) fn read(query: Result<Query<Self>, QueryRejection>) -> Result<Self, Problem> {
+        let Query(read) = query.map_err(|rejection| wrong(&rejection.body_text()))?;
+        let is_long = |text: &Option<String>, most| text.as_ref().is_some_and(|text| text.len() > most);
+        if is_long(&read.query, MAX_QUERY) {
+            return Err(wrong("`query` is longer than 256 bytes"));
+        }
+        if is_long(&read.server, MAX_TEXT) || is_long(&read.cursor, MAX_TEXT) {
+            return Err(wrong("a parameter is longer than 256 bytes"));
+        }
+        if read.limit.is_some_and(|limit| !(1..=MAX_LIMIT).contains(&limit)) {
+            return Err(wrong("`limit` is not a number from 1 to 1000"));
+        }
+        Ok(read)
+    }
+
+    /// Whether the whole list is asked for.
+    pub(super) fn is_whole(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the items of the page, and the cursor of the next one if there is one. `entries` are of `snapshot`.
+    pub(super) fn page<'a>(
+        &self,
+        snapshot: &Snapshot,
+        entries: &'a [Entry],
+    ) -> Result<(Vec<&'a Entry>, Option<String>), Problem> {
+        if let Some(server) = &self.server {
+            snapshot.server(server)?;
+        }
+        let mut found = self.found(entries);
+        if let Some(cursor) = &self.cursor {
+            let last = found.iter().position(|entry| digest_of(entry) == *cursor);
+            let last = last.ok_or_else(|| {
+                wrong("`cursor` names no item of this list").hinting("begin again without `cursor`")
+            })?;
+            found.drain(..=last);
+        }
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(|entry| digest_of(entry));
+        Ok((found, next))
+    }
+
+    fn found<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+        let of_server =
+            |entry: &&Entry| self.server.as_deref().is_none_or(|name| name == &*entry.route.server);
+        let entries = entries.iter().filter(of_server);
+        let query = self.query.as_deref().unwrap_or_default().to_lowercase();
+        let words: Vec<&str> = query.split_whitespace().take(MAX_WORDS).collect();
+        if words.is_empty() {
+            return entries.collect();
+        }
+        let mut ranked: Vec<(u8, &Entry)> =
+            entries.filter_map(|entry| Some((rank(entry, query.trim(), &words)?, entry))).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+/// How well `entry` matches, from 0; none if a word is missing.
+fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
+    let text = |member| entry.definition.text(member).unwrap_or_default().to_lowercase();
+    let names = [entry.exposed.to_lowercase(), entry.route.subject.to_lowercase(), text("name")];
+    let has_all = |texts: &[&str]| words.iter().all(|word| texts.iter().any(|text| text.contains(word)));
+    let [offered, own, shown] = [&*names[0], &*names[1], &*names[2]];
+    if names.iter().any(|name| name == query) {
+        return Some(0);
+    }
+    if names.iter().any(|name| name.starts_with(query)) {
+        return Some(1);
+    }
+    if has_all(&[offered, own, shown]) {
+        return Some(2);
+    }
+    let title = text("title");
+    if has_all(&[offered, own, shown, &title]) {
+        return Some(3);
+    }
+    has_all(&[offered, own, shown, &title, &text("description")]).then_some(4)
+}
+
+/// The cursor after `entry`. A name can be a long URI, which would not fit into the head of a request.
+fn digest_of(entry: &Entry) -> String {
+    entity_tag::digest_of(entry.exposed.as_bytes())
+}
+
+fn wrong(detail: &str) -> Problem {
+    Problem::new(ErrorCode::InvalidRequest, detail)
+        .hinting("the parameters are `query`, `server`, `limit` and `cursor`, each at most once")
+}

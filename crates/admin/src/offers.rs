@@ -1,0 +1,275 @@
+//! Resources and prompts: what servers offer beside tools, listed and read.
+//!
+//! Invariants: definitions and results keep the bytes that the servers wrote. Reading needs the role that a call needs,
+//! and has its line in the audit log. A server cannot ask the client questions meanwhile, because the answer is no
+//! stream.
+//!
+//! Not here: search and pages (`list_query`), which server has a URI (`manager`), the methods (`gateway`).
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::body::{self, received};
+use super::call::begun_audit;
+use super::charged::{held, json_charged};
+use super::entity_tag::Tagged;
+use super::list_query::ListQuery;
+use super::openapi::{QueryNamedProblems, ServerReadProblems};
+use super::problem::Problem;
+use super::view::in_ms;
+use super::{Api, refusal};
+use auth::Principal;
+use gateway::manager::catalog::Entry;
+use gateway::manager::{Named, Scope};
+use gateway::{Caller, collect};
+use json::Raw;
+use protocol::feature::Kind;
+use protocol::{Reply, Request, RequestId as MessageId, method};
+use runtime::telemetry::RequestId;
+use upstream::Outlet;
+
+/// The longest URI and the longest name of a prompt, in bytes.
+const MAX_NAME: usize = 8192;
+
+/// Resources, resource templates or prompts.
+#[derive(Debug, Serialize, ToSchema)]
+struct OfferList {
+    /// In the order of the registry, then in that of the server; with `query` the best matches first.
+    items: Vec<Offered>,
+    /// The `cursor` of the next page. Absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    next_cursor: Option<String>,
+}
+
+/// A resource, a resource template or a prompt.
+#[derive(Debug, Serialize, ToSchema)]
+struct Offered {
+    /// The URI, the template or the name that it is offered under; enough to read it.
+    #[schema(examples("file:///notes.txt"))]
+    name: String,
+    /// The server that has it.
+    #[schema(examples("files"))]
+    server: String,
+    /// Its definition as the server wrote it, under `name`.
+    #[schema(value_type = Object)]
+    definition: Raw,
+}
+
+impl Offered {
+    fn of(entry: &Entry) -> Self {
+        let server = entry.route.server.to_string();
+        Self { name: entry.exposed.clone(), server, definition: entry.definition.clone() }
+    }
+}
+
+/// Every resource
+///
+/// The resources of all servers, by the URI that `POST /resources/read` takes. Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/resources", tag = "resources and prompts", operation_id = "list_resources",
+    params(ListQuery),
+    responses(
+        (status = 200, description = "The resources", body = OfferList,
+         headers(("ETag" = String, description = "Changes when the answer does"))),
+        (status = 304, description = "The answer is still the one that `If-None-Match` names"),
+        QueryNamedProblems
+    ),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn resources(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    list(&api, &principal, (Kind::Resources, &ListQuery::read(query)?), &headers)
+}
+
+/// Every resource template
+///
+/// The templates of all servers, from which URIs of resources are made. Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/resources/templates", tag = "resources and prompts", operation_id = "list_resource_templates",
+    params(ListQuery),
+    responses(
+        (status = 200, description = "The templates", body = OfferList,
+         headers(("ETag" = String, description = "Changes when the answer does"))),
+        (status = 304, description = "The answer is still the one that `If-None-Match` names"),
+        QueryNamedProblems
+    ),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn templates(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    list(&api, &principal, (Kind::Templates, &ListQuery::read(query)?), &headers)
+}
+
+/// Every prompt
+///
+/// The prompts of all servers, by the name that `POST /prompts/{name}` takes. Needs the role *reader*.
+#[utoipa::path(
+    get, path = "/prompts", tag = "resources and prompts", operation_id = "list_prompts",
+    params(ListQuery),
+    responses(
+        (status = 200, description = "The prompts", body = OfferList,
+         headers(("ETag" = String, description = "Changes when the answer does"))),
+        (status = 304, description = "The answer is still the one that `If-None-Match` names"),
+        QueryNamedProblems
+    ),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn prompts(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    list(&api, &principal, (Kind::Prompts, &ListQuery::read(query)?), &headers)
+}
+
+fn list(
+    api: &Api,
+    principal: &Principal,
+    (kind, query): (Kind, &ListQuery),
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let snapshot = api.manager.snapshot();
+    let catalog = snapshot.catalog(&Scope::All)?;
+    let (entries, next_cursor) = query.page(&snapshot, catalog.listing(kind).entries())?;
+    let list = OfferList { items: entries.into_iter().map(Offered::of).collect(), next_cursor };
+    Ok(Tagged::of(held(Raw::of(&list).bytes().clone(), principal.id())?).answer(headers))
+}
+
+/// Which resource to read.
+#[derive(Debug, ToSchema)]
+#[schema(as = ReadRequest)]
+#[allow(dead_code)] // describes the body, which `body::members` reads
+struct ReadBody {
+    /// Its URI, as `GET /resources` lists it or made from a template.
+    #[schema(min_length = 1, max_length = 8192, examples("file:///notes.txt"))]
+    uri: String,
+}
+
+/// The contents of a resource, or the messages of a prompt.
+#[derive(Debug, Serialize, ToSchema)]
+struct ReadAnswer {
+    /// The result of MCP as the server wrote it, with `contents` or `messages`.
+    #[schema(value_type = Object)]
+    result: Raw,
+    /// The server that has it. Absent if several may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("files"))]
+    server: Option<String>,
+    /// From the request to the answer.
+    #[schema(examples(12.25), minimum = 0)]
+    duration_ms: f64,
+    /// The id of the request, which the gateway's log has too.
+    #[schema(value_type = String, format = "uuid")]
+    request_id: RequestId,
+}
+
+/// Read a resource
+///
+/// Reads the resource at the server that has it. Needs the role *caller*.
+#[utoipa::path(
+    post, path = "/resources/read", tag = "resources and prompts", operation_id = "read_resource",
+    request_body(content = ReadBody),
+    responses((status = 200, description = "What the server answered", body = ReadAnswer), ServerReadProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn read(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = received(body, api.options.max_body).await?;
+    let [uri] = body::members(&headers, &body, ["uri"])?;
+    let uri = body::required_text(uri.as_ref(), "uri", MAX_NAME)?;
+    let snapshot = api.manager.snapshot();
+    let listed = snapshot.catalog(&Scope::All)?.resources().listed(&uri);
+    let server = listed.map(|entry| entry.route.server.to_string());
+    let params = Raw::object(&[("uri", &Raw::of(&uri))]);
+    ask(&api, (&principal, id), (method::RESOURCES_READ, uri, params), server).await
+}
+
+/// The values that a prompt is filled in with.
+#[derive(Debug, ToSchema)]
+#[schema(as = PromptRequest)]
+#[allow(dead_code)] // describes the body, which `body::members` reads
+struct PromptBody {
+    /// The arguments of the prompt, strings; `{}` when they are left out.
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Raw>,
+}
+
+/// Get a prompt
+///
+/// Gets the prompt from its server, with its arguments filled in. Needs the role *caller*.
+#[utoipa::path(
+    post, path = "/prompts/{name}", tag = "resources and prompts", operation_id = "get_prompt",
+    params(("name" = String, Path, description = "The prompt, as `GET /prompts` lists it", example = "summarize")),
+    request_body(content = PromptBody),
+    responses((status = 200, description = "What the server answered", body = ReadAnswer), ServerReadProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn prompt(
+    State(api): State<Api>,
+    asker: (Extension<RequestId>, Extension<Principal>),
+    name: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let (Extension(id), Extension(principal)) = asker;
+    let Path(name) = name?;
+    let body = received(body, api.options.max_body).await?;
+    let [arguments] = body::members(&headers, &body, ["arguments"])?;
+    let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);
+    let route = api.manager.snapshot().route(&Scope::All, Named::Prompt, &name);
+    let server = route.ok().map(|route| route.server.to_string());
+    let params = Raw::object(&[("name", &Raw::of(&name)), ("arguments", &arguments)]);
+    ask(&api, (&principal, id), (method::PROMPTS_GET, name, params), server).await
+}
+
+/// Makes a request that only reads, and prints its answer.
+async fn ask(
+    api: &Api,
+    (principal, id): (&Principal, RequestId),
+    (method, subject, params): (&'static str, String, Raw),
+    server: Option<String>,
+) -> Result<Response, Problem> {
+    let begun = Instant::now();
+    let deed = begun_audit((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
+    let caller = Caller::of_program(principal.clone(), Scope::All, Raw::of(&json!({})));
+    let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
+    let reply = api.gateway.handle(&caller, &request, &Outlet::unread()).await;
+    let reply = collect(reply, caller.version.era()).await;
+    if let Some(deed) = deed {
+        deed.answered(&reply);
+    }
+    let result = result(reply, server.as_deref())?;
+    let answer = ReadAnswer { result, server, duration_ms: in_ms(begun.elapsed()), request_id: id };
+    Ok(json_charged(held(Raw::of(&answer).bytes().clone(), principal.id())?))
+}
+
+fn result(reply: Reply, server: Option<&str>) -> Result<Raw, Problem> {
+    match reply {
+        Ok(result) if result.is_object() => Ok(result),
+        Ok(_) => Err(refusal::not_an_object(server)),
+        Err(error) => Err(refusal::of_read(&error, server)),
+    }
+}

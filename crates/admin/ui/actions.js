@@ -1,0 +1,59 @@
+// Dialogs, and actions that ask before they change something.
+
+import { button, fill, h, toast } from './dom.js';
+import { refresh } from './state.js';
+
+/** Opens a dialog. `content` gets the function that closes it. */
+export function dialog(title, content) {
+  const before = document.activeElement;
+  const id = `dialog-${Math.random().toString(36).slice(2)}`;
+  const box = h('dialog', { 'aria-labelledby': id });
+  const close = () => box.close();
+  const cross = button('Close', close, { class: 'plain close' });
+  box.append(h('div', { class: 'dialog-head' }, h('h2', { id }, title), cross), h('div', { class: 'dialog-body' }, content(close)));
+  box.addEventListener('close', () => { box.remove(); if (before?.isConnected) before.focus(); });
+  box.addEventListener('click', (event) => { if (event.target === box) close(); });
+  document.body.append(box);
+  box.showModal();
+  return box;
+}
+
+/** Asks whether to do something. `work` is done after "yes". */
+export function confirmed({ title, text, verb, danger }, work) {
+  const open = (close) => {
+    const problem = h('p', { class: 'problem', role: 'alert', hidden: true });
+    const yes = button(verb, async () => {
+      yes.disabled = true;
+      problem.hidden = true;
+      try {
+        await work();
+        close();
+      } catch (error) {
+        fill(problem, told(error));
+        problem.hidden = false;
+      } finally {
+        yes.disabled = false;
+        refresh();
+      }
+    }, { class: danger ? 'danger' : 'primary' });
+    const no = button('Cancel', close, { autofocus: true });
+    return [h('p', {}, text), h('p', { class: 'quiet small' }, 'The audit log records it with your name.'), problem,
+      h('div', { class: 'dialog-foot' }, no, yes)];
+  };
+  return dialog(title, open);
+}
+
+/** A failure in words, with its advice. */
+export function told(error) {
+  const hint = error.problem?.hint;
+  return [error.message, hint && h('span', { class: 'hint' }, ` ${hint}`)];
+}
+
+/** A button that asks, then does `work` and says `done`. */
+export function action(label, question, work, props = {}) {
+  const ask = () => confirmed(question, async () => {
+    const said = await work();
+    toast(typeof said === 'string' ? said : question.done);
+  });
+  return button(label, ask, props);
+}

@@ -1,0 +1,126 @@
+// Builds elements. Every text becomes a text node, so no text of a server can become markup.
+
+// Control characters, and those that are invisible or change the direction of a text.
+const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const SVG = 'http://www.w3.org/2000/svg';
+
+/** Returns `text` with every invisible character replaced by a visible one. */
+export function visible(text) {
+  return String(text).replace(UNSEEN, '\ufffd');
+}
+
+function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(visible(child)));
+  }
+  return element;
+}
+
+/** Makes an element. `props` are attributes, and listeners as `onclick`. */
+export function h(name, props = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(props ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === 'function') element.addEventListener(key.slice(2), value);
+    else if (key === 'value') element.value = value;
+    else element.setAttribute(key, value === true ? '' : visible(value));
+  }
+  return append(element, children);
+}
+
+/** Makes an element of a picture. */
+export function svg(name, props = {}, ...children) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(props)) element.setAttribute(key, value);
+  return append(element, children);
+}
+
+/** Replaces what `element` contains. */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  return append(element, children);
+}
+
+/** Replaces what `element` contains, but only if `key` is another one than last time. */
+export function fillIfChanged(element, key, make) {
+  if (element.dataset.key === key) return;
+  const focused = element.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
+  const opened = new Set([...element.querySelectorAll('details[open][data-details]')].map((one) => one.dataset.details));
+  fill(element, make());
+  element.dataset.key = key;
+  for (const one of element.querySelectorAll('details[data-details]')) one.open = opened.has(one.dataset.details);
+  if (focused !== undefined) {
+    [...element.querySelectorAll('[data-focus]')].find((one) => one.dataset.focus === focused)?.focus();
+  }
+}
+
+/** Tells a screen reader. */
+export function announce(text, isUrgent = false) {
+  const region = document.getElementById(isUrgent ? 'assertive' : 'polite');
+  region.textContent = '';
+  setTimeout(() => { region.textContent = visible(text); }, 30);
+}
+
+/** A short notice that goes away by itself. */
+export function toast(text, kind = 'good') {
+  const box = h('div', { class: `toast ${kind}` }, text);
+  document.getElementById('toasts').append(box);
+  announce(text, kind === 'bad');
+  setTimeout(() => box.remove(), kind === 'bad' ? 12000 : 6000);
+}
+
+/** A button. */
+export function button(text, onclick, props = {}) {
+  return h('button', { type: 'button', onclick, ...props }, text);
+}
+
+/** A word with a color and a shape, so that the color is not needed. */
+export function badge(text, kind) {
+  return h('span', { class: `badge ${kind}` }, h('span', { class: 'dot', 'aria-hidden': 'true' }), text);
+}
+
+/** The first line of a view. */
+export function heading(title, about, ...actions) {
+  return h('div', { class: 'heading' }, h('div', {}, h('h1', {}, title), about && h('p', { class: 'quiet' }, about)),
+    actions.length > 0 && h('div', { class: 'actions' }, actions));
+}
+
+/** A table that scrolls by itself on a narrow screen. */
+export function table(label, columns, rows) {
+  const head = h('tr', {}, columns.map((column) => h('th', { scope: 'col', class: column.kind }, column.title ?? column)));
+  return h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
+    h('table', {}, h('caption', { class: 'hidden' }, label), h('thead', {}, head), h('tbody', {}, rows)));
+}
+
+/** A duration in the unit that reads best. */
+export function duration(ms) {
+  if (ms === null || ms === undefined || Number.isNaN(ms)) return '–';
+  if (ms < 1) return `${ms.toFixed(2)} ms`;
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+  return ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : `${(ms / 60000).toFixed(1)} min`;
+}
+
+/** A number of bytes. */
+export function bytes(count) {
+  const units = ['B', 'KiB', 'MiB', 'GiB'];
+  let at = 0;
+  while (count >= 1024 && at < units.length - 1) { count /= 1024; at += 1; }
+  return `${count < 10 && at > 0 ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+}
+
+/** A number with separators. */
+export function number(count) {
+  return Number(count ?? 0).toLocaleString('en-US');
+}
+
+/** A number of things. */
+export function counted(count, thing) {
+  return `${number(count)} ${thing}${count === 1 ? '' : 's'}`;
+}
+
+/** The time of day of a date in RFC 3339. */
+export function clock(at) {
+  const date = new Date(at);
+  return Number.isNaN(date.getTime()) ? String(at ?? '') : date.toLocaleTimeString('en-GB');
+}

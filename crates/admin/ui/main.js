@@ -1,0 +1,140 @@
+// Starts the dashboard: who the visitor is, which view is open, keys.
+
+import { loadVisitor, signOut, visitor } from './api.js';
+import { confirmed, dialog } from './actions.js';
+import { announce, badge, button, fill, fillIfChanged, h, heading, number } from './dom.js';
+import { refresh, start, state, stop, watch } from './state.js';
+import { themeSwitch } from './theme.js';
+import * as servers from './servers.js';
+import * as server from './server.js';
+import * as tools from './tools.js';
+import * as calls from './calls.js';
+import * as changes from './changes.js';
+import * as logins from './logins.js';
+import * as system from './system.js';
+import * as configuration from './configuration.js';
+
+const VIEWS = [
+  ['servers', 'Servers', 's', servers], ['tools', 'Tools', 't', tools], ['calls', 'Live calls', 'l', calls],
+  ['changes', 'Changed tools', 'c', changes], ['logins', 'Logins', 'o', logins], ['system', 'System', 'y', system],
+  ['configuration', 'Configuration', 'f', configuration],
+];
+const main = document.getElementById('content');
+let end = () => {};
+let isSignedIn = false;
+
+function place() {
+  const [view, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
+  return [view || 'servers', rest.length > 0 ? decode(rest.join('/')) : null];
+}
+
+function decode(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
+function navigation() {
+  const [now] = place();
+  const changed = state.servers?.reduce((sum, one) => sum + one.changed_tool_count, 0) ?? 0;
+  const link = ([id, title, key]) => h('li', {}, h('a', { href: `#/${id}`, 'aria-current': id === now ? 'page' : null, 'data-focus': id, title: `g then ${key}` }, title,
+    id === 'changes' && changed > 0 && h('span', { class: 'count' }, number(changed), h('span', { class: 'hidden' }, ' to approve'))));
+  fillIfChanged(document.getElementById('nav'), JSON.stringify([now, changed]), () => h('ul', {}, VIEWS.map(link)));
+}
+
+function overall() {
+  const box = document.getElementById('overall');
+  if (state.failure) { fillIfChanged(box, 'failure', () => badge('no answer from the gateway', 'bad')); return; }
+  if (!state.servers) return;
+  const on = state.servers.filter((one) => one.state !== 'disabled');
+  const fine = on.filter((one) => one.state === 'ready' && one.breaker === 'closed').length;
+  const [text, kind] = fine === on.length ? ['all servers ready', 'good'] : [`${fine} of ${on.length} ready`, fine === 0 ? 'bad' : 'warn'];
+  fillIfChanged(box, text, () => badge(text, kind));
+}
+
+function visitorPart() {
+  const out = button('Sign out', () => confirmed({ title: 'Sign out?', verb: 'Sign out', text: 'The session of this browser ends.' }, async () => {
+    await signOut();
+    signedOut('You are signed out.');
+  }));
+  fill(document.getElementById('who'),
+    visitor.principal && h('span', { class: 'principal' }, visitor.principal, h('span', { class: 'quiet' }, ` ${visitor.role}`)),
+    button('Keys', help, { class: 'plain keys-button', title: '?', 'aria-keyshortcuts': '?' }), themeSwitch(),
+    visitor.csrf ? out : visitor.can_sign_in && h('a', { class: 'button', href: '../oauth/sign-in?to=ui' }, 'Sign in'));
+}
+
+function signedOut(text) {
+  if (!isSignedIn && main.dataset.out) return;
+  isSignedIn = false;
+  main.dataset.out = '1';
+  stop();
+  end();
+  end = () => {};
+  for (const box of document.querySelectorAll('dialog')) box.close();
+  Object.assign(visitor, { principal: null, role: null, csrf: null });
+  fill(document.getElementById('nav'));
+  fill(document.getElementById('overall'));
+  visitorPart();
+  const how = visitor.can_sign_in ? h('p', {}, h('a', { class: 'button primary', href: '../oauth/sign-in?to=ui' }, 'Sign in'))
+    : h('p', {}, 'This gateway has no sign-in under this address. Its operator can set server.public_url, or you open it as localhost.');
+  fill(main, h('div', { class: 'welcome' }, h('h1', {}, 'Sign in to see this gateway'), h('p', { class: 'quiet' }, text), how));
+  document.title = 'Sign in · Switchyard';
+  announce(text);
+}
+
+let shown = null;
+
+function route() {
+  if (!isSignedIn || location.hash === '#content') return;
+  const [id, name] = place();
+  const view = VIEWS.find(([one]) => one === id);
+  const isFirst = shown === null;
+  shown = location.hash;
+  end();
+  navigation();
+  const title = id === 'servers' && name !== null ? name : view?.[1] ?? 'Not found';
+  document.title = `${title} · Switchyard`;
+  if (!view) { fill(main, heading('Not found', 'There is no such view.')); end = () => {}; return; }
+  end = id === 'servers' && name !== null ? server.show(main, name) : view[3].show(main);
+  if (!isFirst) { main.focus({ preventScroll: true }); scrollTo(0, 0); announce(title); }
+}
+
+function help() {
+  const keys = [['?', 'this list'], ['/', 'go to the filter'], ['r', 'ask the gateway now'], ['Esc', 'close a dialog'],
+    ...VIEWS.map(([, title, key]) => [`g ${key}`, title])];
+  dialog('Keys', () => h('dl', { class: 'keys' }, keys.map(([key, text]) => h('div', {}, h('dt', {}, key.split(' ').map((one) => h('kbd', {}, one))), h('dd', {}, text)))));
+}
+
+let isGoing = false;
+
+function key(event) {
+  const isTyping = event.target.closest?.('input, textarea, select, dialog');
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isGoing) {
+    isGoing = false;
+    const view = VIEWS.find(([, , letter]) => letter === event.key);
+    if (view) { location.hash = `#/${view[0]}`; event.preventDefault(); }
+    return;
+  }
+  if (event.key === '?') { event.preventDefault(); help(); }
+  else if (event.key === '/') { event.preventDefault(); main.querySelector('[data-filter]')?.focus(); }
+  else if (event.key === 'r') refresh();
+  else if (event.key === 'g') { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); }
+}
+
+async function begin() {
+  document.addEventListener('keydown', key);
+  addEventListener('hashchange', route);
+  document.addEventListener('signed-out', () => signedOut('Your session has ended.'));
+  document.querySelector('.skip').addEventListener('click', (event) => { event.preventDefault(); main.focus(); });
+  try { await loadVisitor(); } catch (error) {
+    fill(main, heading('No answer', error.message));
+    return;
+  }
+  if (!visitor.principal) { signedOut('The dashboard shows what your key or token may see.'); return; }
+  isSignedIn = true;
+  visitorPart();
+  watch(() => { if (isSignedIn) { navigation(); overall(); } });
+  route();
+  start();
+}
+
+begin();

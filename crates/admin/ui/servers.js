@@ -1,0 +1,114 @@
+// View: all servers.
+
+import { announce, badge, counted, duration, fill, fillIfChanged, h, heading, number } from './dom.js';
+import { sparkline } from './chart.js';
+import { historyOf, state, watch } from './state.js';
+import { may } from './api.js';
+import { reload } from './system.js';
+
+const STATES = {
+  ready: ['ready', 'good'], connecting: ['connecting', 'busy'], failed: ['failed', 'bad'],
+  auth_failed: ['credentials refused', 'bad'], login_required: ['login required', 'warn'],
+  disconnected: ['disconnected', 'off'], disabled: ['disabled', 'off'],
+};
+const BREAKERS = { closed: ['closed', 'good'], open: ['open', 'bad'], half_open: ['half open', 'warn'] };
+
+export function stateBadge(server) {
+  return badge(...(STATES[server.state] ?? [server.state, 'warn']));
+}
+
+function inTime(seconds) {
+  return seconds > 100 ? `${Math.round(seconds / 60)} min` : `${Math.ceil(seconds)} s`;
+}
+
+export function breakerBadge(server) {
+  const [word, kind] = BREAKERS[server.breaker] ?? [server.breaker, 'warn'];
+  const seconds = state.breakers.get(server.name)?.seconds_until_probe;
+  const pause = server.breaker === 'open' && typeof seconds === 'number' ? `, probe in ${inTime(seconds)}` : '';
+  if (server.breaker === 'closed') return h('span', { class: 'quiet' }, word);
+  return badge(`${word}${pause}`, kind);
+}
+
+/** How bad the state of a server is, so that the worst comes first in the summary. */
+function isFine(server) {
+  return server.state === 'ready' && server.breaker === 'closed';
+}
+
+export function reason(server) {
+  if (isFine(server)) return null;
+  if (server.state === 'disabled') {
+    const by = server.disabled_by ?? server.disabled?.by;
+    return by ? `disabled by ${by}` : 'disabled';
+  }
+  return server.last_error;
+}
+
+/** Names of hosts and programs, without what repeats the name. */
+export function target(server) {
+  return server.url ?? server.command ?? server.builtin ?? '';
+}
+
+export function lastOf(list) {
+  return list.findLast?.((value) => value !== null) ?? null;
+}
+
+export function sparklines(name) {
+  const { rate, p50, p99 } = historyOf(name);
+  const [now, half, most] = [rate.at(-1) ?? 0, lastOf(p50), lastOf(p99)];
+  const rateText = `${now < 10 ? now.toFixed(1) : Math.round(now)}/s`;
+  const timeText = half === null ? 'no calls yet' : `${duration(half)} / ${duration(most)}`;
+  return {
+    rate: [sparkline([{ values: rate, kind: 'rate' }], `calls per second, now ${rateText}`), h('span', { class: 'value' }, rateText)],
+    times: [sparkline([{ values: p99, kind: 'p99' }, { values: p50, kind: 'p50' }], `duration of calls, p50 and p99: ${timeText}`), h('span', { class: 'value' }, timeText)],
+  };
+}
+
+function row(server) {
+  const why = reason(server);
+  const { rate, times } = sparklines(server.name);
+  const { calls, failures } = server.counters;
+  return h('li', { class: `server ${isFine(server) ? '' : 'troubled'}` },
+    h('div', { class: 'name' }, h('a', { href: `#/servers/${encodeURIComponent(server.name)}`, 'data-focus': server.name }, server.name),
+      h('span', { class: 'quiet small' }, `${server.transport} · ${target(server)}`)),
+    h('div', { class: 'states' }, stateBadge(server),
+      h('span', { class: 'pair' }, h('span', { class: 'quiet small' }, 'breaker'), breakerBadge(server)),
+      server.changed_tool_count > 0 && h('a', { class: 'badge warn', href: '#/changes', 'data-focus': `${server.name} changed` }, `${number(server.changed_tool_count)} changed`)),
+    h('div', { class: 'cell' }, rate),
+    h('div', { class: 'cell' }, times),
+    h('div', { class: 'cell numbers' }, h('span', {}, counted(server.tool_count, 'tool')),
+      h('span', { class: 'quiet small' }, `${counted(calls, 'call')}${failures > 0 ? ` · ${number(failures)} failed` : ''}`)),
+    why && h('p', { class: 'why' }, why));
+}
+
+function summary(servers) {
+  const bad = servers.filter((server) => server.state !== 'disabled' && !isFine(server)).length;
+  const off = servers.filter((server) => server.state === 'disabled').length;
+  const fine = servers.length - bad - off;
+  return [`${fine} of ${servers.length} ready`, bad > 0 && `${bad} with a problem`, off > 0 && `${off} disabled`].filter(Boolean).join(' · ');
+}
+
+/** Shows the view, and returns the function that ends it. */
+export function show(main) {
+  const list = h('ul', { class: 'servers', 'aria-label': 'Servers' });
+  const about = h('p', { class: 'quiet' });
+  const filter = h('input', { type: 'search', placeholder: 'Filter servers', 'aria-label': 'Filter servers', class: 'filter', 'data-filter': true });
+  let told = '';
+  const draw = () => {
+    if (!state.servers) return;
+    const wanted = filter.value.trim().toLowerCase();
+    const shown = state.servers.filter((server) => server.name.toLowerCase().includes(wanted));
+    const text = summary(state.servers);
+    fill(about, text);
+    if (told && told !== text) announce(text);
+    told = text;
+    const key = JSON.stringify([shown, shown.map((server) => historyOf(server.name)), [...state.breakers.values()]]);
+    fillIfChanged(list, key, () => (shown.length > 0 ? shown.map(row) : h('li', { class: 'empty' }, wanted ? 'No server has this in its name.' : 'The configuration has no servers.')));
+  };
+  filter.addEventListener('input', draw);
+  const head = heading('Servers', null, filter, may('superuser') && reload());
+  head.firstChild.append(about);
+  const columns = h('div', { class: 'columns', 'aria-hidden': 'true' }, ['Server', 'State', 'Calls per second', 'p50 / p99', 'Offer'].map((title) => h('span', {}, title)));
+  fill(main, head, columns, list);
+  draw();
+  return watch(draw);
+}

@@ -1,0 +1,94 @@
+// What the gateway said last, and the history of rates and durations. Asked again every two seconds while the page is
+// visible.
+
+import { get, metricsText } from './api.js';
+import { histograms, parse, quantile } from './metrics.js';
+
+const EVERY_MS = 2000;
+const KEPT = 60;
+
+/** The last answers. */
+export const state = { servers: null, breakers: new Map(), metrics: null, failure: null };
+const history = new Map();
+const watchers = new Set();
+let last = null;
+let timer;
+let isRunning = false;
+
+/** Calls `watcher` after each answer, until the returned function is called. */
+export function watch(watcher) {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
+/** The history of a server: `{rate: [], p50: [], p99: []}`, oldest first. */
+export function historyOf(name) {
+  if (!history.has(name)) history.set(name, { rate: [], p50: [], p99: [] });
+  return history.get(name);
+}
+
+function push(list, value) {
+  list.push(value);
+  if (list.length > KEPT) list.shift();
+}
+
+function note(servers, metrics) {
+  const now = { at: performance.now(), calls: new Map(), buckets: histograms(metrics) };
+  const names = new Set(servers.map((server) => server.name));
+  for (const name of history.keys()) if (!names.has(name)) history.delete(name);
+  for (const server of servers) {
+    now.calls.set(server.name, server.counters.calls);
+    const kept = historyOf(server.name);
+    const before = last?.calls.get(server.name);
+    if (before === undefined) continue;
+    const seconds = (now.at - last.at) / 1000;
+    push(kept.rate, Math.max(0, server.counters.calls - before) / seconds);
+    const [fresh, old] = [now.buckets.get(server.name), last.buckets.get(server.name)];
+    push(kept.p50, quantile(0.5, fresh, old));
+    push(kept.p99, quantile(0.99, fresh, old));
+  }
+  last = now;
+}
+
+/** Asks the gateway now. */
+export async function refresh() {
+  if (isRunning) return;
+  isRunning = true;
+  try {
+    const [servers, breakers, text] = await Promise.all([get('/servers'), get('/circuit-breakers'), metricsText()]);
+    const metrics = parse(text);
+    note(servers.servers, metrics);
+    state.servers = servers.servers;
+    state.breakers = new Map(breakers.circuit_breakers.map((breaker) => [breaker.server, breaker]));
+    state.metrics = metrics;
+    state.failure = null;
+  } catch (error) {
+    state.failure = error;
+  } finally {
+    isRunning = false;
+  }
+  for (const watcher of [...watchers]) watcher();
+}
+
+function tick() {
+  clearTimeout(timer);
+  if (document.visibilityState !== 'visible') return;
+  refresh().finally(() => { timer = setTimeout(tick, EVERY_MS); });
+}
+
+/** Begins to ask. A hidden page does not ask, so its session ends when it is idle. */
+export function start() {
+  document.addEventListener('visibilitychange', tick);
+  tick();
+}
+
+/** Stops asking. */
+export function stop() {
+  document.removeEventListener('visibilitychange', tick);
+  clearTimeout(timer);
+}
+
+/** The server of this name, as last seen. */
+export function serverOf(name) {
+  return state.servers?.find((server) => server.name === name);
+}

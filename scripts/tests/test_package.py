@@ -1,0 +1,91 @@
+"""What `scripts/package` reads from a program file, and what its archives, wheels and lists of crates contain."""
+import gzip, io, pathlib, platform, sys, tarfile, tempfile, types, unittest, zipfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from packaging import archives, inventory, program, registries
+
+
+def linux(**fields):
+    return program.Program(**{"path": sys.executable, "system": "linux", "machine": "x86_64", "libc": "gnu"} | fields)
+
+
+def release(folder):
+    documents = pathlib.Path(folder, "usr/share/doc/switchyard-mcp")
+    documents.mkdir(parents=True)
+    for name in ("LICENSE", "THIRD-PARTY-LICENSES.txt"):
+        documents.joinpath(name).write_text(name)
+    return types.SimpleNamespace(
+        name="switchyard-mcp", version="1.2.3", description="text", license="Apache-2.0",
+        date=1_700_000_000, root=pathlib.Path(folder), out=pathlib.Path(folder),
+    )
+
+
+class Programs(unittest.TestCase):
+    def test_names_of_a_platform(self):
+        one = linux(glibc=(2, 28))
+        self.assertEqual((one.triple, one.npm, one.wheel), ("x86_64-unknown-linux-gnu", "linux-x64-gnu", "manylinux_2_28_x86_64"))
+        static = linux(machine="aarch64", libc="musl")
+        self.assertEqual((static.npm, static.wheel, static.container), ("linux-arm64-musl", "musllinux_1_2_aarch64", "arm64"))
+        mac = program.Program("", "darwin", "aarch64")
+        self.assertEqual((mac.triple, mac.npm, mac.wheel), ("aarch64-apple-darwin", "darwin-arm64", "macosx_11_0_arm64"))
+
+    @unittest.skipUnless(sys.platform == "linux" and platform.libc_ver()[0] == "glibc", "a program with glibc")
+    def test_a_program_of_this_system_is_read(self):
+        found = program.read("/bin/ls")
+        self.assertEqual((found.system, found.libc, found.machine), ("linux", "gnu", platform.machine()))
+        self.assertIn("libc.so.6", found.libraries)
+        here = tuple(map(int, platform.libc_ver()[1].split(".")[:2]))
+        self.assertTrue((2, 2) <= found.glibc <= here, found.glibc)
+
+    def test_a_script_is_refused(self):
+        with self.assertRaises(program.Unknown):
+            program.read(__file__)
+
+
+class Archives(unittest.TestCase):
+    def test_the_same_content_gives_the_same_bytes(self):
+        one = archives.tar({"b": (b"2", 0o644), "a": (b"1", 0o755)}, 5)
+        self.assertEqual(archives.compressed(one), archives.compressed(archives.tar({"a": (b"1", 0o755), "b": (b"2", 0o644)}, 5)))
+        members = tarfile.open(fileobj=io.BytesIO(gzip.decompress(archives.compressed(one)))).getmembers()
+        self.assertEqual([(member.name, member.mode, member.uid, member.mtime) for member in members], [("a", 0o755, 0, 5), ("b", 0o644, 0, 5)])
+
+
+class Registries(unittest.TestCase):
+    def test_the_record_of_a_wheel_has_every_file_and_its_sum(self):
+        with tempfile.TemporaryDirectory() as folder:
+            archive = zipfile.ZipFile(registries.wheel(release(folder), linux(glibc=(2, 28))))
+            rows = dict(row.split(",", 1) for row in archive.read("switchyard_mcp-1.2.3.dist-info/RECORD").decode().split())
+            self.assertEqual(set(rows), set(archive.namelist()))
+            for name, row in rows.items():
+                content = archive.read(name)
+                self.assertIn(row, (",", f"sha256={registries.sum_of(content)},{len(content)}"))
+            script = archive.getinfo("switchyard_mcp-1.2.3.data/scripts/switchyard")
+            self.assertEqual(script.external_attr >> 16 & 0o777, 0o755)
+
+    def test_every_platform_has_a_package_that_the_launcher_names(self):
+        for one in (linux(), linux(libc="musl"), program.Program("", "darwin", "x86_64")):
+            self.assertIn(one.npm, registries.PLATFORMS)
+
+
+class Inventory(unittest.TestCase):
+    def test_only_crates_that_are_linked_are_listed(self):
+        def crate(name):
+            return {"id": name, "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0", "source": name != "own"}
+
+        def depends(name, kind):
+            return {"pkg": name, "dep_kinds": [{"kind": kind}]}
+
+        nodes = [
+            {"id": "own", "deps": [depends("used", None), depends("tested", "dev"), depends("built", "build")]},
+            {"id": "used", "deps": [depends("below", None)]},
+            {"id": "below", "deps": []},
+        ]
+        names = ("own", "used", "tested", "built", "below")
+        told = {"packages": [crate(name) for name in names], "resolve": {"nodes": nodes}, "workspace_members": ["own"]}
+        linked = inventory.crates(told, "own")
+        self.assertEqual([package["name"] for package, _ in linked], ["own", "below", "used"])
+        self.assertEqual(inventory.expression(linked[1][0]), "MIT OR Apache-2.0")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,178 @@
+//! `switchyard logs`: calls and states of servers as they happen.
+//!
+//! Invariants: each event is one line, written at once. A stream that ends is opened again after the last event that was
+//! read, so no event is shown twice, and a note says how many were missed.
+//!
+//! Source: `GET /api/v1/mcp/events`. Not here: which events are recorded (`gateway::manager::live_events`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method, StatusCode};
+use secrecy::SecretString;
+
+use super::super::remote::{Failed, LIMITS, Remote, not_a_gateway};
+use super::super::visible;
+use super::mcp::problem;
+use super::screen::{Format, Screen};
+use super::yaml;
+use json::Raw;
+use net::http::{Decoded, EventStream, whole};
+use net::sse::{Event, Item};
+use runtime::memory::Payer;
+
+/// The pause before an ended stream is opened again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The most bytes of one event.
+const MAX_EVENT: usize = 1024 * 1024;
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Which events are shown.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Wanted {
+    /// Continue with future events until Ctrl-C.
+    #[arg(short, long)]
+    follow: bool,
+    /// Only events of this server.
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// Only calls of this tool, by its name at its server.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Only calls that ended so.
+    #[arg(long, value_parser = ["ok", "tool_error", "failed", "cancelled"])]
+    outcome: Option<String>,
+}
+
+impl Wanted {
+    fn query(&self) -> Vec<(&str, &str)> {
+        let texts = [("server", &self.server), ("tool", &self.tool), ("outcome", &self.outcome)];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        texts.chain((!self.follow).then_some(("follow", "false"))).collect()
+    }
+}
+
+/// Shows the recorded events, and future ones if that is wanted.
+pub(super) async fn run(remote: &Remote, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let (mut last, mut is_lost) = (None, false);
+    loop {
+        match read(remote, wanted, &mut last, screen).await {
+            Ok(()) if !wanted.follow => return Ok(()),
+            Ok(()) => {}
+            // A gateway that restarts is away for a while. A gateway that never answered is an error.
+            Err(Failed::Unreachable { .. }) if wanted.follow && last.is_some() => {
+                if !std::mem::replace(&mut is_lost, true) {
+                    screen.note("the gateway is away; waiting for it")?;
+                }
+            }
+            Err(failed) => return Err(failed),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Reads one stream to its end. `last` is the id of the last event, empty if a stream had none yet.
+async fn read(
+    remote: &Remote,
+    wanted: &Wanted,
+    last: &mut Option<Vec<u8>>,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failed> {
+    let mut request = remote.request(Method::GET, &["api", "v1", "mcp", "events"]).query(&wanted.query());
+    if let Some(id) = last.as_deref().filter(|id| !id.is_empty()) {
+        let id = SecretString::from(String::from_utf8_lossy(id).into_owned());
+        request = request.header(&LAST_EVENT_ID, &id);
+    }
+    let response = remote.open(request).await?;
+    let (status, origin): (_, Arc<str>) = (response.status(), remote.origin().into());
+    if status != StatusCode::OK {
+        let body = whole(response.into_body(), LIMITS.bytes, &origin).await;
+        let body = Raw::parse(&body.map_err(|error| remote.lost(&error))?);
+        return Err(body.map_or_else(|_| not_a_gateway(), |document| problem(status, &document)));
+    }
+    last.get_or_insert_default();
+    let account = Payer { principal: None, server: &origin }.account();
+    let mut events = EventStream::of(response.into_body(), MAX_EVENT, account);
+    loop {
+        match events.step().await {
+            Ok(Some(Decoded { item: Some(Item::Event(event)), .. })) => show(&event, wanted, screen)?,
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(()),
+            Err(error) => return Err(remote.lost(&error)),
+        }
+        if let Some(id) = events.last_id() {
+            *last = Some(id.to_vec());
+        }
+    }
+}
+
+fn show(event: &Event, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    let Ok(data) = Raw::parse(&event.data) else { return Ok(()) };
+    let name = String::from_utf8_lossy(&event.name);
+    if name == "gap" && screen.format == Format::Table {
+        // Without `--follow`, everything before the recording began counts as missed.
+        let missed = data.get("missed").filter(|_| wanted.follow);
+        return Ok(
+            missed.map_or(Ok(()), |count| screen.note(&format!("{} events were missed", count.as_str())))?
+        );
+    }
+    let written = || Raw::object(&[("event", &Raw::of(&*name)), ("data", &data)]);
+    match screen.format {
+        Format::Json => writeln!(screen.out, "{}", written().as_str())?,
+        Format::Yaml => write!(screen.out, "---\n{}", yaml::document(&written()))?,
+        _ => match line(&name, &data) {
+            Some(line) => writeln!(screen.out, "{}", visible::line(&line))?,
+            None => return Ok(()),
+        },
+    }
+    Ok(screen.out.flush()?)
+}
+
+/// Returns the line of an event for people; none for the start of a call, whose end has a line too.
+fn line(event: &str, data: &Raw) -> Option<String> {
+    let text = |name| data.text(name).unwrap_or_default();
+    let at = text("at");
+    let time = at.split_once('T').map_or(&*at, |(_, time)| time.trim_end_matches('Z'));
+    let (server, reason) = (text("server"), text("reason"));
+    match event {
+        "call_ended" => {
+            let duration = data.get_as::<f64>("duration_ms").unwrap_or_default();
+            let rest = [text("principal"), text("code")];
+            let rest: Vec<_> = rest.iter().filter(|text| !text.is_empty()).map(AsRef::as_ref).collect();
+            let line = format!(
+                "{time}  {outcome:<10}  {duration:>9.1} ms  {server}  {tool}  {rest}",
+                outcome = text("outcome"),
+                tool = text("tool"),
+                rest = rest.join("  "),
+            );
+            Some(line.trim_end().to_owned())
+        }
+        "server_changed" => {
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            Some(format!("{time}  server      {server} is {state}{reason}", state = text("state")))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_call_and_a_new_state_are_one_line_each() {
+        let shown = |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"));
+        let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","duration_ms":12.345}"#;
+        let wanted = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout";
+        assert_eq!(shown("call_ended", call).as_deref(), Some(wanted));
+        assert_eq!(shown("call_started", call), None);
+        let state = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","state":"failed","reason":"gone"}"#;
+        let wanted = "01:02:03.456  server      issues is failed: gone";
+        assert_eq!(shown("server_changed", state).as_deref(), Some(wanted));
+        let null = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":null,"outcome":"ok","code":null,"duration_ms":0.5}"#;
+        assert_eq!(
+            shown("call_ended", null).as_deref(),
+            Some("01:02:03.456  ok                0.5 ms  issues  add")
+        );
+    }
+}

@@ -1,0 +1,76 @@
+"""From a package to "Connected": what a person types, as a script that is timed. Each may take 60 s.
+
+Not measured: the download of the client itself (Claude Code is installed by scripts/peers).
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+from gateway import check, free_port
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT = 60
+
+
+def tests(peers):
+    """The transcripts, as tests. `peers` is what scripts/peers installed."""
+    found = {}
+    for script in sorted((HERE / "transcripts").glob("*.sh")):
+        found[script.stem] = transcript(script, peers.resolve())
+    return found
+
+
+def transcript(script, peers):
+    def test(packages, folder):
+        return seconds(script, peers, packages, folder)
+
+    test.__doc__ = next(line[2:] for line in script.read_text().splitlines() if line.startswith("# "))
+    return test
+
+
+def seconds(script, peers, packages, folder):
+    """Runs the script in an empty folder; the seconds that it took."""
+    # A process group of its own, so that nothing that it started outlives it.
+    began, command = time.monotonic(), ["bash", "-euo", "pipefail", "-x", str(script)]
+    child = subprocess.Popen(command, cwd=folder, env=environment(peers, packages, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    try:
+        told, _ = child.communicate(timeout=2 * LIMIT)
+    except subprocess.TimeoutExpired:
+        kill_group(child.pid)
+        told, _ = child.communicate()
+    finally:
+        kill_group(child.pid)
+    took = time.monotonic() - began
+    print("".join(f"    {line[:160]}\n" for line in told.splitlines()), end="")
+    check(child.returncode == 0, f"{script.name} ended with exit code {child.returncode}")
+    check(took < LIMIT, f"{script.name} took {took:.1f} s of at most {LIMIT} s")
+    return took
+
+
+def kill_group(group):
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def environment(peers, packages, folder):
+    """Node, Python and Claude Code, and no switchyard. What clients write stays in the folder."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name, place in (("claude", peers / "bin/claude"), ("node", peers / "bin/node"), ("npm", shutil.which("npm")), ("npx", shutil.which("npx"))):
+        if place and pathlib.Path(place).exists():
+            (tools / name).symlink_to(place)
+    return {
+        **os.environ,
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PACKAGES": str(packages.folder),
+        "PORT": str(free_port()),
+        "CLAUDE_CONFIG_DIR": str(folder / "claude"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PS4": "$ ",
+    }

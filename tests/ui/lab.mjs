@@ -1,0 +1,132 @@
+// What every check needs: a gateway with its configuration file, and a browser that notes each problem.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+
+const modules = createRequire(join(process.env.SWITCHYARD_UI ?? '.', 'package.json'));
+const { chromium } = modules('playwright-core');
+export const axeSource = modules('axe-core').source;
+
+export class Failed extends Error {}
+
+export function must(condition, text) {
+  if (!condition) throw new Failed(text);
+}
+
+export async function eventually(text, test, ms = 15000) {
+  const end = Date.now() + ms;
+  for (;;) {
+    const found = await test();
+    if (found) return found;
+    must(Date.now() < end, `not within ${ms / 1000} s: ${text}`);
+    await new Promise((resolve) => { setTimeout(resolve, 100); });
+  }
+}
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+  const { port } = server.address();
+  await new Promise((resolve) => { server.close(resolve); });
+  return port;
+}
+
+/** Makes a key; returns its text and its entry in the configuration file. */
+function mint(binary, role) {
+  const printed = execFileSync(binary, ['key', 'new', '--id', role, '--role', role], { encoding: 'utf8' });
+  const key = /^#\s+(swy_\S+)$/m.exec(printed)[1];
+  const hash = /hash: (\S+)/.exec(printed)[1];
+  return { key, entry: `    - {id: ${role}, role: ${role}, hash: "${hash}"}\n` };
+}
+
+/** A running gateway. */
+export class Gateway {
+  static async start(binary, folder, servers) {
+    const gateway = new Gateway();
+    const roles = ['superuser', 'caller', 'reader'].map((role) => [role, mint(binary, role)]);
+    gateway.keys = Object.fromEntries(roles.map(([role, { key }]) => [role, key]));
+    const entries = roles.map(([, { entry }]) => entry).join('');
+    gateway.head = `server:\n  auth_mode: api_key\n  api_keys:\n${entries}mcp_servers:\n`;
+    gateway.file = join(folder, 'mcp_servers.yaml');
+    gateway.write(servers);
+    const port = await freePort();
+    gateway.base = `http://127.0.0.1:${port}`;
+    gateway.log = '';
+    const environment = { ...process.env, TEAM_TOKEN: 'canary-of-the-environment' };
+    gateway.process = spawn(binary, ['serve', '--config', gateway.file, '--listen', `127.0.0.1:${port}`], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [gateway.process.stdout, gateway.process.stderr]) stream.on('data', (data) => { gateway.log += data; });
+    await eventually('the gateway is ready', async () => {
+      must(gateway.process.exitCode === null, `the gateway ended:\n${gateway.log}`);
+      return fetch(`${gateway.base}/health/ready`).then((response) => response.ok, () => false);
+    });
+    return gateway;
+  }
+
+  write(servers) {
+    writeFileSync(this.file, this.head + servers);
+  }
+
+  /** Sends a request with the key of `role`. */
+  async rest(role, method, path, body) {
+    const headers = { authorization: `Bearer ${this.keys[role]}` };
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    return fetch(`${this.base}/api/v1/mcp${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  }
+
+  stop() {
+    this.process.kill('SIGTERM');
+  }
+}
+
+export async function browser() {
+  const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--force-color-profile=srgb'] });
+}
+
+/** A new visitor. Every error, refused load and request to another place is noted in `problems`. */
+export async function visitor(chrome, gateway, problems, options = {}) {
+  const context = await chrome.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15000);
+  await page.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', (event) => {
+      console.error(`CSP violation: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`);
+    });
+  });
+  page.on('pageerror', (error) => problems.push(`JavaScript error: ${error.stack ?? error}`));
+  page.on('console', (message) => {
+    // Chromium writes a line for each answer of 400 or more. Those that are wanted are checked where they happen.
+    const isStatus = /the server responded with a status of (401|403|404|409|502|503)/.test(message.text());
+    if (message.type() === 'error' && !isStatus) problems.push(`console: ${message.text()}`);
+  });
+  page.on('dialog', (dialog) => { problems.push(`a dialog opened: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(`${gateway.base}/`)) problems.push(`external request: ${request.url()}`);
+  });
+  return page;
+}
+
+/** Signs in on the page of the gateway, and comes to the dashboard. */
+export async function signIn(page, gateway, role) {
+  await page.goto(`${gateway.base}/ui/`);
+  await page.getByRole('link', { name: 'Sign in' }).first().click();
+  await page.getByLabel('Key or token').fill(gateway.keys[role]);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: 'Servers' }).waitFor();
+}
+
+/** Opens a view by its address. */
+export async function open(page, gateway, view) {
+  await page.goto(`${gateway.base}/ui/#/${view}`);
+  await page.locator('main h1').first().waitFor();
+}
+
+/** Answers "yes" in the dialog that asks. */
+export async function confirm(page, verb) {
+  const box = page.getByRole('dialog');
+  await box.getByRole('button', { name: verb, exact: true }).click();
+  await box.waitFor({ state: 'detached' });
+}

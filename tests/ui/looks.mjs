@@ -1,0 +1,99 @@
+// How the views look, and whether everybody can use them.
+
+import { copyFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { axeSource, must, open, signIn, visitor } from './lab.mjs';
+
+const VIEWS = ['servers', 'servers/issues', 'tools', 'calls', 'changes', 'logins', 'system', 'configuration'];
+const MOST_PICTURE = 200 * 1024;
+
+async function findings(page, where) {
+  await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const bad = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  const told = bad.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`).join(' | ')}`);
+  must(bad.length === 0, `axe in ${where}: ${told.join('\n')}`);
+}
+
+async function traffic(gateway, isRunning) {
+  while (isRunning()) {
+    await Promise.all([gateway.rest('caller', 'POST', '/call', { server: 'issues', tool: 'search_issues', arguments: { query: 'door', state: 'open' } }),
+      gateway.rest('caller', 'POST', '/call', { server: 'search', tool: 'evil_error', arguments: {} })]);
+    await new Promise((resolve) => { setTimeout(resolve, 40 + Math.random() * 120); });
+  }
+}
+
+async function views_are_accessible_and_fit_at_every_size({ chrome, gateway, scene, problems, out, picture }) {
+  gateway.write(scene.yaml(true));
+  await gateway.rest('superuser', 'POST', '/reload');
+  scene.billing.isFailing = true;
+  for (let call = 0; call < 3; call += 1) await gateway.rest('superuser', 'POST', '/call', { server: 'billing', tool: 'ping' });
+  let isRunning = true;
+  const load = traffic(gateway, () => isRunning);
+  try {
+    for (const [width, height] of [[1440, 900], [320, 700]]) {
+      for (const colorScheme of ['light', 'dark']) {
+        const page = await visitor(chrome, gateway, problems, { viewport: { width, height }, colorScheme });
+        await signIn(page, gateway, 'superuser');
+        await page.waitForTimeout(width === 1440 && colorScheme === 'light' ? 9000 : 600);
+        for (const view of VIEWS) {
+          const where = `${view.replace('/', '-')}-${width}-${colorScheme}`;
+          await open(page, gateway, view);
+          await page.waitForTimeout(350);
+          if (view === 'servers/issues') await page.locator('details.tool > summary').first().click();
+          await page.screenshot({ path: join(out, `${where}.png`), fullPage: true });
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+          must(wide <= 0, `${where} is ${wide} px too wide`);
+          await findings(page, where);
+        }
+        await page.keyboard.press('?');
+        await page.getByRole('dialog').waitFor();
+        await findings(page, `help-${width}-${colorScheme}`);
+        await page.keyboard.press('Escape');
+        if (picture && width === 1440 && colorScheme === 'light') await forDocumentation(page, gateway, out, picture);
+        await page.context().close();
+      }
+    }
+  } finally {
+    isRunning = false;
+    await load;
+    scene.billing.isFailing = false;
+  }
+}
+
+async function forDocumentation(page, gateway, out, picture) {
+  await page.setViewportSize({ width: 1280, height: 520 });
+  await open(page, gateway, 'servers');
+  await page.waitForTimeout(2500);
+  const path = join(out, 'documentation.png');
+  await page.screenshot({ path });
+  must(statSync(path).size <= MOST_PICTURE, `the picture has ${statSync(path).size} bytes`);
+  copyFileSync(path, picture);
+}
+
+async function sign_in_page_is_accessible({ chrome, gateway, problems }) {
+  for (const colorScheme of ['light', 'dark']) {
+    const page = await visitor(chrome, gateway, problems, { viewport: { width: 320, height: 700 }, colorScheme });
+    await page.goto(`${gateway.base}/ui/`);
+    await page.getByRole('link', { name: 'Sign in' }).first().waitFor();
+    await findings(page, 'signed out');
+    await page.context().close();
+  }
+}
+
+async function first_paint_is_within_300_ms({ chrome, gateway, problems }) {
+  const times = [];
+  for (let round = 0; round < 5; round += 1) {
+    const page = await visitor(chrome, gateway, problems);
+    await page.goto(`${gateway.base}/ui/`);
+    await page.waitForTimeout(200);
+    times.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? Infinity));
+    await page.context().close();
+  }
+  const median = times.sort((a, b) => a - b)[2];
+  must(median <= 300, `first contentful paint after ${median.toFixed(0)} ms`);
+  return `first contentful paint after ${median.toFixed(0)} ms (median of 5, empty cache)`;
+}
+
+export const CHECKS = { views_are_accessible_and_fit_at_every_size, sign_in_page_is_accessible, first_paint_is_within_300_ms };

@@ -1,0 +1,53 @@
+#!/usr/bin/env node
+// The dashboard in a real browser. See README.md beside this file.
+//
+//   run.mjs --binary FILE [--out FOLDER] [--picture FILE]
+//
+// SWITCHYARD_UI is the folder with playwright-core and axe-core. Exit code: 0 every check holds, 1 one does not.
+
+import { mkdirSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+
+import * as attacks from './attacks.mjs';
+import * as flows from './flows.mjs';
+import * as looks from './looks.mjs';
+import { browser, Failed, Gateway } from './lab.mjs';
+import { world } from './world.mjs';
+
+const { values } = parseArgs({ options: { binary: { type: 'string' }, out: { type: 'string' }, picture: { type: 'string' }, check: { type: 'string', multiple: true } } });
+const out = resolve(values.out ?? mkdtempSync(join(tmpdir(), 'ui-')));
+mkdirSync(out, { recursive: true });
+
+const CHECKS = { ...flows.CHECKS, ...attacks.CHECKS, ...looks.CHECKS };
+const began = Date.now();
+const problems = [];
+const scene = await world();
+let chrome;
+let gateway;
+let failed = 0;
+try {
+  gateway = await Gateway.start(resolve(values.binary), out, scene.yaml());
+  chrome = await browser();
+  for (const [name, check] of Object.entries(CHECKS)) {
+    if (values.check && !values.check.includes(name)) continue;
+    const started = Date.now();
+    let told;
+    try {
+      told = await check({ chrome, gateway, scene, problems, out, picture: values.picture && resolve(values.picture) });
+      if (problems.length > 0) throw new Failed(problems.splice(0).join('\n    '));
+      console.log(`ok      ${name} (${((Date.now() - started) / 1000).toFixed(1)} s)${told ? `: ${told}` : ''}`);
+    } catch (error) {
+      failed += 1;
+      const more = problems.splice(0).map((problem) => `\n    ${problem}`).join('');
+      console.log(`FAILED  ${name}: ${error instanceof Failed ? error.message : error.stack}${more}`);
+    }
+  }
+} finally {
+  await chrome?.close();
+  gateway?.stop();
+  scene.close();
+}
+console.log(`${failed === 0 ? 'all checks hold' : `${failed} failed`}, ${((Date.now() - began) / 1000).toFixed(0)} s, pictures in ${out}`);
+process.exit(failed === 0 ? 0 : 1);
