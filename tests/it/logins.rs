@@ -171,9 +171,13 @@ async fn a_person_logs_in_by_the_command_and_calls_a_tool() {
     let (code, told) = run(&gateway, KEY, &["logout", "notes"]).await;
     assert_eq!((code, told.as_str()), (Some(0), "logged out of notes\n"));
     assert_eq!(state().await, "login_required");
-    let log = gateway.log();
-    let audited = |action: &str| log.iter().any(|line| line["action"] == action && line["outcome"] == "done");
-    assert!(audited("log_in_for_all") && audited("log_out_for_all"), "{log:#?}");
+    let log = eventually("both are in the audit log", async || {
+        let log = gateway.log();
+        let audited =
+            |action: &str| log.iter().any(|line| line["action"] == action && line["outcome"] == "done");
+        (audited("log_in_for_all") && audited("log_out_for_all")).then_some(log)
+    })
+    .await;
     assert!(!format!("{log:?}").contains(TOKEN) && !format!("{log:?}").contains(KEY));
 }
 

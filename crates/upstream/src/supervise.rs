@@ -279,9 +279,10 @@ impl Supervisor {
             Error::AuthFailed { reason } => (State::AuthFailed, reason.clone()),
             other => (State::AuthFailed, other.to_string()),
         };
+        // Without a pause between the two: a call must never see this reason as that of a failed connection.
         self.upstream.facts.failed(&reason);
-        self.upstream.pool.close_all().await;
         self.publish(Change::State(state)).await;
+        self.upstream.pool.close_all().await;
         self.tell_waiting(&Err(error));
     }
 
