@@ -49,6 +49,10 @@ impl LoginService for Fake {
         async { Err(LoginError::NotOffered) }.boxed()
     }
 
+    fn abandon(&self, _: &str, _: &Principal, _: &str, _: Option<&str>) -> Result<(), LoginError> {
+        Err(LoginError::NotOffered)
+    }
+
     fn log_out<'a>(&'a self, _: &'a str, _: &'a Principal) -> BoxFuture<'a, Result<(), LoginError>> {
         *self.is_out.lock().expect("no panic") = true;
         async { Ok(()) }.boxed()

@@ -67,6 +67,16 @@ pub trait LoginService: Send + Sync {
         response: CodeResponse<'a>,
     ) -> BoxFuture<'a, Result<LoginStatus, LoginError>>;
 
+    /// Ends a login that the login service answered with an error. Returns an error if that answer, which names the
+    /// issuer `iss`, is not from the login service that was asked (RFC 9207).
+    fn abandon(
+        &self,
+        server: &str,
+        principal: &Principal,
+        pending: &str,
+        iss: Option<&str>,
+    ) -> Result<(), LoginError>;
+
     /// Deletes the login that `principal` uses, and revokes it where the login service can.
     fn log_out<'a>(
         &'a self,

@@ -118,20 +118,7 @@ pub struct AuthorizationResponse {
 impl AuthorizationResponse {
     /// Checks that `issuer` answered, and returns its code. `iss_is_promised` says that its metadata promises `iss`.
     pub fn check(&self, issuer: &str, iss_is_promised: bool) -> Result<&SecretString, Error> {
-        match &self.iss {
-            Some(iss) if iss != issuer => {
-                let (iss, issuer) = (one_line(iss), one_line(issuer));
-                return Err(Error::refused(format!(
-                    "the login was answered by `{iss}` and not by `{issuer}`; nothing was sent to either"
-                )));
-            }
-            None if iss_is_promised => {
-                return Err(Error::refused(
-                    "the answer to the login does not name its issuer, which the authorization server promises",
-                ));
-            }
-            Some(_) | None => {}
-        }
+        check_issuer(self.iss.as_deref(), issuer, iss_is_promised)?;
         if let Some(error) = &self.error {
             return Err(self.failed(error));
         }
@@ -156,6 +143,23 @@ impl AuthorizationResponse {
             }
             _ => Error::refused(format!("the login was refused ({text})")),
         }
+    }
+}
+
+/// Checks that the answer which names `iss` is from `issuer`. `is_promised` says that its metadata promises `iss`
+/// (RFC 9207, section 2.4).
+pub(crate) fn check_issuer(iss: Option<&str>, issuer: &str, is_promised: bool) -> Result<(), Error> {
+    match iss {
+        Some(iss) if iss != issuer => {
+            let (iss, issuer) = (one_line(iss), one_line(issuer));
+            Err(Error::refused(format!(
+                "the login was answered by `{iss}` and not by `{issuer}`; nothing was sent to either"
+            )))
+        }
+        None if is_promised => Err(Error::refused(
+            "the answer to the login does not name its issuer, which the authorization server promises",
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -22,6 +22,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::account::Account;
+use crate::authorization::check_issuer;
 use crate::saved::{SavedLogin, Shelf};
 use crate::shared::{Shared, lock};
 use crate::{
@@ -193,14 +194,7 @@ impl Logins {
         pending: Pending,
         response: &AuthorizationResponse,
     ) -> Result<LoginStatus, Error> {
-        let started = lock(&self.started).remove(&pending);
-        let started = started.filter(|started| started.principal == *principal && !started.is_over());
-        let started = started.ok_or_else(|| {
-            Error::refused(
-                "this login was finished already, was started by somebody else, or is too old; start again",
-            )
-        })?;
-        let Started { discovered, registration, pkce, .. } = started;
+        let Started { discovered, registration, pkce, .. } = self.take(principal, pending)?;
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
         let client = self.shared.client(&discovered, &registration);
@@ -210,6 +204,23 @@ impl Logins {
         let account = self.account(Some(principal));
         account.log_in(SavedLogin { resource, server, registration, tokens }).await?;
         Ok(self.status(Some(principal)))
+    }
+
+    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer, which
+    /// names `iss`, is not from the authorization server of that login.
+    pub fn abandon(&self, principal: &Arc<str>, pending: Pending, iss: Option<&str>) -> Result<(), Error> {
+        let server = self.take(principal, pending)?.discovered.server;
+        check_issuer(iss, &server.issuer, server.authorization_response_iss_parameter_supported)
+    }
+
+    fn take(&self, principal: &Arc<str>, pending: Pending) -> Result<Started, Error> {
+        let started = lock(&self.started).remove(&pending);
+        let started = started.filter(|started| started.principal == *principal && !started.is_over());
+        started.ok_or_else(|| {
+            Error::refused(
+                "this login was finished already, was started by somebody else, or is too old; start again",
+            )
+        })
     }
 
     /// Logs `principal` out, or everybody where all share one login. The token is deleted here first, then revoked where

@@ -69,15 +69,18 @@ async fn finish(
     session: &Session,
     state: &State,
 ) -> Result<LoginStatus, Failed> {
+    let (service, principal) = (&pages.logins.service, session.principal());
+    let iss = visit.query.get("iss");
     if visit.query.get("error").is_some() {
+        // Without this check, anybody who can open a link in the browser could speak for the login service.
+        service.abandon(&state.server, principal, &state.pending, iss).map_err(Failed::Error)?;
         return Err(Failed::ByService);
     }
     let code = visit.query.get("code").ok_or_else(|| Failed::Page(messages::no_code()))?;
-    let principal = session.principal();
     let _place =
         pages.in_progress.enter(principal.id()).ok_or_else(|| Failed::Page(messages::busy_at_callback()))?;
-    let response = CodeResponse { code, iss: visit.query.get("iss") };
-    let finished = pages.logins.service.finish(&state.server, principal, &state.pending, response).await;
+    let response = CodeResponse { code, iss };
+    let finished = service.finish(&state.server, principal, &state.pending, response).await;
     finished.map_err(Failed::Error)
 }
 

@@ -90,6 +90,11 @@ impl LoginService for Fake {
         .boxed()
     }
 
+    fn abandon(&self, _: &str, _: &Principal, _: &str, iss: Option<&str>) -> Result<(), LoginError> {
+        let refused = || LoginError::Refused("the login was answered by another issuer".to_owned());
+        if iss.is_some_and(|iss| iss != "https://login.example") { Err(refused()) } else { Ok(()) }
+    }
+
     fn log_out<'a>(&'a self, _: &'a str, _: &'a Principal) -> BoxFuture<'a, Result<(), LoginError>> {
         async { Ok(()) }.boxed()
     }

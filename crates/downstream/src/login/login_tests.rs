@@ -133,6 +133,8 @@ async fn each_end_of_a_login_has_its_own_text() {
     for (answer, heading) in [
         ("error=access_denied&code=abc", (403, "The access was refused")),
         ("error=server_error", (503, "Try again later")),
+        ("error=server_error&iss=https://login.example", (503, "Try again later")),
+        ("error=server_error&iss=https://evil.example&error_description=call", (502, "The login failed")),
         ("error=invalid_scope", (502, "The login failed")),
         ("error=%3Cscript%3E&error_description=%3Cscript%3Ealert(1)%3C/script%3E", (502, "The login failed")),
         ("", (400, "The answer is not complete")),
@@ -143,6 +145,7 @@ async fn each_end_of_a_login_has_its_own_text() {
         let url = browser.agree(&page).await;
         let end = browser.get(&back_from(&url, answer)).await;
         assert_eq!(end.heading(), heading, "{answer}: {}", end.text);
+        assert!(!end.text.contains("<bdi>call</bdi>"), "words of another issuer: {}", end.text);
         assert!(!end.text.contains("<script>") && !end.text.contains("<code>"), "{}", end.text);
     }
     let codes: Vec<_> = site.finished().into_iter().map(|(_, _, code)| code).collect();

@@ -57,6 +57,11 @@ impl Manager {
     }
 }
 
+fn parsed(pending: &str) -> Result<Pending, LoginError> {
+    let unknown = || LoginError::Refused("the login was not started here; start it again".to_owned());
+    Pending::parse(pending).ok_or_else(unknown)
+}
+
 impl LoginService for Manager {
     fn per(&self, server: &str) -> Option<Per> {
         let logins = self.logins(server).filter(|logins| logins.is_interactive())?;
@@ -87,9 +92,7 @@ impl LoginService for Manager {
     ) -> BoxFuture<'a, Result<LoginStatus, LoginError>> {
         async move {
             let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
-            let pending = Pending::parse(pending).ok_or_else(|| {
-                LoginError::Refused("the login was not started here; start it again".to_owned())
-            })?;
+            let pending = parsed(pending)?;
             let response = AuthorizationResponse {
                 code: Some(response.code.into()),
                 iss: response.iss.map(str::to_owned),
@@ -104,6 +107,17 @@ impl LoginService for Manager {
             Ok(status)
         }
         .boxed()
+    }
+
+    fn abandon(
+        &self,
+        server: &str,
+        principal: &Principal,
+        pending: &str,
+        iss: Option<&str>,
+    ) -> Result<(), LoginError> {
+        let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
+        Ok(logins.abandon(principal.id(), parsed(pending)?, iss)?)
     }
 
     fn log_out<'a>(
