@@ -5,13 +5,12 @@ import { refresh } from './state.js';
 
 /** Opens a dialog. `content` gets the function that closes it. */
 export function dialog(title, content) {
-  const before = document.activeElement;
   const id = `dialog-${Math.random().toString(36).slice(2)}`;
   const box = h('dialog', { 'aria-labelledby': id });
   const close = () => box.close();
   const cross = button('Close', close, { class: 'plain close' });
   box.append(h('div', { class: 'dialog-head' }, h('h2', { id }, title), cross), h('div', { class: 'dialog-body' }, content(close)));
-  box.addEventListener('close', () => { box.remove(); if (before?.isConnected) before.focus(); });
+  box.addEventListener('close', () => box.remove()); // the browser gave the focus back before
   box.addEventListener('click', (event) => { if (event.target === box) close(); });
   document.body.append(box);
   box.showModal();

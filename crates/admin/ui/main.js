@@ -106,7 +106,7 @@ function help() {
 let isGoing = false;
 
 function key(event) {
-  const isTyping = event.target.closest?.('input, textarea, select, dialog');
+  const isTyping = event.target.closest?.('input, textarea, select, dialog[open]');
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isGoing) {
     isGoing = false;
