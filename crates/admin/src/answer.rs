@@ -27,7 +27,7 @@ const ENVELOPE: usize = 512;
 /// What a tool answered.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CallAnswer)]
-pub(super) struct Answer {
+pub(super) struct Answer<'a> {
     /// Whether the tool did what it was asked to.
     success: bool,
     /// The tool's `structuredContent` when it has one; else the JSON value of a single text block
@@ -64,16 +64,16 @@ pub(super) struct Answer {
     rpc_error: Option<Raw>,
     /// The tool's name at its server.
     #[schema(examples("create_issue"))]
-    tool: String,
+    tool: &'a str,
     /// The server that ran it.
     #[schema(examples("issues"))]
-    server: String,
+    server: &'a str,
     /// `tool` under its older name.
     #[schema(examples("create_issue"))]
-    tool_name: String,
+    tool_name: &'a str,
     /// `server` under its older name.
     #[schema(examples("issues"))]
-    server_name: String,
+    server_name: &'a str,
     /// From the request to the answer, waiting and retries included.
     #[schema(examples(234.5), minimum = 0)]
     execution_time_ms: f64,
@@ -91,10 +91,10 @@ struct Told {
     rpc_error: Option<Raw>,
 }
 
-impl Answer {
+impl<'a> Answer<'a> {
     /// Returns the answer of a call; a problem if the server refused the arguments or its answer was
     /// not valid.
-    pub(super) fn of(called: &Called, tool: &str, id: RequestId) -> Result<Self, Problem> {
+    pub(super) fn of(called: &'a Called, tool: &'a str, id: RequestId) -> Result<Self, Problem> {
         let told = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
             Ok(_) => return Err(Problem::of_answer(&called.server, tool, "the result is not an object")),
@@ -117,10 +117,10 @@ impl Answer {
             retryable: code.map(ErrorCode::is_retryable),
             rpc_error: told.rpc_error,
             structured_content: told.structured,
-            tool: tool.to_owned(),
-            server: called.server.to_string(),
-            tool_name: tool.to_owned(),
-            server_name: called.server.to_string(),
+            tool,
+            server: &called.server,
+            tool_name: tool,
+            server_name: &called.server,
             execution_time_ms: in_ms(called.elapsed),
             request_id: id,
         })

@@ -17,8 +17,13 @@ fn called(reply: Reply) -> Called {
     }
 }
 
-fn answer(result: &str) -> Answer {
-    Answer::of(&called(Ok(raw(result))), "t", RequestId::new()).expect("an answer")
+fn answer(result: &str) -> Answer<'static> {
+    answer_to(Ok(raw(result)))
+}
+
+/// The answer borrows the call, which lives as long as the test program.
+fn answer_to(reply: Reply) -> Answer<'static> {
+    Answer::of(Box::leak(Box::new(called(reply))), "t", RequestId::new()).expect("an answer")
 }
 
 #[test]
@@ -105,12 +110,12 @@ fn what_rest_cannot_follow_is_a_failure_that_says_so() {
 fn a_servers_error_is_passed_on_whole() {
     let text = r#"{"message":"no","code":-32042,"data":{"x":1e400}}"#;
     let error = ErrorObject::from_raw(raw(text)).expect("an error");
-    let answer = Answer::of(&called(Err(error)), "t", RequestId::new()).expect("an answer");
+    let answer = answer_to(Err(error));
     assert_eq!((answer.success, answer.code), (false, Some(ErrorCode::RpcError)));
     assert_eq!(answer.error.expect("a text").as_str(), "\"no\"");
     assert_eq!(answer.rpc_error.expect("the object").as_str(), text);
     let silent = ErrorObject::from_raw(raw(r#"{"code":-1}"#)).expect("an error");
-    let answer = Answer::of(&called(Err(silent)), "t", RequestId::new()).expect("an answer");
+    let answer = answer_to(Err(silent));
     assert_eq!(answer.error.expect("a text").as_str(), "\"the server answered with the error -1\"");
 }
 

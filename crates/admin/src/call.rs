@@ -12,15 +12,15 @@ use bytes::Bytes;
 
 use super::answer::{Answer, printed};
 use super::body::{self, CallRequest, received};
+use super::call_audit;
 use super::charged::json_charged;
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, call_stream, view, who};
+use super::{Api, authorised, call_stream, view};
 use auth::{Action, Principal};
-use gateway::manager::{self, Called, Scope};
+use gateway::manager::Scope;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Deed};
 
 /// Run a tool
 ///
@@ -104,41 +104,12 @@ async fn answer(
         return call_stream::begin(api, principal, request, id);
     }
     let CallRequest { server, tool, arguments, timeout } = request;
-    let deed = begun_audit((principal, id), server.as_deref(), || tool.clone())?;
+    let deed = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
     let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await;
-    let called = noted(deed, called)?;
+    let called = call_audit::noted(deed, called)?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json_charged(printed(&called, &tool, id, principal)?))
-}
-
-/// Begins the entry of a call in the audit log, if calls are logged. `server` is the one that the caller named.
-pub(super) fn begun_audit(
-    (principal, id): (&Principal, RequestId),
-    server: Option<&str>,
-    subject: impl FnOnce() -> String,
-) -> Result<Option<Box<Deed>>, Problem> {
-    let mut deed = audit::call(who(principal, Some(id)), subject)?;
-    if let (Some(deed), Some(server)) = (&mut deed, server) {
-        deed.at(server);
-    }
-    Ok(deed)
-}
-
-/// Records the result of a call in `deed`, an entry of the audit log.
-fn noted(deed: Option<Box<Deed>>, called: Result<Called, manager::Error>) -> Result<Called, Problem> {
-    let Some(mut deed) = deed else { return Ok(called?) };
-    if let Ok(Called { server, .. })
-    | Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
-    {
-        deed.at(server);
-    }
-    let called = called.map_err(Problem::from);
-    match &called {
-        Ok(called) => deed.answered(&called.reply),
-        Err(problem) => deed.ended(problem.code().to_string()),
-    }
-    called
 }
 
 #[cfg(test)]

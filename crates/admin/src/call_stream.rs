@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::answer::printed;
 use super::body::CallRequest;
-use super::call::begun_audit;
+use super::call_audit;
 use super::call_questions::OpenCall;
 use super::problem::Problem;
 use super::{Api, refusal, view};
@@ -61,7 +61,7 @@ pub(super) fn begin(
     request: CallRequest,
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let deed = begun_audit((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let deed = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let (outlet, inlet) = Outlet::paid_by(WAITING, Account::Principal(Arc::clone(principal.id())));
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));

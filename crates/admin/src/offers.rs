@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::body::{self, received};
-use super::call::begun_audit;
+use super::call_audit;
 use super::charged::{held, json_charged};
 use super::entity_tag::Tagged;
 use super::list_query::ListQuery;
@@ -253,7 +253,7 @@ async fn ask(
     server: Option<String>,
 ) -> Result<Response, Problem> {
     let begun = Instant::now();
-    let deed = begun_audit((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
+    let deed = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
     let caller = Caller::of_program(principal.clone(), Scope::All, Raw::of(&json!({})));
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &Outlet::unread()).await;
