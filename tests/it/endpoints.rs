@@ -105,8 +105,9 @@ async fn a_url_without_a_path_finds_the_endpoint_and_says_so() {
         assert_eq!(before.seen("/"), tried, "{kind}: it is remembered");
         let told = gateway.get("/servers/one").await.json();
         assert!(told["offer_problems"].to_string().contains(found), "{kind}: {told}");
-        let logged = gateway.log().iter().any(|line| line.to_string().contains(&format!("`{found}`")));
-        assert!(logged, "{kind}: {:?}", gateway.log());
+        gateway
+            .logs(&format!("{kind}: `{found}`"), |line| line.to_string().contains(&format!("`{found}`")))
+            .await;
     }
 }
 

@@ -100,7 +100,7 @@ async fn keys_are_found_by_the_issuer_and_a_rotated_one_works_at_once() {
     let first = one.token(&service.issuer, one.kid);
     let fetched = |line: &Value| line["message"] == "the keys of the login service were fetched";
     // A token that comes sooner waits, but would use up the one fetch in a minute.
-    eventually("the keys are fetched", async || gateway.log().iter().any(fetched).then_some(())).await;
+    gateway.logs("that the keys are fetched", fetched).await;
     assert_eq!(status(&gateway, &first).await, 200);
     assert_eq!(status(&gateway, &evil.token(&service.issuer, "one")).await, 401, "a forged signature");
     let fetched = service.fetches();
@@ -126,7 +126,7 @@ async fn a_service_that_is_out_of_order_at_the_start_delays_its_tokens_only() {
     assert_eq!(status(&gateway, &token).await, 503);
     let warned =
         |line: &Value| line["message"].to_string().contains("keys of the login service cannot be fetched");
-    assert!(gateway.log().iter().any(warned), "{:#?}", gateway.log());
+    gateway.logs("the warning", warned).await;
     service.shows(&one);
     eventually("it has recovered", async || (status(&gateway, &token).await == 200).then_some(())).await;
 }

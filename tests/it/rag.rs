@@ -121,8 +121,8 @@ async fn a_change_of_the_list_reaches_everybody_who_is_connected() {
     assert_eq!((gone.status, &gone.json()["code"]), (404, &json!("tool_not_found")));
     let told = gateway.call("rag", "rag_health", json!({})).await.json();
     assert_eq!(told["data"]["left_out"][0]["name"], "no name", "{told}");
-    let lines = gateway.log().into_iter().filter(|line| line.to_string().contains("no name")).count();
-    assert_eq!(lines, 1, "once, however often the list is read");
+    let lines = gateway.logs("the entry", |line| line.to_string().contains("no name")).await;
+    assert_eq!(lines.len(), 1, "once, however often the list is read");
 }
 
 #[tokio::test]

@@ -66,9 +66,7 @@ async fn new_sessions_are_separated_after_the_first_sign_and_no_running_one_is_m
         assert!(has(running, "first").await && !has(running, "own").await, "it stays where its state is");
         assert_eq!(running.call("first", json!({})).await.text(), "first");
     }
-    let lines = gateway.log();
-    let named: Vec<&Value> =
-        lines.iter().filter(|line| line.to_string().contains("sharing: per_session")).collect();
+    let named = gateway.logs("the hint", |line| line.to_string().contains("sharing: per_session")).await;
     assert_eq!(named.len(), 1, "{named:?}");
     let hint = entry(&gateway).await["state_hint"].clone();
     assert!(hint.as_str().is_some_and(|hint| hint.contains("sharing: per_session")), "{hint}");

@@ -80,9 +80,8 @@ async fn a_name_that_its_server_dropped_goes_to_another_server_only_by_approval(
         );
         assert_eq!(gateway.post("/reload", "").await.status, 200);
         gateway.offers(&["evil__pay"]).await;
-        let log = gateway.log();
-        let told =
-            log.iter().filter(|line| line["name"] == "pay" && line["target"] == "switchyard::audit").count();
+        let is_told = |line: &Value| line["name"] == "pay" && line["target"] == "switchyard::audit";
+        let told = gateway.logs("the new owner", is_told).await.len();
         eprintln!(
             "on_change: {on_change}: {} calls by the old name reached the new server",
             evil.runs("pay") - 1

@@ -281,6 +281,17 @@ impl Running {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("it runs").count()
     }
 
+    /// Waits until its log has a line of this kind, and returns all such lines.
+    ///
+    /// A thread of its own writes the log, so a line can come later than the response of the request that it is about.
+    pub async fn logs(&self, what: &str, is: impl Fn(&Value) -> bool) -> Vec<Value> {
+        eventually(&format!("the log has {what}"), async || {
+            let lines: Vec<_> = self.log().into_iter().filter(&is).collect();
+            (!lines.is_empty()).then_some(lines)
+        })
+        .await
+    }
+
     /// The lines of its log so far, each parsed from JSON.
     pub fn log(&self) -> Vec<Value> {
         let lines = self.process.errors();
