@@ -22,21 +22,28 @@ pub(super) fn begun(
     Ok(deed)
 }
 
-/// Records the result of a call in `deed`, an entry of the audit log.
+/// Records the result of a call in `deed`, if calls are logged.
 pub(super) fn noted(
     deed: Option<Box<Deed>>,
     called: Result<Called, manager::Error>,
 ) -> Result<Called, Problem> {
     let Some(mut deed) = deed else { return Ok(called?) };
-    if let Ok(Called { server, .. })
-    | Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
+    if let Err(manager::Error::Upstream { server, .. } | manager::Error::ToolChanged { server, .. }) = &called
     {
         deed.at(server);
     }
     let called = called.map_err(Problem::from);
-    match &called {
-        Ok(called) => deed.answered(&called.reply),
+    ended(*deed, called.as_ref());
+    called
+}
+
+/// Ends `deed` with what the client gets.
+pub(super) fn ended(mut deed: Deed, called: Result<&Called, &Problem>) {
+    match called {
+        Ok(called) => {
+            deed.at(&called.server);
+            deed.answered(&called.reply);
+        }
         Err(problem) => deed.ended(problem.code().to_string()),
     }
-    called
 }

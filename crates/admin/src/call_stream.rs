@@ -166,19 +166,12 @@ impl Running {
             let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
             Ok((called, printed))
         });
-        let deed = self.deed.take();
+        if let Some(deed) = self.deed.take() {
+            call_audit::ended(*deed, ended.as_ref().map(|(called, _)| called));
+        }
         let last = match ended {
-            Ok((called, printed)) => {
-                if let Some(mut deed) = deed {
-                    deed.at(&called.server);
-                    deed.answered(&called.reply);
-                }
-                event_of("result", printed)
-            }
+            Ok((_, printed)) => event_of("result", printed),
             Err(problem) => {
-                if let Some(deed) = deed {
-                    deed.ended(problem.code().to_string());
-                }
                 tracing::debug!(request_id = %self.id, code = %problem.code(), "streaming call failed");
                 event_of("error", problem.print(self.id))
             }
