@@ -69,14 +69,6 @@ export function ofServer(name, rest = '') {
   return `/servers/${encodeURIComponent(name)}${rest}`;
 }
 
-let paths;
-
-/** Whether the gateway has this path below the API, such as `/servers/{name}/disable`. Asked once. */
-export async function has(path) {
-  paths ??= fetch('../openapi.json').then((response) => response.json()).then((document) => Object.keys(document.paths), () => []);
-  return (await paths).some((one) => one.endsWith(path));
-}
-
 /** Asks who the visitor is. */
 export async function loadVisitor() {
   const response = await fetch('session', { credentials: 'same-origin', cache: 'no-store' });

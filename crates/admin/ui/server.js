@@ -1,6 +1,6 @@
 // View: one server, its state, actions and tools.
 
-import { get, has, may, ofServer, post } from './api.js';
+import { get, may, ofServer, post } from './api.js';
 import { action, told } from './actions.js';
 import { json, callPanel } from './call.js';
 import { counted, fill, fillIfChanged, h, heading, number } from './dom.js';
@@ -9,11 +9,10 @@ import { historyOf, serverOf, state, watch } from './state.js';
 import { loginPart } from './logins.js';
 
 /** The buttons for one server. */
-function buttons(server, canDisable) {
+function buttons(server) {
   if (!may('superuser')) return [];
   const name = server.name;
   const does = (path) => () => post(ofServer(name, path));
-  const isDisabled = server.state === 'disabled';
   return [
     action('Reset breaker', {
       title: `Close the breaker of ${name}?`, verb: 'Reset breaker', done: `the breaker of ${name} is closed`,
@@ -23,14 +22,6 @@ function buttons(server, canDisable) {
       title: `Reconnect ${name}?`, verb: 'Reconnect', danger: true, done: `${name} is connected again`,
       text: 'Calls that run on the connections of now fail. The server is asked again what it offers.',
     }, does('/reconnect'), { 'data-focus': 'reconnect' }),
-    canDisable && (isDisabled
-      ? action('Enable', {
-        title: `Enable ${name}?`, verb: 'Enable', done: `${name} is enabled`, text: 'The server is connected, and its tools are offered again.',
-      }, does('/enable'), { 'data-focus': 'enable' })
-      : action('Disable', {
-        title: `Disable ${name}?`, verb: 'Disable', danger: true, done: `${name} is disabled`,
-        text: 'Its connections end, its tools leave the lists, and calls of them fail until you enable it.',
-      }, does('/disable'), { 'data-focus': 'disable' })),
   ];
 }
 
@@ -84,14 +75,13 @@ export function show(main, name) {
   const tools = h('section', { 'aria-labelledby': 'tools-title' }, h('h2', { id: 'tools-title' }, 'Tools'), h('p', { class: 'quiet' }, 'Loading…'));
   fill(main, h('p', { class: 'crumb' }, h('a', { href: '#/servers' }, 'Servers')), head, overview, login, tools);
   let offered = null;
-  let canDisable = false;
   const draw = () => {
     const server = serverOf(name);
     if (!server) {
       if (state.servers) fill(main, heading(name, 'There is no server of this name.'), h('p', {}, h('a', { href: '#/servers' }, 'All servers')));
       return;
     }
-    fillIfChanged(head, JSON.stringify([server.state, canDisable]), () => heading(name, server.description, buttons(server, canDisable)));
+    fillIfChanged(head, JSON.stringify([server.description]), () => heading(name, server.description, buttons(server)));
     const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
     fillIfChanged(overview, key, () => {
       const { rate, times } = sparklines(name);
@@ -102,7 +92,6 @@ export function show(main, name) {
     if (now !== offered) { offered = now; listTools(tools, name); }
   };
   draw();
-  if (may('superuser')) has('/servers/{name}/disable').then((can) => { canDisable = can; if (head.isConnected) draw(); });
   loginPart(name).then((part) => part && fill(login, part));
   return watch(draw);
 }

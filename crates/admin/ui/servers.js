@@ -36,11 +36,7 @@ function isFine(server) {
 
 export function reason(server) {
   if (isFine(server)) return null;
-  if (server.state === 'disabled') {
-    const by = server.disabled_by ?? server.disabled?.by;
-    return by ? `disabled by ${by}` : 'disabled';
-  }
-  return server.last_error;
+  return server.state === 'disabled' ? 'disabled' : server.last_error;
 }
 
 /** Names of hosts and programs, without what repeats the name. */
