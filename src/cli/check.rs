@@ -57,9 +57,13 @@ impl Check {
 /// `out`, and problems to `err`.
 pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let file = check.path();
-    let written = match Config::load(file, environment) {
-        Ok(config) => match read_files(&config.server) {
-            Ok(()) => valid(check, config, out, err),
+    let loaded = match &check.file {
+        Some(file) => Config::load(file, environment).map(|config| (config, None)),
+        None => check.config.load_or_documentation(environment),
+    };
+    let written = match loaded {
+        Ok((config, note)) => match read_files(&config.server) {
+            Ok(()) => valid(check, config, note, out, err),
             Err(error) => {
                 writeln!(err, "{}: server: {error}", file.display()).map(|()| ExitCode::from(EXIT_USAGE))
             }
@@ -76,16 +80,24 @@ fn read_files(server: &downstream::Config) -> Result<(), app::Error> {
     Ok(())
 }
 
-fn valid(check: &Check, config: Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-    print(check.path(), &config, out)?;
+fn valid(
+    check: &Check,
+    config: Config,
+    note: Option<String>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<ExitCode> {
+    let servers = config.manager.servers.len();
+    let plural = if servers == 1 { "" } else { "s" };
+    let valid = || format!("{}: valid, {servers} server{plural}", check.path().display());
+    writeln!(out, "{}", note.unwrap_or_else(valid))?;
+    print(&config, out)?;
     let all = !check.connect || reach::run(config.manager, out, err)?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(file: &Path, config: &Config, out: &mut dyn Write) -> io::Result<()> {
+fn print(config: &Config, out: &mut dyn Write) -> io::Result<()> {
     let servers = &config.manager.servers;
-    let plural = if servers.len() == 1 { "" } else { "s" };
-    writeln!(out, "{}: valid, {} server{plural}", file.display(), servers.len())?;
     // The default depends on this machine, which may differ from the machine of the gateway.
     let budget = config.server.memory_budget;
     if budget != memory::system::default_limit() {

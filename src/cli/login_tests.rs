@@ -18,7 +18,7 @@ const OUT: &str = r#"{"server":"notes","state":"login_required","scopes":[],"per
 const IN: &str = r#"{"server":"notes","state":"logged_in","account":"ann\u001b[2J","scopes":["read","write"],"per":"principal"}"#;
 
 fn running(server: &TestServer) -> Running {
-    let file = ConfigFile { config: PathBuf::from("no-such-file.yaml") };
+    let file = ConfigFile { config: PathBuf::from("no-such-file.yaml"), is_default: false };
     let url = Url::parse(&server.url.origin().ascii_serialization()).ok();
     Running { file, url, key: Some(SecretString::from("canary-of-the-key")) }
 }

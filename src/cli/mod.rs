@@ -8,6 +8,7 @@
 
 mod browser;
 pub mod check;
+mod config_file;
 pub mod connect;
 pub mod import;
 pub mod key;
@@ -33,7 +34,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use self::check::Check;
-use crate::config::{self, Config};
+pub use self::config_file::ConfigFile;
 use auth::Role;
 use downstream::config::parse_address;
 
@@ -199,18 +200,12 @@ pub struct Import {
     pub project: Option<PathBuf>,
 }
 
-/// Which configuration to use.
-#[derive(Debug, Clone, Args)]
-pub struct ConfigFile {
-    /// The configuration file.
-    #[arg(
-        long,
-        env = "SWITCHYARD_CONFIG",
-        hide_env_values = true,
-        default_value = "mcp_servers.yaml",
-        value_name = "FILE"
-    )]
-    pub config: PathBuf,
+impl Serve {
+    /// Notes what clap knows about the sources of the values.
+    fn learn(&mut self, source: impl Fn(&str) -> Option<ValueSource>) {
+        self.listen_is_said = source("listen") == Some(ValueSource::CommandLine);
+        self.file.is_default = source("config") == Some(ValueSource::DefaultValue);
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
@@ -227,28 +222,24 @@ fn port_of_others(_: &str) -> Result<String, &'static str> {
     Err("write `--listen 127.0.0.1:PORT`, or `listen` under `server:` in the configuration file")
 }
 
-impl ConfigFile {
-    /// Loads it with the environment of this process.
-    pub fn load(&self) -> Result<Config, config::Error> {
-        Config::load(&self.config, &environment)
-    }
-}
-
 impl Arguments {
     /// Reads the arguments that clap has matched.
     fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut arguments = Self::from_arg_matches(matches)?;
-        let (own, of_serve) = match &mut arguments.command {
+        let inner = matches.subcommand();
+        let source = |name: &str| inner.map_or(matches, |(_, inner)| inner).value_source(name);
+        match &mut arguments.command {
             Some(Command::Check(check)) => {
                 check.refuse_two_files(matches)?;
-                return Ok(arguments);
+                check.config.is_default = source("config") == Some(ValueSource::DefaultValue);
             }
-            Some(Command::Serve(serve)) => (matches.subcommand_matches("serve"), serve),
-            Some(_) => return Ok(arguments),
-            None => (Some(matches), &mut arguments.serve),
-        };
-        let source = own.and_then(|matches| matches.value_source("listen"));
-        of_serve.listen_is_said = source == Some(ValueSource::CommandLine);
+            Some(Command::Stdio(stdio)) => {
+                stdio.file.is_default = source("config") == Some(ValueSource::DefaultValue);
+            }
+            Some(Command::Serve(serve)) => serve.learn(source),
+            Some(_) => {}
+            None => arguments.serve.learn(source),
+        }
         Ok(arguments)
     }
 
@@ -307,89 +298,4 @@ fn environment(name: &str) -> Result<String, std::env::VarError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &str) -> Command {
-        let matches = <Arguments as CommandFactory>::command().get_matches_from(line.split(' '));
-        Arguments::read(&matches).expect(line).command()
-    }
-
-    #[test]
-    fn the_arguments_are_sound() {
-        <Arguments as CommandFactory>::command().debug_assert();
-    }
-
-    #[test]
-    fn serve_is_the_default_command() {
-        for line in [
-            "switchyard --config a.yaml --listen 127.0.0.1:9",
-            "switchyard serve --listen 127.0.0.1:9 --config a.yaml",
-        ] {
-            let Command::Serve(serve) = parsed(line) else { panic!("not serve: {line}") };
-            assert_eq!(serve.file.config.as_os_str(), "a.yaml");
-            assert_eq!(serve.listen.map(|address| address.port()), Some(9));
-            assert!(serve.listen_is_said, "{line}");
-        }
-        for line in ["switchyard", "switchyard serve --config a.yaml"] {
-            let Command::Serve(serve) = parsed(line) else { panic!("not serve: {line}") };
-            assert!(!serve.listen_is_said, "{line}");
-        }
-    }
-
-    #[test]
-    fn other_commands_are_named() {
-        assert!(
-            matches!(parsed("switchyard stdio --config a.yaml"), Command::Stdio(stdio) if stdio.file.config.as_os_str() == "a.yaml")
-        );
-        for (line, connects) in
-            [("switchyard check --config a.yaml", false), ("switchyard check --connect a.yaml", true)]
-        {
-            assert!(
-                matches!(parsed(line), Command::Check(check) if check.path().as_os_str() == "a.yaml" && check.connect == connects)
-            );
-        }
-        for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
-            assert!(
-                matches!(parsed(line), Command::Import(Import { file, project: None }) if file.as_os_str() == wanted)
-            );
-        }
-        assert!(matches!(
-            parsed("switchyard key new --id ci --role caller"),
-            Command::Key(Key::New { id: Some(id), role: Role::Caller }) if id == "ci"
-        ));
-        let Command::Token(token) = parsed("switchyard token --sub alice --ttl 30m") else {
-            panic!("not token")
-        };
-        assert_eq!(
-            (token.sub.as_str(), token.role, token.ttl),
-            ("alice", Role::Reader, Duration::from_mins(30))
-        );
-        assert!(
-            matches!(parsed("switchyard login notes --no-browser"), Command::Login(login) if login.no_browser)
-        );
-        for line in [
-            "switchyard login",
-            "switchyard logout --no-browser notes",
-            "switchyard login notes --url gateway",
-            "switchyard key",
-            "switchyard key new --id C_I",
-            "switchyard key new --role admin",
-            "switchyard token",
-            "switchyard token --sub a --ttl forever",
-            "switchyard token --sub a --kid b",
-            "switchyard secret",
-            "switchyard secret set",
-            "switchyard secret set A value",
-            "switchyard secret set 9",
-            "switchyard secret remove",
-            "switchyard chek",
-            "switchyard --listen nowhere",
-            "switchyard check a b",
-            "switchyard import",
-            "switchyard stdio --listen 127.0.0.1:9",
-        ] {
-            assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
-        }
-    }
-}
+mod tests;

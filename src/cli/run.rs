@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{EXIT_USAGE, Serve, Stdio, process_access};
+use super::{EXIT_USAGE, Serve, Stdio, environment, process_access};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
 use downstream::config::Transport;
@@ -16,14 +16,14 @@ use runtime::{telemetry, worker};
 
 /// Serves HTTP, or the channels that `server.transport` names, until SIGTERM or SIGINT.
 pub(super) fn serve(arguments: &Serve) -> ExitCode {
-    let config = match arguments.file.load() {
-        Ok(config) => config,
+    let (config, note) = match arguments.file.load_or_documentation(&environment) {
+        Ok(loaded) => loaded,
         Err(error) => return refuse(&error),
     };
     if config.server.transport == Transport::Stdio {
         return match arguments.listen.filter(|_| arguments.listen_is_said) {
             Some(address) => refuse(&opens_no_address(address, arguments)),
-            None => serve_pipe(config),
+            None => serve_pipe(config, note),
         };
     }
     let server = match arguments.listen {
@@ -32,9 +32,10 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
     };
     match server {
         Ok(server) => {
+            // If there was no file at the start, a reload reads one that was written since.
             let file = arguments.file.clone();
             let load: Load = Arc::new(move || file.load());
-            run(Config { server, ..config }, |config, Signals { stop, hangup }| {
+            run(Config { server, ..config }, note, |config, Signals { stop, hangup }| {
                 app::serve(config, Some(Renewal { load, wanted: hangup }), stop)
             })
         }
@@ -53,20 +54,20 @@ fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
 
 /// Serves one client on standard input and output. SIGHUP ends it too.
 pub(super) fn stdio(arguments: &Stdio) -> ExitCode {
-    match arguments.file.load() {
-        Ok(config) => serve_pipe(config),
+    match arguments.file.load_or_documentation(&environment) {
+        Ok((config, note)) => serve_pipe(config, note),
         Err(error) => refuse(&error),
     }
 }
 
-fn serve_pipe(config: Config) -> ExitCode {
-    run(config, |config, Signals { stop, hangup }| {
+fn serve_pipe(config: Config, note: Option<String>) -> ExitCode {
+    run(config, note, |config, Signals { stop, hangup }| {
         app::stdio(config, async move { _ = select(stop, hangup).next().await })
     })
 }
 
-/// Runs one of the two, with a log, until a signal.
-fn run<F>(config: Config, program: impl FnOnce(Config, Signals) -> F) -> ExitCode
+/// Runs one of the two, with a log that begins with `note`, until a signal.
+fn run<F>(config: Config, note: Option<String>, program: impl FnOnce(Config, Signals) -> F) -> ExitCode
 where
     F: Future<Output = Result<(), app::Error>>,
 {
@@ -75,6 +76,9 @@ where
         Err(error) => return refuse(&error),
     };
     process_access::warn_if_allowed();
+    if let Some(note) = note {
+        tracing::info!("{note}");
+    }
     let fail = |error: &dyn std::fmt::Display| {
         log.print(error);
         ExitCode::FAILURE

@@ -5,6 +5,8 @@
 //!
 //! Not here: the meaning of settings. Each part of the program reads its own (`from_settings`).
 
+#[cfg(feature = "handbook")]
+mod documentation;
 mod foreign;
 pub mod import;
 mod shown;
@@ -23,6 +25,7 @@ use settings::{error, expand};
 use gateway::manager;
 use runtime::regular_file;
 use settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
+use upstream::api::Kinds;
 
 /// The complete configuration.
 #[derive(Debug, Clone)]
@@ -74,6 +77,15 @@ impl Config {
 
     /// Parses the content of the file.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
+        Self::parse_with(path, content, environment, builtins::KINDS)
+    }
+
+    fn parse_with(
+        path: &Path,
+        content: &[u8],
+        environment: &Lookup<'_>,
+        kinds: Kinds,
+    ) -> Result<Self, Error> {
         let problems = Problems::default();
         let text = text_of(content, &problems);
         let mut document = document::parse(text, &problems);
@@ -83,7 +95,7 @@ impl Config {
         let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
         expand::expand(&mut document.root, &sources, &problems);
         let shown = shown::without_secrets(&document.root);
-        let config = Self::from_settings(&Setting::root(&document.root, &problems), (folder, shown));
+        let config = Self::from_settings(&Setting::root(&document.root, &problems), (folder, shown), kinds);
         match config {
             Some(config) if problems.is_empty() => Ok(config),
             _ => Err(invalid(path, text, &document, &problems)),
@@ -91,10 +103,10 @@ impl Config {
     }
 
     /// Reads the root of the file: the manager's settings, and `server`.
-    fn from_settings(root: &Setting<'_>, (folder, shown): (&Path, json::Raw)) -> Option<Self> {
+    fn from_settings(root: &Setting<'_>, (folder, shown): (&Path, json::Raw), kinds: Kinds) -> Option<Self> {
         let mut fields = root.fields()?;
         let fixed = Fixed::of(&fields);
-        let manager = manager::config::Config::from_fields(&mut fields, folder, builtins::KINDS);
+        let manager = manager::config::Config::from_fields(&mut fields, folder, kinds);
         let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();
         let server = server.unwrap_or_default();

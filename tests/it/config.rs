@@ -59,7 +59,7 @@ fn names(kind: &str) -> Vec<String> {
 
 /// Arguments that check a file and connect to no server.
 fn only(path: &Path) -> switchyard_mcp::cli::Check {
-    let config = switchyard_mcp::cli::ConfigFile { config: path.to_owned() };
+    let config = switchyard_mcp::cli::ConfigFile { config: path.to_owned(), is_default: false };
     switchyard_mcp::cli::Check { file: None, config, connect: false }
 }
 

@@ -20,6 +20,7 @@ mod ends;
 mod error_members;
 mod every_method;
 mod fidelity;
+mod first_file;
 mod flows;
 mod foreign_configs;
 mod host_program;

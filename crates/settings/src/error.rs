@@ -42,7 +42,8 @@ fn advice(file: &Path, reason: &io::Error) -> String {
     let looked = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     format!(
         "\nLooked for {}. Name another file with `--config FILE`, or with the variable SWITCHYARD_CONFIG.\n\
-         `switchyard import FILE > mcp_servers.yaml` makes one from the file of another MCP client.",
+         `switchyard init` writes a first one, and `switchyard import FILE > mcp_servers.yaml` makes one from the file of \
+         another MCP client.",
         looked.display()
     )
 }

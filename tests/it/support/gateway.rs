@@ -23,6 +23,7 @@ pub struct Gateway {
     environment: Vec<(String, String)>,
     path: Vec<PathBuf>,
     listen: &'static str,
+    names_file: bool,
     pub(super) user: User,
 }
 
@@ -36,8 +37,16 @@ impl Gateway {
             environment: Vec::new(),
             path: Vec::new(),
             listen: "127.0.0.1:0",
+            names_file: true,
             user: User::default(),
         }
+    }
+
+    /// Creates a program in an empty folder, for which no configuration file is named.
+    pub fn without_file() -> Self {
+        let gateway = Self { names_file: false, ..Self::with_config("") };
+        std::fs::remove_file(gateway.folder().join("mcp_servers.yaml")).expect("it was there");
+        gateway
     }
 
     /// Creates a program with `registry` as its configuration file.
@@ -128,7 +137,10 @@ impl Gateway {
     /// Returns the command line and environment of one start, for clients that spawn it themselves.
     pub fn command(&self, command: &str) -> Command {
         let mut program = self.program();
-        program.args([command, "--config", "mcp_servers.yaml"]);
+        program.arg(command);
+        if self.names_file {
+            program.args(["--config", "mcp_servers.yaml"]);
+        }
         program
     }
 

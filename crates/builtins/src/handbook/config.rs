@@ -9,11 +9,14 @@ use crate::embedding;
 use settings::{Fields, Setting};
 use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
 
+/// Most query results in the cache, unless configured.
+const CACHE_SIZE: usize = 100;
+
 /// Options of the handbook.
 #[derive(Debug, Clone)]
 pub struct Handbook {
-    /// The folder, absolute or relative to the configuration file.
-    pub path: PathBuf,
+    /// The documents.
+    pub documents: Documents,
     /// Files and folders that are excluded, by their paths from the folder.
     pub exclude: Vec<String>,
     /// Most query results in the cache.
@@ -24,6 +27,27 @@ pub struct Handbook {
     pub keeping: Keeping,
     /// Folder for the index between two runs. `None`: the index is not stored.
     pub index_dir: Option<PathBuf>,
+}
+
+/// Files that are part of the program: the path of each with `/`, and its text.
+pub type Embedded = &'static [(&'static str, &'static str)];
+
+/// Documents of a handbook.
+#[derive(Clone)]
+pub enum Documents {
+    /// A folder, absolute or relative to the configuration file.
+    Folder(PathBuf),
+    /// Files of the program.
+    Embedded(Embedded),
+}
+
+impl fmt::Debug for Documents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => f.debug_tuple("Folder").field(path).finish(),
+            Self::Embedded(files) => write!(f, "Embedded({} files)", files.len()),
+        }
+    }
 }
 
 /// Storage of the vectors of a handbook.
@@ -61,6 +85,20 @@ impl Collection {
     }
 }
 
+impl Handbook {
+    /// The options of a handbook over files of the program, which writes nothing to disk and searches by words.
+    pub fn embedded(files: Embedded) -> Self {
+        Self {
+            documents: Documents::Embedded(files),
+            exclude: Vec::new(),
+            cache_size: CACHE_SIZE,
+            embedding: embedding::Config::None,
+            keeping: Keeping::Memory,
+            index_dir: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Memory,
@@ -81,7 +119,7 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
     let path = fields.require("path", "add the folder of documents, such as `path: docs`");
     let exclude = fields.part("exclude", excluded).unwrap_or_default();
-    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(100);
+    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(CACHE_SIZE);
     let embedding = match fields.take("embedding") {
         Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
         None => Some(embedding::Config::None),
@@ -89,9 +127,10 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     let keeping = keeping(&mut fields, embedding.as_ref());
     let index_dir = fields.take("index_dir").map(|setting| setting.file_path(defaults.folder()));
     fields.finish();
-    let (path, index_dir) = (path?.file_path(defaults.folder())?, index_dir.flatten());
+    let documents = Documents::Folder(path?.file_path(defaults.folder())?);
+    let index_dir = index_dir.flatten();
     let (embedding, keeping) = (embedding?, keeping?);
-    Some(Arc::new(Handbook { path, exclude, cache_size, embedding, keeping, index_dir }))
+    Some(Arc::new(Handbook { documents, exclude, cache_size, embedding, keeping, index_dir }))
 }
 
 /// Reads `exclude`: paths from the folder, with `/` between their parts.

@@ -154,7 +154,7 @@ impl Corpus {
 
     /// Looks for a new state of the repository. Returns whether the dates change at once.
     fn look_around(&mut self) -> bool {
-        let repository = Repository::around(self.folder.root());
+        let repository = self.folder.root().and_then(Repository::around);
         if repository != self.repository {
             self.repository = repository;
             self.is_dated = false;

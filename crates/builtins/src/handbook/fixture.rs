@@ -81,7 +81,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
 /// Makes the settings of a handbook over `path` that writes nothing to disk and searches by words.
 pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
     config::Handbook {
-        path: path.to_owned(),
+        documents: config::Documents::Folder(path.to_owned()),
         exclude: Vec::new(),
         cache_size,
         embedding: embedding::Config::None,

@@ -1,4 +1,4 @@
-//! The folder of documents: its listing, and the text of one file.
+//! The folder of documents: its listing, and the text of one file. It is on disk, or part of the program.
 //!
 //! Invariants: nothing outside the folder is ever opened (cap-std, beneath the root). Symbolic links and
 //! everything else that is not a regular file are skipped. Sizes, counts and depth are limited, and skipped
@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +17,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
+use super::config::{Documents, Embedded};
 use super::git_log::Blob;
 
 /// Largest file that is read, in bytes.
@@ -56,6 +57,11 @@ impl Stamp {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+
+    /// The state of a file that is part of the program, which never changes.
+    fn embedded(text: &str, modified: SystemTime) -> Self {
+        Self { modified, len: text.len() as u64, device: 0, inode: 0, changed: (0, 0) }
+    }
 }
 
 /// Result of one walk.
@@ -75,7 +81,7 @@ pub(super) struct Listing {
 /// The folder. It is opened again for each walk, because its path may lead elsewhere by then.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
-    root: PathBuf,
+    documents: Documents,
     excluded: Arc<[String]>,
 }
 
@@ -88,16 +94,30 @@ pub(super) struct Text {
     pub blob: Blob,
 }
 
+/// A folder that can be read.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// A folder on disk.
+    Dir(Dir),
+    /// Files of the program.
+    Embedded(Embedded),
+}
+
 /// An opened folder with its listing.
 pub(super) struct View {
-    root: Dir,
+    root: Opened,
     /// The listing.
     pub listing: Listing,
 }
 
 impl Folder {
+    pub(super) fn of(documents: &Documents) -> Self {
+        Self { documents: documents.clone(), excluded: Arc::default() }
+    }
+
+    #[cfg(test)]
     pub(super) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), excluded: Arc::default() }
+        Self::of(&Documents::Folder(root.to_owned()))
     }
 
     /// Excludes these files and folders, given by their paths from the folder.
@@ -106,28 +126,44 @@ impl Folder {
     }
 
     /// Opens the folder. The error names it.
-    pub(super) fn open(&self) -> Result<Dir, String> {
+    pub(super) fn open(&self) -> Result<Opened, String> {
         let named =
             |error: io::Error| format!("the handbook folder {} can not be opened: {error}", self.shown());
-        Dir::open_ambient_dir(&self.root, ambient_authority()).map_err(named)
+        match &self.documents {
+            Documents::Folder(root) => {
+                Dir::open_ambient_dir(root, ambient_authority()).map(Opened::Dir).map_err(named)
+            }
+            Documents::Embedded(files) => Ok(Opened::Embedded(files)),
+        }
     }
 
     /// Walks the folder. The error names it.
     pub(super) fn look(&self) -> Result<View, String> {
         let root = self.open()?;
         let mut listing = Listing { excluded: Arc::clone(&self.excluded), ..Listing::default() };
-        walk(&root, "", MAX_DEPTH, &mut listing)
-            .map_err(|error| format!("the handbook folder {} can not be read: {error}", self.shown()))?;
+        match &root {
+            Opened::Dir(dir) => walk(dir, "", MAX_DEPTH, &mut listing)
+                .map_err(|error| format!("the handbook folder {} can not be read: {error}", self.shown()))?,
+            Opened::Embedded(files) => {
+                let modified = date_of_program();
+                let stamp =
+                    |(path, text): &(&str, &str)| ((*path).to_owned(), Stamp::embedded(text, modified));
+                listing.files = files.iter().map(stamp).collect();
+            }
+        }
         Ok(View { root, listing })
     }
 
-    /// Returns the path of the folder.
-    pub(super) fn root(&self) -> &Path {
-        &self.root
+    /// Returns the path of a folder on disk.
+    pub(super) fn root(&self) -> Option<&Path> {
+        match &self.documents {
+            Documents::Folder(root) => Some(root),
+            Documents::Embedded(_) => None,
+        }
     }
 
     fn shown(&self) -> String {
-        format!("{:?}", self.root.display().to_string())
+        format!("{:?}", self.root().unwrap_or(Path::new("")).display().to_string())
     }
 }
 
@@ -135,7 +171,14 @@ impl View {
     /// Returns the text of a listed file, or `None` if it is not a text. Fails if the path now leads to
     /// another file.
     pub(super) fn read(&self, path: &str, stamp: &Stamp) -> io::Result<Option<Text>> {
-        let file = open(&self.root, OsStr::new(path), OFlags::NONBLOCK)?;
+        let dir = match &self.root {
+            Opened::Dir(dir) => dir,
+            Opened::Embedded(files) => {
+                let found = files.iter().find(|(name, _)| *name == path).ok_or(io::ErrorKind::NotFound)?;
+                return Ok(Some(Text { source: found.1.to_owned(), blob: Blob::of(found.1.as_bytes()) }));
+            }
+        };
+        let file = open(dir, OsStr::new(path), OFlags::NONBLOCK)?;
         let metadata = file.metadata()?;
         let same = (metadata.dev(), metadata.ino()) == (stamp.device, stamp.inode);
         if !metadata.is_file() || !same {
@@ -145,6 +188,12 @@ impl View {
         file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
         Ok(text_of(&bytes).map(|source| Text { source, blob: Blob::of(&bytes) }))
     }
+}
+
+/// The time of the program's file, which is the age of the documents in it.
+fn date_of_program() -> SystemTime {
+    let date = std::env::current_exe().and_then(|program| program.metadata()?.modified());
+    date.unwrap_or(UNIX_EPOCH)
 }
 
 fn text_of(bytes: &[u8]) -> Option<String> {

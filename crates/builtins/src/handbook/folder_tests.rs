@@ -128,3 +128,16 @@ fn excluded_files_and_folders_are_not_listed() {
     assert_eq!(listing.files.keys().collect::<Vec<_>>(), ["a.md", "notes/drafts/d.md"]);
     assert_eq!(listing.left_out, 0, "an operator left them out");
 }
+
+#[test]
+fn files_of_the_program_are_listed_and_read() {
+    let files: &[(&str, &str)] = &[("a.md", "# A\n"), ("b/c.md", "text")];
+    let folder = Folder::of(&Documents::Embedded(files));
+    assert!(folder.root().is_none());
+    let view = folder.look().expect("readable");
+    let paths: Vec<&str> = view.listing.files.keys().map(String::as_str).collect();
+    assert_eq!((paths, view.listing.left_out), (vec!["a.md", "b/c.md"], 0));
+    let text = view.read("a.md", &view.listing.files["a.md"]).expect("readable").expect("a text");
+    assert_eq!(text.source, "# A\n");
+    assert!(view.read("none.md", &view.listing.files["a.md"]).is_err());
+}

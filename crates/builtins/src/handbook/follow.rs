@@ -240,9 +240,10 @@ impl Follower {
     async fn date(&mut self, mut corpus: Corpus) -> Option<Corpus> {
         let due = Instant::now() >= self.next_dating;
         let Some(wanted) = corpus.undated().filter(|_| due) else { return Some(corpus) };
+        let Some(root) = self.followed.folder.root() else { return Some(corpus) };
         let started = Instant::now();
         let asked = tokio::select! {
-            asked = history::read(self.followed.folder.root(), wanted) => asked,
+            asked = history::read(root, wanted) => asked,
             () = self.tasks.requested() => return None,
         };
         self.next_dating = Instant::now() + started.elapsed() * PAUSE_PER_WALK;

@@ -143,7 +143,7 @@ impl Handbook {
         means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
-        let folder = Folder::new(&config.path).without(&config.exclude);
+        let folder = Folder::of(&config.documents).without(&config.exclude);
         let probed = folder.clone();
         let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));

@@ -1,0 +1,45 @@
+//! Writes the list of documentation pages that become part of the program.
+//!
+//! `config::documentation` includes the list. Pages for those who change Switchyard are left out, and pages that say the
+//! same for each client, as in `mcp_servers.yaml` of the repository.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Folders of `docs` whose pages are left out.
+const LEFT_OUT: [&str; 2] = ["contributing", "clients"];
+
+fn main() -> io::Result<()> {
+    writeln!(io::stdout(), "cargo::rerun-if-changed=docs")?;
+    let of_cargo =
+        |name: &str| env::var_os(name).map(PathBuf::from).ok_or_else(|| io::Error::other("run it by cargo"));
+    let docs = of_cargo("CARGO_MANIFEST_DIR")?.join("docs");
+    let mut pages = Vec::new();
+    collect(&docs, &docs, &mut pages)?;
+    pages.sort();
+    let mut list = String::from("&[\n");
+    for page in pages {
+        let path = docs.join(&page).display().to_string();
+        writeln!(list, "    ({page:?}, include_str!({path:?})),").map_err(io::Error::other)?;
+    }
+    list.push_str("]\n");
+    fs::write(of_cargo("OUT_DIR")?.join("documentation.rs"), list)
+}
+
+/// Adds the pages below `folder`, by their paths from `docs` with `/`.
+fn collect(docs: &Path, folder: &Path, pages: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.strip_prefix(docs).map_err(io::Error::other)?;
+        let parts: Vec<_> = name.iter().map(|part| part.to_string_lossy()).collect();
+        let name = parts.join("/");
+        if path.is_dir() && !LEFT_OUT.contains(&name.as_str()) {
+            collect(docs, &path, pages)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(name);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Tests of the arguments.
+
+use super::*;
+
+fn parsed(line: &str) -> Command {
+    let matches = <Arguments as CommandFactory>::command().get_matches_from(line.split(' '));
+    Arguments::read(&matches).expect(line).command()
+}
+
+#[test]
+fn the_arguments_are_sound() {
+    <Arguments as CommandFactory>::command().debug_assert();
+}
+
+#[test]
+fn serve_is_the_default_command() {
+    for line in [
+        "switchyard --config a.yaml --listen 127.0.0.1:9",
+        "switchyard serve --listen 127.0.0.1:9 --config a.yaml",
+    ] {
+        let Command::Serve(serve) = parsed(line) else { panic!("not serve: {line}") };
+        assert_eq!(serve.file.config.as_os_str(), "a.yaml");
+        assert_eq!(serve.listen.map(|address| address.port()), Some(9));
+        assert!(serve.listen_is_said, "{line}");
+    }
+    for line in ["switchyard", "switchyard serve --config a.yaml"] {
+        let Command::Serve(serve) = parsed(line) else { panic!("not serve: {line}") };
+        assert!(!serve.listen_is_said, "{line}");
+    }
+}
+
+#[test]
+fn other_commands_are_named() {
+    assert!(
+        matches!(parsed("switchyard stdio --config a.yaml"), Command::Stdio(stdio) if stdio.file.config.as_os_str() == "a.yaml")
+    );
+    for (line, connects) in
+        [("switchyard check --config a.yaml", false), ("switchyard check --connect a.yaml", true)]
+    {
+        assert!(
+            matches!(parsed(line), Command::Check(check) if check.path().as_os_str() == "a.yaml" && check.connect == connects)
+        );
+    }
+    for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
+        assert!(
+            matches!(parsed(line), Command::Import(Import { file, project: None }) if file.as_os_str() == wanted)
+        );
+    }
+    assert!(matches!(
+        parsed("switchyard key new --id ci --role caller"),
+        Command::Key(Key::New { id: Some(id), role: Role::Caller }) if id == "ci"
+    ));
+    let Command::Token(token) = parsed("switchyard token --sub alice --ttl 30m") else { panic!("not token") };
+    assert_eq!((token.sub.as_str(), token.role, token.ttl), ("alice", Role::Reader, Duration::from_mins(30)));
+    assert!(
+        matches!(parsed("switchyard login notes --no-browser"), Command::Login(login) if login.no_browser)
+    );
+    for line in [
+        "switchyard login",
+        "switchyard logout --no-browser notes",
+        "switchyard login notes --url gateway",
+        "switchyard key",
+        "switchyard key new --id C_I",
+        "switchyard key new --role admin",
+        "switchyard token",
+        "switchyard token --sub a --ttl forever",
+        "switchyard token --sub a --kid b",
+        "switchyard secret",
+        "switchyard secret set",
+        "switchyard secret set A value",
+        "switchyard secret set 9",
+        "switchyard secret remove",
+        "switchyard chek",
+        "switchyard --listen nowhere",
+        "switchyard check a b",
+        "switchyard import",
+        "switchyard stdio --listen 127.0.0.1:9",
+    ] {
+        assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
+    }
+}

@@ -1,0 +1,67 @@
+//! The program without a configuration file, and the commands that write one.
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, eventually};
+
+const TWO: &str = "mcp_servers:\n  one: {command: \"true\", enabled: false}\n";
+
+#[tokio::test]
+async fn without_a_file_the_documentation_is_served_until_there_is_one() {
+    let gateway = Gateway::without_file().start().await;
+    let page = eventually("the documentation is read", async || {
+        let arguments = json!({"path": "getting-started.md"});
+        let answer = gateway.call("handbook", "get_handbook_section", arguments).await.json().to_string();
+        answer.contains("Getting started").then_some(answer)
+    });
+    assert!(page.await.contains("mcp_servers.yaml"));
+    let is_hint =
+        |line: &Value| line["message"].as_str().is_some_and(|text| text.contains("`switchyard init`"));
+    gateway.logs("the start says how to go on", is_hint).await;
+    let refused = gateway.post("/reload", "").await;
+    assert_eq!(refused.status, 422, "{}", refused.json());
+    assert!(
+        refused.json()["detail"].as_str().expect("a text").contains("`switchyard init` writes a first one")
+    );
+    assert_eq!(gateway.get("/servers").await.json()["servers"][0]["name"], "handbook", "it stays");
+    gateway.rewrite(TWO);
+    let reloaded = gateway.post("/reload", "").await.json();
+    assert_eq!((&reloaded["added"], &reloaded["removed"]), (&json!(["one"]), &json!(["handbook"])));
+}
+
+#[test]
+fn a_client_on_standard_input_is_served_the_documentation_too() {
+    let mut session = Gateway::without_file().start_stdio();
+    let tools = session.modern("tools/list", json!({})).to_string();
+    assert!(tools.contains("search_handbook"), "{tools}");
+}
+
+#[test]
+fn a_file_that_is_named_and_not_there_stays_an_error() {
+    let absent = Gateway::without_file();
+    let told = absent.output(&["check"]);
+    let out = String::from_utf8_lossy(&told.stdout);
+    assert_eq!(told.status.code(), Some(0), "{out}");
+    assert!(
+        out.contains("serves its own documentation") && out.contains("`switchyard add NAME URL`"),
+        "{out}"
+    );
+    let of_variable = Gateway::without_file().env("SWITCHYARD_CONFIG", "mcp_servers.yaml");
+    for (gateway, arguments) in [
+        (&absent, &["check", "mcp_servers.yaml"][..]),
+        (&absent, &["check", "--config", "mcp_servers.yaml"]),
+        (&absent, &["serve", "--config", "mcp_servers.yaml"]),
+        (&absent, &["--config", "mcp_servers.yaml"]),
+        (&absent, &["stdio", "--config", "mcp_servers.yaml"]),
+        (&of_variable, &["stdio"]),
+        (&of_variable, &["check"]),
+    ] {
+        let told = gateway.output(arguments);
+        let err = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(told.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(
+            err.contains("mcp_servers.yaml: the configuration file cannot be read"),
+            "{arguments:?}: {err}"
+        );
+    }
+}
