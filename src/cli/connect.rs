@@ -5,7 +5,7 @@
 //!
 //! Not here: what is written (`crate::connect`).
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,9 +14,10 @@ use settings::expand::Lookup;
 use settings::{nearest, one_line};
 use url::Url;
 
-use super::{ConfigFile, EXIT_USAGE, check::table};
+use super::agreement::{Failure, Streams};
+use super::{ConfigFile, check::table};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
-use crate::connect::{self, Change, Found, Gateway, Registry, State, diff};
+use crate::connect::{self, Change, Found, Gateway, Registry, State};
 use upstream::config::server_name;
 
 pub(super) const HELP: &str = "\
@@ -83,32 +84,7 @@ struct Process<'p> {
     program: PathBuf,
     /// Expands the configuration file.
     environment: &'p Lookup<'p>,
-    /// A terminal, if the user can be asked.
-    input: Option<&'p mut dyn BufRead>,
-    out: &'p mut dyn Write,
-    err: &'p mut dyn Write,
-}
-
-/// Why the command failed.
-enum Failure {
-    /// The arguments or a file are not usable.
-    Usage(String),
-    /// Nothing was written, for another reason.
-    Other(String),
-    /// Standard output or standard error is closed.
-    Closed,
-}
-
-impl From<io::Error> for Failure {
-    fn from(_: io::Error) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<connect::Error> for Failure {
-    fn from(error: connect::Error) -> Self {
-        Self::Usage(error.to_string())
-    }
+    streams: Streams<'p>,
 }
 
 /// Runs the command.
@@ -118,18 +94,7 @@ fn run(arguments: &Connect, process: &mut Process<'_>) -> ExitCode {
         Some(JSON) => print_json(arguments, process),
         Some(id) => one(arguments, id, process),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Closed) => ExitCode::FAILURE,
-        Err(Failure::Other(reason)) => say(process, &reason, ExitCode::FAILURE),
-        Err(Failure::Usage(reason)) => say(process, &reason, EXIT_USAGE.into()),
-    }
-}
-
-fn say(process: &mut Process<'_>, reason: &str, code: ExitCode) -> ExitCode {
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(process.err, "{reason}");
-    code
+    process.streams.end(result)
 }
 
 /// Prints the clients on this machine.
@@ -137,12 +102,12 @@ fn list(process: &mut Process<'_>) -> Result<(), Failure> {
     let found = connect::installed(&process.host);
     if found.is_empty() {
         let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
-        writeln!(process.err, "no client was found here; known clients: {}", names.join(", "))?;
+        writeln!(process.streams.err, "no client was found here; known clients: {}", names.join(", "))?;
         return Ok(());
     }
     let header = ["CLIENT", "SCOPE", "STATE", "FILE"].map(str::to_owned);
     let rows: Vec<_> = [header].into_iter().chain(found.iter().map(row)).collect();
-    table(&rows, process.out)?;
+    table(&rows, process.streams.out)?;
     Ok(())
 }
 
@@ -161,7 +126,7 @@ fn row(found: &Found) -> [String; 4] {
 
 fn print_json(arguments: &Connect, process: &mut Process<'_>) -> Result<(), Failure> {
     let gateway = gateway(arguments, process);
-    writeln!(process.out, "{}", gateway.json())?;
+    writeln!(process.streams.out, "{}", gateway.json())?;
     Ok(())
 }
 
@@ -180,7 +145,7 @@ fn one(arguments: &Connect, id: &str, process: &mut Process<'_>) -> Result<(), F
     }
 }
 
-fn unknown(id: &str) -> Failure {
+pub(super) fn unknown(id: &str) -> Failure {
     let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
     let hint = match nearest(id, names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
@@ -191,11 +156,11 @@ fn unknown(id: &str) -> Failure {
 
 fn undo(arguments: &Connect, file: &Path, process: &mut Process<'_>) -> Result<(), Failure> {
     let question = format!("Restore {} as it was before the last `connect`?", file.display());
-    agree(arguments, &question, process)?;
+    process.streams.agree(arguments.yes, &question)?;
     if connect::undo(file)? {
-        writeln!(process.err, "{}: restored", file.display())?;
+        writeln!(process.streams.err, "{}: restored", file.display())?;
     } else {
-        writeln!(process.err, "{}: removed, because it did not exist before", file.display())?;
+        writeln!(process.streams.err, "{}: removed, because it did not exist before", file.display())?;
     }
     Ok(())
 }
@@ -210,48 +175,27 @@ fn connect_file(
     let registry = arguments.import.then(|| Registry { path: arguments.file.config.clone() });
     let plan = connect::plan(client, file, &gateway, registry.as_ref())?;
     for note in &plan.notes {
-        writeln!(process.err, "note: {note}")?;
+        writeln!(process.streams.err, "note: {note}")?;
     }
     // The configuration file first, so that every server is in one file at least.
     let changes: Vec<&Change> =
         plan.registry.iter().chain([&plan.client]).filter(|change| !change.is_empty()).collect();
     if changes.is_empty() {
-        writeln!(process.err, "{} is already connected: {}", client.name, file.display())?;
+        writeln!(process.streams.err, "{} is already connected: {}", client.name, file.display())?;
         return Ok(());
     }
-    for change in &changes {
-        writeln!(process.out, "{}:\n{}", change.path.display(), diff(&change.before, &change.after))?;
-    }
-    process.out.flush()?;
+    process.streams.show(&changes)?;
     if arguments.dry_run {
         return Ok(());
     }
     let names: Vec<_> = changes.iter().map(|change| change.path.display().to_string()).collect();
-    agree(arguments, &format!("Write {}?", names.join(" and ")), process)?;
+    process.streams.agree(arguments.yes, &format!("Write {}?", names.join(" and ")))?;
     for change in &changes {
         let backup = change.write()?;
-        let kept =
-            backup.map(|path| format!(", the old content is in {}", path.display())).unwrap_or_default();
-        writeln!(process.err, "{}: written{kept}", change.path.display())?;
+        process.streams.written(change, backup.as_deref())?;
     }
-    writeln!(process.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
+    writeln!(process.streams.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
     Ok(())
-}
-
-/// Asks the user, unless `--yes` is there.
-fn agree(arguments: &Connect, question: &str, process: &mut Process<'_>) -> Result<(), Failure> {
-    if arguments.yes {
-        return Ok(());
-    }
-    let Some(input) = &mut process.input else {
-        return Err(Failure::Other("nothing was written: without a terminal, add `--yes`".into()));
-    };
-    write!(process.err, "{question} [y/N] ")?;
-    process.err.flush()?;
-    let mut answer = String::new();
-    input.read_line(&mut answer)?;
-    let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
-    if is_yes { Ok(()) } else { Err(Failure::Other("nothing was written".into())) }
 }
 
 /// The gateway of the arguments, else of the configuration file.
@@ -268,7 +212,7 @@ fn gateway(arguments: &Connect, process: &Process<'_>) -> Gateway {
 }
 
 /// The URL of the listener in the configuration file. If the file is missing or invalid, the default.
-fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
+pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
     let server =
         crate::config::Config::load(config, environment).map(|config| config.server).unwrap_or_default();
     let mut address = server.listen;
@@ -309,23 +253,30 @@ fn variable(text: &str) -> Result<String, &'static str> {
     if is_name { Ok(text.to_owned()) } else { Err("expected the name of a variable, such as SWITCHYARD_KEY") }
 }
 
+/// Returns the machine of this process.
+pub(super) fn this_host(variable: &dyn Fn(&str) -> Option<String>) -> Host<'_> {
+    Host {
+        system: System::current(),
+        home: std::env::home_dir().unwrap_or_default(),
+        project: std::env::current_dir().unwrap_or_default(),
+        variable,
+    }
+}
+
 /// Runs the command with the streams and the machine of this process.
 pub(super) fn start(arguments: &Connect, environment: &Lookup<'_>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     let stdin = io::stdin();
     let mut input = stdin.is_terminal().then(|| stdin.lock());
     let mut process = Process {
-        host: Host {
-            system: System::current(),
-            home: std::env::home_dir().unwrap_or_default(),
-            project: std::env::current_dir().unwrap_or_default(),
-            variable: &variable,
-        },
+        host: this_host(&variable),
         program: std::env::current_exe().unwrap_or_else(|_| "switchyard".into()),
         environment,
-        input: input.as_mut().map(|input| input as &mut dyn BufRead),
-        out: &mut io::stdout(),
-        err: &mut io::stderr(),
+        streams: Streams {
+            input: input.as_mut().map(|input| input as &mut dyn BufRead),
+            out: &mut io::stdout(),
+            err: &mut io::stderr(),
+        },
     };
     run(arguments, &mut process)
 }

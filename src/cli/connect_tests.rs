@@ -6,6 +6,7 @@ use clap::Parser;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::EXIT_USAGE;
 
 #[derive(Parser)]
 struct Line {
@@ -33,9 +34,11 @@ fn ran(folder: &TempDir, line: &str, answer: Option<&str>) -> (ExitCode, String,
         host: Host { system: System::Linux, project: home.join("project"), home, variable: &no_variable },
         program: "/usr/bin/switchyard".into(),
         environment: &nothing,
-        input: input.as_mut().map(|input| input as &mut dyn BufRead),
-        out: &mut out,
-        err: &mut err,
+        streams: Streams {
+            input: input.as_mut().map(|input| input as &mut dyn BufRead),
+            out: &mut out,
+            err: &mut err,
+        },
     };
     let code = run(&arguments, &mut process);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");

@@ -6,11 +6,14 @@
 //!
 //! Not here: the work of `serve` and `stdio`.
 
+mod agreement;
 mod browser;
 pub mod check;
 mod config_file;
 pub mod connect;
+pub mod edit;
 pub mod import;
+pub mod init;
 pub mod key;
 pub mod login;
 pub mod operate;
@@ -67,6 +70,14 @@ pub enum Command {
     Stdio(Stdio),
     /// Check a configuration file and print what would run.
     Check(Check),
+    /// Write a first configuration file, with the servers of the MCP clients on this machine.
+    #[command(after_help = init::HELP)]
+    Init(init::Init),
+    /// Add a server to the configuration file: a URL, a program, or a snippet in the format of any client.
+    #[command(after_help = edit::ADD_HELP)]
+    Add(edit::Add),
+    /// Remove servers from the configuration file.
+    Remove(edit::Remove),
     /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
     /// server, as a configuration file.
     Import(Import),
@@ -266,6 +277,9 @@ pub fn run() -> ExitCode {
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
             import::run(&arguments, &mut io::stdin().lock(), &mut out, &mut err)
         }
+        Command::Init(arguments) => init::start(&arguments, &environment),
+        Command::Add(arguments) => edit::start_add(&arguments, &environment),
+        Command::Remove(arguments) => edit::start_remove(&arguments, &environment),
         Command::Connect(arguments) => connect::start(&arguments, &environment),
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),

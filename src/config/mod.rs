@@ -14,18 +14,23 @@ mod vault;
 
 use std::path::Path;
 
+use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 
 use settings::document::{self, Document};
 pub use settings::error::{Error, Report};
 pub use settings::expand::Lookup;
-use settings::expand::Sources;
+use settings::expand::{SecretLookup, Sources};
 use settings::{error, expand};
 
 use gateway::manager;
 use runtime::regular_file;
 use settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
 use upstream::api::Kinds;
+
+/// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
+/// is valid; with the second, a URL with a variable as its port.
+const TRIED: [&str; 2] = ["http://localhost", "1"];
 
 /// The complete configuration.
 #[derive(Debug, Clone)]
@@ -77,13 +82,25 @@ impl Config {
 
     /// Parses the content of the file.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
-        Self::parse_with(path, content, environment, builtins::KINDS)
+        Self::parse_with(path, content, (environment, None), builtins::KINDS)
+    }
+
+    /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
+    /// matter: the file is valid if it is with one of two values for all of them.
+    pub fn check(path: &Path, content: &str, environment: &Lookup<'_>) -> Result<(), Error> {
+        let with = |value: &'static str| {
+            let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));
+            let secret = |_: &str| Ok(SecretString::from(value));
+            Self::parse_with(path, content.as_bytes(), (&set, Some(&secret)), builtins::KINDS)
+        };
+        let [first, second] = TRIED;
+        with(second).or_else(|_| with(first)).map(drop)
     }
 
     fn parse_with(
         path: &Path,
         content: &[u8],
-        environment: &Lookup<'_>,
+        (environment, secrets): (&Lookup<'_>, Option<&SecretLookup<'_>>),
         kinds: Kinds,
     ) -> Result<Self, Error> {
         let problems = Problems::default();
@@ -91,8 +108,9 @@ impl Config {
         let mut document = document::parse(text, &problems);
         foreign::refuse(&mut document.root, &problems);
         let folder = folder_of(path);
-        let secrets = vault::secrets(vault::part_of(&document.root), environment, folder);
-        let sources = Sources { environment, secrets: &secrets, without_secrets: &vault::SETTINGS };
+        let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder);
+        let secrets = secrets.unwrap_or(&of_vault);
+        let sources = Sources { environment, secrets, without_secrets: &vault::SETTINGS };
         expand::expand(&mut document.root, &sources, &problems);
         let shown = shown::without_secrets(&document.root);
         let config = Self::from_settings(&Setting::root(&document.root, &problems), (folder, shown), kinds);

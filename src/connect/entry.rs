@@ -98,7 +98,7 @@ impl Gateway {
         self.view.as_ref().map_or_else(|| url.to_owned(), |view| format!("{url}/{view}"))
     }
 
-    fn constants(&self, constants: Constants, name: &str) -> Members {
+    pub(super) fn constants(&self, constants: Constants, name: &str) -> Members {
         let value = |constant: &Constant| match constant {
             Constant::Text(text) => Json::Text((*text).to_owned()),
             Constant::Yes => Json::Bool(true),

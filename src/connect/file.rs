@@ -125,6 +125,11 @@ impl Snapshot {
         result
     }
 
+    /// Removes the mark that [`Snapshot::replace`] leaves where there was no file, so that nothing can be undone.
+    pub fn forget_absence(&self, text: &str) {
+        let _ = fs::remove_file(beside(&self.path, &format!("{ABSENT}{}", hash(text.as_bytes()))));
+    }
+
     /// Writes `bytes` beside the file, with its mode and owner.
     fn prepare(&self, bytes: &[u8], hash: &str) -> io::Result<PathBuf> {
         fs::create_dir_all(folder(&self.path))?;

@@ -12,6 +12,9 @@ mod document;
 mod entry;
 pub mod file;
 mod migrate;
+pub mod own_file;
+mod registry;
+mod snippet;
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +24,9 @@ use document::Edit;
 pub use entry::Gateway;
 use file::Snapshot;
 pub use migrate::Registry;
+pub use registry::Offer;
 
-use crate::config::import as config_import;
+use crate::config::{self, import as config_import};
 pub use diff::diff;
 
 /// Why a client is not connected.
@@ -63,6 +67,25 @@ pub enum Error {
         /// The reason, with a position.
         reason: String,
     },
+    /// The configuration file is not valid, or would not be after the change.
+    #[error("{0}\nnothing was changed")]
+    Refused(config::Error),
+    /// The configuration file cannot be changed in this way.
+    #[error("{}: {reason}; nothing was changed", .path.display())]
+    Unchanged {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A pasted text cannot be used.
+    #[error("{name}: {reason}")]
+    NotServers {
+        /// The name of the text.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
     /// The file cannot be read or written.
     #[error("{}: {reason}", .path.display())]
     File {
@@ -97,14 +120,11 @@ pub struct Change {
 }
 
 impl Change {
-    /// Reads the file at `path` and computes its new content.
-    fn new(path: &Path, edit: impl FnOnce(&str) -> Result<String, String>) -> Result<Self, Error> {
-        let failed = |reason| Error::File { path: path.to_owned(), reason };
-        let snapshot = Snapshot::read(path).map_err(failed)?;
-        let before = snapshot.text().map_err(failed)?.to_owned();
-        let after = edit(&before).map_err(|reason| Error::Invalid { path: path.to_owned(), reason })?;
-        snapshot.check_writable().map_err(failed)?;
-        Ok(Self { path: path.to_owned(), before, after, snapshot })
+    /// Returns the change to the content `after`. Fails if the file may not be written.
+    fn to(self, after: String) -> Result<Self, Error> {
+        let failed = |reason| Error::File { path: self.path.clone(), reason };
+        self.snapshot.check_writable().map_err(failed)?;
+        Ok(Self { after, ..self })
     }
 
     /// Whether the file already is as it should be.

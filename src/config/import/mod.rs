@@ -16,6 +16,7 @@ mod server;
 pub(crate) mod yaml;
 
 use std::collections::BTreeSet;
+use std::env::VarError;
 use std::fmt::{self, Write as _};
 use std::path::Path;
 
@@ -31,10 +32,6 @@ use upstream::config::{MAX_SERVER_NAME, server_name};
 
 /// Largest file that is read, in bytes. Clients store other data in their files too.
 pub const MAX_JSON: usize = 16 << 20;
-
-/// Values of every environment variable while a server is validated. With the first, a URL that is a single variable is
-/// valid; with the second, a URL with a variable as its port.
-const TRIED: [&str; 2] = ["http://localhost", "1"];
 
 /// A configuration file, and notes for its user.
 #[derive(Debug)]
@@ -106,6 +103,13 @@ fn of_yaml(text: &str) -> Result<Json, Error> {
 /// Converts servers that were already read: the `mcpServers` of `root`, with its `inputs`.
 pub(crate) fn of_servers(source: &str, root: &Members) -> Result<Imported, Error> {
     of_client(source, root, Folder::none())
+}
+
+/// Returns a note about the secrets that `server` holds as they are.
+pub(crate) fn secret_note(name: &str, server: &Json) -> Option<String> {
+    let Json::Object(members) = server else { return None };
+    let draft = server::draft(members, &mut References::new(&[], &[server])).ok()?;
+    Some(format!("{}: {}", one_line(name), draft.of_secrets?))
 }
 
 fn of_client(source: &str, root: &Members, folder: Folder<'_>) -> Result<Imported, Error> {
@@ -250,20 +254,16 @@ impl All<'_> {
 
 /// Returns why a configuration file would be refused, if it would be. Relative paths are resolved against `base`.
 fn refusal(yaml: &str, base: &str) -> Option<String> {
-    let attempts = TRIED.map(|value| {
-        let environment = |_: &str| Ok(value.to_owned());
-        Config::parse(Path::new("mcp_servers.yaml"), yaml.as_bytes(), &environment)
-    });
-    match attempts {
-        [Err(settings::error::Error::Invalid(report)), Err(_)] => {
+    let unset = |_: &str| Err(VarError::NotPresent);
+    match Config::check(Path::new("mcp_servers.yaml"), yaml, &unset).err()? {
+        settings::error::Error::Invalid(report) => {
             let problem = report.problems.first()?;
             let at = problem.path.strip_prefix(base).unwrap_or(&problem.path);
             let at = at.trim_start_matches('.');
             let colon = if at.is_empty() { "" } else { ": " };
             Some(format!("{at}{colon}{}", problem.message))
         }
-        [Err(error), Err(_)] => Some(error.to_string()),
-        _ => None,
+        error @ settings::error::Error::Unreadable { .. } => Some(error.to_string()),
     }
 }
 

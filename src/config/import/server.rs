@@ -26,6 +26,8 @@ pub(super) struct Draft {
     pub(super) yaml: String,
     /// Notes for the user.
     pub(super) remarks: Vec<String>,
+    /// The one among them that names secrets.
+    pub(super) of_secrets: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -42,9 +44,10 @@ pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Resul
     let mut reader =
         Reader { left, references, yaml: String::new(), remarks: Vec::new(), secrets: Vec::new() };
     reader.all()?;
-    reader.say_secrets();
+    let of_secrets = reader.secret_remark();
+    reader.remarks.extend(of_secrets.clone());
     reader.say_left();
-    Ok(Draft { yaml: reader.yaml, remarks: reader.remarks })
+    Ok(Draft { yaml: reader.yaml, remarks: reader.remarks, of_secrets })
 }
 
 /// A server during conversion.
@@ -225,18 +228,16 @@ impl<'j> Reader<'j, '_, '_> {
 
     /// Notes that `value` may be a secret, judged by its name.
     fn judge(&mut self, path: &str, name: &str, value: &str) {
-        if sounds_secret(name) && is_literal(value) {
+        if (sounds_secret(name) || looks_secret(value)) && is_literal(value) {
             self.secrets.push(path.to_owned());
         }
     }
 
-    fn say_secrets(&mut self) {
-        if self.secrets.is_empty() {
-            return;
-        }
-        let advice = "set a variable of the environment to it, and write `${NAME}` there";
+    fn secret_remark(&self) -> Option<String> {
+        let advice = "set a variable of the environment to it, and write `${NAME}` there; or run `switchyard secret set \
+                      NAME`, and write `${secret:NAME}`";
         let what = names(self.secrets.iter().map(String::as_str));
-        self.remarks.push(format!("may hold a secret, as it is written: {what}: {advice}"));
+        (!self.secrets.is_empty()).then(|| format!("may hold a secret, as it is written: {what}: {advice}"))
     }
 
     fn say_left(&mut self) {
@@ -258,6 +259,13 @@ pub(super) fn names<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String
 fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["key", "token", "secret", "passw", "auth", "credential", "cookie"].iter().any(|word| name.contains(word))
+}
+
+/// Whether `value` begins as the tokens of well-known services do.
+fn looks_secret(value: &str) -> bool {
+    const BEGINNINGS: [&str; 9] =
+        ["sk-", "ghp_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ", "lin_api_"];
+    BEGINNINGS.iter().any(|beginning| value.starts_with(beginning))
 }
 
 /// Whether `value` is a non-empty literal without references.

@@ -217,7 +217,7 @@ fn places_of_secrets_are_named_and_secrets_are_not() {
             "args": ["--token", "canary", "--key=canary", "-e", "PASSWORD=canary", "--auth", "-v", "plain"]},
         "b": {"url": "https://me:canary@example.org/", "headers": {"Authorization": "Bearer canary"}},
     }));
-    let advice = "set a variable of the environment to it, and write `${NAME}` there";
+    let advice = "set a variable of the environment to it, and write `${NAME}` there; or run `switchyard secret set NAME`, and write `${secret:NAME}`";
     assert_eq!(
         found.notes,
         [

@@ -27,7 +27,7 @@ pub(crate) fn list(texts: &[String]) -> String {
 }
 
 /// Writes the lines of a mapping.
-pub(super) fn block(members: &Members) -> String {
+pub(crate) fn block(members: &Members) -> String {
     let mut lines = String::new();
     add_block(members, 0, &mut lines);
     lines

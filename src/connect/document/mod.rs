@@ -50,24 +50,16 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 impl Place {
     /// Returns `content` with `edit` applied.
     pub(super) fn apply(self, content: &str, edit: &Edit<'_>) -> Result<String, String> {
-        let text = content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content);
-        let plain = text.replace("\r\n", "\n");
-        let is_windows = plain != text && plain.replace('\n', "\r\n") == text;
-        let text = if is_windows { plain.as_str() } else { text };
-        let before = self.parse(text)?;
-        let mut after = match self.format {
-            Format::Json => jsonc::apply(text, self.key, edit),
-            Format::Toml => toml::apply(text, self.key, edit),
-            Format::Yaml | Format::YamlList => yaml::apply(text, self, edit),
-        }?;
-        self.verify(before, &after, edit)?;
-        if is_windows {
-            after = after.replace('\n', "\r\n");
-        }
-        if content.starts_with(BYTE_ORDER_MARK) {
-            after.insert(0, BYTE_ORDER_MARK);
-        }
-        Ok(after)
+        with_unix_lines(content, |text| {
+            let before = self.parse(text)?;
+            let after = match self.format {
+                Format::Json => jsonc::apply(text, self.key, edit),
+                Format::Toml => toml::apply(text, self.key, edit),
+                Format::Yaml | Format::YamlList => yaml::apply(text, self, edit),
+            }?;
+            self.verify(before, &after, edit)?;
+            Ok(after)
+        })
     }
 
     /// Parses a file. An empty file is an empty object.
@@ -121,6 +113,24 @@ impl Place {
         prune(&mut after, self.key, &is_edited);
         if before == after { Ok(()) } else { Err(unsafe_edit()) }
     }
+}
+
+/// Edits `content` without its byte order mark and with `\n` at the end of lines, and restores both.
+pub(super) fn with_unix_lines(
+    content: &str,
+    edit: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<String, String> {
+    let text = content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content);
+    let plain = text.replace("\r\n", "\n");
+    let is_windows = plain != text && plain.replace('\n', "\r\n") == text;
+    let mut after = edit(if is_windows { &plain } else { text })?;
+    if is_windows {
+        after = after.replace('\n', "\r\n");
+    }
+    if content.starts_with(BYTE_ORDER_MARK) {
+        after.insert(0, BYTE_ORDER_MARK);
+    }
+    Ok(after)
 }
 
 /// Returns the `name` of an item of a list of servers.

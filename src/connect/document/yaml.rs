@@ -52,6 +52,17 @@ pub(in crate::connect) fn append(text: &str, top: &str, lines: &str) -> Result<S
     Ok(block.text())
 }
 
+/// Returns `text` without these entries of the mapping `top`. Comments above an entry stay.
+pub(in crate::connect) fn remove(text: &str, top: &str, names: &[String]) -> Result<String, String> {
+    let mut block = Block::of(text, top)?;
+    for child in std::mem::take(&mut block.children).into_iter().rev() {
+        if names.contains(&child.name) {
+            block.replace(child.lines, "");
+        }
+    }
+    Ok(block.text())
+}
+
 /// One mapping or list at the top of a file, as lines.
 struct Block<'t> {
     lines: Vec<String>,

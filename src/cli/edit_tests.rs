@@ -1,0 +1,152 @@
+//! Command lines of `add` and `remove`.
+
+use std::fs;
+
+use clap::CommandFactory;
+use tempfile::TempDir;
+
+use super::*;
+use crate::cli::Arguments;
+
+fn nothing(_: &str) -> Result<String, std::env::VarError> {
+    Err(std::env::VarError::NotPresent)
+}
+
+/// Runs a command line with `input` on standard input, and `answer` on a terminal.
+fn ran(
+    folder: &TempDir,
+    line: &[&str],
+    input: Option<&str>,
+    answer: Option<&str>,
+) -> (ExitCode, String, String) {
+    let config = folder.path().join("mcp_servers.yaml").display().to_string();
+    let (verb, rest) = line.split_first().expect("a command");
+    let line = ["switchyard", verb, "--config", &config].into_iter().chain(rest.iter().copied());
+    let matches = <Arguments as CommandFactory>::command().try_get_matches_from(line).expect("arguments");
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let (mut input, mut answer) = (input.map(str::as_bytes), answer.map(str::as_bytes));
+    let mut streams = Streams {
+        input: answer.as_mut().map(|answer| answer as &mut dyn BufRead),
+        out: &mut out,
+        err: &mut err,
+    };
+    let result = match Arguments::read(&matches).expect("valid").command() {
+        crate::cli::Command::Add(arguments) => {
+            let input = input.as_mut().map(|input| input as &mut dyn Read);
+            add(&arguments, input, &nothing, &mut streams)
+        }
+        crate::cli::Command::Remove(arguments) => remove(&arguments, &nothing, &mut streams),
+        _ => panic!("another command"),
+    };
+    let code = streams.end(result);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (code, text(out), text(err))
+}
+
+fn written(folder: &TempDir) -> String {
+    fs::read_to_string(folder.path().join("mcp_servers.yaml")).unwrap_or_default()
+}
+
+#[test]
+fn each_form_of_the_command_line_adds_its_server() {
+    let url = "  a:\n    url: https://a/mcp\n    headers:\n      X-A: \"b: c\"\n";
+    let program = "  a:\n    command: npx\n    args: [\"-y\", \"a b\"]\n    env:\n      K: \"v=w\"\n";
+    let line = "$ claude mcp add --transport http --scope user \\\n  --header 'X-A: b: c' a https://a/mcp\n";
+    for (line, input, wanted) in [
+        (&["add", "a", "https://a/mcp", "--header", "X-A: b: c", "--yes"][..], None, url),
+        (&["add", "a", "--env", "K=v=w", "-y", "--", "npx", "-y", "a b"], None, program),
+        (&["add", "-y"], Some(line), url),
+        (&["add", "-y"], Some("claude mcp add a -e K=v=w -- npx -y \"a b\""), program),
+        (&["add", "-y"], Some("codex mcp add a --env K=v=w -- npx -y 'a b'"), program),
+        (
+            &["add", "-y", "--from", "-"],
+            Some(
+                r#"claude mcp add-json a '{"type":"stdio","command":"npx","args":["-y","a b"],"env":{"K":"v=w"}}'"#,
+            ),
+            program,
+        ),
+        (&["add", "-y", "a"], Some(r#"{"command":"npx","args":["-y","a b"],"env":{"K":"v=w"}}"#), program),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (code, out, err) = ran(&folder, line, input, None);
+        assert_eq!(code, ExitCode::SUCCESS, "{line:?}: {err}");
+        assert!(out.contains("+   a:\n") && err.contains("written"), "{out}{err}");
+        assert!(written(&folder).ends_with(&format!("\nmcp_servers:\n{wanted}")), "{}", written(&folder));
+    }
+}
+
+#[test]
+fn only_a_yes_writes_and_the_difference_is_shown_before() {
+    for (flag, answer, code) in [
+        ("", None, ExitCode::FAILURE),
+        ("", Some("\n"), ExitCode::FAILURE),
+        ("--dry-run", None, ExitCode::SUCCESS),
+        ("", Some("y\n"), ExitCode::SUCCESS),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let line: Vec<&str> =
+            ["add", "a", "https://a/mcp", flag].into_iter().filter(|word| !word.is_empty()).collect();
+        let (found, out, _) = ran(&folder, &line, None, answer);
+        assert_eq!((found, written(&folder).is_empty()), (code, answer != Some("y\n")));
+        assert!(out.contains("+     url: https://a/mcp\n"), "{out}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    ran(&folder, &["add", "a", "https://a/mcp", "-y"], None, None);
+    let before = written(&folder);
+    assert_eq!(ran(&folder, &["remove", "a"], None, Some("n\n")).0, ExitCode::FAILURE);
+    assert_eq!(written(&folder), before);
+    let (code, out, _) = ran(&folder, &["remove", "a"], None, Some("yes\n"));
+    assert_eq!((code, written(&folder).contains("https")), (ExitCode::SUCCESS, false));
+    assert!(out.contains("-     url: https://a/mcp\n"), "{out}");
+}
+
+#[test]
+fn a_snippet_can_be_typed_on_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, _, err) =
+        ran(&folder, &["add", "--yes"], None, Some("{\"a\": {\"url\": \"https://a/mcp\"}}\n"));
+    assert_eq!(code, ExitCode::SUCCESS, "{err}");
+    assert!(err.starts_with("Paste the snippet") && written(&folder).contains("https://a/mcp"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_added_is_refused_with_a_hint() {
+    for (line, input, reason) in [
+        (&["add", "a", "npx"][..], None, "`switchyard add a -- npx …`"),
+        (&["add"], None, "standard input: it is empty"),
+        (&["add"], Some("{\"x\": 1}"), "standard input: no servers were found in it"),
+        (&["add"], Some("claude mcp add a npx"), "`npx` is not a URL"),
+        (&["add"], Some("claude mcp list"), "expected `claude mcp add`"),
+        (&["add", "--from", "/nowhere/at/all"], None, "/nowhere/at/all: it cannot be read"),
+        (&["remove", "a"], None, "there is no server `a`"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (code, _, err) = ran(&folder, line, input, None);
+        assert_eq!(
+            (code, written(&folder).as_str()),
+            (ExitCode::from(super::super::EXIT_USAGE), ""),
+            "{line:?}"
+        );
+        assert!(err.contains(reason), "{line:?}: {err}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    ran(&folder, &["add", "a", "https://a/mcp", "-y"], None, None);
+    let (code, _, err) = ran(&folder, &["add", "a", "https://b/mcp", "-y"], None, None);
+    assert!(code == ExitCode::FAILURE && err.contains("has another server `a`"), "{err}");
+    let (code, _, err) = ran(&folder, &["add", "a", "https://a/mcp", "-y"], None, None);
+    assert!(code == ExitCode::SUCCESS && err.contains("it has all of this already"), "{err}");
+}
+
+#[test]
+fn a_gateway_that_listens_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = format!("server: {{listen: \"{address}\"}}\nmcp_servers: {{}}\n");
+    fs::write(folder.path().join("mcp_servers.yaml"), file).expect("written");
+    let (_, _, err) = ran(&folder, &["add", "a", "https://a/mcp", "-y"], None, None);
+    assert!(err.contains(&format!("listens on {address}")) && err.contains("`switchyard reload`"), "{err}");
+    drop(listener);
+    let (_, _, err) = ran(&folder, &["remove", "a", "-y"], None, None);
+    assert!(err.contains("`switchyard` starts the gateway"), "{err}");
+}

@@ -1,0 +1,138 @@
+//! `switchyard init`: writes a first configuration file, with the servers of the clients on this machine.
+//!
+//! Invariants: the files of the clients are only read. A configuration file that is there is replaced with `--force` only.
+//!
+//! Not here: what is written (`crate::connect::own_file`).
+
+use std::process::ExitCode;
+
+use clap::Args;
+use settings::expand::Lookup;
+use settings::one_line;
+
+use super::ConfigFile;
+use super::agreement::{Failure, Streams};
+use super::connect::{this_host, unknown};
+use super::edit::with_streams;
+use crate::connect::clients::{Client, Host};
+use crate::connect::own_file::{self, Addition};
+use crate::connect::{self, Found, Offer};
+
+pub(super) const HELP: &str = "\
+Examples:
+  switchyard init                                ask which servers of your clients to take
+  switchyard init --yes                          take those of all clients
+  switchyard init --import claude-code --yes     take those of one client
+  switchyard init --no-import --yes              begin with no server
+
+The clients keep their servers. `switchyard connect CLIENT --import` connects one and removes what moved.";
+
+/// Arguments of `init`.
+#[derive(Debug, Clone, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct Init {
+    /// Take the servers of this client; may be repeated.
+    #[arg(long, value_name = "CLIENT")]
+    pub import: Vec<String>,
+    /// Take no servers of clients.
+    #[arg(long, conflicts_with = "import")]
+    pub no_import: bool,
+    /// Replace a file that is there. Its content is kept beside it.
+    #[arg(long)]
+    pub force: bool,
+    /// Write without asking, with the servers of all clients if none is named.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Show the file and write nothing.
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// The file to write.
+    #[command(flatten)]
+    pub file: ConfigFile,
+}
+
+/// Runs the command on the machine `host`.
+fn run(
+    arguments: &Init,
+    host: &Host<'_>,
+    environment: &Lookup<'_>,
+    streams: &mut Streams<'_>,
+) -> Result<(), Failure> {
+    let path = &arguments.file.config;
+    // Before any question.
+    own_file::first(path, &[], arguments.force, environment)?;
+    let offers = offers(arguments, host, streams)?;
+    let Addition { change, refused, notes } = own_file::first(path, &offers, arguments.force, environment)?;
+    for (name, reason) in &refused {
+        writeln!(streams.err, "note: {}: left out: {reason}", one_line(name))?;
+    }
+    for note in &notes {
+        writeln!(streams.err, "note: {note}")?;
+    }
+    streams.show(&[&change])?;
+    if arguments.dry_run {
+        return Ok(());
+    }
+    streams.agree(arguments.yes, &format!("Write {}?", path.display()))?;
+    let backup = change.write_own()?;
+    streams.written(&change, backup.as_deref())?;
+    Ok(writeln!(
+        streams.err,
+        "Next: `switchyard add NAME URL` adds a server, `switchyard check --connect` shows what they have, \
+         `switchyard` starts the gateway, and `switchyard connect` lists the clients to connect."
+    )?)
+}
+
+/// Returns the servers of the clients that the user chose.
+fn offers(arguments: &Init, host: &Host<'_>, streams: &mut Streams<'_>) -> Result<Vec<Offer>, Failure> {
+    if arguments.no_import {
+        return Ok(Vec::new());
+    }
+    if let Some(id) = arguments.import.iter().find(|id| Client::find(id).is_none()) {
+        return Err(unknown(id));
+    }
+    let mut chosen = Vec::new();
+    let mut absent: Vec<&String> = arguments.import.iter().collect();
+    for found in connect::installed(host) {
+        let is_wanted =
+            arguments.import.is_empty() || arguments.import.iter().any(|id| id == found.client.id);
+        let Some(offer) = is_wanted.then(|| offer(&found, streams)).transpose()?.flatten() else { continue };
+        absent.retain(|id| *id != found.client.id);
+        let is_certain = arguments.yes || arguments.dry_run || !arguments.import.is_empty();
+        if is_certain || streams.ask(&question(&found, &offer), true)? {
+            chosen.push(offer);
+        }
+    }
+    match absent.first() {
+        Some(id) => Err(Failure::Usage(format!(
+            "{id} has no servers on this machine: `switchyard connect` lists all clients"
+        ))),
+        None => Ok(chosen),
+    }
+}
+
+/// Returns the servers of a client, if it has any.
+fn offer(found: &Found, streams: &mut Streams<'_>) -> Result<Option<Offer>, Failure> {
+    match Offer::client(found) {
+        Ok(offer) => Ok(Some(offer).filter(|offer| offer.names().next().is_some())),
+        Err(error) => {
+            writeln!(streams.err, "note: {}: left out: {error}", found.client.name)?;
+            Ok(None)
+        }
+    }
+}
+
+fn question(found: &Found, offer: &Offer) -> String {
+    let names: Vec<_> = offer.names().map(one_line).collect();
+    format!("Take the servers of {} ({}): {}?", found.client.name, found.file.display(), names.join(", "))
+}
+
+/// Runs the command with the streams and the machine of this process.
+pub(super) fn start(arguments: &Init, environment: &Lookup<'_>) -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    with_streams(|streams| run(arguments, &this_host(&variable), environment, streams))
+}
+
+#[cfg(test)]
+#[path = "init_tests.rs"]
+mod tests;

@@ -1,0 +1,96 @@
+//! The questions of `init`.
+
+use std::fs;
+use std::io::BufRead;
+
+use clap::Parser;
+use tempfile::TempDir;
+
+use super::*;
+use crate::connect::clients::System;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    init: Init,
+}
+
+/// A home folder with two clients.
+fn home() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cursor = r#"{"mcpServers": {"files": {"command": "npx"}, "switchyard": {"url": "http://127.0.0.1:8080/mcp"}}}"#;
+    let zed = r#"{"context_servers": {"issues": {"url": "https://i/mcp"}, "files": {"command": "other"}}}"#;
+    for (path, text) in
+        [(".cursor/mcp.json", cursor), (".config/zed/settings.json", zed), (".gemini/settings.json", "{]")]
+    {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    folder
+}
+
+/// Runs a command line with these answers, if there is a terminal. Returns what was written too.
+fn ran(home: &TempDir, line: &str, answers: Option<&str>) -> (ExitCode, String, String) {
+    let path = home.path().join("mcp_servers.yaml");
+    let line = format!("init {line} --config {}", path.display());
+    let arguments = Line::try_parse_from(line.split_whitespace()).expect("a command line").init;
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut answers = answers.map(str::as_bytes);
+    let home = home.path().to_owned();
+    let host = Host { system: System::Linux, project: home.join("project"), home, variable: &|_| None };
+    let mut streams = Streams {
+        input: answers.as_mut().map(|input| input as &mut dyn BufRead),
+        out: &mut out,
+        err: &mut err,
+    };
+    let result = run(&arguments, &host, &|_| Err(std::env::VarError::NotPresent), &mut streams);
+    let code = streams.end(result);
+    (code, fs::read_to_string(&path).unwrap_or_default(), String::from_utf8(err).expect("UTF-8"))
+}
+
+#[test]
+fn servers_are_taken_from_the_clients_that_are_chosen() {
+    let (cursor, zed) = ("  files:\n    command: npx\n", "  issues:\n    url: https://i/mcp\n");
+    for (line, answers, wanted) in [
+        ("--yes", None, format!("mcp_servers:\n{cursor}{zed}")),
+        ("--yes --import cursor", None, format!("mcp_servers:\n{cursor}")),
+        ("--yes --no-import", None, "mcp_servers: {}\n".to_owned()),
+        ("", Some("\n\ny\n"), format!("mcp_servers:\n{cursor}{zed}")),
+        ("", Some("y\nn\ny\n"), format!("mcp_servers:\n{cursor}")),
+        ("", Some("n\nn\ny\n"), "mcp_servers: {}\n".to_owned()),
+    ] {
+        let home = home();
+        let (code, file, err) = ran(&home, line, answers);
+        assert_eq!(code, ExitCode::SUCCESS, "{line}: {err}");
+        assert!(file.ends_with(&format!("\n{wanted}")), "{line} {answers:?}: {file}");
+        assert!(err.contains("Gemini CLI: left out: ") || line.contains("import"), "{err}");
+        let other = "note: files: left out: the configuration file has another server `files`";
+        assert_eq!(err.contains(other), wanted.contains("issues"), "{err}");
+    }
+}
+
+#[test]
+fn nothing_is_written_without_a_yes_or_over_another_file() {
+    for (line, answers, reason) in [
+        ("", None, "without a terminal, add `--yes`"),
+        ("", Some("y\ny\nn\n"), "nothing was written"),
+        ("", Some(""), "nothing was written"),
+        ("--yes --import cursr", None, "did you mean `cursor`?"),
+        ("--yes --import codex", None, "codex has no servers on this machine"),
+    ] {
+        let home = home();
+        let (code, file, err) = ran(&home, line, answers);
+        assert!(code != ExitCode::SUCCESS && file.is_empty() && err.contains(reason), "{line}: {err}");
+    }
+    let home = home();
+    let (code, file, _) = ran(&home, "--dry-run", None);
+    assert!(code == ExitCode::SUCCESS && file.is_empty());
+    fs::write(home.path().join("mcp_servers.yaml"), "# mine\n").expect("written");
+    let (code, file, err) = ran(&home, "--yes", None);
+    assert_eq!((code, file.as_str()), (ExitCode::from(super::super::EXIT_USAGE), "# mine\n"));
+    assert!(err.contains("it exists already"), "{err}");
+    let (code, file, err) = ran(&home, "--yes --no-import --force", None);
+    assert!(code == ExitCode::SUCCESS && file.ends_with("mcp_servers: {}\n"), "{err}");
+    assert!(err.contains("the old content is in"), "{err}");
+}

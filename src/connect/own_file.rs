@@ -1,0 +1,159 @@
+//! Changes of the configuration file: a first one, servers added, servers removed.
+//!
+//! Invariant: the reader accepts the result before it can be written. A file with a mistake is refused and stays.
+//!
+//! Not here: the conversion and the edit of the text (`registry`), and arguments (`cli::edit`).
+
+use std::path::{Path, PathBuf};
+
+use super::registry::{self, Offer};
+use super::{Change, Client, Error, Found, migrate, snippet, unchanged};
+use crate::config::Config;
+use crate::config::import::json::{Json, Members};
+use settings::expand::Lookup;
+
+/// The beginning of a new file.
+const HEAD: &str = "\
+# The servers behind Switchyard. `switchyard add NAME URL` and `switchyard add NAME -- COMMAND` add one.
+# Check a change with `switchyard check --connect`, and apply it to a running gateway with `switchyard reload`.
+
+";
+/// The servers of a file without any.
+const NO_SERVERS: &str = "mcp_servers: {}\n";
+
+/// A change that adds servers.
+#[derive(Debug)]
+pub struct Addition {
+    /// The change, which may be empty.
+    pub change: Change,
+    /// Names of servers that are not added, and why.
+    pub refused: Vec<(String, String)>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+impl Offer {
+    /// A program with its arguments and variables.
+    pub fn program(name: &str, command: &[String], env: &[(String, String)]) -> Self {
+        let text = |text: &String| Json::Text(text.clone());
+        let (program, args) =
+            command.split_first().map_or((None, &[][..]), |(first, rest)| (Some(first), rest));
+        let mut entry: Members =
+            program.map(|program| ("command".to_owned(), text(program))).into_iter().collect();
+        if !args.is_empty() {
+            entry.push(("args".to_owned(), Json::List(args.iter().map(text).collect())));
+        }
+        Self::entry(name, entry, "env", env)
+    }
+
+    /// A URL with headers.
+    pub fn url(name: &str, url: &str, headers: &[(String, String)]) -> Self {
+        Self::entry(name, vec![("url".to_owned(), Json::Text(url.to_owned()))], "headers", headers)
+    }
+
+    fn entry(name: &str, mut entry: Members, key: &str, pairs: &[(String, String)]) -> Self {
+        if !pairs.is_empty() {
+            let pairs = pairs.iter().map(|(name, value)| (name.clone(), Json::Text(value.clone())));
+            entry.push((key.to_owned(), Json::Object(pairs.collect())));
+        }
+        let servers = vec![(name.to_owned(), Json::Object(entry))];
+        Self { source: "the command line".to_owned(), inputs: None, servers, is_own: false }
+    }
+
+    /// The servers in a pasted text. `name` selects one, or names the only one. `source` is the name of the text.
+    pub fn snippet(source: &str, text: &str, name: Option<&str>) -> Result<Self, Error> {
+        let failed = |reason| Error::NotServers { name: source.to_owned(), reason };
+        snippet::read(source, text, name).map_err(failed)
+    }
+
+    /// The servers in a client's file, without Switchyard.
+    pub fn client(Found { client, file, .. }: &Found) -> Result<Self, Error> {
+        let invalid = |reason| Error::Invalid { path: file.clone(), reason };
+        let root = Client::place(client).parse(&unchanged(file)?.before).map_err(invalid)?;
+        Ok(migrate::offer(client, file, &root))
+    }
+
+    /// The names of the servers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+/// Plans to add servers to the file at `path`, which need not exist.
+pub fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Addition, Error> {
+    let now = unchanged(path)?;
+    if !now.before.trim().is_empty() {
+        Config::check(path, &now.before, environment).map_err(Error::Refused)?;
+        return addition(now, None, offers, environment);
+    }
+    addition(now, Some(HEAD), offers, environment)
+}
+
+/// Plans a new file at `path` with these servers. Fails if there is a file, unless it `may_replace` it.
+pub fn first(
+    path: &Path,
+    offers: &[Offer],
+    may_replace: bool,
+    environment: &Lookup<'_>,
+) -> Result<Addition, Error> {
+    let now = unchanged(path)?;
+    if now.snapshot.exists() && !may_replace {
+        let reason = "it exists already: add servers with `switchyard add`, or replace it with `--force`";
+        return Err(Error::Unchanged { path: path.to_owned(), reason: reason.to_owned() });
+    }
+    addition(now, Some(HEAD), offers, environment)
+}
+
+/// Adds servers to the text `begin`, or to the content of the file.
+fn addition(
+    now: Change,
+    begin: Option<&str>,
+    offers: &[Offer],
+    environment: &Lookup<'_>,
+) -> Result<Addition, Error> {
+    let path = now.path.clone();
+    let mut text = begin.unwrap_or(&now.before).to_owned();
+    let (mut refused, mut notes) = (Vec::new(), Vec::new());
+    for offer in offers {
+        let failed = |reason| Error::Unchanged { path: path.clone(), reason };
+        let added = registry::add(&text, offer).map_err(failed)?;
+        text = added.after;
+        refused.extend(added.refused);
+        notes.extend(added.notes);
+    }
+    if begin == Some(text.as_str()) {
+        text.push_str(NO_SERVERS);
+    }
+    Ok(Addition { change: checked(now, &path, text, environment)?, refused, notes })
+}
+
+/// Plans to remove servers from the file at `path`.
+pub fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result<Change, Error> {
+    let now = unchanged(path)?;
+    Config::check(path, &now.before, environment).map_err(Error::Refused)?;
+    let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
+    let after = registry::remove(&now.before, names).map_err(failed)?;
+    checked(now, path, after, environment)
+}
+
+/// Returns the change to `after` if the reader accepts that.
+fn checked(now: Change, path: &Path, after: String, environment: &Lookup<'_>) -> Result<Change, Error> {
+    if after == now.before {
+        return Ok(now);
+    }
+    Config::check(path, &after, environment).map_err(Error::Refused)?;
+    now.to(after)
+}
+
+impl Change {
+    /// Writes the configuration file, which has no `undo`. Returns the path of the old content, if there was a file.
+    pub fn write_own(&self) -> Result<Option<PathBuf>, Error> {
+        let backup = self.write()?;
+        self.snapshot.forget_absence(&self.after);
+        Ok(backup)
+    }
+}
+
+#[cfg(test)]
+#[path = "own_file_tests.rs"]
+mod tests;

@@ -1,0 +1,152 @@
+//! Adds servers to the text of a configuration file, and removes them.
+//!
+//! `config::import` converts them. Invariants: comments, order and all other servers stay. A text whose layout cannot be
+//! edited in this way is refused, not rewritten.
+//!
+//! Not here: the spelling of clients (`migrate`, `snippet`), and files (`file`).
+
+use std::env::VarError;
+use std::path::Path;
+
+use super::document::{self, Format, Place, yaml};
+use crate::config::Config;
+use crate::config::import::json::{Json, Members};
+use crate::config::import::yaml::block;
+use crate::config::import::{self, Imported};
+use settings::{nearest, one_line};
+
+const SERVERS: &str = "mcp_servers";
+const PLACE: Place = Place { format: Format::Yaml, key: &[SERVERS] };
+
+/// Servers to add, with the spelling that `config::import` reads.
+#[derive(Debug)]
+pub struct Offer {
+    /// Where they come from.
+    pub(super) source: String,
+    /// The `inputs` beside them.
+    pub(super) inputs: Option<Json>,
+    pub(super) servers: Members,
+    /// Whether they have the form of the configuration file already.
+    pub(super) is_own: bool,
+}
+
+/// A text with more servers.
+#[derive(Debug)]
+pub(super) struct Added {
+    /// The new text.
+    pub(super) after: String,
+    /// Names of offered servers that it has.
+    pub(super) names: Vec<String>,
+    /// Names of offered servers that it does not have, and why.
+    pub(super) refused: Vec<(String, String)>,
+    /// Notes for the user.
+    pub(super) notes: Vec<String>,
+}
+
+/// Adds the servers of `offer` to the text `before`.
+pub(super) fn add(before: &str, offer: &Offer) -> Result<Added, String> {
+    let present = PLACE.parse(before)?;
+    let mut added =
+        Added { after: before.to_owned(), names: Vec::new(), refused: Vec::new(), notes: Vec::new() };
+    let mut new = Members::new();
+    for server in &offer.servers {
+        match judge(offer, server, &present) {
+            Ok(verdict) => {
+                added.names.push(server.0.clone());
+                new.extend((verdict == Verdict::New).then(|| server.clone()));
+            }
+            Err(reason) => added.refused.push((server.0.clone(), reason)),
+        }
+    }
+    if !new.is_empty() {
+        let imported = convert(offer, new)?;
+        added.after = document::with_unix_lines(before, |text| merged(text, &imported))?;
+        added.notes = imported.notes;
+    }
+    Ok(added)
+}
+
+/// Returns the text `before` without the servers `names`.
+pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
+    let present = PLACE.parse(before)?;
+    let entries = PLACE.entries(&present);
+    if let Some(absent) = names.iter().find(|name| !entries.iter().any(|(other, _)| other == *name)) {
+        let near = nearest(absent, entries.iter().map(|(name, _)| name.as_str()));
+        let hint = near.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+        return Err(format!("there is no server `{}`{hint}", one_line(absent)));
+    }
+    let after = document::with_unix_lines(before, |text| yaml::remove(text, SERVERS, names))?;
+    let rest = PLACE.parse(&after)?;
+    let mut kept = entries.into_iter().filter(|(name, _)| !names.contains(name));
+    let is_kept = PLACE.entries(&rest).into_iter().all(|entry| kept.next() == Some(entry));
+    if is_kept && kept.next().is_none() && others(&present) == others(&rest) {
+        Ok(after)
+    } else {
+        Err("its layout cannot be edited safely".to_owned())
+    }
+}
+
+/// The members of a configuration file that are not servers.
+fn others(root: &Json) -> Vec<&(String, Json)> {
+    let Json::Object(members) = root else { return Vec::new() };
+    members.iter().filter(|(name, _)| name != SERVERS).collect()
+}
+
+#[derive(PartialEq)]
+enum Verdict {
+    /// The configuration file has it.
+    Same,
+    /// It has no server of this name.
+    New,
+}
+
+/// Decides whether a server can be added.
+fn judge(offer: &Offer, server: &(String, Json), present: &Json) -> Result<Verdict, String> {
+    let imported = convert(offer, vec![server.clone()])?;
+    let parsed = PLACE.parse(&imported.yaml)?;
+    let Some((own, value)) = PLACE.entries(&parsed).into_iter().next() else {
+        let reason = imported.notes.into_iter().next().unwrap_or_default();
+        return Err(reason.strip_prefix(&format!("{}: ", one_line(&server.0))).unwrap_or(&reason).to_owned());
+    };
+    match PLACE.entries(present).into_iter().find(|(name, _)| *name == own) {
+        None => Ok(Verdict::New),
+        Some((_, there)) if there == value => Ok(Verdict::Same),
+        Some(_) => Err(format!("the configuration file has another server `{own}`")),
+    }
+}
+
+/// Whether the reader of the configuration file accepts this server as it is.
+pub(super) fn is_readable(server: &(String, Json)) -> bool {
+    Config::check(Path::new(""), &as_is(vec![server.clone()]), &|_| Err(VarError::NotPresent)).is_ok()
+}
+
+/// Returns a configuration file with these servers as they are.
+pub(super) fn as_is(servers: Members) -> String {
+    block(&vec![(SERVERS.to_owned(), Json::Object(servers))])
+}
+
+/// Converts servers with the common spelling.
+fn convert(offer: &Offer, servers: Members) -> Result<Imported, String> {
+    if offer.is_own {
+        let notes = servers.iter().filter_map(|(name, server)| import::secret_note(name, server)).collect();
+        return Ok(Imported { servers: servers.len(), yaml: as_is(servers), notes });
+    }
+    let mut file = vec![("mcpServers".to_owned(), Json::Object(servers))];
+    file.extend(offer.inputs.clone().map(|inputs| ("inputs".to_owned(), inputs)));
+    import::of_servers(&offer.source, &file).map_err(|error| error.to_string())
+}
+
+/// Returns the configuration file with the servers of `yaml` added.
+fn merged(before: &str, Imported { yaml, servers: count, .. }: &Imported) -> Result<String, String> {
+    if before.trim().is_empty() {
+        return Ok(yaml.clone());
+    }
+    let unsafe_edit = || "1:1: error: servers cannot be added to its layout".to_owned();
+    let (_, lines) = yaml.split_once(&format!("{SERVERS}:\n")).ok_or_else(unsafe_edit)?;
+    let after = yaml::append(before, SERVERS, lines)?;
+    let (old_root, new_root) = (PLACE.parse(before)?, PLACE.parse(&after)?);
+    let (old, new) = (PLACE.entries(&old_root), PLACE.entries(&new_root));
+    let is_kept = others(&old_root) == others(&new_root)
+        && old.iter().all(|(name, server)| new.iter().any(|(key, value)| key == name && value == server));
+    if is_kept && new.len() == old.len() + count { Ok(after) } else { Err(unsafe_edit()) }
+}
