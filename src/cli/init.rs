@@ -10,10 +10,10 @@ use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
 
-use super::ConfigFile;
 use super::agreement::{Failure, Streams};
 use super::connect::{this_host, unknown};
 use super::edit::with_streams;
+use super::{ConfigFile, schema};
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file::{self, Addition};
 use crate::connect::{self, Found, Offer};
@@ -60,9 +60,11 @@ fn run(
 ) -> Result<(), Failure> {
     let path = &arguments.file.config;
     // Before any question.
-    own_file::first(path, &[], arguments.force, environment)?;
+    let head = format!("# yaml-language-server: $schema={}\n", schema::FILE);
+    own_file::first(path, &head, &[], arguments.force, environment)?;
     let offers = offers(arguments, host, streams)?;
-    let Addition { change, refused, notes } = own_file::first(path, &offers, arguments.force, environment)?;
+    let Addition { change, refused, notes } =
+        own_file::first(path, &head, &offers, arguments.force, environment)?;
     for (name, reason) in &refused {
         writeln!(streams.err, "note: {}: left out: {reason}", one_line(name))?;
     }
@@ -76,6 +78,10 @@ fn run(
     streams.agree(arguments.yes, &format!("Write {}?", path.display()))?;
     let backup = change.write_own()?;
     streams.written(&change, backup.as_deref())?;
+    // Replaced, because it belongs to the version of the program.
+    let schema = own_file::beside(&path.with_file_name(schema::FILE), schema::TEXT)?;
+    schema.write_own()?;
+    writeln!(streams.err, "{}: the schema of this file, for editors", schema.path.display())?;
     Ok(writeln!(
         streams.err,
         "Next: `switchyard add NAME URL` adds a server, `switchyard check --connect` shows what they have, \

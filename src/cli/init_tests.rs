@@ -64,6 +64,9 @@ fn servers_are_taken_from_the_clients_that_are_chosen() {
         let (code, file, err) = ran(&home, line, answers);
         assert_eq!(code, ExitCode::SUCCESS, "{line}: {err}");
         assert!(file.ends_with(&format!("\n{wanted}")), "{line} {answers:?}: {file}");
+        assert!(file.starts_with("# yaml-language-server: $schema=mcp_servers.schema.json\n"), "{file}");
+        let schema = fs::read_to_string(home.path().join("mcp_servers.schema.json")).expect("beside it");
+        assert_eq!(schema, schema::TEXT);
         assert!(err.contains("Gemini CLI: left out: ") || line.contains("import"), "{err}");
         let other = "note: files: left out: the configuration file has another server `files`";
         assert_eq!(err.contains(other), wanted.contains("issues"), "{err}");

@@ -22,6 +22,7 @@ mod process_access;
 mod reach;
 pub mod remote;
 mod run;
+mod schema;
 pub mod secret;
 mod terminal;
 pub mod token;
@@ -78,6 +79,9 @@ pub enum Command {
     Add(edit::Add),
     /// Remove servers from the configuration file.
     Remove(edit::Remove),
+    /// Print the JSON Schema of the configuration file, for editors.
+    #[command(after_help = schema::HELP)]
+    Schema,
     /// Print the servers of another client's JSON file (`mcpServers`, or `servers`), or the YAML file of another MCP
     /// server, as a configuration file.
     Import(Import),
@@ -280,6 +284,7 @@ pub fn run() -> ExitCode {
         Command::Init(arguments) => init::start(&arguments, &environment),
         Command::Add(arguments) => edit::start_add(&arguments, &environment),
         Command::Remove(arguments) => edit::start_remove(&arguments, &environment),
+        Command::Schema => schema::print(&mut io::stdout().lock()),
         Command::Connect(arguments) => connect::start(&arguments, &environment),
         Command::Serve(arguments) => run::serve(&arguments),
         Command::Stdio(arguments) => run::stdio(&arguments),

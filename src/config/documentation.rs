@@ -10,7 +10,7 @@ use builtins::handbook::config::{Embedded, Handbook};
 use upstream::api::{BuiltinOptions, Defaults, Given, Kind, Kinds};
 
 use super::{Config, Error, Lookup};
-use settings::Setting;
+use settings::{Problems, Setting};
 
 /// The pages, without those that the build script leaves out.
 const PAGES: Embedded = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
@@ -29,7 +29,7 @@ impl Config {
     /// The configuration that serves the documentation of Switchyard from inside the program.
     pub fn documentation(environment: &Lookup<'_>) -> Result<Self, Error> {
         let path = Path::new("(the documentation inside the program)");
-        Self::parse_with(path, FILE.as_bytes(), (environment, None), KINDS)
+        Self::parse_with(path, FILE.as_bytes(), (environment, None), (KINDS, &Problems::default()))
     }
 }
 

@@ -82,7 +82,7 @@ impl Config {
 
     /// Parses the content of the file.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
-        Self::parse_with(path, content, (environment, None), builtins::KINDS)
+        Self::parse_with(path, content, (environment, None), (builtins::KINDS, &Problems::default()))
     }
 
     /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
@@ -91,32 +91,48 @@ impl Config {
         let with = |value: &'static str| {
             let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));
             let secret = |_: &str| Ok(SecretString::from(value));
-            Self::parse_with(path, content.as_bytes(), (&set, Some(&secret)), builtins::KINDS)
+            Self::parse_with(
+                path,
+                content.as_bytes(),
+                (&set, Some(&secret)),
+                (builtins::KINDS, &Problems::default()),
+            )
         };
         let [first, second] = TRIED;
         with(second).or_else(|_| with(first)).map(drop)
+    }
+
+    /// Parses a file, and returns what its readers asked for.
+    #[cfg(test)]
+    pub(crate) fn records(
+        path: &Path,
+        content: &[u8],
+        environment: &Lookup<'_>,
+    ) -> Result<Vec<settings::Record>, Error> {
+        let problems = Problems::recording();
+        Self::parse_with(path, content, (environment, None), (builtins::KINDS, &problems))?;
+        Ok(problems.into_records())
     }
 
     fn parse_with(
         path: &Path,
         content: &[u8],
         (environment, secrets): (&Lookup<'_>, Option<&SecretLookup<'_>>),
-        kinds: Kinds,
+        (kinds, problems): (Kinds, &Problems),
     ) -> Result<Self, Error> {
-        let problems = Problems::default();
-        let text = text_of(content, &problems);
-        let mut document = document::parse(text, &problems);
-        foreign::refuse(&mut document.root, &problems);
+        let text = text_of(content, problems);
+        let mut document = document::parse(text, problems);
+        foreign::refuse(&mut document.root, problems);
         let folder = folder_of(path);
         let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder);
         let secrets = secrets.unwrap_or(&of_vault);
         let sources = Sources { environment, secrets, without_secrets: &vault::SETTINGS };
-        expand::expand(&mut document.root, &sources, &problems);
+        expand::expand(&mut document.root, &sources, problems);
         let shown = shown::without_secrets(&document.root);
-        let config = Self::from_settings(&Setting::root(&document.root, &problems), (folder, shown), kinds);
+        let config = Self::from_settings(&Setting::root(&document.root, problems), (folder, shown), kinds);
         match config {
             Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(invalid(path, text, &document, &problems)),
+            _ => Err(invalid(path, text, &document, problems)),
         }
     }
 

@@ -89,9 +89,11 @@ pub fn add(path: &Path, offers: &[Offer], environment: &Lookup<'_>) -> Result<Ad
     addition(now, Some(HEAD), offers, environment)
 }
 
-/// Plans a new file at `path` with these servers. Fails if there is a file, unless it `may_replace` it.
+/// Plans a new file at `path` that begins with the lines `head`, with these servers. Fails if there is a file, unless it
+/// `may_replace` it.
 pub fn first(
     path: &Path,
+    head: &str,
     offers: &[Offer],
     may_replace: bool,
     environment: &Lookup<'_>,
@@ -101,7 +103,12 @@ pub fn first(
         let reason = "it exists already: add servers with `switchyard add`, or replace it with `--force`";
         return Err(Error::Unchanged { path: path.to_owned(), reason: reason.to_owned() });
     }
-    addition(now, Some(HEAD), offers, environment)
+    addition(now, Some(&format!("{head}{HEAD}")), offers, environment)
+}
+
+/// Plans a file beside the configuration file that belongs to Switchyard.
+pub fn beside(path: &Path, content: &str) -> Result<Change, Error> {
+    unchanged(path)?.to(content.to_owned())
 }
 
 /// Adds servers to the text `begin`, or to the content of the file.

@@ -105,10 +105,10 @@ fn a_first_file_has_the_servers_and_replaces_another_one_only_on_request() {
     let path = folder.path().join("mcp_servers.yaml");
     let env = [("A_TOKEN".to_owned(), "ghp_1".to_owned())];
     let program = Offer::program("files", &words(&["npx", "-y", "files"]), &env);
-    let made = first(&path, &[notion(), program], false, &nothing).expect("a file");
+    let made = first(&path, "# first\n", &[notion(), program], false, &nothing).expect("a file");
     let servers = "mcp_servers:\n  notion:\n    url: https://mcp.notion.com/mcp\n  files:\n";
     assert!(
-        made.change.after.starts_with("# The servers") && made.change.after.contains(servers),
+        made.change.after.starts_with("# first\n# The servers") && made.change.after.contains(servers),
         "{made:?}"
     );
     assert!(
@@ -117,8 +117,10 @@ fn a_first_file_has_the_servers_and_replaces_another_one_only_on_request() {
     );
     made.change.write_own().expect("written");
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1, "no mark is left");
-    assert!(first(&path, &[], false, &nothing).expect_err("there").to_string().contains("`--force`"));
-    let empty = first(&path, &[], true, &nothing).expect("asked for");
+    assert!(
+        first(&path, "# first\n", &[], false, &nothing).expect_err("there").to_string().contains("`--force`")
+    );
+    let empty = first(&path, "# first\n", &[], true, &nothing).expect("asked for");
     assert!(empty.change.after.ends_with("\nmcp_servers: {}\n"));
     assert!(empty.change.write_own().expect("written").is_some(), "the old content is kept");
 }

@@ -10,6 +10,7 @@ mod limits;
 mod metrics;
 mod pages;
 mod rest;
+mod schema;
 mod shell_blocks;
 
 use std::path::{Path, PathBuf};
@@ -32,11 +33,15 @@ fn compare(path: &str, page: &str) {
 
 /// Parses a configuration file in which every variable without a default has a value.
 fn parse(yaml: &str) -> Result<Config, Error> {
-    let environment = |name: &str| {
+    Config::parse(&file("docs/mcp_servers.yaml"), yaml.as_bytes(), &environment_of(yaml))
+}
+
+/// Returns an environment in which every variable of `yaml` without a default has a value.
+fn environment_of(yaml: &str) -> impl Fn(&str) -> Result<String, std::env::VarError> {
+    move |name: &str| {
         let has_default = yaml.contains(&format!("${{{name}:-"));
         if has_default { Err(std::env::VarError::NotPresent) } else { Ok(value_of(name).to_owned()) }
-    };
-    Config::parse(&file("docs/mcp_servers.yaml"), yaml.as_bytes(), &environment)
+    }
 }
 
 /// A value that fits the use of a variable, as its name tells it.

@@ -65,3 +65,30 @@ fn a_file_that_is_named_and_not_there_stays_an_error() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_first_file_is_written_edited_and_applied() {
+    let gateway = Gateway::without_file().start().await;
+    let ran = |arguments: &[&str], input: &str| {
+        let output = gateway.gateway().output_with_input(arguments, input.as_bytes());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let cursor = gateway.folder().join(".cursor");
+    std::fs::create_dir(&cursor).expect("made");
+    std::fs::write(cursor.join("mcp.json"), r#"{"mcpServers": {"files": {"command": "true"}}}"#)
+        .expect("written");
+    assert!(ran(&["init", "--yes"], "").contains("+   files:\n"));
+    ran(&["add", "web", "http://127.0.0.1:1/mcp", "--yes"], "");
+    let snippet = r#"{"servers": {"memory": {"type": "stdio", "command": "true", "args": ["-y"]}}}"#;
+    ran(&["add", "--yes"], snippet);
+    ran(&["remove", "web", "--yes"], "");
+    assert!(ran(&["check"], "").contains("valid, 2 servers"));
+    let reloaded = gateway.post("/reload", "").await.json();
+    assert_eq!(reloaded["added"], json!(["files", "memory"]));
+    let printed: Value = serde_json::from_str(&ran(&["schema"], "")).expect("JSON");
+    let written = std::fs::read(gateway.folder().join("mcp_servers.schema.json")).expect("written by init");
+    assert_eq!(serde_json::from_slice::<Value>(&written).expect("JSON"), printed);
+    assert!(printed["properties"]["mcp_servers"]["additionalProperties"]["properties"]["url"].is_object());
+}

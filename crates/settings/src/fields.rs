@@ -9,6 +9,7 @@ use secrecy::SecretString;
 
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
+use super::record::Expected;
 use super::setting::Setting;
 
 /// The most unknown keys of one mapping that are compared with the known ones.
@@ -50,6 +51,9 @@ impl<'a> Fields<'a> {
 
     /// Treats a null value of `names` as absent, as the readers of existing files do.
     pub fn without_nulls(&mut self, names: &[&str]) {
+        for (_, setting) in self.left.iter().filter(|(key, _)| names.contains(key)) {
+            setting.expects(|| Expected::Nothing);
+        }
         self.left.retain(|(key, setting)| !(setting.is_null() && names.contains(key)));
     }
 
@@ -137,6 +141,7 @@ impl<'a> Fields<'a> {
 
     /// Reports every key that was not taken, with the nearest known key as a hint.
     pub fn finish(self) {
+        self.setting.expects(|| Expected::Fields(self.known.clone()));
         for (at, (key, setting)) in self.left.iter().enumerate() {
             let near = if at < MAX_HINTS { nearest(key, self.known.iter().copied()) } else { None };
             setting.key_problem("unknown key", near.map(|name| format!("did you mean `{name}`?")));

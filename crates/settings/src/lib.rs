@@ -63,7 +63,9 @@ mod fields;
 mod fingerprint;
 mod nearest;
 mod node;
+mod one_line;
 mod problem;
+mod record;
 mod scalar;
 mod setting;
 
@@ -72,8 +74,10 @@ pub use fields::Fields;
 pub use fingerprint::Fingerprint;
 pub use nearest::{nearest, nearest_few};
 pub use node::{Entry, Mark, Node, Text, Value};
+pub use one_line::one_line;
 pub use problem::{Problem, Problems, Shown};
-pub use setting::{Setting, member_path, one_line};
+pub use record::{Expected, Record};
+pub use setting::{Setting, member_path};
 
 #[cfg(test)]
 mod tests;

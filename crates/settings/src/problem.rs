@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::node::Mark;
+use super::record::Record;
 
 /// One problem. Its texts contain no value of an environment reference, and nothing of a value that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,12 +51,32 @@ const MAX_PROBLEMS: usize = 1_000;
 
 /// The first thousand problems of one document. Its readers share it, so problems are added through `&self`.
 #[derive(Debug, Default)]
-pub struct Problems(RefCell<Vec<Problem>>);
+pub struct Problems {
+    found: RefCell<Vec<Problem>>,
+    /// Reads of the document, if they are recorded.
+    records: Option<RefCell<Vec<Record>>>,
+}
 
 impl Problems {
+    /// A list that also records what readers ask for.
+    pub fn recording() -> Self {
+        Self { records: Some(RefCell::default()), ..Self::default() }
+    }
+
+    /// Returns what readers asked for.
+    pub fn into_records(self) -> Vec<Record> {
+        self.records.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    pub(super) fn record(&self, record: impl FnOnce() -> Record) {
+        if let Some(records) = &self.records {
+            records.borrow_mut().push(record());
+        }
+    }
+
     /// Reports a problem.
     pub fn add(&self, problem: Problem) {
-        let mut found = self.0.borrow_mut();
+        let mut found = self.found.borrow_mut();
         if found.len() < MAX_PROBLEMS {
             found.push(problem);
         }
@@ -63,12 +84,12 @@ impl Problems {
 
     /// Whether there is no problem so far.
     pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.found.borrow().is_empty()
     }
 
     /// All kept problems, in the order of the document.
     pub fn sorted(&self) -> Vec<Problem> {
-        let mut all = self.0.borrow().clone();
+        let mut all = self.found.borrow().clone();
         all.sort_by(|one, next| (one.mark, &one.path).cmp(&(next.mark, &next.path)));
         all
     }

@@ -15,7 +15,9 @@ use super::duration;
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
+use super::one_line::one_line;
 use super::problem::{Problem, Problems, Shown};
+use super::record::{Expected, Record};
 
 /// One value with its position, its path, and the list for its problems.
 #[derive(Debug, Clone)]
@@ -78,6 +80,11 @@ impl<'a> Setting<'a> {
         self.report(self.key_mark, message.into(), hint, Shown::Keys);
     }
 
+    /// Records the expected value, for the schema of the file.
+    pub(super) fn expects(&self, expected: impl FnOnce() -> Expected) {
+        self.problems.record(|| Record { path: self.path.clone(), expected: expected() });
+    }
+
     fn report(&self, mark: Mark, message: String, hint: Option<String>, shown: Shown) {
         self.problems.add(Problem { mark, path: self.path.clone(), message, hint, shown });
     }
@@ -109,6 +116,11 @@ impl<'a> Setting<'a> {
 
     /// Reads a string.
     pub fn text(&self) -> Option<&'a str> {
+        self.expects(|| Expected::Text);
+        self.string()
+    }
+
+    fn string(&self) -> Option<&'a str> {
         match &self.node.value {
             Value::Text(text) => Some(text.value()),
             _ => self.refuse("a text", Shown::Value),
@@ -117,6 +129,7 @@ impl<'a> Setting<'a> {
 
     /// Reads a string that may be secret. No problem ever quotes it.
     pub fn secret(&self) -> Option<SecretString> {
+        self.expects(|| Expected::Text);
         match &self.node.value {
             Value::Text(text) => Some(SecretString::from(text.value())),
             _ => self.refuse("a text", Shown::Keys),
@@ -136,6 +149,7 @@ impl<'a> Setting<'a> {
 
     /// Like [`Setting::parsed`], for a value that may also be written as a bare whole number.
     pub fn number_or_text<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        self.expects(|| Expected::NumberOrText);
         let text = match &self.node.value {
             Value::Integer { written, .. } => written,
             Value::Text(text) => text.value(),
@@ -187,6 +201,7 @@ impl<'a> Setting<'a> {
 
     /// Reads `true` or `false`, or a word that YAML 1.1 has for them.
     pub fn boolean(&self) -> Option<bool> {
+        self.expects(|| Expected::Boolean);
         let found = match &self.node.value {
             Value::Bool(value) => Some(*value),
             Value::Text(text) if !text.is_reference() => yes_or_no(text.written()),
@@ -201,6 +216,7 @@ impl<'a> Setting<'a> {
         T: Copy + Display + PartialOrd + TryFrom<i64>,
     {
         let (least, most) = (range.start(), range.end());
+        self.expects(|| Expected::Integer(least.to_string(), most.to_string()));
         let found = match &self.node.value {
             Value::Integer { value, .. } => Some(*value),
             value => reference(value).and_then(|text| text.parse().ok()),
@@ -218,6 +234,7 @@ impl<'a> Setting<'a> {
     /// Reads a time within `range`, which is in seconds: a number of seconds, or a number with a unit such as `30s`.
     pub fn seconds(&self, range: RangeInclusive<f64>) -> Option<Duration> {
         let (least, most) = (range.start(), range.end());
+        self.expects(|| Expected::Seconds(*least, *most));
         let found = match &self.node.value {
             #[allow(clippy::cast_precision_loss)] // no range reaches 2^53 seconds
             Value::Integer { value, .. } => Some(*value as f64),
@@ -245,7 +262,8 @@ impl<'a> Setting<'a> {
 
     /// Reads one of a few words. A word of `foreign` is refused with its hint.
     pub fn choice_or<T: Copy>(&self, options: &[(&str, T)], foreign: &[(&str, &str)]) -> Option<T> {
-        let text = self.text()?;
+        self.expects(|| Expected::Words(options.iter().map(|(word, _)| (*word).to_owned()).collect()));
+        let text = self.string()?;
         let found = options.iter().find(|(word, _)| *word == text);
         if found.is_none() {
             let words: Vec<_> = options.iter().map(|(word, _)| format!("`{word}`")).collect();
@@ -260,6 +278,7 @@ impl<'a> Setting<'a> {
 
     /// Reads the elements of a list.
     pub fn list(&self) -> Option<Vec<Self>> {
+        self.expects(|| Expected::List);
         let Value::List(items) = &self.node.value else { return self.refuse("a list", Shown::Keys) };
         let element = |(at, node): (usize, &'a Node)| Self {
             node,
@@ -272,6 +291,7 @@ impl<'a> Setting<'a> {
 
     /// Reads the elements of a list, or any other value as the only element.
     pub fn one_or_more(&self) -> Vec<Self> {
+        self.expects(|| Expected::OneOrMore);
         let is_list = matches!(self.node.value, Value::List(_));
         if is_list { self.list().unwrap_or_default() } else { vec![self.clone()] }
     }
@@ -283,6 +303,7 @@ impl<'a> Setting<'a> {
 
     /// Reads key and value of each entry of a mapping with any keys. An empty value is an empty mapping.
     pub fn entries(&self) -> Option<Vec<(&'a str, Self)>> {
+        self.expects(|| Expected::Mapping);
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
             Value::Null => &[],
@@ -373,21 +394,4 @@ fn looks_like(expected: &str, text: &Text) -> bool {
     let written = text.written();
     expected.contains("number") && written.parse::<f64>().is_ok()
         || expected.contains("`true`") && written.parse::<bool>().is_ok()
-}
-
-/// Shortens `text` to 80 characters and escapes control characters, so that a file cannot control the operator's
-/// terminal.
-pub fn one_line(text: &str) -> String {
-    let mut line: String = text.chars().take(80).flat_map(escaped).collect();
-    if text.chars().nth(80).is_some() {
-        line.push('…');
-    }
-    line
-}
-
-fn escaped(c: char) -> impl Iterator<Item = char> {
-    let control = c.is_control();
-    let plain = (!control).then_some(c);
-    let escape = control.then(|| c.escape_debug()).into_iter().flatten();
-    plain.into_iter().chain(escape)
 }
