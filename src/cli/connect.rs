@@ -177,6 +177,14 @@ fn connect_file(
     for note in &plan.notes {
         writeln!(process.streams.err, "note: {note}")?;
     }
+    if client.http.is_none() && plan.registry.is_none() && !gateway.config.exists() {
+        let config = gateway.config.display();
+        writeln!(
+            process.streams.err,
+            "note: {} starts Switchyard with {config}, which does not exist: write it with `switchyard init`",
+            client.name
+        )?;
+    }
     // The configuration file first, so that every server is in one file at least.
     let changes: Vec<&Change> =
         plan.registry.iter().chain([&plan.client]).filter(|change| !change.is_empty()).collect();

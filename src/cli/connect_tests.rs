@@ -140,3 +140,13 @@ fn json_for_other_clients_is_printed() {
     assert_eq!(entry["mcpServers"]["switchyard-files"]["url"], "http://127.0.0.1:8080/mcp/files");
     assert_eq!(entry["mcpServers"]["switchyard-files"]["headers"]["Authorization"], "Bearer ${KEY}");
 }
+
+#[test]
+fn a_client_that_starts_the_program_needs_a_configuration_file() {
+    let folder = folder();
+    let note = "which does not exist: write it with `switchyard init`";
+    assert!(ran(&folder, "claude-desktop --dry-run", None).2.contains(note));
+    assert!(!ran(&folder, "cursor --dry-run", None).2.contains(note), "it uses a URL");
+    fs::write(folder.path().join("mcp_servers.yaml"), "mcp_servers: {}\n").expect("written");
+    assert!(!ran(&folder, "claude-desktop --dry-run", None).2.contains(note));
+}
