@@ -2,11 +2,26 @@
 //!
 //! Invariant: without `--yes` and without a terminal, nothing is written and the exit code is 1.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::Args;
+use settings::one_line;
+
 use super::EXIT_USAGE;
+use crate::connect::own_file::Addition;
 use crate::connect::{self, Change, diff};
+
+/// Whether a command that changes files asks, and whether it writes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Writing {
+    /// Write without asking.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Show the change and write nothing.
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+}
 
 /// The streams of a command.
 pub(super) struct Streams<'p> {
@@ -53,12 +68,29 @@ impl Streams<'_> {
         code
     }
 
-    /// Prints the difference of each file.
-    pub(super) fn show(&mut self, changes: &[&Change]) -> Result<(), Failure> {
+    /// Prints the difference of each file, and asks whether to write them. False if the command was only to show them.
+    pub(super) fn agree_to(&mut self, changes: &[&Change], writing: &Writing) -> Result<bool, Failure> {
         for change in changes {
             writeln!(self.out, "{}:\n{}", change.path.display(), diff(&change.before, &change.after))?;
         }
-        Ok(self.out.flush()?)
+        self.out.flush()?;
+        if writing.dry_run {
+            return Ok(false);
+        }
+        let names: Vec<_> = changes.iter().map(|change| change.path.display().to_string()).collect();
+        self.agree(writing.yes, &format!("Write {}?", names.join(" and ")))?;
+        Ok(true)
+    }
+
+    /// Says which servers were not taken, and what else there is to know. `left` is the word for those.
+    pub(super) fn tell(&mut self, addition: &Addition, left: &str) -> Result<(), Failure> {
+        for (name, reason) in &addition.refused {
+            writeln!(self.err, "note: {}: {left}: {reason}", one_line(name))?;
+        }
+        for note in &addition.notes {
+            writeln!(self.err, "note: {note}")?;
+        }
+        Ok(())
     }
 
     /// Asks the user, unless the answer is given by `--yes`.
@@ -97,4 +129,17 @@ impl Streams<'_> {
             backup.map(|path| format!(", the old content is in {}", path.display())).unwrap_or_default();
         Ok(writeln!(self.err, "{}: written{kept}", change.path.display())?)
     }
+}
+
+/// Runs a command with the streams of this process.
+pub(super) fn with_streams(command: impl FnOnce(&mut Streams<'_>) -> Result<(), Failure>) -> ExitCode {
+    let stdin = io::stdin();
+    let mut terminal = stdin.is_terminal().then(|| stdin.lock());
+    let mut streams = Streams {
+        input: terminal.as_mut().map(|input| input as &mut dyn BufRead),
+        out: &mut io::stdout(),
+        err: &mut io::stderr(),
+    };
+    let result = command(&mut streams);
+    streams.end(result)
 }

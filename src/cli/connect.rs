@@ -5,7 +5,6 @@
 //!
 //! Not here: what is written (`crate::connect`).
 
-use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,7 +13,7 @@ use settings::expand::Lookup;
 use settings::{nearest, one_line};
 use url::Url;
 
-use super::agreement::{Failure, Streams};
+use super::agreement::{Failure, Streams, Writing, with_streams};
 use super::{ConfigFile, check::table};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, Change, Found, Gateway, Registry, State};
@@ -34,7 +33,6 @@ const JSON: &str = "json";
 
 /// Arguments of `connect`.
 #[derive(Debug, Clone, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Connect {
     /// The client, such as `claude-code`; `json` prints an entry. Without it, the clients on this machine are listed.
     pub client: Option<String>,
@@ -50,12 +48,9 @@ pub struct Connect {
     /// The variable of the environment with the API key. The file refers to it and does not hold the key.
     #[arg(long, value_name = "NAME", value_parser = variable)]
     pub key_env: Option<String>,
-    /// Write without asking.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Show the change and write nothing.
-    #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    /// Whether to write.
+    #[command(flatten)]
+    pub writing: Writing,
     /// Restore the file as it was before the last `connect`.
     #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env"])]
     pub undo: bool,
@@ -77,28 +72,27 @@ pub enum ScopeName {
 }
 
 /// The parts of the process that the command uses.
-struct Process<'p> {
+struct Process<'p, 's> {
     /// The machine.
     host: Host<'p>,
     /// This program.
     program: PathBuf,
     /// Expands the configuration file.
     environment: &'p Lookup<'p>,
-    streams: Streams<'p>,
+    streams: &'p mut Streams<'s>,
 }
 
 /// Runs the command.
-fn run(arguments: &Connect, process: &mut Process<'_>) -> ExitCode {
-    let result = match arguments.client.as_deref() {
+fn run(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), Failure> {
+    match arguments.client.as_deref() {
         None => list(process),
         Some(JSON) => print_json(arguments, process),
         Some(id) => one(arguments, id, process),
-    };
-    process.streams.end(result)
+    }
 }
 
 /// Prints the clients on this machine.
-fn list(process: &mut Process<'_>) -> Result<(), Failure> {
+fn list(process: &mut Process<'_, '_>) -> Result<(), Failure> {
     let found = connect::installed(&process.host);
     if found.is_empty() {
         let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
@@ -124,14 +118,14 @@ fn row(found: &Found) -> [String; 4] {
     [found.client.id.to_owned(), scope.to_owned(), state, found.file.display().to_string()]
 }
 
-fn print_json(arguments: &Connect, process: &mut Process<'_>) -> Result<(), Failure> {
+fn print_json(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), Failure> {
     let gateway = gateway(arguments, process);
     writeln!(process.streams.out, "{}", gateway.json())?;
     Ok(())
 }
 
 /// Connects one client, or restores its file.
-fn one(arguments: &Connect, id: &str, process: &mut Process<'_>) -> Result<(), Failure> {
+fn one(arguments: &Connect, id: &str, process: &mut Process<'_, '_>) -> Result<(), Failure> {
     let client = Client::find(id).ok_or_else(|| unknown(id))?;
     let scope = match arguments.scope {
         ScopeName::User => Scope::User,
@@ -154,9 +148,9 @@ pub(super) fn unknown(id: &str) -> Failure {
     Failure::Usage(format!("there is no client `{}`: {hint}", one_line(id)))
 }
 
-fn undo(arguments: &Connect, file: &Path, process: &mut Process<'_>) -> Result<(), Failure> {
+fn undo(arguments: &Connect, file: &Path, process: &mut Process<'_, '_>) -> Result<(), Failure> {
     let question = format!("Restore {} as it was before the last `connect`?", file.display());
-    process.streams.agree(arguments.yes, &question)?;
+    process.streams.agree(arguments.writing.yes, &question)?;
     if connect::undo(file)? {
         writeln!(process.streams.err, "{}: restored", file.display())?;
     } else {
@@ -169,7 +163,7 @@ fn connect_file(
     arguments: &Connect,
     client: &Client,
     file: &Path,
-    process: &mut Process<'_>,
+    process: &mut Process<'_, '_>,
 ) -> Result<(), Failure> {
     let gateway = gateway(arguments, process);
     let registry = arguments.import.then(|| Registry { path: arguments.file.config.clone() });
@@ -192,12 +186,9 @@ fn connect_file(
         writeln!(process.streams.err, "{} is already connected: {}", client.name, file.display())?;
         return Ok(());
     }
-    process.streams.show(&changes)?;
-    if arguments.dry_run {
+    if !process.streams.agree_to(&changes, &arguments.writing)? {
         return Ok(());
     }
-    let names: Vec<_> = changes.iter().map(|change| change.path.display().to_string()).collect();
-    process.streams.agree(arguments.yes, &format!("Write {}?", names.join(" and ")))?;
     for change in &changes {
         let backup = change.write()?;
         process.streams.written(change, backup.as_deref())?;
@@ -207,7 +198,7 @@ fn connect_file(
 }
 
 /// The gateway of the arguments, else of the configuration file.
-fn gateway(arguments: &Connect, process: &Process<'_>) -> Gateway {
+fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Gateway {
     let config = &arguments.file.config;
     Gateway {
         url: arguments.url.clone().unwrap_or_else(|| configured_url(config, process.environment)),
@@ -274,19 +265,9 @@ pub(super) fn this_host(variable: &dyn Fn(&str) -> Option<String>) -> Host<'_> {
 /// Runs the command with the streams and the machine of this process.
 pub(super) fn start(arguments: &Connect, environment: &Lookup<'_>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
-    let stdin = io::stdin();
-    let mut input = stdin.is_terminal().then(|| stdin.lock());
-    let mut process = Process {
-        host: this_host(&variable),
-        program: std::env::current_exe().unwrap_or_else(|_| "switchyard".into()),
-        environment,
-        streams: Streams {
-            input: input.as_mut().map(|input| input as &mut dyn BufRead),
-            out: &mut io::stdout(),
-            err: &mut io::stderr(),
-        },
-    };
-    run(arguments, &mut process)
+    let (host, program) = (this_host(&variable), std::env::current_exe());
+    let program = program.unwrap_or_else(|_| "switchyard".into());
+    with_streams(|streams| run(arguments, &mut Process { host, program, environment, streams }))
 }
 
 #[cfg(test)]

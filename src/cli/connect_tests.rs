@@ -1,6 +1,7 @@
 //! The command with its questions, texts and exit codes.
 
 use std::fs;
+use std::io::BufRead;
 
 use clap::Parser;
 use tempfile::TempDir;
@@ -30,17 +31,19 @@ fn ran(folder: &TempDir, line: &str, answer: Option<&str>) -> (ExitCode, String,
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut input = answer.map(str::as_bytes);
     let home = folder.path().to_owned();
+    let mut streams = Streams {
+        input: input.as_mut().map(|input| input as &mut dyn BufRead),
+        out: &mut out,
+        err: &mut err,
+    };
     let mut process = Process {
         host: Host { system: System::Linux, project: home.join("project"), home, variable: &no_variable },
         program: "/usr/bin/switchyard".into(),
         environment: &nothing,
-        streams: Streams {
-            input: input.as_mut().map(|input| input as &mut dyn BufRead),
-            out: &mut out,
-            err: &mut err,
-        },
+        streams: &mut streams,
     };
-    let code = run(&arguments, &mut process);
+    let result = run(&arguments, &mut process);
+    let code = streams.end(result);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (code, text(out), text(err))
 }

@@ -6,7 +6,7 @@
 //! Not here: what is written (`crate::connect::own_file`).
 
 use std::fs::File;
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,10 +17,10 @@ use settings::expand::Lookup;
 use settings::one_line;
 
 use super::ConfigFile;
-use super::agreement::{Failure, Streams};
+use super::agreement::{Failure, Streams, Writing, with_streams};
 use super::connect::configured_url;
 use crate::config::import::MAX_JSON;
-use crate::connect::own_file::{self, Addition};
+use crate::connect::own_file;
 use crate::connect::{Change, Offer};
 
 pub(super) const ADD_HELP: &str = "\
@@ -61,12 +61,9 @@ pub struct Add {
     /// An option of `claude mcp add`.
     #[arg(long, short, hide = true)]
     scope: Option<String>,
-    /// Write without asking.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Show the change and write nothing.
-    #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    /// Whether to write.
+    #[command(flatten)]
+    pub writing: Writing,
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -78,12 +75,9 @@ pub struct Remove {
     /// The names of the servers.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Write without asking.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Show the change and write nothing.
-    #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    /// Whether to write.
+    #[command(flatten)]
+    pub writing: Writing,
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -120,21 +114,16 @@ fn add(
         None => of_text(arguments, input, streams)?,
     };
     let path = &arguments.file.config;
-    let Addition { change, refused, notes } = own_file::add(path, &[offer], environment)?;
-    for (name, reason) in &refused {
-        writeln!(streams.err, "note: {}: not added: {reason}", one_line(name))?;
-    }
-    for note in &notes {
-        writeln!(streams.err, "note: {note}")?;
-    }
-    if change.is_empty() {
-        if !refused.is_empty() {
+    let addition = own_file::add(path, &[offer], environment)?;
+    streams.tell(&addition, "not added")?;
+    if addition.change.is_empty() {
+        if !addition.refused.is_empty() {
             return Err(Failure::Other("nothing was added".into()));
         }
         writeln!(streams.err, "{}: it has all of this already", path.display())?;
         return Ok(());
     }
-    write(&change, (arguments.yes, arguments.dry_run), environment, streams)
+    write(&addition.change, &arguments.writing, environment, streams)
 }
 
 /// Returns the server that the arguments describe, if they do.
@@ -211,15 +200,13 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
 /// Shows the change, asks, writes it, and says what is next.
 fn write(
     change: &Change,
-    (yes, dry_run): (bool, bool),
+    writing: &Writing,
     environment: &Lookup<'_>,
     streams: &mut Streams<'_>,
 ) -> Result<(), Failure> {
-    streams.show(&[change])?;
-    if dry_run {
+    if !streams.agree_to(&[change], writing)? {
         return Ok(());
     }
-    streams.agree(yes, &format!("Write {}?", change.path.display()))?;
     let backup = change.write_own()?;
     streams.written(change, backup.as_deref())?;
     Ok(writeln!(streams.err, "{}", next(&change.path, environment))?)
@@ -244,7 +231,7 @@ pub(super) fn next(path: &Path, environment: &Lookup<'_>) -> String {
 
 fn remove(arguments: &Remove, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> Result<(), Failure> {
     let change = own_file::remove(&arguments.file.config, &arguments.names, environment)?;
-    write(&change, (arguments.yes, arguments.dry_run), environment, streams)
+    write(&change, &arguments.writing, environment, streams)
 }
 
 /// Runs `add` with the streams of this process.
@@ -260,19 +247,6 @@ pub(super) fn start_add(arguments: &Add, environment: &Lookup<'_>) -> ExitCode {
 /// Runs `remove` with the streams of this process.
 pub(super) fn start_remove(arguments: &Remove, environment: &Lookup<'_>) -> ExitCode {
     with_streams(|streams| remove(arguments, environment, streams))
-}
-
-/// Runs a command with the streams of this process.
-pub(super) fn with_streams(command: impl FnOnce(&mut Streams<'_>) -> Result<(), Failure>) -> ExitCode {
-    let stdin = io::stdin();
-    let mut terminal = stdin.is_terminal().then(|| stdin.lock());
-    let mut streams = Streams {
-        input: terminal.as_mut().map(|input| input as &mut dyn BufRead),
-        out: &mut io::stdout(),
-        err: &mut io::stderr(),
-    };
-    let result = command(&mut streams);
-    streams.end(result)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Command lines of `add` and `remove`.
 
 use std::fs;
+use std::io::BufRead;
 
 use clap::CommandFactory;
 use tempfile::TempDir;

@@ -10,12 +10,11 @@ use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
 
-use super::agreement::{Failure, Streams};
+use super::agreement::{Failure, Streams, Writing, with_streams};
 use super::connect::{this_host, unknown};
-use super::edit::with_streams;
 use super::{ConfigFile, schema};
 use crate::connect::clients::{Client, Host};
-use crate::connect::own_file::{self, Addition};
+use crate::connect::own_file;
 use crate::connect::{self, Found, Offer};
 
 pub(super) const HELP: &str = "\
@@ -29,9 +28,8 @@ The clients keep their servers. `switchyard connect CLIENT --import` connects on
 
 /// Arguments of `init`.
 #[derive(Debug, Clone, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Init {
-    /// Take the servers of this client; may be repeated.
+    /// Take the servers of this client; may be repeated [default with `--yes`: those of all clients].
     #[arg(long, value_name = "CLIENT")]
     pub import: Vec<String>,
     /// Take no servers of clients.
@@ -40,12 +38,9 @@ pub struct Init {
     /// Replace a file that is there. Its content is kept beside it.
     #[arg(long)]
     pub force: bool,
-    /// Write without asking, with the servers of all clients if none is named.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Show the file and write nothing.
-    #[arg(long, conflicts_with = "yes")]
-    pub dry_run: bool,
+    /// Whether to write.
+    #[command(flatten)]
+    pub writing: Writing,
     /// The file to write.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -63,21 +58,13 @@ fn run(
     let head = format!("# yaml-language-server: $schema={}\n", schema::FILE);
     own_file::first(path, &head, &[], arguments.force, environment)?;
     let offers = offers(arguments, host, streams)?;
-    let Addition { change, refused, notes } =
-        own_file::first(path, &head, &offers, arguments.force, environment)?;
-    for (name, reason) in &refused {
-        writeln!(streams.err, "note: {}: left out: {reason}", one_line(name))?;
-    }
-    for note in &notes {
-        writeln!(streams.err, "note: {note}")?;
-    }
-    streams.show(&[&change])?;
-    if arguments.dry_run {
+    let addition = own_file::first(path, &head, &offers, arguments.force, environment)?;
+    streams.tell(&addition, "left out")?;
+    if !streams.agree_to(&[&addition.change], &arguments.writing)? {
         return Ok(());
     }
-    streams.agree(arguments.yes, &format!("Write {}?", path.display()))?;
-    let backup = change.write_own()?;
-    streams.written(&change, backup.as_deref())?;
+    let backup = addition.change.write_own()?;
+    streams.written(&addition.change, backup.as_deref())?;
     // Replaced, because it belongs to the version of the program.
     let schema = own_file::beside(&path.with_file_name(schema::FILE), schema::TEXT)?;
     schema.write_own()?;
@@ -104,7 +91,7 @@ fn offers(arguments: &Init, host: &Host<'_>, streams: &mut Streams<'_>) -> Resul
             arguments.import.is_empty() || arguments.import.iter().any(|id| id == found.client.id);
         let Some(offer) = is_wanted.then(|| offer(&found, streams)).transpose()?.flatten() else { continue };
         absent.retain(|id| *id != found.client.id);
-        let is_certain = arguments.yes || arguments.dry_run || !arguments.import.is_empty();
+        let is_certain = arguments.writing.yes || arguments.writing.dry_run || !arguments.import.is_empty();
         if is_certain || streams.ask(&question(&found, &offer), true)? {
             chosen.push(offer);
         }
