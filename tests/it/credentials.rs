@@ -39,7 +39,7 @@ enum Needs {
     Superuser,
 }
 
-const REST: [(&str, &str, Needs); 11] = [
+const REST: [(&str, &str, Needs); 13] = [
     ("GET", "/servers", Needs::Reader),
     ("GET", "/servers/one", Needs::Reader),
     ("GET", "/servers/one/tools", Needs::Reader),
@@ -49,6 +49,8 @@ const REST: [(&str, &str, Needs); 11] = [
     ("POST", "/call", Needs::Caller),
     ("POST", "/circuit-breakers/one/reset", Needs::Superuser),
     ("POST", "/servers/one/reconnect", Needs::Superuser),
+    ("POST", "/servers/one/disable", Needs::Superuser),
+    ("POST", "/servers/one/enable", Needs::Superuser),
     ("POST", "/servers/one/tools/approve", Needs::Superuser),
     ("POST", "/reload", Needs::Superuser),
 ];

@@ -90,7 +90,7 @@ async function session_of_a_reader_changes_nothing({ chrome, gateway, problems }
     const post = async (path, method = 'POST') => (await fetch(`../api/v1/mcp${path}`, {
       method, headers: { 'x-switchyard-csrf': csrf, 'content-type': 'application/json' }, body: '{"server": "issues", "tool": "create_issue", "arguments": {"title": "x"}}',
     })).status;
-    const paths = ['/reload', '/circuit-breakers/issues/reset', '/servers/issues/reconnect', '/servers/files/tools/approve', '/servers/issues/login', '/call'];
+    const paths = ['/reload', '/circuit-breakers/issues/reset', '/servers/issues/reconnect', '/servers/issues/disable', '/servers/issues/enable', '/servers/files/tools/approve', '/servers/issues/login', '/call'];
     const sent = [];
     for (const path of paths) sent.push([path, await post(path)]);
     sent.push(['DELETE login', await post('/servers/issues/login', 'DELETE')]);

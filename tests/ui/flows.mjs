@@ -120,6 +120,23 @@ async function events_as_specified_are_shown({ chrome, gateway, problems }) {
   await page.context().close();
 }
 
+async function server_is_disabled_and_enabled({ chrome, gateway, problems }) {
+  const state = async () => (await (await gateway.rest('reader', 'GET', '/servers/issues')).json()).state;
+  const page = await visitor(chrome, gateway, problems);
+  await signIn(page, gateway, 'superuser');
+  await open(page, gateway, 'servers/issues');
+  await page.getByRole('button', { name: 'Disable' }).click();
+  must(await state() === 'ready', 'nothing happens before the confirmation');
+  await confirm(page, 'Disable');
+  await page.getByText('This server offers no tools now.').waitFor();
+  must(await state() === 'disabled', 'it is disabled');
+  await page.getByRole('button', { name: 'Enable' }).click();
+  await confirm(page, 'Enable');
+  await page.getByRole('heading', { name: /^Tools \([1-9]/ }).waitFor();
+  must(await state() === 'ready', 'it is ready again');
+  await page.context().close();
+}
+
 async function changed_tool_is_compared_and_approved({ chrome, gateway, scene, problems }) {
   scene.changeFiles();
   const page = await visitor(chrome, gateway, problems);
@@ -193,6 +210,6 @@ async function signing_out_ends_the_session({ chrome, gateway, problems }) {
 
 export const CHECKS = {
   failing_server_is_added_watched_and_reset, tool_is_called_by_its_form, tool_that_asks_gets_its_answer,
-  calls_are_shown_as_they_happen, events_as_specified_are_shown, changed_tool_is_compared_and_approved, configuration_has_references_and_no_secrets,
+  calls_are_shown_as_they_happen, events_as_specified_are_shown, server_is_disabled_and_enabled, changed_tool_is_compared_and_approved, configuration_has_references_and_no_secrets,
   keyboard_reaches_everything_and_dialogs_give_the_focus_back, signing_out_ends_the_session,
 };

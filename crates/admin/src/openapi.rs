@@ -122,6 +122,8 @@ pub(super) struct ServerReadProblems;
 pub(super) struct AnswerProblems;
 /// Problems of a request that rebuilds the connections of a server.
 pub(super) struct ReconnectProblems;
+/// Problems of a request that enables or disables a server.
+pub(super) struct SwitchProblems;
 /// Problems of a request that approves definitions of tools.
 pub(super) struct ApprovalProblems;
 /// Problems of a request that reloads the configuration file.
@@ -173,6 +175,12 @@ impl IntoResponses for AnswerProblems {
 impl IntoResponses for ReconnectProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         described(&[DOOR, NAMED, UPSTREAM].concat())
+    }
+}
+
+impl IntoResponses for SwitchProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, NAMED, &[ErrorCode::ServerUnavailable]].concat())
     }
 }
 

@@ -65,6 +65,8 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::Call), call_questions::answer),
     operation!(PREFIX, Some(Action::ResetBreaker), breakers::reset),
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
+    operation!(PREFIX, Some(Action::Enable), servers::enable),
+    operation!(PREFIX, Some(Action::Disable), servers::disable),
     operation!(PREFIX, Some(Action::ApproveTools), changes::approve),
     operation!(PREFIX, Some(Action::LogIn), logins::start),
     operation!(PREFIX, Some(Action::LogIn), logins::status),

@@ -1,4 +1,4 @@
-//! `/servers`: the servers and their states, and rebuilding the connections of one.
+//! `/servers`: the servers and their states; rebuilding the connections of one, enabling and disabling it.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems};
+use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems, SwitchProblems};
 use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
@@ -64,4 +64,44 @@ pub(super) async fn reconnect(
     let Path(name) = name?;
     let server = manager.reconnect(&name, None).await?;
     Ok(json(&Server::from(&server)))
+}
+
+/// Enable a server
+///
+/// Connects to a server that is disabled and offers its tools again. This lasts until the next reload or
+/// restart, when `enabled` in the configuration file decides again. Needs the role *superuser*. The answer
+/// comes after the first attempt to connect, and `state` says how it ended. A server that is enabled stays
+/// as it is.
+#[utoipa::path(
+    post, path = "/servers/{name}/enable", tag = "servers", operation_id = "enable_server",
+    params(("name" = String, Path, description = "The server", example = "issues")),
+    responses((status = 200, description = "The server, enabled", body = Server), SwitchProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn enable(
+    State(Api { manager, .. }): State<Api>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    Ok(json(&Server::from(&manager.set_enabled(&name, true).await?)))
+}
+
+/// Disable a server
+///
+/// Takes its tools, prompts and resources out of all lists and refuses new calls to it. Running calls
+/// finish, at the latest after its `max_timeout`; then its connections and child processes end. This lasts
+/// until the next reload or restart, when `enabled` in the configuration file decides again. Needs the role
+/// *superuser*. A server that is disabled stays as it is.
+#[utoipa::path(
+    post, path = "/servers/{name}/disable", tag = "servers", operation_id = "disable_server",
+    params(("name" = String, Path, description = "The server", example = "issues")),
+    responses((status = 200, description = "The server, disabled", body = Server), SwitchProblems),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn disable(
+    State(Api { manager, .. }): State<Api>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    Ok(json(&Server::from(&manager.set_enabled(&name, false).await?)))
 }

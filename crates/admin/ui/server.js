@@ -22,6 +22,13 @@ function buttons(server) {
       title: `Reconnect ${name}?`, verb: 'Reconnect', danger: true, done: `${name} is connected again`,
       text: 'Calls that run on the connections of now fail. The server is asked again what it offers.',
     }, does('/reconnect'), { 'data-focus': 'reconnect' }),
+    server.enabled ? action('Disable', {
+      title: `Disable ${name}?`, verb: 'Disable', danger: true, done: `${name} is disabled`,
+      text: 'Its tools leave all lists, and new calls are refused. Running calls finish. A reload or restart returns to the configuration file.',
+    }, does('/disable'), { 'data-focus': 'switch' }) : action('Enable', {
+      title: `Enable ${name}?`, verb: 'Enable', done: `${name} is enabled`,
+      text: 'The server is connected to, and its tools are offered again. A reload or restart returns to the configuration file.',
+    }, does('/enable'), { 'data-focus': 'switch' }),
   ];
 }
 
@@ -81,7 +88,7 @@ export function show(main, name) {
       if (state.servers) fill(main, heading(name, 'There is no server of this name.'), h('p', {}, h('a', { href: '#/servers' }, 'All servers')));
       return;
     }
-    fillIfChanged(head, JSON.stringify([server.description]), () => heading(name, server.description, buttons(server)));
+    fillIfChanged(head, JSON.stringify([server.description, server.enabled]), () => heading(name, server.description, buttons(server)));
     const key = JSON.stringify([server, historyOf(name), state.breakers.get(name)]);
     fillIfChanged(overview, key, () => {
       const { rate, times } = sparklines(name);

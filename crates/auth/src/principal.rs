@@ -34,6 +34,10 @@ pub enum Action {
     ResetBreaker,
     /// Rebuild the connections of a server.
     Reconnect,
+    /// Enable a server until the next reload.
+    Enable,
+    /// Disable a server until the next reload.
+    Disable,
     /// Approve changed definitions of tools.
     ApproveTools,
     /// Reload the configuration file.
@@ -59,6 +63,8 @@ impl Action {
             Self::Call => "call",
             Self::ResetBreaker => "reset_breaker",
             Self::Reconnect => "reconnect",
+            Self::Enable => "enable",
+            Self::Disable => "disable",
             Self::ApproveTools => "approve_tools",
             Self::Reload => "reload",
             Self::ReadConfiguration => "read_configuration",
@@ -74,6 +80,8 @@ impl Action {
         match self {
             Self::ResetBreaker
             | Self::Reconnect
+            | Self::Enable
+            | Self::Disable
             | Self::ApproveTools
             | Self::Reload
             | Self::LogInForAll
@@ -100,6 +108,8 @@ impl Role {
                 Self::Reader | Self::Caller,
                 Action::ResetBreaker
                 | Action::Reconnect
+                | Action::Enable
+                | Action::Disable
                 | Action::ApproveTools
                 | Action::Reload
                 | Action::ReadConfiguration
@@ -249,6 +259,8 @@ mod tests {
             (Action::Call, false, true),
             (Action::ResetBreaker, false, false),
             (Action::Reconnect, false, false),
+            (Action::Enable, false, false),
+            (Action::Disable, false, false),
             (Action::ApproveTools, false, false),
             (Action::Reload, false, false),
             (Action::ReadConfiguration, false, false),

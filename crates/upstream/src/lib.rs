@@ -127,6 +127,7 @@ pub struct Upstream {
     me: Weak<Self>,
     id: u64,
     config: Config,
+    is_switched: bool,
     breaker: Breaker,
     bulkhead: Bulkhead,
     rate: Option<RateLimit>,
@@ -153,7 +154,7 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
-        Self::start_with(Watches::new(), config, connector, updates, shutdown)
+        Self::start_with((Watches::new(), false), config, connector, updates, shutdown)
     }
 
     /// Starts a successor for `self`, which still has to be stopped. The successor inherits the subscriptions
@@ -165,11 +166,23 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
-        Self::start_with(Arc::clone(&self.watches), config, connector, updates, shutdown)
+        Self::start_with((Arc::clone(&self.watches), false), config, connector, updates, shutdown)
+    }
+
+    /// Starts a successor that is enabled if this server is not, and the other way around. It keeps the logins.
+    pub fn switch(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
+        let config = Config { enabled: !self.config.enabled, ..self.config.clone() };
+        let kept = (Arc::clone(&self.watches), !self.is_switched);
+        Self::start_with(kept, config, Arc::clone(&self.pool.connector), updates, shutdown)
+    }
+
+    /// Whether an operator enabled or disabled it, against the configuration file.
+    pub const fn is_switched(&self) -> bool {
+        self.is_switched
     }
 
     fn start_with(
-        watches: Arc<Watches>,
+        (watches, is_switched): (Arc<Watches>, bool),
         config: Config,
         connector: Arc<dyn Connector>,
         updates: mpsc::Sender<Update>,
@@ -200,6 +213,7 @@ impl Upstream {
             updates: updates.clone(),
             group: group.clone(),
             config,
+            is_switched,
         });
         if upstream.config.enabled {
             upstream.note_sharing();

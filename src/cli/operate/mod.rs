@@ -202,6 +202,22 @@ pub enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// Enable a server until the next reload or restart.
+    Enable {
+        /// The server.
+        name: String,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Disable a server until the next reload or restart. Running calls finish.
+    Disable {
+        /// The server.
+        name: String,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
     /// Show calls and states of servers as they happen.
     #[command(after_help = LOGS_HELP)]
     Logs {
@@ -260,6 +276,8 @@ impl Command {
             | Self::Prompt { options, .. }
             | Self::Breakers { options, .. }
             | Self::Reconnect { options, .. }
+            | Self::Enable { options, .. }
+            | Self::Disable { options, .. }
             | Self::Logs { options, .. }
             | Self::Approve { options, .. } => options,
         }
@@ -304,7 +322,9 @@ async fn done(command: &Command, screen: &mut Screen<'_>) -> Result<(), Failed> 
         Command::Breakers { action: Some(BreakerAction::Reset { name, .. }), .. } => {
             servers::reset_breaker(remote, name, screen).await
         }
-        Command::Reconnect { name, .. } => servers::reconnect(remote, name, screen).await,
+        Command::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
+        Command::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
+        Command::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
         Command::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
         Command::Reload(_) => servers::reload(remote, screen).await,
         Command::Approve { name, tool, sha256, .. } => {

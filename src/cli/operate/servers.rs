@@ -56,10 +56,21 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
     Ok(())
 }
 
-/// Connects to a server again.
-pub(super) async fn reconnect(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
-    let server = remote.rest(Method::POST, &["servers", name, "reconnect"], &[]).await?;
-    one(server, screen)
+/// Does `action` to a server: `reconnect`, `enable` or `disable`.
+pub(super) async fn change(
+    remote: &Remote,
+    name: &str,
+    action: &str,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failed> {
+    let server = remote.rest(Method::POST, &["servers", name, action], &[]).await?;
+    one(server, screen)?;
+    if action != "reconnect" {
+        screen.note(
+            "until the next reload or restart; then `enabled` in the configuration file decides again",
+        )?;
+    }
+    Ok(())
 }
 
 /// Trusts the tools of a server that changed: all, one, or one with a certain definition.

@@ -118,3 +118,24 @@ async fn twenty_children_outlive_every_thread_that_has_nothing_to_do() {
     assert_eq!((alive, all_started(&folder).len()), (20, 20), "alive, and ever started");
     assert!(gateway.stop().await.success());
 }
+
+#[tokio::test]
+async fn child_of_a_disabled_server_ends_and_a_reload_starts_it_again() {
+    let (gateway, folder) = with_children(2, &[]).await;
+    let first = started(&folder.path().join("tool0"));
+    let disabled = gateway.post("/servers/of-tool0/disable", "").await;
+    assert_eq!((disabled.status, &disabled.json()["state"]), (200, &"disabled".into()));
+    eventually("its child ends", async || (!is_alive(first[0])).then_some(())).await;
+    gateway.offers(&["tool1"]).await;
+    assert_eq!(children(gateway.id()), 1, "the other child still runs");
+    for (path, body) in
+        [("/call", r#"{"server": "of-tool0", "tool": "tool0"}"#), ("/servers/of-tool0/reconnect", "")]
+    {
+        let refused = gateway.post(path, body).await.body;
+        assert!(refused.contains("server_unavailable") && refused.contains("/of-tool0/enable"), "{refused}");
+    }
+    let reloaded = gateway.post("/reload", "").await.json();
+    assert_eq!(reloaded["changed"], serde_json::json!(["of-tool0"]), "the file says that it is enabled");
+    gateway.offers(&["tool0", "tool1"]).await;
+    assert_eq!(started(&folder.path().join("tool0")).len(), 2);
+}

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::Manager;
 use super::config::Config;
+use super::error::Error;
 use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
+use super::{Manager, Scope, ServerStatus, failed_at};
 use upstream::{Connector, Means, Upstream, transport};
 
 /// The changes of the servers; each list has the order of the configuration file.
@@ -63,9 +64,29 @@ impl Manager {
         let take = |(step, server): (Step, &upstream::Config)| self.take(step, server.clone());
         let upstreams: Vec<_> = steps.into_iter().zip(&config.servers).map(take).collect();
         let applied = Applied::between(&before, &upstreams);
-        self.publish(config, upstreams).await?;
+        self.publish(Some(config), upstreams).await?;
         self.retire(&before);
         Ok(applied)
+    }
+
+    /// Enables or disables a server until the next configuration is applied. Running calls of a disabled
+    /// server end where they began, and new calls are refused. Returns its status after the first attempt to
+    /// connect.
+    pub async fn set_enabled(&self, name: &str, enabled: bool) -> Result<ServerStatus, Error> {
+        let turn = self.applying.lock().await;
+        let before = self.snapshot();
+        let old = Arc::clone(&before.server(name)?.upstream);
+        if old.config().enabled != enabled {
+            let next = old.switch(self.updates.clone(), &self.shutdown);
+            let others = before.servers().iter().map(|server| &server.upstream);
+            let upstreams = others.map(|there| if Arc::ptr_eq(there, &old) { &next } else { there });
+            let upstreams = upstreams.map(Arc::clone).collect();
+            self.publish(None, upstreams).await.map_err(|source| failed_at(&old, None, source))?;
+            self.retire(&before);
+        }
+        drop(turn);
+        self.settled(&Scope::Server(name.into()), upstream::first_attempt_limit(old.config())).await;
+        self.server(name)
     }
 
     fn take(&self, step: Step, server: upstream::Config) -> Arc<Upstream> {
@@ -77,10 +98,14 @@ impl Manager {
         }
     }
 
-    async fn publish(&self, config: Config, upstreams: Vec<Arc<Upstream>>) -> Result<(), upstream::Error> {
+    async fn publish(
+        &self,
+        config: Option<Config>,
+        upstreams: Vec<Arc<Upstream>>,
+    ) -> Result<(), upstream::Error> {
         let gone = upstream::Error::Unavailable { state: "shutting down" };
         let (done, published) = oneshot::channel();
-        let order = Order::Apply(Apply { config: Arc::new(config), upstreams, done });
+        let order = Order::Apply(Apply { config: config.map(Arc::new), upstreams, done });
         self.orders.send(order).await.map_err(|_| gone.clone())?;
         published.await.map_err(|_| gone)
     }
@@ -111,7 +136,7 @@ impl Step {
         connect: impl Fn(&upstream::Config) -> Result<Arc<dyn Connector>, upstream::Error>,
     ) -> Result<Self, upstream::Error> {
         Ok(match before.server(&server.name).map(|found| Arc::clone(&found.upstream)) {
-            Ok(old) if old.config().source == server.source => Self::Keep(old),
+            Ok(old) if old.config().source == server.source && !old.is_switched() => Self::Keep(old),
             Ok(old) => Self::Replace(old, connect(server)?),
             Err(_) => Self::Add(connect(server)?),
         })

@@ -8,8 +8,8 @@ use json::Raw;
 use protocol::Version;
 use protocol::feature::List;
 use runtime::shutdown::Shutdown;
-use upstream::Subject;
 use upstream::fake::{self, Answer, Dial, Fake};
+use upstream::{State, Subject};
 
 fn config(servers: Vec<upstream::Config>) -> Config {
     Config::of(servers)
@@ -201,4 +201,42 @@ async fn who_subscribed_hears_of_the_successor() {
     assert_eq!(told.server.as_ref(), "a");
     assert!(told.notice.is_none(), "it may have changed while nobody listened");
     assert_eq!(next_a.executed("resources/subscribe"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabled_server_ends_with_its_calls_and_returns_when_it_is_enabled() {
+    let (a, b) = (server(&["t"]), server(&["u"]));
+    let (manager, [of_a, of_b]) = two(&a, &b).await;
+    a.answer_calls(Answer::After(Duration::from_secs(3), Ok(Raw::empty_object())));
+    let running = call(&manager, "a");
+    let disabled = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let status = manager.set_enabled("a", false).await.expect("disabled");
+        assert_eq!((status.status.state, status.config.enabled), (State::Disabled, false));
+        assert_eq!(offered(&manager), ["u"]);
+        let refused = call(&manager, "a").await.expect_err("it is disabled");
+        assert!(refused.hint().contains("/servers/a/enable"), "{}", refused.hint());
+    };
+    let (ended, ()) = tokio::join!(running, disabled);
+    ended.expect("a call that ran ends where it began");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((a.live(), b.live()), (0, 1), "its connections have ended, and only its own");
+    manager.reconnect("a", None).await.expect_err("it is disabled");
+    let status = manager.set_enabled("a", true).await.expect("enabled");
+    assert_eq!(status.status.state, State::Ready);
+    assert_eq!(offered(&manager), ["t", "u"]);
+    let same = manager.apply_with(config(vec![of_a, of_b]), |_| panic!("nothing changed")).await;
+    assert_eq!(same.expect("applied").unchanged.len(), 2);
+    manager.set_enabled("nowhere", true).await.expect_err("no such server");
+}
+
+#[tokio::test(start_paused = true)]
+async fn configuration_decides_again_whether_a_server_is_enabled() {
+    let (a, b, next_a) = (server(&["t"]), server(&["u"]), server(&["t"]));
+    let (manager, [of_a, of_b]) = two(&a, &b).await;
+    manager.set_enabled("a", false).await.expect("disabled");
+    let applied = manager.apply_with(config(vec![of_a, of_b]), |_| Ok(next_a.connector())).await;
+    assert_eq!(applied.expect("applied").changed, [Arc::from("a")]);
+    manager.settled(&Scope::All, Duration::from_secs(5)).await;
+    assert_eq!(offered(&manager), ["t", "u"]);
 }

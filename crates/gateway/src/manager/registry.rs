@@ -66,8 +66,8 @@ pub(super) struct Approve {
 
 /// Command: replace the servers.
 pub(super) struct Apply {
-    /// The complete configuration.
-    pub(super) config: Arc<Config>,
+    /// The complete configuration; none: the settings stay, and so do the names of the servers.
+    pub(super) config: Option<Arc<Config>>,
     /// One for each configured server, in the configured order.
     pub(super) upstreams: Vec<Arc<Upstream>>,
     /// Notified when it is done.
@@ -189,7 +189,9 @@ impl Registry {
     }
 
     async fn apply(&mut self, order: Apply) {
-        self.config = order.config;
+        if let Some(config) = order.config {
+            self.config = config;
+        }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         if let Some(next) = off_thread(move || now.applied(&config, order.upstreams)).await {
             let before = self.snapshot.load_full();
