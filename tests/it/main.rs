@@ -14,6 +14,7 @@ mod config;
 mod credentials;
 mod dashboard;
 mod deploy;
+mod disabled;
 mod down;
 mod endpoints;
 mod ends;
