@@ -93,6 +93,10 @@ impl InProcess {
         let begun = Instant::now();
         let late = |_| self.failed(Failure::TimedOut { after: begun.elapsed() });
         let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.map_err(late)?;
+        // A free permit is taken after the deadline too, and a short text would then be embedded in spite of it.
+        if Instant::now() >= deadline {
+            return Err(self.failed(Failure::TimedOut { after: begun.elapsed() }));
+        }
         let (model, texts) = (Arc::clone(&self.model), texts.to_vec());
         let (sender, answer) = oneshot::channel();
         // The work ends when the receiver is dropped, so the task is not awaited.
