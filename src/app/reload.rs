@@ -5,6 +5,7 @@
 //! settings except its keys, stay as they were at the start. If they changed in the file, the result of the
 //! reload says so.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,6 +19,7 @@ use auth::{Action, Authenticator, Keys, Role};
 use downstream::config::Exposed;
 use downstream::tls::Certificates;
 use gateway::manager::Manager;
+use gateway::manager::live_events::LiveEvents;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::audit::{self, Who};
 
@@ -68,8 +70,9 @@ impl Running {
 
     /// Reloads the configuration whenever `wanted` gives a value, and returns the function that reloads it.
     fn follow(self, Renewal { load, wanted }: Renewal, tasks: &Shutdown) -> Reload {
+        let events = Arc::clone(self.manager.live_events());
         let reload = self.reloading(load, tasks);
-        tasks.spawn_until_end(follow(wanted, Arc::clone(&reload)));
+        tasks.spawn_until_end(follow(wanted, Arc::clone(&reload), events));
         reload
     }
 
@@ -132,7 +135,7 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
 }
 
 /// Reloads whenever `wanted` gives a value.
-async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
+async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload, events: Arc<LiveEvents>) {
     while wanted.next().await.is_some() {
         let deed = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
             Ok(deed) => deed,
@@ -142,11 +145,10 @@ async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload) {
             }
         };
         let reloaded = reload().await; // the log has the details
+        let outcome = reloaded.map_or_else(|reason| reason.outcome().into(), |_| Cow::Borrowed(audit::DONE));
+        events.operated(SIGNAL.principal, (Action::Reload.as_str(), None), &outcome, None);
         if let Some(deed) = deed {
-            match reloaded {
-                Ok(_) => deed.ended(audit::DONE),
-                Err(reason) => deed.ended(reason.outcome()),
-            }
+            deed.ended(outcome);
         }
     }
 }

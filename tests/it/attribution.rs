@@ -150,6 +150,7 @@ async fn storm(transport: Transport, names_calls: bool) -> Counts {
         max_tool_name_length: 64,
         cache: runtime::store::Config::default(),
         tools_per_page: 10,
+        arguments_in_events: false,
     };
     let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");
     manager.settled(&Scope::All, Duration::from_secs(20)).await;

@@ -4,12 +4,48 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
 use crate::support::process::Process;
-use crate::support::scripted::{Scripted, Tool};
-use crate::support::{Gateway, Registry, eventually};
+use crate::support::scripted::{Act, Scripted, Tool};
+use crate::support::{Gateway, Registry, Running, eventually};
+
+/// `switchyard logs --follow`, and the lines that it writes.
+struct Follower {
+    lines: Receiver<String>,
+    _process: Process,
+}
+
+impl Follower {
+    /// Starts it. Events are recorded from some time after that.
+    fn of(gateway: &Running) -> Self {
+        let url = gateway.url("");
+        let mut command = gateway.gateway().command("logs");
+        command.args(["--follow", "-o", "json", "--url", &url]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Process::start(command);
+        let (sender, lines) = std::sync::mpsc::channel();
+        let out = BufReader::new(process.take_stdout());
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { lines, _process: process }
+    }
+
+    /// Repeats `act` until an event `is`, and returns its data.
+    async fn sees(&self, what: &str, act: impl AsyncFn(), is: impl Fn(&str, &Value) -> bool) -> Value {
+        eventually(what, async || {
+            act().await;
+            let shown =
+                |line: String| serde_json::from_str::<Value>(&line).expect("one JSON object on a line");
+            let is = |line: &Value| is(line["event"].as_str().expect("a name"), &line["data"]);
+            self.lines.try_iter().map(shown).find(is).map(|line| line["data"].clone())
+        })
+        .await
+    }
+}
+
+/// Changes nothing.
+async fn wait() {}
 
 #[tokio::test]
 async fn followed_calls_are_shown_as_they_happen_and_recorded_for_others() {
@@ -17,18 +53,9 @@ async fn followed_calls_are_shown_as_they_happen_and_recorded_for_others() {
     let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
     gateway.offers(&["add"]).await;
     let url = gateway.url("");
-    let mut command = gateway.gateway().command("logs");
-    command.args(["--follow", "-o", "json", "--url", &url]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut follower = Process::start(command);
-    let (sender, lines) = std::sync::mpsc::channel();
-    let out = BufReader::new(follower.take_stdout());
-    std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-    let shown = eventually("a call is shown", async || {
-        gateway.call("one", "add", json!({"a": 1})).await;
-        lines.try_iter().find(|line| line.contains("call_ended"))
-    });
-    let shown: Value = serde_json::from_str(&shown.await).expect("one JSON object on a line");
-    let data = &shown["data"];
+    let follower = Follower::of(&gateway);
+    let call = async || drop(gateway.call("one", "add", json!({"a": 1})).await);
+    let data = follower.sees("a call is shown", call, |event, _| event == "call_ended").await;
     assert_eq!(
         (&data["server"], &data["tool"], &data["outcome"]),
         (&json!("one"), &json!("add"), &json!("ok"))
@@ -38,7 +65,7 @@ async fn followed_calls_are_shown_as_they_happen_and_recorded_for_others() {
     assert_eq!(recorded.status.code(), Some(0));
     let recorded = String::from_utf8(recorded.stdout).expect("UTF-8");
     assert!(
-        recorded.lines().all(|line| line.contains("  ok  ") && line.ends_with("  one  add  anonymous")),
+        recorded.lines().all(|line| line.contains("  ok  ") && line.ends_with("  one  add  anonymous  REST")),
         "{recorded}"
     );
     assert!(!recorded.is_empty());
@@ -46,4 +73,124 @@ async fn followed_calls_are_shown_as_they_happen_and_recorded_for_others() {
 
     let away = gateway.gateway().output(&["logs", "--follow", "--url", "http://127.0.0.1:1"]);
     assert_eq!(away.status.code(), Some(3));
+}
+
+#[tokio::test]
+async fn the_end_of_a_call_names_its_client_its_request_and_each_attempt() {
+    let read =
+        r#"{"name": "fails", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}"#;
+    let fails = Tool::defined("fails", read).does(Act::Status(502, None));
+    let server = Scripted::modern().tool(fails).tool(Tool::named("add")).start();
+    let registry = Registry::new().http("one", &server.url());
+    let registry = registry.with("retry_attempts: 1").with("retry_delay: 0.1");
+    let gateway = Gateway::of(&registry.with("circuit_breaker_threshold: 100")).start().await;
+    gateway.offers(&["fails", "add"]).await;
+    let follower = Follower::of(&gateway);
+
+    let call = async || {
+        drop(gateway.mcp().modern("tools/call", json!({"name": "add", "arguments": {"a": 1}})).await);
+    };
+    let ended = follower.sees("a call over MCP", call, |event, _| event == "call_ended").await;
+    assert_eq!(ended["client"], "switchyard-tests/1", "{ended}");
+    assert_eq!(ended["request_id"].as_str().map(str::len), Some(36), "{ended}");
+    assert_eq!(ended["attempts"].as_array().map(Vec::len), Some(1), "{ended}");
+    assert_eq!(
+        (&ended["attempts"][0]["outcome"], &ended["attempts"][0]["error"]),
+        (&json!("answered"), &Value::Null)
+    );
+
+    let failed = gateway.call("one", "fails", json!({"a": 1})).await.json();
+    let ended = follower
+        .sees("a call over REST", wait, |event, data| event == "call_ended" && data["tool"] == "fails")
+        .await;
+    assert_eq!((&ended["client"], &ended["request_id"]), (&json!("REST"), &failed["request_id"]));
+    let attempts = ended["attempts"].as_array().expect("a list");
+    assert_eq!(attempts.len(), 2, "{ended}");
+    for (index, attempt) in attempts.iter().enumerate() {
+        assert_eq!((&attempt["attempt"], &attempt["outcome"]), (&json!(index + 1), &json!("failed")));
+        assert!(attempt["error"].as_str().is_some_and(|error| error.contains("502")), "{attempt}");
+        assert!(attempt["duration_ms"].as_f64().is_some_and(|duration| duration > 0.0), "{attempt}");
+    }
+    assert_eq!(ended.get("arguments"), None, "they are off by default");
+}
+
+#[tokio::test]
+async fn arguments_are_shown_only_where_the_file_says_so_without_secrets_and_at_most_4_kib() {
+    let server = Scripted::modern().tool(Tool::named("add")).start();
+    let registry = Registry::new().http("one", &server.url());
+    let registry = registry.with(r#"headers: {"X-Key": "s3cret-of-the-server"}"#);
+    let gateway = Gateway::of(&registry.setting("arguments_in_events: true")).start().await;
+    gateway.offers(&["add"]).await;
+    let follower = Follower::of(&gateway);
+    let call = async || drop(gateway.call("one", "add", json!({"note": "has s3cret-of-the-server"})).await);
+    for event in ["call_started", "call_ended"] {
+        let shown = follower.sees(event, call, |name, _| name == event).await;
+        assert_eq!(shown["arguments"], json!({"note": "has ***"}), "{shown}");
+    }
+    let long = async || {
+        // The secret lies across the end of what is shown.
+        let note = format!("{}s3cret-of-the-server{}", "x".repeat(4_077), "y".repeat(100_000));
+        drop(gateway.call("one", "add", json!({"note": note})).await);
+    };
+    let shown = follower.sees("long arguments", long, |_, data| data["arguments"].is_string()).await;
+    let text = shown["arguments"].as_str().expect("a text");
+    assert!(text.len() <= 4_100 && text.contains("xxx") && !text.contains("s3c"), "{text}");
+
+    gateway.rewrite(&registry_without_arguments(&server.url()));
+    assert_eq!(gateway.post("/reload", "").await.status, 200);
+    let call = async || drop(gateway.call("one", "add", json!({"note": 1})).await);
+    let shown = follower.sees("a call after the reload", call, |name, data| {
+        name == "call_ended" && data.get("arguments").is_none()
+    });
+    assert_eq!(shown.await["outcome"], "ok");
+}
+
+/// The file of a gateway that records no arguments.
+fn registry_without_arguments(url: &str) -> String {
+    Registry::new().http("one", url).with(r#"headers: {"X-Key": "s3cret-of-the-server"}"#).yaml()
+}
+
+#[tokio::test]
+async fn changes_of_breakers_and_tools_and_actions_of_operators_are_shown() {
+    let server = Scripted::modern().tool(Tool::named("fails").does(Act::Status(502, None))).start();
+    let registry = Registry::new().http("one", &server.url()).with("retry_attempts: 0");
+    let gateway = Gateway::of(&registry.with("circuit_breaker_threshold: 2")).start().await;
+    gateway.offers(&["fails"]).await;
+    let follower = Follower::of(&gateway);
+    // Events are recorded from the first of these on.
+    let reset = async || drop(gateway.post("/servers/one/reconnect", "").await);
+    let action = follower.sees("an action", reset, |event, _| event == "action").await;
+    assert_eq!((&action["action"], &action["server"]), (&json!("reconnect"), &json!("one")));
+    assert_eq!((&action["principal"], &action["outcome"]), (&json!("anonymous"), &json!("done")));
+    assert_eq!(action["request_id"].as_str().map(str::len), Some(36), "{action}");
+
+    for _ in 0..2 {
+        gateway.call("one", "fails", json!({})).await;
+    }
+    let is_breaker = |event: &str, _: &Value| event == "breaker_changed";
+    let opened = follower.sees("the breaker opened", wait, is_breaker).await;
+    assert_eq!(
+        (&opened["server"], &opened["from"], &opened["to"]),
+        (&json!("one"), &json!("closed"), &json!("open"))
+    );
+    assert_eq!(opened["consecutive_failures"], 2);
+    assert!(opened["reason"].as_str().is_some_and(|reason| reason.contains("502")), "{opened}");
+    assert_eq!(gateway.post("/circuit-breakers/one/reset", "").await.status, 200);
+    let closed = follower.sees("the breaker closed", wait, is_breaker).await;
+    assert_eq!((&closed["to"], &closed["reason"]), (&json!("closed"), &Value::Null));
+
+    let other = r#"{"name": "fails", "description": "Other.", "inputSchema": {"type": "object"}}"#;
+    server.change_tools(vec![Tool::defined("fails", other), Tool::named("new")]);
+    let changed = follower
+        .sees("the tools changed", wait, |event, data| {
+            event == "tools_changed" && data["added"]["count"] == 1
+        })
+        .await;
+    assert_eq!((&changed["tools"], &changed["added"]["first"]), (&json!(2), &json!(["new"])));
+    assert_eq!(changed["changed"], json!({"count": 1, "first": ["fails"]}));
+    assert_eq!(changed["removed"], json!({"count": 0, "first": []}));
+
+    assert_eq!(gateway.post("/servers/one/disable", "").await.status, 200);
+    let is_change = |event: &str, data: &Value| event == "server_changed" && data["state"] == "disabled";
+    assert_eq!(follower.sees("the server is disabled", wait, is_change).await["server"], "one");
 }

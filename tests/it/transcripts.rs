@@ -191,6 +191,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         max_tool_name_length: 64,
         cache: runtime::store::Config::default(),
         tools_per_page: 2,
+        arguments_in_events: false,
     }
 }
 

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::{Api, authorised, call_stream, view};
 use auth::{Action, Principal};
 use gateway::manager::Scope;
+use gateway::manager::live_events::CallSource;
 use runtime::telemetry::RequestId;
 
 /// Run a tool
@@ -106,7 +107,14 @@ async fn answer(
     let CallRequest { server, tool, arguments, timeout } = request;
     let deed = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
-    let called = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await;
+    let called = if manager.live_events().is_watched() {
+        let source = CallSource { request_id: Some(id), is_rest: true };
+        // Boxed: a scope needs room for the whole call, and is rarely needed.
+        let call = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout);
+        Box::pin(source.during(call)).await
+    } else {
+        manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await
+    };
     let called = call_audit::noted(deed, called)?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json_charged(printed(&called, &tool, id, principal)?))

@@ -28,6 +28,7 @@ use super::call_questions::OpenCall;
 use super::problem::Problem;
 use super::{Api, refusal, view};
 use auth::Principal;
+use gateway::manager::live_events::CallSource;
 use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
@@ -66,7 +67,8 @@ pub(super) fn begin(
     let (outlet, inlet) = Outlet::paid_by(WAITING, Account::Principal(Arc::clone(principal.id())));
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
     let caller = Arc::new(Caller::of_program(principal.clone(), scope, capabilities()));
-    let run = run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed();
+    let source = CallSource { request_id: Some(id), is_rest: true };
+    let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
     let first = event("call", &Raw::of(&json!({"call": open.id()})));
     let gateway = api.gateway.clone();
     let call = Running { first: Some(first), open, inlet, caller, gateway, run: Some(run), id, deed };

@@ -1,7 +1,7 @@
 //! `/events`: calls and states of servers as they happen, as an event stream.
 //!
-//! Invariants: a watcher without the role *superuser* does not see the principals of calls that are not its own.
-//! Arguments are never shown. A stream ends when the gateway shuts down, or when the credential is revoked.
+//! Invariants: a watcher without the role *superuser* sees no principal, client, request, arguments or errors of attempts
+//! of calls and actions that are not its own. A stream ends when the gateway shuts down, or when the credential is revoked.
 //!
 //! Not here: recording, limits and memory of the events (`gateway::manager::live_events`).
 
@@ -31,6 +31,7 @@ use gateway::manager::live_events::{Happened, LiveEvent, Next, Watcher};
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
+use upstream::Attempt;
 
 /// Pause after which a comment shows that the stream is alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
@@ -59,9 +60,9 @@ pub(super) struct Wanted {
 
 /// Watch events
 ///
-/// Calls of tools and states of servers as they happen. `Last-Event-ID` resumes a stream; the event `gap` says
+/// Calls of tools, actions of operators, and changes of servers, breakers and tools as they happen. `Last-Event-ID` resumes a stream; the event `gap` says
 /// that some were missed. Nothing is recorded while nobody watches. Needs the role *reader*. Only a *superuser* sees
-/// the principals of the calls of others.
+/// the principals, clients and arguments of the calls of others.
 #[utoipa::path(
     get, path = "/events", tag = "gateway", operation_id = "watch_events", params(Wanted),
     responses(
@@ -157,12 +158,12 @@ impl Wanted {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
         };
         let (tool, outcome) = match &event.what {
-            Happened::Call { tool, end, .. } => (Some(&**tool), end.as_ref().map(|end| end.outcome)),
-            Happened::Server { .. } => (None, None),
+            Happened::Call { call, end } => (Some(&*call.tool), end.as_ref().map(|end| end.outcome)),
+            _ => (None, None),
         };
         let kinds = self.kind.as_deref();
         kinds.is_none_or(|kinds| kinds.split(',').any(|kind| kind.trim() == name(event)))
-            && fits(&self.server, Some(&event.server))
+            && fits(&self.server, event.server.as_deref())
             && fits(&self.tool, tool)
             && fits(&self.outcome, outcome)
     }
@@ -173,6 +174,9 @@ const fn name(event: &LiveEvent) -> &'static str {
         Happened::Call { end: None, .. } => "call_started",
         Happened::Call { end: Some(_), .. } => "call_ended",
         Happened::Server { .. } => "server_changed",
+        Happened::Breaker { .. } => "breaker_changed",
+        Happened::Tools { .. } => "tools_changed",
+        Happened::Action { .. } => "action",
     }
 }
 
@@ -181,14 +185,21 @@ fn data(event: &LiveEvent, viewer: &Principal) -> Value {
     let mut data = Map::new();
     let mut put = |name: &str, value: Value| data.insert(name.to_owned(), value);
     put("at", date(event.at).into());
-    put("server", (*event.server).into());
+    put("server", event.server.as_deref().into());
+    let is_shown = |of: Option<&Arc<str>>| viewer.role() == Role::Superuser || of == Some(viewer.id());
     match &event.what {
-        Happened::Call { call, tool, principal, end } => {
-            put("call", (*call).into());
-            put("tool", (**tool).into());
-            let is_shown = |of: &&Arc<str>| viewer.role() == Role::Superuser || *of == viewer.id();
-            put("principal", principal.as_ref().filter(is_shown).map(|of| &**of).into());
+        Happened::Call { call, end } => {
+            put("call", call.number.into());
+            put("tool", (*call.tool).into());
+            let is_shown = is_shown(call.principal.as_ref());
+            put("principal", call.principal.as_deref().filter(|_| is_shown).into());
+            put("client", Some(&*call.client).filter(|name| is_shown && !name.is_empty()).into());
+            put("request_id", call.request_id.filter(|_| is_shown).map(|id| id.to_string()).into());
+            if let Some(text) = call.arguments.as_deref().filter(|_| is_shown) {
+                put("arguments", arguments(text));
+            }
             if let Some(end) = end {
+                put("attempts", attempts(&end.attempts, is_shown));
                 put("outcome", end.outcome.into());
                 put("code", end.code.map(|code| code.to_string()).into());
                 put("duration_ms", in_ms(end.duration).into());
@@ -198,8 +209,45 @@ fn data(event: &LiveEvent, viewer: &Principal) -> Value {
             put("state", (*state).into());
             put("reason", reason.clone().map(clipped).into());
         }
+        Happened::Breaker { changed, reason } => {
+            put("from", changed.from.as_str().into());
+            put("to", changed.to.as_str().into());
+            put("consecutive_failures", changed.failures.into());
+            put("reason", reason.clone().map(clipped).into());
+        }
+        Happened::Tools { count, added, removed, changed } => {
+            put("tools", (*count).into());
+            for (member, names) in [("added", added), ("removed", removed), ("changed", changed)] {
+                put(member, json!({"count": names.count, "first": names.first}));
+            }
+        }
+        Happened::Action { action, principal, outcome, request_id } => {
+            let is_shown = is_shown(Some(principal));
+            put("action", (*action).into());
+            put("outcome", (**outcome).into());
+            put("principal", Some(&**principal).filter(|_| is_shown).into());
+            put("request_id", request_id.filter(|_| is_shown).map(|id| id.to_string()).into());
+        }
     }
     Value::Object(data)
+}
+
+/// Returns arguments as JSON, or their beginning as a text if they were cut.
+fn arguments(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+/// Returns attempts in their order. An error may quote the call, so only those who may see the caller see it.
+fn attempts(attempts: &[Attempt], has_errors: bool) -> Value {
+    let shown = |(index, attempt): (usize, &Attempt)| {
+        json!({
+            "attempt": index + 1,
+            "outcome": if attempt.error.is_none() { "answered" } else { "failed" },
+            "duration_ms": in_ms(attempt.duration),
+            "error": attempt.error.as_ref().filter(|_| has_errors),
+        })
+    };
+    attempts.iter().enumerate().map(shown).collect()
 }
 
 fn printed(number: u64, name: &'static str, data: &Value) -> Bytes {

@@ -57,6 +57,10 @@ async fn a_superuser_sees_both_calls_with_their_principals_and_ends() {
 async fn a_reader_does_not_see_the_principal_of_another_call() {
     let text = seen_by(Role::Reader, "").await;
     assert!(text.contains("somebody") && !text.contains("another"), "{text}");
+    let events = events(&text);
+    let (own, other) = (&events[1].1, &events[3].1);
+    assert!(own["client"].is_string() && other["client"].is_null(), "{text}");
+    assert!(other["request_id"].is_null() && other.get("arguments").is_none(), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,7 @@ mod reload;
 mod servers;
 mod view;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
@@ -57,6 +58,7 @@ use call_questions::OpenCalls;
 use gateway::Gateway;
 use gateway::login_links::LoginContext;
 use gateway::manager::Manager;
+use gateway::manager::live_events::LiveEvents;
 use json::Raw;
 use printed_lists::Lists;
 use problem::Problem;
@@ -133,7 +135,7 @@ impl Api {
 
     /// The routes of this API; see [`router`]. Streaming calls that [`call()`] began are answered there.
     pub fn router(self) -> Router {
-        operations::served()
+        operations::served(self.manager.live_events())
             .merge(pages::routes())
             .merge(dashboard::routes())
             .fallback(not_found)
@@ -158,18 +160,22 @@ pub fn router(manager: Arc<Manager>, options: Options) -> Router {
 }
 
 async fn authorise(
-    State(action): State<Action>,
+    State((action, events)): State<(Action, Arc<LiveEvents>)>,
     named: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
+    let mut operated = None;
     let (payer, deed) = match authorised(principal, action, id) {
         Ok(principal) if action.is_operation() => {
             // The only parameter of a path is a server.
             let server = named.as_ref().ok().and_then(|named| named.iter().next());
             match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
-                Ok(deed) => (Arc::clone(principal.id()), deed),
+                Ok(deed) => {
+                    operated = server.map(|(_, name)| name.to_owned());
+                    (Arc::clone(principal.id()), deed)
+                }
                 Err(full) => return Problem::from(full).into_response(),
             }
         }
@@ -177,10 +183,12 @@ async fn authorise(
         Err(problem) => return problem.into_response(),
     };
     let response = next.run(request).await;
-    if let Some(deed) = deed {
-        match response.extensions().get::<Problem>() {
-            Some(problem) => deed.ended(problem.code().to_string()),
-            None => deed.ended(audit::DONE),
+    if action.is_operation() {
+        let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
+        let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
+        events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
+        if let Some(deed) = deed {
+            deed.ended(outcome);
         }
     }
     // The change of an operator is done, so its answer is not refused.

@@ -5,6 +5,8 @@
 //!
 //! Not here: the description of the API as a whole (`openapi`).
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::middleware;
 use axum::routing::MethodRouter;
@@ -18,6 +20,7 @@ use super::{
     logins, metrics, offers, openapi, reload, servers,
 };
 use auth::Action;
+use gateway::manager::live_events::LiveEvents;
 
 /// One operation.
 struct Operation {
@@ -82,19 +85,22 @@ const OPERATIONS: &[Operation] = &[
 
 impl Operation {
     /// The route, with the check of the required action. Methods that the path does not have still get a 405.
-    fn guarded(&self) -> MethodRouter<Api> {
+    fn guarded(&self, events: &Arc<LiveEvents>) -> MethodRouter<Api> {
         let route = (self.route)();
         match self.action {
-            Some(action) => route.route_layer(middleware::from_fn_with_state(action, authorise)),
+            Some(action) => {
+                let state = (action, Arc::clone(events));
+                route.route_layer(middleware::from_fn_with_state(state, authorise))
+            }
             None => route,
         }
     }
 }
 
-/// Returns all operations as routes.
-pub(super) fn served() -> Router<Api> {
+/// Returns all operations as routes. Watchers of `events` see the actions of operators.
+pub(super) fn served(events: &Arc<LiveEvents>) -> Router<Api> {
     let add = |router: Router<Api>, operation: &Operation| {
-        router.route(&format!("{}{}", operation.prefix, (operation.path)()), operation.guarded())
+        router.route(&format!("{}{}", operation.prefix, (operation.path)()), operation.guarded(events))
     };
     OPERATIONS.iter().fold(Router::new(), add)
 }

@@ -71,5 +71,6 @@ export function show(main) {
 
 function what(event) {
   const { state, from, to, reason, action, principal, outcome: end } = event;
-  return [state, from && to && `${from} → ${to}`, action, principal, end, reason].filter(Boolean).join(' · ');
+  const tools = ['added', 'removed', 'changed'].filter((word) => event[word]?.count > 0).map((word) => `${event[word].count} ${word}: ${event[word].first.join(', ')}`);
+  return [state, from && to && `${from} → ${to}`, action, principal, end, reason, ...tools].filter(Boolean).join(' · ');
 }

@@ -27,6 +27,7 @@ use super::questions::{Asked, End, Questions};
 use super::sessions::Running;
 use crate::admission::Place;
 use gateway::error::{audit_full, internal, taken_back};
+use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
 use json::Raw;
 use protocol::{Closed, ErrorObject, Message, Reply, Request, RequestId, Response, meta};
@@ -353,7 +354,13 @@ async fn answer(
             Ok(audited) => audited,
             Err(full) => return ResponseBody::Buffered(Err(audit_full(full, caller.version.era()))),
         };
-        let mut received = gateway.handle(caller, request, outlet).await;
+        let mut received = if gateway.manager().live_events().is_watched() {
+            let source = CallSource { request_id: named, is_rest: false };
+            // Boxed: a scope needs room for the whole request, and is rarely needed.
+            Box::pin(source.during(gateway.handle(caller, request, outlet))).await
+        } else {
+            gateway.handle(caller, request, outlet).await
+        };
         audited.end(&mut received);
         received
     };

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use super::Upstream;
+use super::attempt_log;
 use super::bulkhead::Lane;
 use super::connection::{Answered, Call, Connection, Outlet};
 use super::deadline::Deadline;
@@ -224,7 +225,10 @@ impl Upstream {
         let mut failed = None;
         loop {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
-            let error = match self.attempt(work, &mut frame, &mut guard).instrument(span).await {
+            let begun = frame.now;
+            let attempted = self.attempt(work, &mut frame, &mut guard).instrument(span).await;
+            attempt_log::note(begun, attempted.as_ref().err());
+            let error = match attempted {
                 Ok(mut output) => {
                     if let Some(stream) = W::stream(&mut output.0) {
                         frame.deadline.at = work.outlet().moved(frame.deadline);

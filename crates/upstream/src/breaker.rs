@@ -8,6 +8,7 @@
 //!
 //! Does not wait and try again (`retry`, `supervise`), and does not hold permits (`inflight_guard`).
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,27 @@ struct Inner {
     generation: u64,
     /// Number of connection faults that counted as failures, see [`Breaker::settle`].
     faults: u64,
+    listener: Option<Listener>,
+}
+
+/// A change of the state of a breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// The state before.
+    pub from: State,
+    /// The state now.
+    pub to: State,
+    /// Consecutive failures.
+    pub failures: u32,
+}
+
+/// Receives each change, while the breaker is locked.
+struct Listener(Box<dyn Fn(Changed) + Send + Sync>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +85,16 @@ enum Phase {
         probing: bool,
         successes: u32,
     },
+}
+
+impl Phase {
+    const fn state(self) -> State {
+        match self {
+            Self::Closed => State::Closed,
+            Self::Open { .. } => State::Open,
+            Self::HalfOpen { .. } => State::HalfOpen,
+        }
+    }
 }
 
 /// The state of a breaker as operators see it.
@@ -132,8 +164,15 @@ impl Verdict {
 impl Breaker {
     /// A closed breaker.
     pub const fn new(config: config::Breaker) -> Self {
-        let inner = Inner { phase: Phase::Closed, failures: 0, generation: 0, faults: 0 };
+        let inner = Inner { phase: Phase::Closed, failures: 0, generation: 0, faults: 0, listener: None };
         Self { config, inner: Mutex::new(inner) }
+    }
+
+    /// A closed breaker that passes its changes to `listener`, which must not wait.
+    pub fn telling(config: config::Breaker, listener: impl Fn(Changed) + Send + Sync + 'static) -> Self {
+        let breaker = Self::new(config);
+        breaker.lock().listener = Some(Listener(Box::new(listener)));
+        breaker
     }
 
     /// Returns a permit for one attempt, or [`Error::CircuitOpen`] if the server must not be called.
@@ -169,12 +208,11 @@ impl Breaker {
 
     fn snapshot_at(&self, now: Instant) -> Snapshot {
         let inner = self.lock();
-        let (state, retry_in) = match inner.phase {
-            Phase::Closed => (State::Closed, None),
-            Phase::Open { until } => (State::Open, Some(until.saturating_duration_since(now))),
-            Phase::HalfOpen { .. } => (State::HalfOpen, None),
+        let retry_in = match inner.phase {
+            Phase::Open { until } => Some(until.saturating_duration_since(now)),
+            Phase::Closed | Phase::HalfOpen { .. } => None,
         };
-        Snapshot { state, consecutive_failures: inner.failures, retry_in }
+        Snapshot { state: inner.phase.state(), consecutive_failures: inner.failures, retry_in }
     }
 
     /// Records the result of the attempt with this permit.
@@ -243,7 +281,11 @@ impl Breaker {
 
 impl Inner {
     fn change(&mut self, phase: Phase) {
-        self.phase = phase;
+        let from = std::mem::replace(&mut self.phase, phase).state();
+        let changed = Changed { from, to: phase.state(), failures: self.failures };
+        if let Some(Listener(tell)) = self.listener.as_ref().filter(|_| changed.from != changed.to) {
+            tell(changed);
+        }
         self.generation += 1;
         tracing::debug!(?phase, failures = self.failures, "circuit breaker changed");
     }

@@ -8,6 +8,7 @@
 mod absence;
 pub mod api;
 mod attempt;
+mod attempt_log;
 mod attendant;
 mod backoff;
 pub mod breaker;
@@ -56,6 +57,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
+pub use attempt_log::{Attempt, AttemptLog};
 pub use config::Config;
 pub use connection::{
     Answered, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,
@@ -196,10 +198,17 @@ impl Upstream {
         let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
         let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let (server, news) = (Arc::clone(&config.name), updates.clone());
+        let on_change = move |changed| {
+            // Only watchers hear of it, so a full channel loses it.
+            let _ =
+                news.try_send(Update { server: Arc::clone(&server), id, change: Change::Breaker(changed) });
+        };
         let upstream = Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            breaker: Breaker::new(config.breaker),
+            id,
+            breaker: Breaker::telling(config.breaker, on_change),
             bulkhead: Bulkhead::new(&config.limits),
             rate: config.limits.requests_per_minute.map(RateLimit::new),
             retries: Retries::new(config.retry),
@@ -290,6 +299,11 @@ impl Upstream {
     /// Closes the breaker.
     pub fn reset_breaker(&self) {
         self.breaker.reset();
+    }
+
+    /// Returns `text` with the secrets of this server redacted.
+    pub fn redacted(&self, text: &str) -> String {
+        self.secrets.blank(text)
     }
 
     /// Returns the state of the breaker.

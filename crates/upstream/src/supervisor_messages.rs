@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use super::breaker;
 use super::discover::Offer;
 use super::error::Error;
 use super::status::State;
@@ -34,6 +35,8 @@ pub enum Change {
     State(State),
     /// The server sent a notification to its subscribers.
     Told(Notification),
+    /// The circuit breaker changed.
+    Breaker(breaker::Changed),
     /// Notifications may have been lost.
     Missed,
     /// The offer on the private connection of one client, with the lists whose change was announced; `None` when that

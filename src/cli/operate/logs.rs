@@ -137,7 +137,11 @@ fn line(event: &str, data: &Raw) -> Option<String> {
     match event {
         "call_ended" => {
             let duration = data.get_as::<f64>("duration_ms").unwrap_or_default();
-            let rest = [text("principal"), text("code")];
+            let attempts = data.get("attempts").map_or(0, |attempts| attempts.elements().count());
+            let attempts = if attempts > 1 { format!("{attempts} attempts") } else { String::new() };
+            let arguments = data.get("arguments");
+            let arguments = arguments.as_ref().map_or("", Raw::as_str).into();
+            let rest = [text("principal"), text("client"), text("code"), attempts.into(), arguments];
             let rest: Vec<_> = rest.iter().filter(|text| !text.is_empty()).map(AsRef::as_ref).collect();
             let line = format!(
                 "{time}  {outcome:<10}  {duration:>9.1} ms  {server}  {tool}  {rest}",
@@ -150,6 +154,22 @@ fn line(event: &str, data: &Raw) -> Option<String> {
         "server_changed" => {
             let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             Some(format!("{time}  server      {server} is {state}{reason}", state = text("state")))
+        }
+        "breaker_changed" => {
+            let (from, to) = (text("from"), text("to"));
+            let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            Some(format!("{time}  breaker     {server}: {from} -> {to}{reason}"))
+        }
+        "tools_changed" => {
+            let count = |name| data.get(name)?.get_as::<u64>("count");
+            let [added, removed, changed] =
+                ["added", "removed", "changed"].map(|name| count(name).unwrap_or_default());
+            Some(format!("{time}  tools       {server}: {added} added, {removed} removed, {changed} changed"))
+        }
+        "action" => {
+            let (action, principal) = (text("action"), text("principal"));
+            let line = format!("{time}  action      {action} {server}  {principal}  {}", text("outcome"));
+            Some(line.trim_end().to_owned())
         }
         _ => None,
     }
@@ -166,6 +186,19 @@ mod tests {
         let wanted = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout";
         assert_eq!(shown("call_ended", call).as_deref(), Some(wanted));
         assert_eq!(shown("call_started", call), None);
+        let told = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","client":"ide/1","outcome":"ok","code":null,"duration_ms":12.345,"attempts":[{},{}],"arguments":{"a":1}}"#;
+        let wanted =
+            r#"01:02:03.456  ok               12.3 ms  issues  add  key:ci  ide/1  2 attempts  {"a":1}"#;
+        assert_eq!(shown("call_ended", told).as_deref(), Some(wanted));
+        let breaker = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","from":"closed","to":"open","reason":"late"}"#;
+        let wanted = "01:02:03.456  breaker     issues: closed -> open: late";
+        assert_eq!(shown("breaker_changed", breaker).as_deref(), Some(wanted));
+        let tools = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","added":{"count":2},"removed":{"count":0},"changed":{"count":1}}"#;
+        let wanted = "01:02:03.456  tools       issues: 2 added, 0 removed, 1 changed";
+        assert_eq!(shown("tools_changed", tools).as_deref(), Some(wanted));
+        let action = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","action":"reconnect","principal":"key:ops","outcome":"done"}"#;
+        let wanted = "01:02:03.456  action      reconnect issues  key:ops  done";
+        assert_eq!(shown("action", action).as_deref(), Some(wanted));
         let state = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","state":"failed","reason":"gone"}"#;
         let wanted = "01:02:03.456  server      issues is failed: gone";
         assert_eq!(shown("server_changed", state).as_deref(), Some(wanted));

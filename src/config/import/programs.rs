@@ -16,7 +16,7 @@ use crate::config::foreign::{self, Ours};
 use settings::one_line;
 
 /// The keys that Switchyard reads at the root of its file.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "mcp_servers",
     "server",
     "cache",
@@ -30,6 +30,7 @@ const OWN: [&str; 13] = [
     "tool_names",
     "max_tool_name_length",
     "tools_per_page",
+    "arguments_in_events",
 ];
 /// The id of the key that is made for a file that asks for keys.
 const KEY_ID: &str = "imported";

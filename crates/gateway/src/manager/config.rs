@@ -33,6 +33,8 @@ pub struct Config {
     pub max_tool_name_length: usize,
     /// Tools in one page of `tools/list`.
     pub tools_per_page: usize,
+    /// Whether live events of calls have the arguments.
+    pub arguments_in_events: bool,
     /// The vault for tokens of logins; without one they end with the process.
     pub vault: Option<Arc<Vault>>,
 }
@@ -50,6 +52,7 @@ impl Config {
             tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
             max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
             tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
+            arguments_in_events: fields.boolean("arguments_in_events").unwrap_or(false),
             vault: None,
         }
     }
@@ -65,6 +68,7 @@ impl Config {
             tool_names: ToolNames::Auto,
             max_tool_name_length: 64,
             tools_per_page: 100,
+            arguments_in_events: false,
             vault: None,
         }
     }

@@ -18,13 +18,13 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
-use super::live_events::LiveEvents;
+use super::live_events::{Happened, LiveEvents};
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
 use super::views::{OwnOffers, Views};
 use protocol::Notification;
 use protocol::feature::Lists;
-use upstream::{Change, Home, Offer, State, Update, Upstream};
+use upstream::{Change, Home, Offer, State, Update, Upstream, breaker};
 
 /// Limit of queued notifications for a slow receiver. A receiver that falls behind learns that it missed some.
 const NOTICES: usize = 1_024;
@@ -106,6 +106,7 @@ impl Registry {
         let (sender, count) = watch::channel(0);
         let (told, views) = (broadcast::Sender::new(NOTICES), Views::default());
         let live = LiveEvents::new();
+        live.set_arguments(config.arguments_in_events);
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
@@ -147,15 +148,27 @@ impl Registry {
         }
     }
 
-    /// Tells watchers the new state of a server.
+    /// Tells watchers the new state of a server or of its breaker.
     fn show(&self, update: &Update) {
-        let Change::State(state) = &update.change else { return };
         let snapshot = self.snapshot.load();
         let server = snapshot.server(&update.server).ok();
         let Some(server) = server.filter(|server| server.upstream.id() == update.id) else { return };
-        let is_usable = matches!(state, State::Connecting | State::Ready);
-        let reason = if is_usable { None } else { server.upstream.status().last_error };
-        self.live.server_changed(&update.server, state.as_str(), reason);
+        let last_error = || server.upstream.status().last_error;
+        let what = match &update.change {
+            Change::State(state) => {
+                let is_usable = matches!(state, State::Connecting | State::Ready);
+                Happened::Server {
+                    state: state.as_str(),
+                    reason: if is_usable { None } else { last_error() },
+                }
+            }
+            Change::Breaker(changed) => {
+                let has_opened = changed.to == breaker::State::Open;
+                Happened::Breaker { changed: *changed, reason: if has_opened { last_error() } else { None } }
+            }
+            _ => return,
+        };
+        self.live.changed(&update.server, what);
     }
 
     async fn hear(&mut self, update: Update) {
@@ -175,6 +188,7 @@ impl Registry {
                 return;
             }
             Change::Offered(..) | Change::State(_) => None,
+            Change::Breaker(_) => return,
         };
         if let Some((notice, home)) = told {
             // Without a receiver, no client has subscribed.
@@ -191,6 +205,7 @@ impl Registry {
     async fn apply(&mut self, order: Apply) {
         if let Some(config) = order.config {
             self.config = config;
+            self.live.set_arguments(self.config.arguments_in_events);
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         if let Some(next) = off_thread(move || now.applied(&config, order.upstreams)).await {
@@ -228,6 +243,9 @@ impl Registry {
             {
                 self.untold.insert(Arc::clone(name));
             }
+        }
+        if self.live.is_watched() {
+            self.live.published(&before, &next);
         }
         self.has_untold_names |= next.log_moved_names(Some(&before)).is_err();
         self.snapshot.store(Arc::new(next));
@@ -321,6 +339,7 @@ fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> 
             Some(now.updated(config, &update.server, Some((offer.clone(), *announced))))
         }
         Change::State(State::Connecting)
+        | Change::Breaker(_)
         | Change::Told(_)
         | Change::Missed
         | Change::Private(..)

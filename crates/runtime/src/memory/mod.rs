@@ -34,6 +34,8 @@ pub enum Account {
     Principal(Arc<str>),
     /// A server, by its name, for what it sends outside of any call.
     Server(Arc<str>),
+    /// Events that are kept for watchers.
+    LiveEvents,
     /// Requests without a credential, and programs that embed the gateway.
     Nobody,
 }

@@ -1,0 +1,247 @@
+//! Events of calls, servers and operators, for watchers of a running gateway.
+//!
+//! Invariants: while nobody watches, nothing is recorded, and a call costs one relaxed atomic load. All watchers read
+//! from one ring of at most [`RING_BYTES`], so a watcher that does not read holds no memory of its own. The ring is
+//! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. After a
+//! pause without watchers the numbers have a gap, so a resumed watcher learns of it.
+//!
+//! Not here: who may see which event, and how it is printed (`admin`).
+
+mod changed_tools;
+mod event;
+mod watched_call;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+pub use event::{CallEnd, CallStart, Happened, LiveEvent, ToolNames};
+pub use watched_call::CallSource;
+
+use runtime::memory::{Account, Charge, Kind};
+use runtime::telemetry::{RequestId, untrusted};
+
+/// Most bytes of events that are kept for all watchers together.
+pub const RING_BYTES: usize = 1024 * 1024;
+/// Most watchers at a time.
+const WATCHERS: usize = 64;
+/// Most watchers of one principal.
+const WATCHERS_EACH: usize = 8;
+/// The charge of the ring changes in steps of this size, so that few events ask the memory budget.
+const CHARGE_STEP: usize = 64 * 1024;
+
+/// The events of one gateway.
+#[derive(Debug)]
+pub struct LiveEvents {
+    is_watched: AtomicBool,
+    has_arguments: AtomicBool,
+    calls: AtomicU64,
+    state: Mutex<State>,
+    last: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The number of the next event.
+    next: u64,
+    ring: VecDeque<Arc<LiveEvent>>,
+    bytes: usize,
+    charge: Charge,
+    /// The size of `charge`.
+    charged: usize,
+    watchers: HashMap<Arc<str>, usize>,
+}
+
+/// The next element for a watcher.
+#[derive(Debug)]
+pub enum Next {
+    /// An event.
+    Event(Arc<LiveEvent>),
+    /// Events that the watcher missed: their count, if it is known, and the number of the last of them.
+    Gap(Option<u64>, u64),
+}
+
+impl LiveEvents {
+    /// Makes the events of a gateway that starts now.
+    pub(super) fn new() -> Arc<Self> {
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Numbers of an earlier run are smaller, unless it had more than a thousand events each millisecond.
+        let next = u64::try_from(start.as_millis()).unwrap_or_default() * 1_000;
+        let charge = Charge::open(Account::LiveEvents, Kind::Notice);
+        let state =
+            State { next, ring: VecDeque::new(), bytes: 0, charge, charged: 0, watchers: HashMap::new() };
+        let (last, state) = (watch::Sender::new(next), Mutex::new(state));
+        let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
+        Arc::new(Self { is_watched, has_arguments, calls: AtomicU64::new(0), state, last })
+    }
+
+    /// Whether somebody watches.
+    pub fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// Adds a watcher of `principal` that has seen everything up to the event `seen`. Returns none if there are
+    /// too many watchers.
+    pub fn watch(self: &Arc<Self>, principal: &Arc<str>, seen: Option<u64>) -> Option<Watcher> {
+        let mut state = self.lock();
+        let own = state.watchers.get(principal).copied().unwrap_or_default();
+        if own >= WATCHERS_EACH || state.watchers.values().sum::<usize>() >= WATCHERS {
+            return None;
+        }
+        if state.watchers.is_empty() {
+            // Events were not recorded before, so numbers in between count as missed.
+            state.next += 1;
+        }
+        state.watchers.insert(Arc::clone(principal), own + 1);
+        let next = state.next;
+        drop(state);
+        self.is_watched.store(true, Ordering::Relaxed);
+        // A number from the future was not made here.
+        let position = seen.map_or(next, |seen| seen.saturating_add(1).min(next));
+        let (events, news) = (Arc::clone(self), self.last.subscribe());
+        Some(Watcher { events, principal: Arc::clone(principal), position, news })
+    }
+
+    /// Sets whether future events of calls have the arguments.
+    pub(super) fn set_arguments(&self, are_recorded: bool) {
+        self.has_arguments.store(are_recorded, Ordering::Relaxed);
+    }
+
+    /// Records an operation that ended, if somebody watches. `outcome` is `done` or a code.
+    pub fn operated(
+        &self,
+        principal: &str,
+        (action, server): (&'static str, Option<&str>),
+        outcome: &str,
+        request_id: Option<RequestId>,
+    ) {
+        if self.is_watched() {
+            let (principal, outcome) = (principal.into(), outcome.to_owned());
+            // The name comes from a path, so it may be long.
+            let server = server.map(|name| untrusted(name).to_string().into());
+            self.record(server, Happened::Action { action, principal, outcome, request_id });
+        }
+    }
+
+    /// Records a change of `server`.
+    pub(super) fn changed(&self, server: &Arc<str>, what: Happened) {
+        self.record(Some(Arc::clone(server)), what);
+    }
+
+    fn record(&self, server: Option<Arc<str>>, what: Happened) {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        let event = LiveEvent { number, at: SystemTime::now(), server, what };
+        state.bytes += event.size();
+        state.ring.push_back(Arc::new(event));
+        state.trim();
+        drop(state);
+        self.last.send_replace(number);
+    }
+
+    fn next_for(&self, position: &mut u64) -> Option<Next> {
+        let state = self.lock();
+        let Some(oldest) = state.ring.front().map(|event| event.number) else {
+            return missed(position, state.next);
+        };
+        let index = state.ring.partition_point(|event| event.number < *position);
+        if let Some(found) = state.ring.get(index) {
+            if found.number > *position {
+                let first = if *position < oldest { oldest } else { found.number };
+                return missed(position, first);
+            }
+            *position += 1;
+            return Some(Next::Event(Arc::clone(found)));
+        }
+        missed(position, state.next)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and every write leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Drops the oldest events until the ring is within its limit and the memory budget.
+    fn trim(&mut self) {
+        while self.bytes > RING_BYTES || !self.is_charged() {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.bytes -= oldest.size();
+        }
+    }
+
+    /// Whether the budget has room for all events.
+    fn is_charged(&mut self) -> bool {
+        self.bytes <= self.charged || {
+            let wanted = self.bytes.next_multiple_of(CHARGE_STEP);
+            let has_room = self.charge.resize(wanted).is_ok();
+            self.charged = if has_room { wanted } else { self.charged };
+            has_room
+        }
+    }
+}
+
+/// Largest difference of numbers that is reported as a count. A larger one comes from a restart.
+const COUNTED: u64 = 1_000_000;
+
+/// Moves `position` to `next`, and tells what is missed thereby.
+fn missed(position: &mut u64, next: u64) -> Option<Next> {
+    let count = next.checked_sub(*position).filter(|count| *count > 0)?;
+    *position = next;
+    Some(Next::Gap(Some(count).filter(|count| *count < COUNTED), next - 1))
+}
+
+/// A watcher. Dropping it ends the recording if it was the last one.
+#[derive(Debug)]
+pub struct Watcher {
+    events: Arc<LiveEvents>,
+    principal: Arc<str>,
+    /// The number of the event that is read next.
+    position: u64,
+    news: watch::Receiver<u64>,
+}
+
+impl Watcher {
+    /// Returns the next event without waiting.
+    pub fn try_next(&mut self) -> Option<Next> {
+        self.events.next_for(&mut self.position)
+    }
+
+    /// Waits for the next event, at most for `patience`.
+    pub async fn next(&mut self, patience: Duration) -> Option<Next> {
+        let wait = async {
+            loop {
+                self.news.mark_unchanged();
+                if let Some(next) = self.events.next_for(&mut self.position) {
+                    return Some(next);
+                }
+                self.news.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout(patience, wait).await.ok().flatten()
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut state = self.events.lock();
+        if let Some(count) = state.watchers.get_mut(&self.principal) {
+            *count -= 1;
+            if *count == 0 {
+                state.watchers.remove(&self.principal);
+            }
+        }
+        if state.watchers.is_empty() {
+            self.events.is_watched.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "live_events_tests.rs"]
+mod tests;
