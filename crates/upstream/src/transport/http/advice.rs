@@ -86,7 +86,7 @@ fn advice_for(reason: &str, is_tls: bool, proxy: Option<&str>) -> String {
 }
 
 /// Returns the name of a proxy variable that is set in the environment of this process.
-pub(crate) fn proxy_variable() -> Option<&'static str> {
+pub fn proxy_variable() -> Option<&'static str> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     PROXY_VARIABLES.into_iter().find(is_set)
 }
