@@ -16,6 +16,7 @@
 mod arguments;
 mod call;
 mod content;
+mod events;
 mod json_text;
 mod logs;
 mod mcp;
@@ -25,6 +26,7 @@ mod screen;
 mod servers;
 mod table;
 mod tools;
+mod top;
 mod yaml;
 
 use std::io;
@@ -93,6 +95,16 @@ Examples:
   switchyard logs --follow
   switchyard logs --follow --server issues --outcome failed
   switchyard logs --follow -o json";
+
+const TOP_HELP: &str = "\
+Keys: ? lists them. Without a terminal, and with another format than table, it prints one sample and ends.
+
+Examples:
+  switchyard top
+  switchyard top --interval 500ms
+  switchyard top --once -o json
+
+Exit codes: 0 done, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
 
 const APPROVE_HELP: &str = "\
 Examples:
@@ -228,6 +240,16 @@ pub enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// Watch the servers: state, breaker, calls per second, durations; reset a breaker, connect again.
+    #[command(after_help = TOP_HELP)]
+    Top {
+        /// How often, and whether once.
+        #[command(flatten)]
+        wanted: top::Wanted,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
     /// Make the gateway read its configuration file again.
     Reload(Options),
     /// Trust the tools of a server that changed.
@@ -279,6 +301,7 @@ impl Command {
             | Self::Enable { options, .. }
             | Self::Disable { options, .. }
             | Self::Logs { options, .. }
+            | Self::Top { options, .. }
             | Self::Approve { options, .. } => options,
         }
     }
@@ -326,6 +349,7 @@ async fn done(command: &Command, screen: &mut Screen<'_>) -> Result<(), Failed> 
         Command::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
         Command::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
         Command::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
+        Command::Top { wanted, .. } => top::run(remote, wanted, screen).await,
         Command::Reload(_) => servers::reload(remote, screen).await,
         Command::Approve { name, tool, sha256, .. } => {
             let chosen = [("tool", tool), ("sha256", sha256)];
