@@ -21,6 +21,7 @@ mod json_text;
 mod logs;
 mod mcp;
 mod prompts;
+mod questions;
 mod resources;
 mod screen;
 mod servers;
@@ -69,6 +70,9 @@ Examples:
   switchyard call create_issue title=Broken labels:='[\"bug\"]'
   switchyard call create_issue --json '{\"title\": \"Broken\"}'
   switchyard call create_issue - < issue.json
+
+On a terminal, a tool can ask for more: a form field by field, or a page to open. Nothing is sent before you agree, and
+Ctrl-D cancels.
 
 Exit codes: 0 done, 1 the tool reported an error or did not run, 2 invalid arguments, 3 the gateway cannot be reached,
 4 it refuses the credential";
