@@ -72,5 +72,6 @@ mod suggestions;
 mod support;
 mod support_tests;
 mod tool_cache;
+mod top;
 mod transcripts;
 mod vault;
