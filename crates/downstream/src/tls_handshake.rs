@@ -2,7 +2,8 @@
 //!
 //! Invariants: a handshake has the time limit of a head (`header_timeout`), from the accepted connection on. At most
 //! [`MOST`] handshakes run at a time. When one more begins, the oldest is closed: a client that answers in time has
-//! finished long before, and slow ones shut out nobody. A client that has sent nothing takes no place among them.
+//! finished long before, and slow ones shut out nobody. A client that has sent nothing takes no place among them. It
+//! has a slot of the listener, as every connection, and yields it as others do (`socket_slots`).
 //!
 //! Not here: certificates (`tls`), the limit of connections (`listener`).
 
@@ -140,6 +141,14 @@ pub(super) enum ClientStream {
 }
 
 impl ClientStream {
+    /// Whether bytes of the client have arrived that were not read yet.
+    pub(super) fn has_arrived(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.has_arrived(),
+            Self::Tls(stream) => stream.get_ref().0.has_arrived(),
+        }
+    }
+
     /// Closes the connection at once. Bytes that were written and not sent are dropped.
     pub(super) fn reset(self) {
         match self {
