@@ -20,8 +20,8 @@ const NO_TLS: &str = "the port does not speak TLS; write `http://` in `url`, or 
 const TLS: &str = "the port may speak TLS; write `https://` in `url`";
 const HOST: &str = "the server refuses the host name of `url`; add it to the hosts that the server allows, or set \
                     the header that it expects with `headers: {Host: localhost:PORT}`";
-const LOGIN: &str = "set `auth: {bearer: \"${NAME}\"}` if you have a token; for a server with a login (OAuth) start a \
-                     bridge that logs in, with `command: npx` and `args: [-y, mcp-remote, URL]` instead of `url`";
+const LOGIN: &str = "set `auth: {bearer: \"${NAME}\"}` if you have a token; for a server with a login (OAuth) set \
+                     `auth: oauth`, and run `switchyard login` with its name";
 
 /// The last `WWW-Authenticate` of one server.
 #[derive(Debug, Default)]
