@@ -142,8 +142,14 @@ async fn a_request_over_tls_is_answered_and_one_without_is_not() {
     let mut plain = TcpStream::connect(door.at).await.expect("connects");
     plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("sent");
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("it is closed");
-    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer))
+        .await
+        .expect("it is closed")
+        .expect("an answer");
+    let answer = String::from_utf8(answer).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 400") && body.contains("begins with https"), "{answer}");
+    assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
 }
 
 #[tokio::test]

@@ -350,11 +350,16 @@ impl Manager {
 
     /// Returns the status of a server, including the lists that were just read.
     async fn status_after_updates(&self, server: &str) -> Result<ServerStatus, Error> {
+        self.catch_up().await;
+        self.server(server)
+    }
+
+    /// Waits until everything that the servers reported before is published.
+    async fn catch_up(&self) {
         let (done, published) = oneshot::channel();
         if self.orders.send(Order::CatchUp(done)).await.is_ok() {
             let _ = published.await; // an error says that the program ends
         }
-        self.server(server)
     }
 
     /// Approves the current definitions of a server, so that blocked tools are offered again. The server also
