@@ -15,7 +15,7 @@ use super::super::remote::{Failed, LIMITS, Remote, not_a_gateway};
 use super::super::visible;
 use super::mcp::problem;
 use super::screen::{Format, Screen};
-use super::yaml;
+use super::{json_text, yaml};
 use json::Raw;
 use net::http::{Decoded, EventStream, whole};
 use net::sse::{Event, Item};
@@ -118,7 +118,7 @@ fn show(event: &Event, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), F
     }
     let written = || Raw::object(&[("event", &Raw::of(&*name)), ("data", &data)]);
     match screen.format {
-        Format::Json => writeln!(screen.out, "{}", written().as_str())?,
+        Format::Json => writeln!(screen.out, "{}", json_text::line(&written()))?,
         Format::Yaml => write!(screen.out, "---\n{}", yaml::document(&written()))?,
         _ => match line(&name, &data) {
             Some(line) => writeln!(screen.out, "{}", visible::line(&line))?,
