@@ -2,8 +2,9 @@
 //!
 //! A server chooses its metadata, so a URL in it could lead Switchyard to a service of its own network. Invariants: an
 //! address outside of the public internet is refused, unless the URL has the host of the MCP server itself or one that
-//! the operator listed. A request is marked, so that no route of a Switchyard that changes something accepts it. Plain HTTP is used only where the server itself is that close. No redirect is followed, and
-//! credentials in a URL are not sent.
+//! the operator listed. Plain HTTP is used only where the server itself is that close. No redirect is followed, and
+//! credentials in a URL are not sent. A request is marked, so that no route of a Switchyard that changes something
+//! accepts it.
 //!
 //! Not here: what an answer means.
 
