@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use runtime::telemetry::is_harmless;
+
 /// Unchanged lines shown around a change.
 const CONTEXT: usize = 2;
 /// Largest table of the search for common lines.
@@ -90,9 +92,10 @@ fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> 
     all
 }
 
-/// Returns `line` without control characters, and without a value that may be a secret.
+/// Returns `line` without characters that act on a terminal or cannot be seen, and without a value that may be a secret.
 fn shown(line: &str) -> String {
-    let line: String = line.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect();
+    let visible = |c: char| if is_harmless(c) || c == '\t' { c } else { char::REPLACEMENT_CHARACTER };
+    let line: String = line.chars().map(visible).collect();
     let Some(at) = line.find([':', '=']) else { return line };
     let (name, value) = line.split_at(at + 1);
     let name_lower = name.to_ascii_lowercase();
@@ -124,6 +127,7 @@ mod tests {
             (r#""Authorization": "Bearer s3cr3t""#, r#""Authorization": ***"#),
             (r#"bearer_token_env_var = "NAME""#, r#"bearer_token_env_var = "NAME""#),
             (r#""url": "http://127.0.0.1:8080/mcp""#, r#""url": "http://127.0.0.1:8080/mcp""#),
+            ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", "command: sh\u{fffd}txt\u{fffd}\u{fffd}[2J"),
         ] {
             assert_eq!(shown(line), wanted);
         }

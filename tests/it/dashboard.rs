@@ -135,7 +135,7 @@ async fn session_of_a_reader_may_do_no_action() {
     assert_eq!(visitor.status(&Method::GET, "/metrics", &[]).await, 200);
     let cross =
         visitor.status(&Method::GET, "/api/v1/mcp/servers", &[("sec-fetch-site", "cross-site")]).await;
-    assert_eq!(cross, 401, "a page of another site reads nothing");
+    assert_eq!(cross, 403, "a page of another site reads nothing");
     let session = visitor.send(&Method::GET, "/ui/session", &[("sec-fetch-site", "same-site")]).await;
     let session: Value = session.json().await.expect("JSON");
     assert!(session["csrf"].is_null() && session["principal"].is_null(), "{session}");

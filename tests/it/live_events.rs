@@ -76,6 +76,24 @@ async fn followed_calls_are_shown_as_they_happen_and_recorded_for_others() {
 }
 
 #[tokio::test]
+async fn no_form_of_the_events_has_characters_that_act_on_a_terminal() {
+    let name = "evil\u{9b}31m\u{202e}";
+    let definition = json!({"name": name, "inputSchema": {"type": "object"}}).to_string();
+    let server = Scripted::modern().tool(Tool::defined(name, &definition)).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    let follower = Follower::of(&gateway);
+    let call = async || drop(gateway.call("one", name, json!({})).await);
+    follower.sees("a call", call, |event, data| event == "call_ended" && data["tool"] == name).await;
+    for format in ["table", "json", "yaml"] {
+        let shown = gateway.gateway().output(&["logs", "-o", format, "--url", &gateway.url("")]).stdout;
+        let shown = String::from_utf8(shown).expect("UTF-8");
+        assert!(shown.contains("evil"), "{format}: {shown}");
+        let acting = |c: char| c != '\n' && !runtime::telemetry::is_harmless(c);
+        assert!(!shown.contains(acting), "{format}: {shown:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_end_of_a_call_names_its_client_its_request_and_each_attempt() {
     let read =
         r#"{"name": "fails", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}"#;
@@ -135,6 +153,23 @@ async fn arguments_are_shown_only_where_the_file_says_so_without_secrets_and_at_
     let shown = follower.sees("long arguments", long, |_, data| data["arguments"].is_string()).await;
     let text = shown["arguments"].as_str().expect("a text");
     assert!(text.len() <= 4_100 && text.contains("xxx") && !text.contains("s3c"), "{text}");
+
+    let escaped = async || {
+        let arguments = r#"{"a": "\u0073\u0033cret-of-the-server", "\u0073\u0033cret-of-the-server": 1}"#;
+        let body = format!(r#"{{"server": "one", "tool": "add", "arguments": {arguments}}}"#);
+        assert_eq!(gateway.post("/call", &body).await.status, 200);
+    };
+    let has_a = |_: &str, data: &Value| data["arguments"].get("a").is_some();
+    let shown = follower.sees("escaped arguments", escaped, has_a).await;
+    assert_eq!(shown["arguments"], json!({"a": "***", "***": 1}), "{shown}");
+    let repeated = async || {
+        // So many secrets become so short that the one where the search ends would be shown.
+        let note = "s3cret-of-the-server".repeat(2_000);
+        drop(gateway.call("one", "add", json!({"note": note, "at": 7})).await);
+    };
+    let is_text = |_: &str, data: &Value| data["arguments"].as_str().is_some_and(|text| text.contains("***"));
+    let shown = follower.sees("repeated secrets", repeated, is_text).await;
+    assert!(!shown["arguments"].as_str().expect("a text").contains("s3cret"), "{shown}");
 
     gateway.rewrite(&registry_without_arguments(&server.url()));
     assert_eq!(gateway.post("/reload", "").await.status, 200);

@@ -147,7 +147,7 @@ pub(super) fn printed(
 }
 
 /// The tool has run, so this is not the refusal of a request.
-fn exhausted(_: Exhausted) -> Problem {
+pub(super) fn exhausted(_: Exhausted) -> Problem {
     let detail = upstream::Error::MemoryExhausted.to_string();
     Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
 }

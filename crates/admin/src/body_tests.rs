@@ -16,7 +16,10 @@ fn read_text(text: &str) -> Result<CallRequest, Problem> {
 fn refused(text: &str) -> serde_json::Value {
     let problem = read_text(text).expect_err(text);
     assert_eq!(problem.code(), ErrorCode::InvalidRequest, "{text}");
-    serde_json::from_slice(&problem.print(runtime::telemetry::RequestId::new())).expect("JSON")
+    serde_json::from_slice(
+        &problem.print(runtime::telemetry::RequestId::new(), &runtime::memory::Account::Nobody),
+    )
+    .expect("JSON")
 }
 
 #[test]

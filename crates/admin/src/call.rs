@@ -21,6 +21,7 @@ use super::{Api, authorised, call_stream, view};
 use auth::{Action, Principal};
 use gateway::manager::Scope;
 use gateway::manager::live_events::CallSource;
+use runtime::memory::Account;
 use runtime::telemetry::RequestId;
 
 /// Run a tool
@@ -80,7 +81,7 @@ pub async fn direct(api: Api, posted: Posted) -> Response {
         };
         answered.into_response()
     };
-    finished(answered, id).await
+    finished(answered, id, &Account::of(principal.as_ref().map(Principal::id))).await
 }
 
 /// A call that was posted.

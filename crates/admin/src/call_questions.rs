@@ -115,6 +115,12 @@ impl OpenCall {
         Some(entry.last_id)
     }
 
+    /// Refuses the open question `id`, which its client was not asked.
+    pub(super) fn refuse(&self, id: u64) {
+        let question = self.calls.lock().get_mut(&self.id).and_then(|entry| entry.questions.remove(&id));
+        drop(question); // without the lock
+    }
+
     /// Polls for a question that its server withdrew, and returns its id.
     pub(super) fn poll_withdrawn(&self, cx: &mut Context<'_>) -> Poll<u64> {
         let mut calls = self.calls.lock();

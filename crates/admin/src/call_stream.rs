@@ -2,10 +2,12 @@
 //!
 //! Invariants: the first event is `call`, the last one `result` or `error`. A client that reads slowly loses only
 //! progress and log messages, because the channel of the call is bounded. A client that disconnects drops the body, and
-//! that cancels the call and refuses its questions. A call ends with its credential.
+//! that cancels the call and refuses its questions. A call ends with its credential. An event is charged to the principal
+//! until it was written; without room, a notification is dropped and a question refused.
 //!
 //! Not here: answers to questions (`call_questions`), the call itself (`gateway`).
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,13 +17,13 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, stream};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::printed;
+use super::answer::{exhausted, printed};
 use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
@@ -35,8 +37,9 @@ use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::{ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
-use runtime::memory::Account;
+use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
 use runtime::telemetry::audit::Deed;
+use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
 use upstream::{CallEvent, Inlet, Outlet, Question};
 
@@ -65,14 +68,16 @@ pub(super) fn begin(
 ) -> Result<Response, Problem> {
     let deed = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
-    let (outlet, inlet) = Outlet::paid_by(WAITING, Account::Principal(Arc::clone(principal.id())));
+    let account = Account::Principal(Arc::clone(principal.id()));
+    let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
     let caller = Arc::new(Caller::of_program(principal.clone(), scope, capabilities()));
     let source = CallSource { request_id: Some(id), is_rest: true };
     let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
-    let first = event("call", &Raw::of(&Begun { call: open.id() }));
+    let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
-    let call = Running { first: Some(first), open, inlet, caller, gateway, run: Some(run), id, deed };
+    let ready = VecDeque::from([first]);
+    let call = Running { ready, open, inlet, caller, account, gateway, run: Some(run), id, deed };
     let events = stream::unfold(Box::new(call), |mut call| async move {
         let bytes = call.next().await?;
         Some((Ok::<_, Infallible>(bytes), call))
@@ -87,10 +92,13 @@ fn capabilities() -> Raw {
 
 /// A call, and where its stream is.
 struct Running {
-    first: Option<Bytes>,
+    /// Events that are sent next.
+    ready: VecDeque<Bytes>,
     open: OpenCall,
     inlet: Inlet,
     caller: Arc<Caller>,
+    /// The payer for events that were not written yet.
+    account: Account,
     gateway: Gateway,
     /// None once it has ended.
     run: Option<BoxFuture<'static, Result<Called, Problem>>>,
@@ -101,10 +109,10 @@ struct Running {
 impl Running {
     /// The next bytes of the stream; none after the last event.
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
-        }
         loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
             let run = self.run.as_mut()?;
             let ended = tokio::select! {
                 biased;
@@ -115,21 +123,21 @@ impl Running {
                     continue;
                 }
                 id = withdrawn(&self.open) => {
-                    return Some(event("question_withdrawn", &Raw::of(&Withdrawn { id })));
+                    return Some(event("question_withdrawn", Raw::of(&Withdrawn { id }).bytes()));
                 }
                 ended = AssertUnwindSafe(run).catch_unwind() => ended.unwrap_or_else(|_| Err(self.panicked())),
                 () = self.caller.principal.taken_back() => Err(revoked()),
                 () = sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
             };
             self.run = None;
-            return Some(self.last(ended));
+            self.end(ended);
         }
     }
 
     /// The event of one message of the server, if there is one.
     fn told(&self, said: CallEvent) -> Option<Bytes> {
         match said {
-            CallEvent::Notice(notice) => notice_of(notice),
+            CallEvent::Notice(notice) => self.notice(notice),
             CallEvent::Question(question) => self.question(question),
             CallEvent::Pause(_) => None,
         }
@@ -151,38 +159,56 @@ impl Running {
             question.params.as_ref().map_or_else(Raw::empty_object, |params| params.without("_meta"));
         let server = question.server.clone();
         let id = self.open.ask(question)?;
-        Some(event("question", &Raw::of(&Asked { id, kind, server: server.as_deref(), request })))
+        let asked = Raw::of(&Asked { id, kind, server: server.as_deref(), request });
+        self.charged("question", asked.bytes()).inspect_err(|_| self.open.refuse(id)).ok()
     }
 
-    /// The last events, for what was said before the end also comes before it.
-    fn last(&mut self, ended: Result<Called, Problem>) -> Bytes {
-        let mut events = BytesMut::new();
+    /// The event of one notification, if there is one. Without room for it, it is dropped and counted.
+    fn notice(&self, notice: Notification) -> Option<Bytes> {
+        let params = notice.params?;
+        let (name, params) = match &*notice.method {
+            method::PROGRESS => ("progress", params.without(meta::PROGRESS_TOKEN).without("_meta")),
+            method::LOG_MESSAGE => ("message", params.without("_meta")),
+            _ => return None,
+        };
+        self.charged(name, params.bytes()).or_else(|_| Limit::CallNotices.met(Err(()))).ok()
+    }
+
+    /// An event that is charged until it was written. Room is found before it is printed.
+    fn charged(&self, name: &'static str, data: &Bytes) -> Result<Bytes, Exhausted> {
+        if data.len() < SMALL {
+            return Ok(event(name, data));
+        }
+        let mut charge = Charge::open(self.account.clone(), Kind::Answer);
+        charge.resize(2 * data.len())?;
+        charge.hold(event(name, data))
+    }
+
+    /// Adds the last events, for what was said before the end also comes before it.
+    fn end(&mut self, ended: Result<Called, Problem>) {
         while let Ok(said) = self.inlet.try_recv() {
             if let CallEvent::Notice(notice) = said {
-                events.extend_from_slice(&notice_of(notice).unwrap_or_default());
+                self.ready.extend(self.notice(notice));
             }
         }
         let ended = ended.and_then(|called| {
             let snapshot = self.gateway.manager().snapshot();
             let tool = view::tool_name(&snapshot, &called.server, &called.subject);
             let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
-            Ok((called, printed))
+            Ok((called, self.charged("result", &printed).map_err(exhausted)?))
         });
         if let Some(deed) = self.deed.take() {
             call_audit::ended(*deed, ended.as_ref().map(|(called, _)| called));
         }
-        let last = match ended {
-            Ok((_, printed)) => event_of("result", printed),
-            Err(problem) => {
-                tracing::debug!(request_id = %self.id, code = %problem.code(), "streaming call failed");
-                event_of("error", problem.print(self.id))
-            }
-        };
-        if events.is_empty() {
-            return last;
-        }
-        events.extend_from_slice(&last);
-        events.freeze()
+        let last = ended.map_or_else(|problem| self.failed(&problem), |(_, event)| event);
+        self.ready.push_back(last);
+    }
+
+    fn failed(&self, problem: &Problem) -> Bytes {
+        tracing::debug!(request_id = %self.id, code = %problem.code(), "streaming call failed");
+        let small =
+            || event("error", &Problem::new(problem.code(), problem.detail()).print(self.id, &self.account));
+        self.charged("error", &problem.print(self.id, &self.account)).unwrap_or_else(|_| small())
     }
 
     fn panicked(&self) -> Problem {
@@ -225,16 +251,6 @@ async fn run(
     Ok(Called { server, subject, reply, version: caller.version, elapsed: begun.elapsed() })
 }
 
-/// The event of one notification, if there is one.
-fn notice_of(notice: Notification) -> Option<Bytes> {
-    let params = notice.params?;
-    match &*notice.method {
-        method::PROGRESS => Some(event("progress", &params.without(meta::PROGRESS_TOKEN).without("_meta"))),
-        method::LOG_MESSAGE => Some(event("message", &params.without("_meta"))),
-        _ => None,
-    }
-}
-
 async fn withdrawn(open: &OpenCall) -> u64 {
     std::future::poll_fn(|cx| open.poll_withdrawn(cx)).await
 }
@@ -248,18 +264,14 @@ fn revoked() -> Problem {
     Problem::new(ErrorCode::Unauthorized, "the credential was revoked while the call ran")
 }
 
-fn event(name: &'static str, data: &Raw) -> Bytes {
-    event_of(name, data.bytes().clone())
-}
-
 /// Prints one event. Line feeds between the tokens of `data` become spaces, because each of them would begin another
 /// field; inside of strings there are none.
-fn event_of(name: &'static str, data: Bytes) -> Bytes {
+fn event(name: &'static str, data: &Bytes) -> Bytes {
     let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let data = if data.iter().any(is_line_end) {
         data.iter().map(|byte| if is_line_end(byte) { b' ' } else { *byte }).collect()
     } else {
-        data
+        data.clone()
     };
     Event { name: Bytes::from_static(name.as_bytes()), ..Event::of(data) }.encode()
 }

@@ -14,18 +14,18 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
 use super::openapi::{NamedProblems, QueryNamedProblems};
+use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::ListedTool;
 use auth::Principal;
 use gateway::manager::Scope;
-use json::Raw;
 
 /// Tools.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(dead_code)] // describes the answer, which `printed_lists` prints
 struct ToolList {
     /// In the order of the registry, then in that of the server; with `query` the best matches first.
     tools: Vec<ListedTool>,
@@ -56,7 +56,7 @@ pub(super) async fn all(
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let query = ListQuery::read(query)?;
-    list(&api, &principal, (Scope::All, &query), &headers)
+    list(&api, &principal, (Scope::All, &query), &headers).await
 }
 
 /// One server's tools
@@ -79,10 +79,10 @@ pub(super) async fn of_server(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    list(&api, &principal, (Scope::Server(name.into()), &ListQuery::default()), &headers)
+    list(&api, &principal, (Scope::Server(name.into()), &ListQuery::default()), &headers).await
 }
 
-fn list(
+async fn list(
     api: &Api,
     principal: &Principal,
     (scope, query): (Scope, &ListQuery),
@@ -90,15 +90,12 @@ fn list(
 ) -> Result<Response, Problem> {
     let snapshot = api.manager.snapshot();
     let catalog = Arc::clone(snapshot.catalog(&scope)?);
-    let (entries, next_cursor) = query.page(&snapshot, catalog.tools())?;
-    let print = || {
-        let tools = entries.iter().map(|entry| ListedTool::of(&snapshot, entry)).collect();
-        Raw::of(&ToolList { tools, next_cursor }).bytes().clone()
-    };
+    let page = query.page(&snapshot, catalog.tools()).await?;
+    let print = printed("tools", page, principal.id(), |entry| ListedTool::of(&snapshot, entry));
     let printed = if query.is_whole() {
-        api.lists.of((&snapshot, scope), principal.id(), print)?
+        api.lists.of((&snapshot, scope), print).await?
     } else {
-        Tagged::of(held(print(), principal.id())?)
+        Tagged::of(print.await?)
     };
     Ok(printed.answer(headers))
 }

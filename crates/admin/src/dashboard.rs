@@ -101,6 +101,32 @@ mod tests {
     }
 
     #[test]
+    fn every_character_that_cannot_be_seen_is_replaced() {
+        let (_, _, bytes) = FILES.iter().find(|(name, ..)| *name == "dom.js").expect("a file");
+        let text = std::str::from_utf8(bytes).expect("UTF-8");
+        let class =
+            text.split("UNSEEN = /[").nth(1).and_then(|rest| rest.split("]/gu").next()).expect("a class");
+        let code = |text: &str| {
+            let digits = text.trim_start_matches("\\u").trim_matches(['{', '}']);
+            u32::from_str_radix(digits, 16).expect("digits")
+        };
+        let mut ranges: Vec<[u32; 2]> = Vec::new();
+        for part in class.split("\\u").skip(1) {
+            let is_first = part.ends_with('-');
+            let code = code(part.trim_end_matches('-'));
+            match ranges.last_mut().filter(|[_, last]| *last == u32::MAX) {
+                Some(open) => open[1] = code,
+                None => ranges.push([code, if is_first { u32::MAX } else { code }]),
+            }
+        }
+        for c in '\0'..=char::MAX {
+            let is_replaced = ranges.iter().any(|[first, last]| (*first..=*last).contains(&u32::from(c)));
+            let is_unseen = !runtime::telemetry::is_harmless(c) && !matches!(c, '\t' | '\n' | '\r');
+            assert_eq!(is_replaced, is_unseen, "{c:?}");
+        }
+    }
+
+    #[test]
     fn no_file_makes_markup_or_code_of_a_text() {
         let sinks =
             ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "srcdoc"];

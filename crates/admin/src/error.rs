@@ -16,8 +16,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::problem::{Document, FieldError, PROBLEM_JSON, Problem, clipped};
+use auth::Principal;
 use gateway::manager;
 use protocol::ErrorCode;
+use runtime::memory::Account;
 use runtime::telemetry::audit::{self, Full};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, panics, untrusted, untrusted_if_any};
@@ -103,18 +105,23 @@ impl From<PathRejection> for Problem {
 /// turns a panic into one.
 pub(super) async fn finish(mut request: Request, next: Next) -> Response {
     let id = *request.extensions_mut().get_or_insert_with(RequestId::new);
-    finished(next.run(request), id).await
+    let account = Account::of(request.extensions().get().map(Principal::id));
+    finished(next.run(request), id, &account).await
 }
 
-/// The response to the request `id` that `answer` gives, also if it panics.
-pub(super) async fn finished(answer: impl Future<Output = Response>, id: RequestId) -> Response {
+/// The response to the request `id` that `answer` gives, also if it panics. `account` pays for a problem document.
+pub(super) async fn finished(
+    answer: impl Future<Output = Response>,
+    id: RequestId,
+    account: &Account,
+) -> Response {
     let outcome = AssertUnwindSafe(answer).catch_unwind().await;
     let mut response = outcome.unwrap_or_else(|_| {
         panics::caught(id, None);
         Problem::new(ErrorCode::InternalError, "the request could not be completed").into_response()
     });
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        print(&problem, id, &mut response);
+        print(&problem, (id, account), &mut response);
     }
     let headers = response.headers_mut();
     headers.insert(RequestId::HEADER, id.header_value());
@@ -122,7 +129,7 @@ pub(super) async fn finished(answer: impl Future<Output = Response>, id: Request
     response
 }
 
-fn print(problem: &Problem, id: RequestId, response: &mut Response) {
+fn print(problem: &Problem, (id, account): (RequestId, &Account), response: &mut Response) {
     let (code, detail) = (problem.code(), untrusted(problem.detail()));
     let [server, tool] = problem.about().map(untrusted_if_any);
     if response.status().is_server_error() {
@@ -141,7 +148,7 @@ fn print(problem: &Problem, id: RequestId, response: &mut Response) {
     if problem.code() == ErrorCode::Unauthorized {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    *response.body_mut() = problem.print(id).into();
+    *response.body_mut() = problem.print(id, account).into();
 }
 
 #[cfg(test)]

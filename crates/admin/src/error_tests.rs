@@ -115,7 +115,8 @@ fn mcp_clients_are_told_the_same_codes() {
         let is_refusal = object.origin() == protocol::Origin::Refusal;
         let data = object.data().expect("facts");
         let document =
-            serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new())).expect("JSON");
+            serde_json::from_slice::<Value>(&Problem::from(error).print(RequestId::new(), &Account::Nobody))
+                .expect("JSON");
         for member in ["code", "hint", "retryable"] {
             assert_eq!(data.get_as::<Value>(member).as_ref(), Some(&document[member]), "{member}");
         }

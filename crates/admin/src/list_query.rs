@@ -2,6 +2,7 @@
 //!
 //! Invariants: without parameters a list is whole, as it always was. A cursor is a digest of the last name of its page,
 //! so it is short, and the next page is right while items before it come and go. Words of a query are compared without case.
+//! A server decides how long its list is, so a search lets other tasks run in between.
 //!
 //! Not here: the lists (`catalog`, `offers`), printing and charging them.
 
@@ -15,11 +16,14 @@ use super::problem::Problem;
 use gateway::manager::Snapshot;
 use gateway::manager::catalog::Entry;
 use protocol::ErrorCode;
+use runtime::worker::WorkBudget;
 
 /// The longest query, in bytes.
 const MAX_QUERY: usize = 256;
 /// The most words of a query; each is looked for in every item.
 const MAX_WORDS: usize = 8;
+/// How much of a title or a description is searched, in bytes.
+const MAX_SEARCHED: usize = 16 * 1024;
 /// The most items of a page.
 const MAX_LIMIT: usize = 1000;
 /// The longest name of a server and the longest cursor, in bytes. With all parameters, a request fits into the limit of
@@ -69,7 +73,7 @@ impl ListQuery {
     }
 
     /// Returns the items of the page, and the cursor of the next one if there is one. `entries` are of `snapshot`.
-    pub(super) fn page<'a>(
+    pub(super) async fn page<'a>(
         &self,
         snapshot: &Snapshot,
         entries: &'a [Entry],
@@ -77,10 +81,9 @@ impl ListQuery {
         if let Some(server) = &self.server {
             snapshot.server(server)?;
         }
-        let mut found = self.found(entries);
+        let mut found = self.found(entries).await;
         if let Some(cursor) = &self.cursor {
-            let last = found.iter().position(|entry| digest_of(entry) == *cursor);
-            let last = last.ok_or_else(|| {
+            let last = position(cursor, &found).await.ok_or_else(|| {
                 wrong("`cursor` names no item of this list").hinting("begin again without `cursor`")
             })?;
             found.drain(..=last);
@@ -92,7 +95,7 @@ impl ListQuery {
         Ok((found, next))
     }
 
-    fn found<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+    async fn found<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
         let of_server =
             |entry: &&Entry| self.server.as_deref().is_none_or(|name| name == &*entry.route.server);
         let entries = entries.iter().filter(of_server);
@@ -101,8 +104,12 @@ impl ListQuery {
         if words.is_empty() {
             return entries.collect();
         }
-        let mut ranked: Vec<(u8, &Entry)> =
-            entries.filter_map(|entry| Some((rank(entry, query.trim(), &words)?, entry))).collect();
+        let (mut ranked, mut work) = (Vec::new(), WorkBudget::new());
+        for entry in entries {
+            ranked.extend(rank(entry, query.trim(), &words).map(|rank| (rank, entry)));
+            work.charge(entry.definition.bytes().len());
+            work.yield_if_spent().await;
+        }
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().map(|(_, entry)| entry).collect()
     }
@@ -110,7 +117,10 @@ impl ListQuery {
 
 /// How well `entry` matches, from 0; none if a word is missing.
 fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
-    let text = |member| entry.definition.text(member).unwrap_or_default().to_lowercase();
+    let text = |member| {
+        let text = entry.definition.text(member).unwrap_or_default();
+        text[..text.floor_char_boundary(MAX_SEARCHED)].to_lowercase()
+    };
     let names = [entry.exposed.to_lowercase(), entry.route.subject.to_lowercase(), text("name")];
     let has_all = |texts: &[&str]| words.iter().all(|word| texts.iter().any(|text| text.contains(word)));
     let [offered, own, shown] = [&*names[0], &*names[1], &*names[2]];
@@ -128,6 +138,19 @@ fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
         return Some(3);
     }
     has_all(&[offered, own, shown, &title, &text("description")]).then_some(4)
+}
+
+/// The position of the item that `cursor` names.
+async fn position(cursor: &str, entries: &[&Entry]) -> Option<usize> {
+    let mut work = WorkBudget::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if digest_of(entry) == *cursor {
+            return Some(at);
+        }
+        work.charge(entry.exposed.len());
+        work.yield_if_spent().await;
+    }
+    None
 }
 
 /// The cursor after `entry`. A name can be a long URI, which would not fit into the head of a request.

@@ -24,6 +24,7 @@ use super::entity_tag::{IfNoneMatch, Tagged};
 use super::json_object::JsonObject;
 use super::list_query::ListQuery;
 use super::openapi::{QueryNamedProblems, ServerReadProblems};
+use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
 use super::{Api, refusal};
@@ -42,6 +43,7 @@ const MAX_NAME: usize = 8192;
 
 /// Resources, resource templates or prompts.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(dead_code)] // describes the answer, which `printed_lists` prints
 struct OfferList {
     /// In the order of the registry, then in that of the server; with `query` the best matches first.
     items: Vec<Offered>,
@@ -91,7 +93,7 @@ pub(super) async fn resources(
     headers: HeaderMap,
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    list(&api, &principal, (Kind::Resources, &ListQuery::read(query)?), &headers)
+    list(&api, &principal, (Kind::Resources, &ListQuery::read(query)?), &headers).await
 }
 
 /// Every resource template
@@ -113,7 +115,7 @@ pub(super) async fn templates(
     headers: HeaderMap,
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    list(&api, &principal, (Kind::Templates, &ListQuery::read(query)?), &headers)
+    list(&api, &principal, (Kind::Templates, &ListQuery::read(query)?), &headers).await
 }
 
 /// Every prompt
@@ -135,10 +137,10 @@ pub(super) async fn prompts(
     headers: HeaderMap,
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    list(&api, &principal, (Kind::Prompts, &ListQuery::read(query)?), &headers)
+    list(&api, &principal, (Kind::Prompts, &ListQuery::read(query)?), &headers).await
 }
 
-fn list(
+async fn list(
     api: &Api,
     principal: &Principal,
     (kind, query): (Kind, &ListQuery),
@@ -146,9 +148,8 @@ fn list(
 ) -> Result<Response, Problem> {
     let snapshot = api.manager.snapshot();
     let catalog = snapshot.catalog(&Scope::All)?;
-    let (entries, next_cursor) = query.page(&snapshot, catalog.listing(kind).entries())?;
-    let list = OfferList { items: entries.into_iter().map(Offered::of).collect(), next_cursor };
-    Ok(Tagged::of(held(Raw::of(&list).bytes().clone(), principal.id())?).answer(headers))
+    let page = query.page(&snapshot, catalog.listing(kind).entries()).await?;
+    Ok(Tagged::of(printed("items", page, principal.id(), Offered::of).await?).answer(headers))
 }
 
 /// Which resource to read.

@@ -17,6 +17,7 @@ use super::json_object::JsonObject;
 use json::Raw;
 use protocol::error_data::in_ms;
 use protocol::{ErrorCode, ErrorObject};
+use runtime::memory::{self, Account, Kind};
 use runtime::telemetry::RequestId;
 
 /// The media type of a problem document.
@@ -209,11 +210,16 @@ impl Problem {
         Some(HeaderValue::from(seconds.max(1)))
     }
 
-    /// Prints the document as JSON.
-    pub(super) fn print(&self, id: RequestId) -> Bytes {
+    /// Prints the document as JSON, charged to `account` until it was written. If the budget has no room for it, what
+    /// the server sent is left out.
+    pub(super) fn print(&self, id: RequestId, account: &Account) -> Bytes {
         let mut document = self.0.clone();
         document.request_id = Some(id);
-        Raw::of(&*document).bytes().clone()
+        let printed = Raw::of(&*document).bytes().clone();
+        memory::hold(printed, || account.clone(), Kind::Answer).unwrap_or_else(|_| {
+            (document.rpc_error, document.backend) = (None, None);
+            Raw::of(&*document).bytes().clone()
+        })
     }
 }
 

@@ -28,8 +28,10 @@ use super::tls_handshake::Certified;
 use crate::bodies::FromClient;
 use crate::body_budget::{self, Growth, Incoming};
 use crate::browser::access::BrowserAccess;
+use crate::browser::form;
 use crate::browser::sessions::{BrowserSessions, Visitors};
 use auth::{Authenticator, Denied, Principal, Reason};
+use net::http::CDN_LOOP;
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, Kind};
 use runtime::worker::{WorkBudget, bulk};
@@ -169,13 +171,15 @@ impl Guard {
             return Ok(None);
         }
         let mut origins = parts.headers.get_all(ORIGIN).iter();
-        let Some(written) = origins.next() else { return Ok(None) };
+        let Some(written) = origins.next() else {
+            return if form::is_embedded_elsewhere(&parts.headers) { Err(Refusal::Origin) } else { Ok(None) };
+        };
         let origin = written.to_str().ok().and_then(Origin::parse).ok_or(Refusal::Origin)?;
         let allowed = origins.next().is_none() && self.origins.allow(&origin, &host);
         if allowed { Ok(Some(written.clone())) } else { Err(Refusal::Origin) }
     }
 
-    /// Whether the request has no origin, and its only `Host` equals the stored one byte for byte.
+    /// Whether the request names no origin, and its only `Host` equals the stored one byte for byte.
     fn is_usual(&self, parts: &request::Parts) -> bool {
         let headers = &parts.headers;
         let is_repeated = headers.len() > headers.keys_len();
@@ -184,11 +188,15 @@ impl Guard {
             && parts.uri.authority().is_none()
             && headers.get(HOST) == Some(usual)
             && !headers.contains_key(ORIGIN)
+            && !headers.contains_key(form::SEC_FETCH_SITE)
     }
 
     /// Authenticates the head. For a public path `None` is a valid result; a valid credential is still returned there,
     /// because it may show more.
     fn check_head(&self, parts: &request::Parts) -> Result<Checked, Refusal> {
+        if is_of_oauth_client(parts) {
+            return Err(Refusal::Loop);
+        }
         let limit = if is_for_people(parts) { MAX_FORM } else { self.max_body_bytes };
         if declared_length(&parts.headers).is_some_and(|length| length > limit as u64) {
             return Err(Refusal::TooLarge { limit });
@@ -354,6 +362,12 @@ fn is_public(parts: &request::Parts) -> bool {
 
 fn is_of_oauth(path: &str) -> bool {
     OAUTH.contains(&path) || OAUTH_METADATA.iter().any(|metadata| path.contains(metadata))
+}
+
+/// Whether an OAuth client of a Switchyard sent the request, and it may change something over REST.
+fn is_of_oauth_client(parts: &request::Parts) -> bool {
+    let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
+    !is_safe && parts.headers.contains_key(CDN_LOOP) && Face::of(parts.uri.path()) == Face::Rest
 }
 
 /// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.

@@ -58,6 +58,9 @@ pub enum Refusal {
         "a browser session must send this from a page of the gateway, with its token in X-Switchyard-CSRF"
     )]
     Csrf,
+    /// An OAuth client of a Switchyard sent the request, because the metadata of a server led it here.
+    #[error("the metadata of a server may not name a route of the gateway as its endpoint")]
+    Loop,
     /// The body is larger than allowed.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
@@ -143,6 +146,7 @@ impl Refusal {
             Self::Host => ErrorCode::HostNotAllowed,
             Self::Origin => ErrorCode::OriginNotAllowed,
             Self::Csrf => ErrorCode::CsrfTokenRequired,
+            Self::Loop => ErrorCode::Forbidden,
             Self::TooLarge { .. } => ErrorCode::BodyTooLarge,
             Self::BodyTimedOut => ErrorCode::BodyTimeout,
             Self::NoSuchPath => ErrorCode::NotFound,

@@ -3,7 +3,8 @@
 //! A server chooses its metadata, so a URL in it could lead Switchyard to a service of its own network. Invariants: an
 //! address outside of the public internet is refused, unless the URL has the host of the MCP server itself or one that
 //! the operator listed. Plain HTTP is used only where the server itself is that close. No redirect is followed, and
-//! credentials in a URL are not sent.
+//! credentials in a URL are not sent. A request is marked, so that no route of a Switchyard that changes something
+//! accepts it.
 //!
 //! Not here: what an answer means.
 
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use net::http::{Client, Reach, RequestBuilder, ResponseLimits, WholeResponse, retry_after};
+use net::http::{CDN_LOOP, Client, Reach, RequestBuilder, ResponseLimits, WholeResponse, retry_after};
 use runtime::shutdown::Shutdown;
 use serde::de::DeserializeOwned;
 use url::{Host, Url};
@@ -59,6 +60,8 @@ impl Services {
     /// Sends `request` to `url`, and returns its response whatever the status.
     pub(crate) async fn send(&self, url: &Url, request: RequestBuilder) -> Result<WholeResponse, Error> {
         let client = self.client(url)?;
+        // A URL of the metadata may lead to a gateway, which recognizes the request by this header.
+        let request = request.header(&CDN_LOOP, &"switchyard".into());
         Ok(client.fetch(request, LIMITS).await?)
     }
 

@@ -45,6 +45,15 @@ pub(super) fn indented(value: &Raw) -> String {
     out
 }
 
+/// Returns `value` on one line. Only strings have characters that act on a terminal, and line ends only separate tokens.
+pub(super) fn line(value: &Raw) -> String {
+    let mut out = String::with_capacity(value.as_str().len());
+    for c in value.as_str().chars() {
+        put(if c.is_ascii_whitespace() { ' ' } else { c }, &mut out);
+    }
+    out
+}
+
 /// Returns `text` as a JSON string in which every character is visible.
 pub(super) fn string(text: &str) -> String {
     let quoted = Raw::of(text);
@@ -63,16 +72,22 @@ fn copy_string(characters: &mut impl Iterator<Item = char>, out: &mut String) {
                 out.extend(characters.next());
             }
             '"' => break,
-            c if is_harmless(c) => out.push(c),
-            c => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    // A string can always be written to.
-                    let _ = write!(out, "\\u{unit:04x}");
-                }
-            }
+            c => put(c, out),
         }
     }
     out.push('"');
+}
+
+/// Writes a character of a string, as an escape if it acts on a terminal.
+fn put(c: char, out: &mut String) {
+    if is_harmless(c) {
+        out.push(c);
+        return;
+    }
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        // A string can always be written to.
+        let _ = write!(out, "\\u{unit:04x}");
+    }
 }
 
 fn new_line(out: &mut String, depth: usize) {

@@ -11,7 +11,7 @@ use super::super::remote::{Failed, Remote};
 use super::super::visible;
 use super::events::Events;
 use super::screen::{Format, Screen};
-use super::yaml;
+use super::{json_text, yaml};
 use json::Raw;
 use net::sse::Event;
 
@@ -90,7 +90,7 @@ fn show(event: &Event, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), F
     }
     let written = || Raw::object(&[("event", &Raw::of(&*name)), ("data", &data)]);
     match screen.format {
-        Format::Json => writeln!(screen.out, "{}", written().as_str())?,
+        Format::Json => writeln!(screen.out, "{}", json_text::line(&written()))?,
         Format::Yaml => write!(screen.out, "---\n{}", yaml::document(&written()))?,
         _ => match line(&name, &data) {
             Some(line) => writeln!(screen.out, "{}", visible::line(&line))?,

@@ -231,6 +231,58 @@ async fn keys_with_escapes_cost_no_more_than_plain_ones() {
 }
 
 #[tokio::test]
+async fn probes_do_not_wait_while_lists_are_searched_and_printed() {
+    let tool = |number: usize| {
+        let name = format!("tool{number:04}");
+        let schema = json!({"type": "object"});
+        let definition = json!({"name": name, "description": "d".repeat(3_000), "inputSchema": schema});
+        Tool::defined(&name, &definition.to_string())
+    };
+    let server = (0..3_000).map(tool).fold(Scripted::modern(), Scripted::tool).start();
+    let gateway = Gateway::of(&Registry::new().http("many", &server.url())).start().await;
+    eventually("all tools are read", async || {
+        let servers = gateway.get("/servers").await.json()["servers"].clone();
+        (servers[0]["tool_count"] == 3_000).then_some(())
+    })
+    .await;
+    for query in ["x+dd+ddd+dddd", "tool"] {
+        let read = async || {
+            let (begun, path) = (Instant::now(), format!("/api/v1/mcp/tools?query={query}"));
+            assert_eq!(Line::to(&gateway.address).send("GET", &path, &[], b"").await.status, 200);
+            begun.elapsed()
+        };
+        let alone = median(read).await;
+        let readers = async {
+            loop {
+                tokio::join!(read(), read(), read(), read());
+            }
+        };
+        let mut times = Vec::new();
+        let probes = async {
+            let mut probe = Line::to(&gateway.address);
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(5) {
+                let asked = Instant::now();
+                assert_eq!(probe.send("GET", "/health/live", &[], b"").await.status, 200);
+                times.push(asked.elapsed());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            () = readers => {}
+            () = probes => {}
+        }
+        times.sort_unstable();
+        let usual = times[times.len() / 2];
+        eprintln!(
+            "one search for {query} {alone:?}, probes beside four {usual:?}: ratio {:.2}",
+            ratio(usual, alone)
+        );
+        assert!(ratio(usual, alone) < 0.2, "{usual:?} {alone:?}");
+    }
+}
+
+#[tokio::test]
 async fn unread_lists_of_the_rest_api_share_one_text_and_are_charged() {
     const PATHS: [&str; 3] = ["tools", "servers/many/tools", "servers"];
     let tool = |number: usize| {

@@ -12,8 +12,9 @@ use tokio::net::TcpStream;
 use super::bulk::{self, MIB, MOST, UPDATES};
 use super::bulk::{beside, gateway, median, modern, peak, settled, silent, unread};
 use super::control::Sink;
-use crate::support::Running;
 use crate::support::client::Session;
+use crate::support::scripted::{Act, Scripted, Tool};
+use crate::support::{Gateway, Registry, Running};
 
 /// MiB that the process may hold above its warm state, 60 s after an attack.
 const LEFT: u64 = 32;
@@ -171,6 +172,34 @@ async fn large_calls_at_a_hung_server_stay_within_the_budget() {
     let hanging = servers.hanging();
     eprintln!("{hanging} calls reached the server");
     assert!(hanging >= 10, "{hanging}");
+}
+
+#[tokio::test]
+async fn an_answer_over_rest_is_charged_until_it_is_read_in_every_form() {
+    let large = "x".repeat(6 * MIB);
+    let result = json!({"content": [{"type": "text", "text": large}]}).to_string();
+    let error = json!({"code": -32602, "message": "no", "data": large}).to_string();
+    let server = Scripted::legacy()
+        .tool(Tool::named("succeed").does(Act::Result(result)))
+        .tool(Tool::named("refuse").does(Act::Error(error)))
+        .start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["succeed", "refuse"]).await;
+    for tool in ["succeed", "refuse"] {
+        for accept in ["application/json", "text/event-stream"] {
+            let body = json!({"server": "one", "tool": tool}).to_string();
+            let accepts = format!("accept: {accept}\r\n");
+            let socket = unread(&gateway.address, "/api/v1/mcp/call", &accepts, body.as_bytes()).await;
+            // By then, the charge for making the answer is released.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let held = used(&gateway, |used| used >= 6 * MIB as u64).await;
+            eprintln!("{tool} as {accept}: {} KiB charged", held >> 10);
+            assert!(held >= 6 * MIB as u64, "{tool} as {accept}: {held}");
+            drop(socket);
+            let left = used(&gateway, |used| used < MIB as u64).await;
+            assert!(left < MIB as u64, "{tool} as {accept}: {left}");
+        }
+    }
 }
 
 /// Returns the status line of an answer, and whether the gateway has a thread for large requests.

@@ -4,6 +4,7 @@
 //! so each one runs alone (`.config/nextest.toml`).
 
 mod audit;
+mod browsers;
 mod bulk;
 mod control;
 mod edge;

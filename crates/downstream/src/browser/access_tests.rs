@@ -103,7 +103,7 @@ async fn a_request_of_another_site_has_no_session() {
     let site = Site::new().await;
     let cookie = ("cookie", site.cookie.as_str());
     for (from, expected) in [("same-origin", 200), ("none", 200), ("same-site", 401), ("cross-site", 401)] {
-        let headers = [cookie, ("sec-fetch-site", from)];
+        let headers = [cookie, ("sec-fetch-site", from), ("sec-fetch-dest", "document")];
         let (status, _) = site.send("GET", "/api/v1/mcp/reload", &headers).await;
         assert_eq!(status.as_u16(), expected, "{from}");
         let (status, body) = site.send("GET", "/health", &headers).await;
@@ -112,6 +112,8 @@ async fn a_request_of_another_site_has_no_session() {
     }
     let csrf = ("x-switchyard-csrf", site.csrf.as_str());
     assert_eq!(site.post(&[cookie, csrf, OWN, ("sec-fetch-site", "cross-site")]).await.0, 401);
+    let embedded = [cookie, ("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "image")];
+    assert_eq!(site.send("GET", "/health", &embedded).await.0, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]

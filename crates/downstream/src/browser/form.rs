@@ -14,7 +14,9 @@ use url::{Url, form_urlencoded};
 /// Most fields of a query or a form.
 const MAX_FIELDS: usize = 32;
 /// Header in which a browser says which site caused a request (Fetch Metadata).
-const SEC_FETCH_SITE: &str = "sec-fetch-site";
+pub(crate) const SEC_FETCH_SITE: &str = "sec-fetch-site";
+/// Header in which a browser says what it does with the answer.
+const SEC_FETCH_DEST: &str = "sec-fetch-dest";
 
 /// The fields of a query or a form.
 #[derive(Default)]
@@ -61,6 +63,12 @@ pub(crate) fn is_of_own_page(headers: &HeaderMap, base: &str) -> bool {
 /// Whether no other site caused the request, as far as the browser says. A link of the user has the value `none`.
 pub(crate) fn is_not_of_other_site(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin" || site == "none")
+}
+
+/// Whether a page of another site uses the answer in itself, as an image or a frame. Browsers name no `Origin` for that.
+pub(crate) fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
+    let is = |name, wanted| headers.get(name).is_some_and(|value| value == wanted);
+    is(SEC_FETCH_SITE, "cross-site") && !is(SEC_FETCH_DEST, "document")
 }
 
 /// Whether two secrets are equal, in constant time.

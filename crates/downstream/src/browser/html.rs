@@ -17,6 +17,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use runtime::telemetry::is_harmless;
 use sha2::{Digest, Sha256};
 
 /// Limit of one foreign text, in characters.
@@ -215,17 +216,7 @@ fn quoted(text: &str) -> String {
 
 /// Replaces control characters, and those that are invisible or change the direction of a text.
 const fn visible(letter: char) -> char {
-    match letter {
-        '\u{0}'..='\u{1f}'
-        | '\u{7f}'..='\u{9f}'
-        | '\u{ad}'
-        | '\u{61c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' => '\u{fffd}',
-        letter => letter,
-    }
+    if is_harmless(letter) { letter } else { char::REPLACEMENT_CHARACTER }
 }
 
 #[cfg(test)]
@@ -235,7 +226,7 @@ mod tests {
     #[test]
     fn a_text_cannot_become_markup_or_change_how_others_look() {
         assert_eq!(escaped("<script>\"'&"), "&lt;script&gt;&quot;&#39;&amp;");
-        assert_eq!(escaped("a\u{202e}b\u{200b}c\nd"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
+        assert_eq!(escaped("a\u{202e}b\u{200b}c\nd\u{e0041}"), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}");
         assert_eq!(escaped(&"<".repeat(1_001)), "&lt;".repeat(1_000) + "…");
         let form = Form::to("start").hidden("a", "\"><script>").button("<b>").0;
         assert!(!form.contains("<script>") && !form.contains("<b>"), "{form}");

@@ -7,12 +7,14 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 use url::{Position, Url};
 
 use super::error::Error;
 
+/// Header that an intermediary adds so that it recognizes its own requests (RFC 8586).
+pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// `User-Agent` of requests that Switchyard makes.
 pub const OUR_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));

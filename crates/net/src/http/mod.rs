@@ -44,7 +44,9 @@ pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
 pub use self::fetch::{ResponseLimits, WholeResponse};
 pub use self::form::Form;
-pub use self::headers::{OUR_USER_AGENT, basic_credentials, host, is_media_type, path, retry_after};
+pub use self::headers::{
+    CDN_LOOP, OUR_USER_AGENT, basic_credentials, host, is_media_type, path, retry_after,
+};
 use self::idle::{Idle, IdleSet};
 pub use self::reach::Reach;
 pub use self::read::{chunk, collect, read_json, whole};

@@ -12,10 +12,13 @@ use super::super::routed_request::{Called, RoutedRequest};
 use super::{CallEnd, CallStart, Happened, LiveEvents};
 use protocol::ErrorCode;
 use runtime::telemetry::{RequestId, untrusted};
+use serde_json::Value;
 use upstream::{Attempt, AttemptLog, Outlet, ResponseBody, Upstream};
 
 /// Most bytes of arguments in an event.
 const MOST_ARGUMENTS: usize = 4 * 1024;
+/// The end of a text that was cut.
+const CUT: char = '…';
 /// Bytes of arguments that are searched for secrets. More than [`MOST_ARGUMENTS`], so that a secret at the end of
 /// what is shown is found as a whole.
 const SEARCHED: usize = 4 * MOST_ARGUMENTS;
@@ -108,13 +111,19 @@ fn client(request: &RoutedRequest) -> String {
 }
 
 fn arguments(request: &RoutedRequest, upstream: &Upstream) -> Option<String> {
-    let arguments = request.call.params.as_ref()?.part("arguments")?;
-    let bytes = arguments.bytes();
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SEARCHED)]);
+    let arguments = request.call.params.as_ref()?.get("arguments")?;
+    let text = arguments.as_str();
+    let text = if text.len() > SEARCHED {
+        // The mark tells the search that the beginning of a secret may stand before it.
+        format!("{}{CUT}", &text[..text.floor_char_boundary(SEARCHED)])
+    } else {
+        // A watcher gets strings without the escapes that they came with, so secrets are searched in those.
+        arguments.read::<Value>().map_or_else(|_| text.to_owned(), |value| value.to_string())
+    };
     let mut text = upstream.redacted(&text);
     if text.len() > MOST_ARGUMENTS {
         text.truncate(text.floor_char_boundary(MOST_ARGUMENTS));
-        text.push('…');
+        text.push(CUT);
         text.shrink_to_fit();
     }
     Some(text)
