@@ -54,7 +54,7 @@ const EXIT_USAGE: u8 = 2;
     after_help = process_access::HELP
 )]
 pub struct Arguments {
-    /// What to do; without it, `serve`.
+    /// The command; without it, `serve`.
     #[command(subcommand)]
     command: Option<Command>,
     /// The arguments of `serve`.
@@ -62,7 +62,7 @@ pub struct Arguments {
     serve: Serve,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve REST and MCP over HTTP (the default command).
@@ -139,7 +139,7 @@ pub enum Secret {
     },
 }
 
-/// What to do with API keys.
+/// The commands for API keys.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Key {
     /// Print a new key, once, and the lines of the configuration file that let it in.
@@ -147,7 +147,7 @@ pub enum Key {
         /// Its name: lower-case letters, digits and `-`. Without it, one is made up.
         #[arg(long, value_name = "NAME", value_parser = key::parse_id)]
         id: Option<String>,
-        /// What its holder may do: `reader` sees what there is, `caller` also calls, `superuser` also operates.
+        /// The role of its holder: `reader` sees what there is, `caller` also calls, `superuser` also operates.
         #[arg(long, default_value = "reader", value_parser = key::parse_role)]
         role: Role,
     },
@@ -159,10 +159,10 @@ pub struct Token {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
-    /// Who it is for.
+    /// The subject that it is for.
     #[arg(long, value_name = "SUBJECT")]
     pub sub: String,
-    /// What they may do: `reader` sees what there is, `caller` also calls, `superuser` also operates.
+    /// The role of the subject: `reader` sees what there is, `caller` also calls, `superuser` also operates.
     #[arg(long, default_value = "reader", value_parser = key::parse_role)]
     pub role: Role,
     /// How long it is good: 90s, 30m, 1h, 7d.
@@ -171,7 +171,7 @@ pub struct Token {
     /// The private key (PEM), where only the public one is configured.
     #[arg(long, value_name = "FILE")]
     pub private_key: Option<PathBuf>,
-    /// What that key is called in the key set.
+    /// The id of that key in the key set.
     #[arg(long, requires = "private_key")]
     pub kid: Option<String>,
 }

@@ -24,7 +24,7 @@ use runtime::telemetry::RequestId;
 /// Approximate size of an answer beside the text of the tool.
 const ENVELOPE: usize = 512;
 
-/// What a tool answered.
+/// The answer of a tool.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CallAnswer)]
 pub(super) struct Answer<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Answer<'a> {
     success: bool,
     /// The tool's `structuredContent` when it has one; else the JSON value of a single text block
     /// that is JSON; else the text, several blocks joined with a line feed. `null` when there is no
-    /// text, and for a failure that is told in words only.
+    /// text, and for a failure that has a text only.
     #[schema(value_type = Value)]
     data: Raw,
     /// The tool's `structuredContent`. Only when it has one.
@@ -42,7 +42,7 @@ pub(super) struct Answer<'a> {
     /// The content blocks of MCP, untouched.
     #[schema(value_type = Vec<Object>)]
     content: Raw,
-    /// What the tool or its server says of the failure. Only when `success` is false.
+    /// The failure as the tool or its server describes it. Only when `success` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     error: Option<Raw>,

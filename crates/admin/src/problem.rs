@@ -23,7 +23,7 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 /// Limit of foreign text that a document repeats, in characters.
 const MAX_TEXT: usize = 2000;
 
-/// A problem document: RFC 9457, with a stable `code` and the facts a program needs to go on.
+/// A problem document: RFC 9457, with a stable `code` and the facts a program needs to continue.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Document {
@@ -38,7 +38,7 @@ pub(crate) struct Document {
     status: u16,
     #[schema(value_type = ProblemCode)]
     code: ErrorCode,
-    /// What happened in this case.
+    /// Description of this occurrence.
     detail: String,
     /// Advice for the caller.
     #[schema(value_type = String)]
@@ -76,14 +76,14 @@ pub(crate) struct Document {
     /// The members of a tool's definition that changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<&'static str>,
-    /// What is wrong with the body, member by member; at most 10.
+    /// Faults of the body, one for each member; at most 10.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError>,
     /// The JSON-RPC error object of the server, as it sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false)]
     rpc_error: Option<Raw>,
-    /// The facts that the service behind a built-in server told of its error, such as `code` and `field`.
+    /// The facts that the service behind a built-in server gave about its error, such as `code` and `field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false)]
     pub(super) backend: Option<Raw>,
@@ -93,14 +93,14 @@ pub(crate) struct Document {
     pub(super) server_status: Option<u16>,
 }
 
-/// What is wrong with one member of a body.
+/// A fault of one member of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
     /// The member, such as `timeout`; empty for the body as a whole.
     pub(super) field: String,
-    /// What stands there.
+    /// The value that was sent.
     pub(super) found: String,
-    /// What should.
+    /// The values that are accepted.
     pub(super) expected: String,
 }
 

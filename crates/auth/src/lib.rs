@@ -94,7 +94,7 @@ pub enum Reason {
     #[error("expired")]
     Expired,
     /// The credential was revoked or changed after the request arrived.
-    #[error("taken back or changed while the request was answered")]
+    #[error("revoked or changed while the request was answered")]
     TakenBack,
     /// Longer than any token that is accepted.
     #[error("oversized token")]

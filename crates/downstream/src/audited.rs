@@ -1,10 +1,10 @@
-//! What clients of the MCP endpoint do and may not do, for the audit; and what failed of it, for the log.
+//! Audit records and log lines for requests of the MCP endpoint: calls, refusals and failures.
 //!
 //! Invariants: a request that the gateway refused or that failed leaves one line, at the level that REST has for it
-//! (`admin::error`); what a server answered leaves none, whatever it says of itself. A request that goes well costs
-//! nothing here but the question whether it did.
+//! (`admin::error`). An answer of a server leaves no line, also if it is an error. A request that succeeds costs
+//! only the check whether it did.
 //!
-//! Not here: what is told of it (`telemetry::audit`), who may do what (`auth`), the REST API (`admin`).
+//! Not here: the fields of a record (`telemetry::audit`), permissions (`auth`), the REST API (`admin`).
 
 use serde::Deserialize;
 
@@ -66,7 +66,7 @@ impl<'a> Audited<'a> {
             // It may still break.
             ResponseBody::Streaming(flow) => flow.answers(self.id),
         }
-        // Nothing of theirs reaches a server, so it was us who refused it.
+        // Their requests reach no server, so the gateway refused it.
         if !self.caller.principal.may(Action::Call)
             && is_forbidden(received)
             && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
@@ -76,7 +76,7 @@ impl<'a> Audited<'a> {
     }
 }
 
-/// What the log has of the `data` of our own errors.
+/// The members of the `data` of the gateway's own errors that are logged.
 #[derive(Debug, Default, Deserialize)]
 struct ErrorFacts {
     code: String,

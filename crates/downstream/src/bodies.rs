@@ -61,7 +61,7 @@ impl HttpBody for Arriving {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let (frame, rang) = hushed(cx.waker(), || Pin::new(&mut self.body).poll_frame(cx));
-        // The connection is told that there is room for more, unless there is no more.
+        // Wakes the connection, which has room for more, unless the body has ended.
         if rang && !self.body.is_end_stream() {
             cx.waker().wake_by_ref();
         }
@@ -87,7 +87,7 @@ impl HttpBody for Arriving {
 /// A connection takes no more of an answer while this much of it waits to be written, in bytes. It also reads at
 /// most this much of a body at once.
 pub(super) const WRITE_BUFFER: usize = 64 * 1024;
-/// What a connection takes of a body before it writes it out: hyper takes the next part while less
+/// Bytes of a body that a connection takes before it writes them: hyper takes the next part while less
 /// than [`WRITE_BUFFER`] waits. Some room is left for the head of the answer.
 const TAKEN: usize = WRITE_BUFFER - 4 * 1024;
 /// How much is copied at most to spare a second write.
@@ -106,8 +106,8 @@ impl<const N: usize> Parts<N> {
 }
 
 impl Parts<3> {
-    /// Behind a payload that fills what a connection takes at once, the tail would need a write of its
-    /// own, and a second look of the reader: then it is joined to as much of the payload as is left over.
+    /// Joins the tail to the end of the payload if the payload fills what a connection takes at once. Otherwise
+    /// the tail would need a write and a read of its own.
     pub(super) fn new([head, mut payload, tail]: [Bytes; 3]) -> Self {
         let room = TAKEN.saturating_sub(head.len());
         let is_joined = payload.len() > room && payload.len() - room <= JOINED;

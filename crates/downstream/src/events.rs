@@ -1,9 +1,9 @@
 //! Answers over HTTP: a single JSON body, or an event stream that stays open.
 //!
 //! Streams of legacy sessions are recorded (`replay`) and read from the record, so that a client
-//! whose connection broke reads on. Invariants: a stream shows a sign of life every 15 seconds, so
-//! that nobody in between takes it for dead; what waits for a slow reader is bounded by the record or
-//! by the exchange, not by this.
+//! whose connection broke reads on. Invariants: a stream sends a keep-alive comment every 15 seconds, so
+//! that no proxy in between closes it as idle. The record or the exchange bounds the messages that wait for a slow
+//! reader; this module does not.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const STREAM_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose connection broke.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
-/// When clients come back whose streams we end.
+/// When clients come back whose streams the gateway ends.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
 /// A payload that is not larger is copied, which costs less than to hand it over in parts.
 const COPIED: usize = 16 * 1024;
 
-/// What the client of a session would rather have, where both are right.
+/// The form of a response that the client of a session prefers, where it accepts both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
@@ -70,7 +70,7 @@ fn given(response: &protocol::Response) -> Response {
 pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
     let first = async {
         loop {
-            // A modern client is not told of pauses.
+            // A modern client is not notified of pauses.
             match exchange.step().await {
                 Some(Step::Pause(_)) => {}
                 step => return step,
@@ -96,7 +96,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     }
 }
 
-/// The same for a request of a session, whose stream can be read again and on other connections.
+/// The answer to a request of a session, whose stream can be read again and on other connections.
 pub(super) async fn recorded(
     mut exchange: Exchange,
     form: Form,
@@ -127,7 +127,7 @@ pub(super) async fn recorded(
     event_stream(read(reader, session.hold()))
 }
 
-/// What comes of `work` within `limit`.
+/// Returns the output of `work`, or nothing if it takes longer than `limit`.
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -163,7 +163,7 @@ fn read(reader: Reader, held: Held) -> Body {
     }))
 }
 
-/// A stream that goes on where `reader` begins.
+/// A stream that continues where `reader` begins.
 pub(super) fn resumed(
     gateway: &Gateway,
     session: &Arc<Session>,
@@ -192,18 +192,18 @@ fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response
     event_stream(Body::from_stream(all))
 }
 
-/// What the gateway tells a legacy session by itself, on its way into the record and out of it.
+/// Messages of the gateway to a legacy session outside of calls, on their way into the record and out of it.
 struct Notices {
     held: Held,
     reader: Reader,
     feed: Feed,
     asks: OutsideCalls,
     tasks: Shutdown,
-    /// Whether the client was told that the stream ends.
+    /// Whether the client was notified that the stream ends.
     is_over: bool,
 }
 
-/// The stream for what the gateway tells a legacy session by itself, from now on.
+/// The stream for messages of the gateway to a legacy session outside of calls, from now on.
 pub(super) fn own_stream(gateway: &Gateway, session: &Arc<Session>, tasks: &Shutdown) -> Response {
     let log = session.own_stream();
     let reader = log.reader_from_now();

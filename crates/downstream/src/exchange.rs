@@ -1,12 +1,13 @@
 //! One request of a client, as the stream of messages that ends in its response.
 //!
-//! Every transport serves requests through this: what was said during the call comes first and in
-//! order, the response last. Invariants: after the response there is nothing; a cancelled request
-//! has no response; a notice carries the client's own progress token or does not arrive; a question
-//! that the client cannot be asked is refused, and one that is open at the end of the call is
-//! cancelled before the response.
+//! Every transport serves requests through this: the messages of the call come first and in
+//! order, the response last.
 //!
-//! Who keeps an answer going differs by era. A modern client's request dies with this object,
+//! Invariants: no message follows the response. A cancelled request has no response. A notice carries the
+//! client's own progress token or does not arrive. A server request that the client does not support is refused. One
+//! that is open at the end of the call is cancelled before the response.
+//!
+//! The owner of a running request differs by era. A modern client's request dies with this object,
 //! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
 //! ([`Exchange::keep_going`]). A legacy client's runs in a task of its own, because there it does
 //! not, and only `notifications/cancelled` ends it.
@@ -53,15 +54,15 @@ pub struct Exchange {
     named: Named,
     token: Option<Raw>,
     inlet: Inlet,
-    /// So that the end of the call, which comes with its answer, is not told to the inlet as well.
+    /// Keeps the inlet open, because the end of the call comes with its answer.
     #[allow(dead_code)] // held for its drop
     outlet: Outlet,
     /// The books of what its client is asked; none where it cannot be.
     questions: Option<Arc<Questions>>,
-    /// What it was asked during this call, until it is answered.
+    /// Server requests that the client was sent during this call and has not answered.
     asked: Vec<Asked>,
     answer: Answer,
-    /// Whether the answer goes on by itself.
+    /// Whether the answer runs in a task of its own.
     is_in_task: bool,
     /// Ends the task of [`Exchange::keep_going`] together with the exchange.
     #[allow(dead_code)] // held for its drop
@@ -72,7 +73,7 @@ pub struct Exchange {
     work: WorkBudget,
 }
 
-/// What comes next on the stream of a request.
+/// The next event on the stream of a request.
 pub enum Step {
     /// A message for the client.
     Message(Message),
@@ -133,7 +134,7 @@ impl Exchange {
         exchange
     }
 
-    /// Lets the answer go on in a task while nobody asks for the next message, so that a reader who
+    /// Lets the answer continue in a task while nobody asks for the next message, so that a reader who
     /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it, unless
     /// it is detached, and then it is in a task already.
     pub fn keep_going(&mut self, tasks: &Shutdown) {
@@ -165,8 +166,8 @@ impl Exchange {
         };
     }
 
-    /// Has the answer be a refusal, and what is done for it be dropped, once the credential is taken back.
-    /// A session's requests end with it, and who was not answered yet is looked after at the door.
+    /// Replaces the answer by a refusal, and drops the work for it, once the credential is revoked. The requests of
+    /// a session end with the session. The listener handles requests that were not answered yet.
     fn end_with_credential(&mut self) {
         let Answer::Pending(answer) = &mut self.answer else { return };
         let running = std::mem::replace(answer, std::future::pending().boxed());
@@ -191,7 +192,7 @@ impl Exchange {
         tasks.spawn(async move {
             let reply = cancel.run_until_cancelled(running).await.flatten();
             drop(held);
-            // Whoever asked may have gone; the call was made to its end all the same.
+            // The client may be gone; the call was completed all the same.
             let _ = sender.send(reply);
         });
     }
@@ -259,7 +260,7 @@ impl Exchange {
                     }
                 }
                 Answer::Ready(_) => {
-                    // What was said before the answer arrives before it.
+                    // Messages that were sent before the answer arrive before it.
                     while let Ok(said) = self.inlet.try_recv() {
                         self.work.charge(PRINTED);
                         if let CallEvent::Notice(_) = said
@@ -307,7 +308,7 @@ impl Exchange {
     }
 }
 
-/// Resolves when one of the questions is withdrawn, with what its client is told.
+/// Resolves when one of the server requests is withdrawn, with the notification for its client.
 pub(super) async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
     std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
 }
@@ -324,8 +325,8 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
     Poll::Pending
 }
 
-/// The answer to what needs no exchange, because it is known already. A panic on the way is caught where
-/// requests are let in.
+/// The answer to a request that needs no exchange, because it is known already. A panic on the way is caught
+/// where requests are accepted.
 pub(super) fn at_once(
     gateway: &Gateway,
     caller: &Caller,
@@ -334,7 +335,7 @@ pub(super) fn at_once(
     span(caller, request, None).in_scope(|| gateway.at_once(caller, request))
 }
 
-/// Of use to who follows one request; made for nobody else, because its fields are printed at once.
+/// The tracing span of one request. It exists at the level `debug` only, because its fields are printed at once.
 fn span(caller: &Caller, request: &Request, named: Named) -> Span {
     let (method, principal) = (untrusted(&request.method), untrusted(caller.principal.id()));
     let request_id = named.map(tracing::field::display);
@@ -366,7 +367,7 @@ async fn answer(
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
-        // What came over a pipe has no name; then its fault gets one.
+        // A message over a pipe has no request id; then its fault gets one.
         let id = named.unwrap_or_else(telemetry::RequestId::new);
         telemetry::panics::caught(id, Some(&request.method));
         let text = "the gateway failed on this request; its log says more under request_id";

@@ -1,4 +1,4 @@
-//! What an exchange holds while nobody reads.
+//! Memory and slots that an exchange holds while nobody reads.
 
 use super::*;
 use auth::Principal;

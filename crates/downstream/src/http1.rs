@@ -41,7 +41,7 @@ use runtime::worker::{Bell, due, turn};
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Bytes that are kept of a refused head: enough for its first line.
 const LINE_BYTES: usize = 1_024;
-/// How long connections go on after the end was requested, so that a request which has arrived
+/// How long connections continue after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
@@ -80,7 +80,7 @@ pub(super) fn connection<S: Site>(
     let service = service((site, client), activity.clone(), limits.body_timeout);
     async move {
         let io = TokioIo::new(Watched::new(stream, activity.clone()));
-        // Absent only while it is made anew.
+        // Absent only while it is replaced.
         let mut connection = Some(protocol().serve_connection(io, service));
         let mut end = pin!(async {
             live.requested().await;
@@ -229,7 +229,7 @@ impl Limit {
         Self { activity, times, alarm: Box::pin(tokio::time::sleep(times.head)) }
     }
 
-    /// To be polled after the connection: what it does moves the deadline. The alarm is set anew only
+    /// To be polled after the connection: what it does moves the deadline. The alarm is set again only
     /// when the deadline came nearer or the alarm rang, so a busy connection hardly ever touches it.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {

@@ -143,7 +143,7 @@ impl<S: Site> Door<'_, S> {
         let refused = limit::Limit::Sockets.met(self.refused.fetch_add(1, Ordering::Relaxed) + 1);
         // A flood must not fill the log.
         if refused.is_power_of_two() {
-            tracing::warn!(refused, "too many connections, new ones are turned away");
+            tracing::warn!(refused, "too many connections, new ones are rejected");
         }
         // An answer in TLS would cost a handshake, so such a client is only closed.
         if self.handshakes.is_none() {

@@ -236,9 +236,9 @@ impl Upstream {
                     }
                     return Ok(output);
                 }
-                // It will be so for whoever tries again.
+                // A further attempt would fail in the same way.
                 Err(error) if error.refuses_credentials() => return Err(error),
-                // A retry that we refuse ourselves says less than the failure before it.
+                // The refusal of a retry says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,
             };

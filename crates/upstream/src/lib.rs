@@ -354,7 +354,7 @@ impl Upstream {
         self.pool.end_connections_of(principal);
     }
 
-    /// What the operator says of it.
+    /// Its settings in the configuration file.
     pub const fn config(&self) -> &Config {
         &self.config
     }

@@ -1,4 +1,4 @@
-//! Servers that are down, come up, change, die and hang, seen through what the manager is told.
+//! Servers that are down, come up, change, die and hang, seen through the events that the manager receives.
 
 use super::super::fake::{Answer, Dial, Fake, config, tool_call};
 use super::super::{Config, Outlet};

@@ -67,7 +67,7 @@ impl TokenFile {
         let fault = self.look_if_due().await.err();
         let held = self.0.held.load();
         if let Some(fault) = &fault {
-            tracing::warn!(path = %self.0.path.display(), fault, "the file of a token can not be read");
+            tracing::warn!(path = %self.0.path.display(), fault, "the file of a token cannot be read");
         }
         held.as_ref().map(|held| held.header.clone()).ok_or_else(|| {
             let fault = fault.unwrap_or_else(|| "it is being read".to_owned());

@@ -122,7 +122,7 @@ fn prefix(setting: &Setting<'_>) -> Option<String> {
     }
     let hint = "letters and digits of ASCII, `.`, `_` and `-`, the first one a letter or digit; at most 64";
     setting.problem(
-        format!("{} can not stand before the name of a collection", setting.quoted()),
+        format!("{} cannot stand before the name of a collection", setting.quoted()),
         Some(hint.into()),
     );
     None

@@ -134,7 +134,7 @@ fn passage(hit: Hit, space: Space) -> Passage {
 
 fn bad_filter(wanted: &Map<String, Value>, why: &str) -> Refusal {
     Refusal::new("invalid_argument", "filters", wanted)
-        .because(&format!("The filter can not be used: {why}."))
+        .because(&format!("The filter cannot be used: {why}."))
         .valid("{\"field\": value} or {\"field\": {\"$operator\": value}}, joined by $and and $or")
         .suggest("Compare each field with a value of the type that it has in the documents.")
 }

@@ -210,7 +210,7 @@ fn key(setting: &Setting<'_>) -> Option<SecretString> {
     let key = setting.secret()?;
     if HeaderValue::from_str(key.expose_secret()).is_err() {
         let hint = "it must be one line of ASCII characters";
-        setting.hidden_problem("the key can not be sent in a header", Some(hint.into()));
+        setting.hidden_problem("the key cannot be sent in a header", Some(hint.into()));
         return None;
     }
     Some(key)
@@ -273,7 +273,7 @@ mod tests {
                 "dimensions": 1.5, "model_dir": "d", "modell": 1}))
             .expect_err("refused"),
             [
-                "api_key: the key can not be sent in a header (hint: it must be one line of ASCII characters)",
+                "api_key: the key cannot be sent in a header (hint: it must be one line of ASCII characters)",
                 "batch: 0 is out of range, expected 1 to 2048",
                 "dimensions: expected a whole number from 1 to 65536, found the number 1.5",
                 "model: ` ` is not the name of a model",

@@ -203,7 +203,7 @@ impl Corpus {
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                tracing::debug!(path = %untrusted(path), %error, "a document of the handbook can not be read");
+                tracing::debug!(path = %untrusted(path), %error, "a document of the handbook cannot be read");
                 self.unread.insert(path.to_owned());
                 return Ok(());
             }
@@ -243,7 +243,7 @@ impl Corpus {
         let origin = Origin { serial, file_path, modified, blob: text.blob };
         let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, text.source)));
         if parsed.is_err() {
-            tracing::error!(path = %untrusted(path), "a document of the handbook can not be parsed");
+            tracing::error!(path = %untrusted(path), "a document of the handbook cannot be parsed");
         }
         parsed.ok()
     }

@@ -128,7 +128,7 @@ impl Folder {
     /// Opens the folder. The error names it.
     pub(super) fn open(&self) -> Result<Opened, String> {
         let named =
-            |error: io::Error| format!("the handbook folder {} can not be opened: {error}", self.shown());
+            |error: io::Error| format!("the handbook folder {} cannot be opened: {error}", self.shown());
         match &self.documents {
             Documents::Folder(root) => {
                 Dir::open_ambient_dir(root, ambient_authority()).map(Opened::Dir).map_err(named)
@@ -143,7 +143,7 @@ impl Folder {
         let mut listing = Listing { excluded: Arc::clone(&self.excluded), ..Listing::default() };
         match &root {
             Opened::Dir(dir) => walk(dir, "", MAX_DEPTH, &mut listing)
-                .map_err(|error| format!("the handbook folder {} can not be read: {error}", self.shown()))?,
+                .map_err(|error| format!("the handbook folder {} cannot be read: {error}", self.shown()))?,
             Opened::Embedded(files) => {
                 let modified = date_of_program();
                 let stamp =

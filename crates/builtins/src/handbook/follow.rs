@@ -251,7 +251,7 @@ impl Follower {
             if self.last_refusal.as_ref() != Some(&reason) {
                 tracing::warn!(
                     reason,
-                    "git can not be asked when documents changed: the times of files count"
+                    "git cannot be asked when documents changed; the modification times of the files are used"
                 );
             }
             self.last_refusal = Some(reason);

@@ -179,7 +179,7 @@ async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Res
     }
     match ended {
         Ok(Ok(_)) => Ok(true),
-        Ok(Err(error)) => Err(format!("the output of git {what} can not be read: {error}")),
+        Ok(Err(error)) => Err(format!("the output of git {what} cannot be read: {error}")),
         Err(_) => Ok(false),
     }
 }

@@ -52,10 +52,10 @@ struct Content {
 /// Why the file cannot be used. The texts name the file and are for operators.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("the file of project collections {} can not be {what}: {source}", path.display())]
+    #[error("the file of project collections {} cannot be {what}: {source}", path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
     #[error(
-        "the file of project collections {} is broken ({reason}); repair it, or remove it and it is made anew",
+        "the file of project collections {} is broken ({reason}); repair it, or remove it and it is created again",
         path.display()
     )]
     Broken { path: PathBuf, reason: String },

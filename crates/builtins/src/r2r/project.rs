@@ -172,7 +172,7 @@ impl Project {
         match found {
             Ok(found) if found.results.name == self.collection_name => Ok(Some(id)),
             Ok(_) | Err(Error::Backend { status: 403 | 404 | 422, .. }) => {
-                tracing::info!(collection = %id, "the project's collection is gone, looking for it anew");
+                tracing::info!(collection = %id, "the project's collection is gone, looking for it again");
                 self.forget(id);
                 Ok(None)
             }
@@ -260,7 +260,7 @@ impl Project {
 fn broken(error: &mapping::Error) -> Failure {
     tracing::error!(%error, "the project's collection is not known");
     Refusal::new("unavailable", "collection_id", &())
-        .because("The gateway's file of project collections can not be read; its log says why.")
+        .because("The gateway's file of project collections cannot be read; its log says why.")
         .valid("the id of a collection")
         .suggest("Give a collection_id from r2r_list_collections, and have an operator repair the file.")
         .into()

@@ -134,7 +134,7 @@ impl Shelf {
         let reason = error.to_string();
         let before = self.lock().failure.replace(reason.clone());
         if before.as_ref() != Some(&reason) {
-            tracing::warn!(server = %self.server, reason, "the list of techniques can not be read, the last one stays");
+            tracing::warn!(server = %self.server, reason, "the list of techniques cannot be read, the last one stays");
         }
         if let Error::AuthFailed { reason } = error {
             self.refusal.close(reason.clone());

@@ -80,7 +80,7 @@ impl Place<'_> {
             return self.wrong_type(given);
         }
         Refusal::new(INVALID, self.field, given)
-            .because(&format!("This argument can not be read: {reason}."))
+            .because(&format!("This argument cannot be read: {reason}."))
             .valid("JSON with each key once, nested at most 64 deep, whose numbers are of a usual size")
             .suggest("Send it without that.")
     }

@@ -285,7 +285,7 @@ impl Trust {
         }
         let more = news.count();
         if more > 0 {
-            tracing::warn!(server, more, outcome, "more definitions of tools changed than are told here");
+            tracing::warn!(server, more, outcome, "more definitions of tools changed than are logged here");
         }
         Ok(())
     }

@@ -214,7 +214,7 @@ pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
     let value = setting.secret()?;
     if HeaderValue::from_str(value.expose_secret()).is_err() {
         let hint = "it must be one line of ASCII characters";
-        setting.hidden_problem("the value can not be sent in a header", Some(hint.into()));
+        setting.hidden_problem("the value cannot be sent in a header", Some(hint.into()));
         return None;
     }
     Some(value)
@@ -319,7 +319,7 @@ fn is_variable(name: &str) -> bool {
 fn environment_value(setting: &Setting<'_>) -> Option<SecretString> {
     let value = setting.secret()?;
     if value.expose_secret().contains('\0') {
-        setting.hidden_problem("a NUL character can not be handed to a program", None);
+        setting.hidden_problem("a NUL character cannot be handed to a program", None);
         return None;
     }
     Some(value)

@@ -115,8 +115,8 @@ fn of_principal(
     Some(client.with_credential(Credential::Login(logins.account(Some(principal?)))))
 }
 
-/// How many requests share a connection over HTTP: so many that all calls there may be find a place
-/// on the connections there may be, and that few calls make few connections.
+/// Returns how many requests share a connection over HTTP: as few as let `concurrent_calls` calls fit on
+/// `connections` connections.
 fn requests_per_connection(config: &Config) -> usize {
     config.limits.concurrent_calls.div_ceil(config.limits.connections.max(1)).max(1)
 }

@@ -291,7 +291,7 @@ impl Indexer {
             return Next::End;
         }
         if self.failures == 0 && !self.shelf.is_told(trouble) {
-            tracing::warn!(error = %trouble, "the handbook can not be embedded: it is tried again");
+            tracing::warn!(error = %trouble, "the handbook cannot be embedded and is tried again");
         }
         let pause = PAUSES.0.saturating_mul(1 << self.failures.min(16)).min(PAUSES.1);
         (self.failures, self.refused) = (self.failures.saturating_add(1), 0);

@@ -69,7 +69,7 @@ impl Job<'_> {
             let is_away = what_next(&error) == Next::Again;
             let is_waited_for = is_away && !self.is_awaited;
             if tries + 1 >= TRIES && !is_waited_for {
-                tracing::debug!(document = %self.sheet.id, %error, "an earlier version can not be kept");
+                tracing::debug!(document = %self.sheet.id, %error, "an earlier version cannot be kept");
                 return if is_away { Err(error.into()) } else { Ok(None) };
             }
             sleep(pause(tries, &error)).await;

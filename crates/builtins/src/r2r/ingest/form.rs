@@ -80,7 +80,7 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
         };
         if name == "title" && !value.as_str().is_some_and(fits) {
             return Err(wrong(&field, value)
-                .because("The title can not be used.")
+                .because("The title cannot be used.")
                 .valid(&format!("a text of 1 to {LONGEST_TITLE} bytes on one line"))
                 .suggest("Leave it out to have the name of the file as title."));
         }

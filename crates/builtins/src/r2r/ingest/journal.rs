@@ -271,7 +271,7 @@ impl Journal {
             tracing::warn!(
                 file,
                 %error,
-                "the journal of documents under way can not be used; a restart forgets those under way"
+                "the journal of documents under way cannot be used; a restart forgets those under way"
             );
         }
     }

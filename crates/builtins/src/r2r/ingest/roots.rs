@@ -76,7 +76,7 @@ impl Roots {
             return Ok(());
         }
         Err(refusal(path)
-            .because("Files can not be ingested: the operator has allowed no folder.")
+            .because("Files cannot be ingested: the operator has allowed no folder.")
             .valid("none until the setting `ingest_roots` of this server names a folder")
             .suggest("Ask the operator to add the folder to `r2r: {ingest_roots: [...]}`."))
     }
@@ -130,7 +130,7 @@ impl Roots {
             Some(Errno::LOOP | Errno::NOTDIR) => {
                 "A part of the path is a link or no folder; links are not followed.".to_owned()
             }
-            _ => format!("The file can not be opened: {}.", error.kind()),
+            _ => format!("The file cannot be opened: {}.", error.kind()),
         };
         self.range(refusal(path).because(&reason))
     }

@@ -67,7 +67,7 @@ impl Tasks {
     pub(super) async fn resume(self: Arc<Self>, shutdown: Shutdown) {
         for (number, entry) in self.journal.take_over().await {
             let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
-            tracing::info!(file = entry.path, "going on with a document that was under way");
+            tracing::info!(file = entry.path, "resuming a document that was under way");
             let (steps, _) = watch::channel(Step { share: 0.0, message: String::new(), outcome: None });
             let task = Task {
                 entry,

@@ -85,7 +85,7 @@ impl State {
     fn leave(&mut self, reason: &dyn std::fmt::Display) {
         self.link = None;
         if !std::mem::replace(&mut self.is_told, true) {
-            tracing::warn!(%reason, "redis is away; answers are worked out and not kept meanwhile");
+            tracing::warn!(%reason, "redis cannot be reached; until it is back, answers are computed and not cached");
         }
     }
 
