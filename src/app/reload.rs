@@ -21,13 +21,13 @@ use downstream::tls::Certificates;
 use gateway::manager::Manager;
 use gateway::manager::live_events::LiveEvents;
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::audit::{self, Who};
+use runtime::telemetry::audit::{self, Actor};
 
 /// Loads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 
 /// The sender of a signal, whom the operating system allowed to send it.
-const SIGNAL: Who<'_> = Who { principal: "signal", role: Role::Superuser.as_str(), request: None };
+const SIGNAL: Actor<'_> = Actor { principal: "signal", role: Role::Superuser.as_str(), request: None };
 
 /// How a running instance gets a new configuration.
 pub struct Renewal {
@@ -137,8 +137,8 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
 /// Reloads whenever `wanted` gives a value.
 async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload, events: Arc<LiveEvents>) {
     while wanted.next().await.is_some() {
-        let deed = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
-            Ok(deed) => deed,
+        let record = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
+            Ok(record) => record,
             Err(full) => {
                 tracing::error!(reason = %full, "the configuration was not reloaded, the running one stays");
                 continue;
@@ -147,8 +147,8 @@ async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload, events: Arc<
         let reloaded = reload().await; // the log has the details
         let outcome = reloaded.map_or_else(|reason| reason.outcome().into(), |_| Cow::Borrowed(audit::DONE));
         events.operated(SIGNAL.principal, (Action::Reload.as_str(), None), &outcome, None);
-        if let Some(deed) = deed {
-            deed.ended(outcome);
+        if let Some(record) = record {
+            record.ended(outcome);
         }
     }
 }

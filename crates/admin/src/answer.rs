@@ -18,7 +18,7 @@ use gateway::manager::{self, Called};
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
 use protocol::{ErrorCode, ErrorObject};
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use runtime::memory::{Account, Charge, Exhausted, ChargeKind, SMALL};
 use runtime::telemetry::RequestId;
 
 /// Approximate size of an answer beside the text of the tool.
@@ -135,7 +135,7 @@ pub(super) fn printed(
     principal: &Principal,
 ) -> Result<Bytes, Problem> {
     let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
-    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
+    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), ChargeKind::Answer);
     // While it is printed, the text of a tool is in memory five times: by itself, as a value, and three times in the
     // answer.
     if 2 * size >= SMALL {

@@ -35,7 +35,7 @@ use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::{ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
 use runtime::memory::Account;
-use runtime::telemetry::audit::Deed;
+use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::{RequestId, panics};
 use upstream::{CallEvent, Inlet, Outlet, Question};
 
@@ -62,7 +62,7 @@ pub(super) fn begin(
     request: CallRequest,
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let deed = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let (outlet, inlet) = Outlet::paid_by(WAITING, Account::Principal(Arc::clone(principal.id())));
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
@@ -71,7 +71,7 @@ pub(super) fn begin(
     let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
     let first = event("call", &Raw::of(&json!({"call": open.id()})));
     let gateway = api.gateway.clone();
-    let call = Running { first: Some(first), open, inlet, caller, gateway, run: Some(run), id, deed };
+    let call = Running { first: Some(first), open, inlet, caller, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
         let bytes = call.next().await?;
         Some((Ok::<_, Infallible>(bytes), call))
@@ -94,7 +94,7 @@ struct Running {
     /// None once it has ended.
     run: Option<BoxFuture<'static, Result<Called, Problem>>>,
     id: RequestId,
-    deed: Option<Box<Deed>>,
+    record: Option<Box<AuditRecord>>,
 }
 
 impl Running {
@@ -168,8 +168,8 @@ impl Running {
             let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
             Ok((called, printed))
         });
-        if let Some(deed) = self.deed.take() {
-            call_audit::ended(*deed, ended.as_ref().map(|(called, _)| called));
+        if let Some(record) = self.record.take() {
+            call_audit::ended(*record, ended.as_ref().map(|(called, _)| called));
         }
         let last = match ended {
             Ok((_, printed)) => event_of("result", printed),

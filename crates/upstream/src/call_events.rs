@@ -30,7 +30,7 @@ use pauses::{Pause, Pauses};
 use super::deadline::Deadline;
 use json::Raw;
 use protocol::{Method, Notification, Reply};
-use runtime::memory::{self, Account, Charge, Kind, SMALL};
+use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::until;
 
@@ -149,7 +149,7 @@ impl Open {
         let is_charged = waiting >= SMALL;
         let keep = |bytes: Bytes| {
             let own = if bytes.len() < LARGE { Bytes::copy_from_slice(&bytes) } else { bytes };
-            if is_charged { Charge::open(self.account.clone(), Kind::Notice).hold(own) } else { Ok(own) }
+            if is_charged { Charge::open(self.account.clone(), ChargeKind::Notice).hold(own) } else { Ok(own) }
         };
         let params = params.map(|params| params.kept(keep)).transpose().ok()?;
         Some(CallEvent::Notice(Notification { method, params }))
@@ -247,7 +247,7 @@ impl Outlet {
     pub fn ask_for(&self, server: Option<Arc<str>>, method: Method, params: Option<Raw>) -> Answer {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
         // Without memory for it the request is refused.
-        let keep = |bytes| memory::hold(bytes, || open.account.clone(), Kind::Notice);
+        let keep = |bytes| memory::hold(bytes, || open.account.clone(), ChargeKind::Notice);
         let Ok(params) = params.map(|params| params.kept(keep)).transpose() else {
             return Box::pin(std::future::ready(None));
         };

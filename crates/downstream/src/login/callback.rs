@@ -25,11 +25,11 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     let state = checked_state(pages, &visit, session)?;
     let per = pages.logins.service.per(&state.server).ok_or_else(|| messages::no_login(&state.server))?;
     permission::check(per, session, &visit)?;
-    let deed = audit::operation(who(session, visit.id), per.log_in().as_str(), Some(&state.server));
-    let deed = deed.map_err(|_| messages::busy())?;
+    let record = audit::operation(who(session, visit.id), per.log_in().as_str(), Some(&state.server));
+    let record = record.map_err(|_| messages::busy())?;
     let finished = finish(pages, &visit, session, &state).await;
-    if let Some(deed) = deed {
-        deed.ended(match &finished {
+    if let Some(record) = record {
+        record.ended(match &finished {
             Ok(_) => audit::DONE,
             Err(Failed::ByService) => "refused_by_login_service",
             Err(Failed::Page(_) | Failed::Error(_)) => "login_failed",

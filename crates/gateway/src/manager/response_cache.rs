@@ -26,7 +26,7 @@ use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
-use runtime::store::{Group, Keep, Key, Made, Places};
+use runtime::store::{Group, Keep, Key, Made, CacheKeys};
 use upstream::{Answered, Call, Deadline, Outlet, ResponseBody};
 
 /// Name under which these results are counted.
@@ -163,7 +163,7 @@ impl Manager {
             let (result, version) = call.ask(outlet).await?;
             Ok(Made { value: written(&result, version), keep: call.keep(&result, version, outlet) })
         };
-        let places = Places { own: &own, common: Some(&common) };
+        let places = CacheKeys { own: &own, common: Some(&common) };
         let fetched = self.store.fetch_made(places, make);
         let impatient = async {
             sleep_until(begun + deadline.at.saturating_duration_since(begun) / 2).await;

@@ -17,7 +17,7 @@ use json::Raw;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::{Reply, Version, method};
-use runtime::memory::{Account, Charge, Kind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, SMALL};
 use runtime::worker::now;
 use upstream::{Call, Deadline, ResponseBody, Upstream};
 
@@ -155,7 +155,7 @@ impl RoutedRequest {
         if size < SMALL {
             return Ok(None);
         }
-        let mut charge = Charge::open(Account::of(self.call.principal.as_ref()), Kind::Request);
+        let mut charge = Charge::open(Account::of(self.call.principal.as_ref()), ChargeKind::Request);
         let full =
             |_| failed(&self.server, self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN });
         charge.resize(size).map_err(full)?;

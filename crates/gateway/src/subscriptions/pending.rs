@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use protocol::Notification;
-use runtime::memory::{Account, Charge, Kind};
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::limit::Limit;
 
 /// Limit of pending notifications; beyond it the oldest is dropped.
@@ -75,7 +75,7 @@ impl State {
 impl PendingNotifications {
     /// No notifications, for a listener of `principal`.
     pub(super) fn of(principal: &Arc<str>) -> Self {
-        let charge = Charge::open(Account::Principal(Arc::clone(principal)), Kind::Notice);
+        let charge = Charge::open(Account::Principal(Arc::clone(principal)), ChargeKind::Notice);
         let state = State { waiting: VecDeque::new(), bytes: 0, subscribed: 0, charge };
         Self { state: Mutex::new(state), arrivals: watch::Sender::default() }
     }

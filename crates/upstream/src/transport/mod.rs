@@ -37,7 +37,7 @@ use json::{Part, Raw};
 use net::lines;
 use oauth::Logins;
 use protocol::{Era, Notification, message, meta, method};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 
 /// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
 
 /// Charges a printed request until it was sent. Requests of Switchyard are small and cost nothing.
 fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
-    memory::hold(request, || Account::of(call.principal.as_ref()), Kind::Request)
+    memory::hold(request, || Account::of(call.principal.as_ref()), ChargeKind::Request)
         .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 

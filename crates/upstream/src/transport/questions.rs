@@ -29,7 +29,7 @@ use protocol::abilities::Abilities;
 use protocol::error::code;
 use protocol::sanitize::shown;
 use protocol::{ErrorObject, Message, Notification, Reply, Request, RequestId, Response, method};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
@@ -157,7 +157,7 @@ impl Inner {
     fn printed(&self, id: &RequestId, reply: Reply) -> Bytes {
         let print = |reply| Message::Response(Response { id: Some(id.clone()), reply }).encode();
         let account = || Account::Server(Arc::clone(&self.server));
-        memory::hold(print(reply), account, Kind::Request)
+        memory::hold(print(reply), account, ChargeKind::Request)
             .unwrap_or_else(|_| print(Err(unanswered("the gateway has no memory for the client's answer"))))
     }
 

@@ -26,7 +26,7 @@ use crate::transport::{cancelled, compose_line};
 use json::Raw;
 use net::lines;
 use protocol::{Era, Notification, Reply};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::worker::Runtimes;
 
@@ -215,7 +215,7 @@ fn line(notification: &Notification) -> Bytes {
 async fn deliver(channel: Channel, answer: Bytes, payer: Account) {
     let line = lines::encode(answer);
     // The response was charged until now. If there is no memory for it now, it is sent uncharged.
-    let line = memory::hold(line.clone(), || payer, Kind::Request).unwrap_or(line);
+    let line = memory::hold(line.clone(), || payer, ChargeKind::Request).unwrap_or(line);
     channel.send(Outgoing::Other(line), true).await;
 }
 

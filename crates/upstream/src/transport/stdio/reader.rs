@@ -28,7 +28,7 @@ use crate::transport::questions::Questions;
 use net::Clip;
 use net::lines::{Line, Lines};
 use protocol::Message;
-use runtime::memory::{Account, Charge, Kind};
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::pace::Pace;
 use runtime::worker::{self, Runtimes, WorkBudget};
@@ -101,7 +101,7 @@ impl Reader {
         broken: &Closing,
     ) -> Self {
         let floods = FloodGuard::new(&server, broken);
-        let charge = Charge::open(Account::Server(Arc::clone(&server)), Kind::Answer);
+        let charge = Charge::open(Account::Server(Arc::clone(&server)), ChargeKind::Answer);
         Self {
             server,
             lines: Lines::new(limit),
