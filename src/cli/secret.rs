@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{ConfigFile, EXIT_USAGE, Secret, check, environment, terminal};
 use crate::config::{self, Config};
-use auth::vault::{self, Entry, Kind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
+use auth::vault::{self, Entry, EntryKind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
 use settings::expand::Lookup;
 
 /// Examples in the help of the command.
@@ -126,7 +126,7 @@ fn set(
 fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> Result<(), Error> {
     let vault = open(file, environment)?;
     let (entries, damaged) = vault.list()?;
-    let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == Kind::Secret);
+    let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == EntryKind::Secret);
     let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, time_text(set_at)]).collect();
     rows.sort();
     rows.insert(0, ["NAME", "SET"].map(str::to_owned));

@@ -19,7 +19,7 @@ use super::Pages;
 use crate::Config;
 use crate::guard::Guard;
 use crate::http_service::Front;
-use auth::{ApiKey, Authenticator, Hash, Principal, Role, Sealer, mint};
+use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, mint};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
     CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, Seal,
@@ -165,7 +165,7 @@ pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
     let made = ["alice", "mallory"].map(|id| (id, mint(id)));
     let entry = |id: &str, hash| ApiKey {
         id: id.into(),
-        hash: Hash::Sha256(hash),
+        hash: KeyHash::Sha256(hash),
         role: Role::Caller,
         expires: None,
     };
