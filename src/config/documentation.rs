@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use builtins::handbook::config::{Embedded, Handbook};
-use upstream::api::{BuiltinOptions, Defaults, Given, Kind, Kinds};
+use upstream::api::{BuiltinKind, BuiltinOptions, Defaults, Given, Kinds};
 
 use super::{Config, Error, Lookup};
 use settings::{Problems, Setting};
@@ -15,7 +15,7 @@ use settings::{Problems, Setting};
 /// The pages, without those that the build script leaves out.
 const PAGES: Embedded = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
 
-const KINDS: Kinds = &[Kind { name: "handbook", fields: &[], read }];
+const KINDS: Kinds = &[BuiltinKind { name: "handbook", fields: &[], read }];
 
 const FILE: &str = "\
 mcp_servers:

@@ -170,7 +170,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: PATIENCE * 10,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },
+        breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: second },
         limits: config::Limits {
             connections: 1,
             concurrent_calls: 128,

@@ -18,7 +18,7 @@ use gateway::manager::{self, Called};
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
 use protocol::{ErrorCode, ErrorObject};
-use runtime::memory::{Account, Charge, Exhausted, ChargeKind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::RequestId;
 
 /// Approximate size of an answer beside the text of the tool.

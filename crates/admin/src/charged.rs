@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::json_bytes;
 use super::problem::Problem;
 use protocol::ErrorCode;
-use runtime::memory::{self, Account, Exhausted, ChargeKind, SMALL};
+use runtime::memory::{self, Account, ChargeKind, Exhausted, SMALL};
 
 /// When to send a refused request again.
 const RETRY_IN: Duration = Duration::from_secs(1);

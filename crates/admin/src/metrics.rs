@@ -38,7 +38,12 @@ pub(super) async fn metrics(State(Api { manager, options, .. }): State<Api>) -> 
     let counts = store.counts();
     let caches: Vec<CacheUsage<'_>> = counts
         .iter()
-        .map(|(area, counts)| CacheUsage { area, hits: counts.hits, misses: counts.misses, faults: counts.faults })
+        .map(|(area, counts)| CacheUsage {
+            area,
+            hits: counts.hits,
+            misses: counts.misses,
+            faults: counts.faults,
+        })
         .collect();
     let clients = options.door.map(|door| door());
     let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())

@@ -25,7 +25,7 @@ use super::role_words::RoleWords;
 use super::token_config::{Jwt, KeySource};
 use super::{Denied, Error, Reason};
 use crate::revocation::Standing;
-use crate::token_cache::{Known, TokenDigest, Now};
+use crate::token_cache::{Known, Now, TokenDigest};
 use json::Raw;
 
 /// Limit of the length of a token. Common issuers stay below 4 KiB.
@@ -221,7 +221,11 @@ impl Verifier {
     }
 
     /// Verifies everything but subject and role. Returns the claims, and the key of the signature.
-    fn claims<'k>(&self, keys: &'k VerificationKeys, token: &str) -> Result<(Raw, &'k VerificationKey), Reason> {
+    fn claims<'k>(
+        &self,
+        keys: &'k VerificationKeys,
+        token: &str,
+    ) -> Result<(Raw, &'k VerificationKey), Reason> {
         let header = read_header(token)?;
         let key = keys.find(header.kid.as_deref(), header.algorithm)?;
         let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, &key.material, &self.validation);

@@ -188,8 +188,9 @@ fn a_set_that_turns_over_ends_what_came_in_with_the_key_that_is_gone() {
 #[test]
 fn a_published_set_may_have_keys_for_other_uses() {
     let (one, two) = (Pair::ed(), Pair::ed());
-    let read =
-        |keys: &Value| VerificationKeys::published(json!({"keys": keys}).to_string().as_bytes(), &[Algorithm::EdDSA]);
+    let read = |keys: &Value| {
+        VerificationKeys::published(json!({"keys": keys}).to_string().as_bytes(), &[Algorithm::EdDSA])
+    };
     let mut encrypts = jwk(&two, "enc");
     encrypts["use"] = "enc".into();
     let unreadable = json!({"kty": "future", "kid": "x"});

@@ -105,7 +105,8 @@ impl Slow {
     /// The keys with such hashes, and the good results of `before` for entries that stay. Returns `None` if no key has
     /// such a hash.
     pub(super) fn new(keys: &[KeyEntry], before: Option<&Self>) -> Option<Arc<Self>> {
-        let keys: Vec<KeyEntry> = keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
+        let keys: Vec<KeyEntry> =
+            keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
         if keys.is_empty() {
             return None;
         }
@@ -121,8 +122,9 @@ impl Slow {
         let mut good = LruCache::new(MOST_GOOD);
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, (index, since)) in seen.good.iter().rev() {
-            let is_same =
-                |entry: &KeyEntry, old: &KeyEntry| entry.key.id == old.key.id && entry.key.hash == old.key.hash;
+            let is_same = |entry: &KeyEntry, old: &KeyEntry| {
+                entry.key.id == old.key.id && entry.key.hash == old.key.hash
+            };
             let old = self.keys.get(*index);
             let now = old.and_then(|old| keys.iter().position(|entry| is_same(entry, old)));
             if let Some(now) = now {
@@ -182,7 +184,8 @@ impl Slow {
 
     /// Compares `text` with the keys that can match, and caches the result.
     fn compute(&self, text: &str, id: Option<&str>, now: SystemTime) {
-        let can_be = |entry: &KeyEntry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
+        let can_be =
+            |entry: &KeyEntry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
         let is = |entry: &KeyEntry| entry.key.hash.slow().is_some_and(|hash| hash.is_of(text));
         let found = self.keys.iter().position(|entry| can_be(entry) && is(entry));
         let (name, since) = (self.name(text), Instant::now());

@@ -47,7 +47,9 @@ impl SlowHash {
     /// Whether this is the hash of `key`. It takes long.
     pub(super) fn is_of(&self, key: &str) -> bool {
         match &self.0 {
-            HashScheme::Bcrypt(hash) => key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false),
+            HashScheme::Bcrypt(hash) => {
+                key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false)
+            }
             HashScheme::Argon2id(hash) => PasswordHash::new(hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(key.as_bytes(), &hash).is_ok()),
         }

@@ -8,7 +8,7 @@ use jsonwebtoken::Algorithm;
 use secrecy::ExposeSecret;
 
 use crate::jwt::tests::{SECRET, grant, hmac};
-use crate::{ApiKey, Authenticator, Config, KeyHash, Jwt, KeySource, Keys, Principal, Role, Signer, mint};
+use crate::{ApiKey, Authenticator, Config, Jwt, KeyHash, KeySource, Keys, Principal, Role, Signer, mint};
 
 /// Headers with a credential.
 fn sent(credential: &str) -> HeaderMap {

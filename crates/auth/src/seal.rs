@@ -67,7 +67,10 @@ impl Sealer {
     /// A sealer that seals with the first of `secrets` and opens with all of them; without any, a random sealer.
     pub fn from_secrets(secrets: &[SecretString]) -> Self {
         let Some((first, others)) = secrets.split_first() else { return Self::random() };
-        Self { first: SealingKey::from_secret(first), others: others.iter().map(SealingKey::from_secret).collect() }
+        Self {
+            first: SealingKey::from_secret(first),
+            others: others.iter().map(SealingKey::from_secret).collect(),
+        }
     }
 
     /// Seals `payload` into a token that only `principal` can send back, and only for `purpose`. It has letters,

@@ -14,7 +14,7 @@ use gateway::manager::Named;
 use gateway::{Caller, Gateway};
 use json::Raw;
 use protocol::{ErrorObject, Origin, Request, method};
-use runtime::telemetry::audit::{self, AuditRecord, Full, Actor};
+use runtime::telemetry::audit::{self, Actor, AuditRecord, Full};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
 use upstream::ResponseBody;

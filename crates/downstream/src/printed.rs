@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use gateway::error::memory_exhausted;
 use protocol::{Era, Message, Response};
-use runtime::memory::{Account, Charge, Exhausted, ChargeKind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::limit::Limit;
 
 /// Prints messages for one client.
@@ -54,7 +54,8 @@ impl Printer {
         if size < SMALL {
             return Ok(frame(message.encode()));
         }
-        let kind = if matches!(message, Message::Response(_)) { ChargeKind::Answer } else { ChargeKind::Notice };
+        let kind =
+            if matches!(message, Message::Response(_)) { ChargeKind::Answer } else { ChargeKind::Notice };
         let mut charge = self.open(kind);
         // Two copies at a time: the encoded message and the framed one.
         charge.resize(2 * size)?;

@@ -10,7 +10,7 @@ use json::Raw;
 use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
 use protocol::{Abilities, LogLevel, Method, Version, implementation};
-use runtime::memory::{Account, Charge, Exhausted, ChargeKind};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use upstream::{Call, Home, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.

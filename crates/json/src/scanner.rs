@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::member_index::{MOST, Place, MemberIndex};
+use crate::member_index::{MOST, MemberIndex, Place};
 use crate::string_scan::plain;
 
 /// The deepest nesting that a message may have.

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::account::Account;
 use crate::authorization::check_issuer;
-use crate::saved::{SavedLogin, LoginStore};
+use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
 use crate::{
     AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,

@@ -77,7 +77,11 @@ impl LoginStore {
     }
 
     fn token_entry(&self, principal: Option<&str>) -> Entry {
-        Entry { kind: EntryKind::Token, name: self.server.to_string(), principal: principal.map(str::to_owned) }
+        Entry {
+            kind: EntryKind::Token,
+            name: self.server.to_string(),
+            principal: principal.map(str::to_owned),
+        }
     }
 
     fn read<T: DeserializeOwned>(&self, entry: &Entry) -> Option<T> {

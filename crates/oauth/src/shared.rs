@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use url::Url;
 
 use crate::held::Held;
-use crate::saved::{SavedLogin, LoginStore};
+use crate::saved::{LoginStore, SavedLogin};
 use crate::{
     Challenge, Discovered, Error, Grant, OwnClient, Registration, Services, Settings, TokenClient, union,
 };

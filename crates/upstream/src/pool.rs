@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::group::{Connecting, Group};
-use self::lease::Turn;
+use self::lease::QueuePlace;
 use self::live::Sitter;
 use super::attendant::Attended;
 use super::connection::{Connection, Connector, Events};
@@ -37,7 +37,7 @@ use super::dialect::{Key, PoolRequest};
 use super::error::Error;
 use super::secrets::Secrets;
 use super::signs::Signs;
-use crate::flap_backoff::Stamina;
+use crate::flap_backoff::FlapBackoff;
 use crate::liveness::Patience;
 use runtime::shutdown::Shutdown;
 
@@ -51,7 +51,7 @@ pub(super) const SHUTTING_DOWN: &str = "shutting down";
 
 /// The limits of a pool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct PoolLimits {
     /// The most connections of one dialect.
     pub connections: usize,
     /// The time limit of one connect, handshake included.
@@ -68,7 +68,7 @@ pub(super) struct Limits {
 pub(super) struct Pool {
     pub(super) connector: Arc<dyn Connector>,
     events: Events,
-    limits: Limits,
+    limits: PoolLimits,
     /// The secrets to redact from connection errors.
     secrets: Secrets,
     shutdown: Shutdown,
@@ -115,7 +115,7 @@ enum Choice {
     Take(PooledConnection),
     /// Wait for the end of a connect, if one is pending. If all connections are leased to others, wait for one that
     /// becomes free.
-    Wait(Key, Option<Connecting>, Option<Turn>),
+    Wait(Key, Option<Connecting>, Option<QueuePlace>),
 }
 
 impl Pool {
@@ -123,7 +123,7 @@ impl Pool {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         events: Events,
-        (limits, secrets): (Limits, Secrets),
+        (limits, secrets): (PoolLimits, Secrets),
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
@@ -152,7 +152,7 @@ impl Pool {
             let done = tokio::select! {
                 biased;
                 done = group::connected(connecting) => Some(done),
-                () = Turn::of(freed) => None,
+                () = QueuePlace::of(freed) => None,
             };
             leased.store(false, Ordering::Relaxed);
             let Some(done) = done else {
@@ -198,7 +198,7 @@ impl Pool {
         }
         let Some(owner) = sitter.owner.filter(|_| !group.live.is_empty()) else {
             if group.connecting.is_none() {
-                group.stamina.check()?;
+                group.flap_backoff.check()?;
                 self.begin_connect(group, &state.tasks);
             }
             return Ok(Choice::Wait(key, group.connecting.clone(), None));
@@ -247,7 +247,7 @@ impl Pool {
             let mut state = self.lock();
             let base = state.base;
             // The backoff of flapping connections is kept.
-            state.groups.retain(|group| group.key == base || group.stamina.held_until().is_some());
+            state.groups.retain(|group| group.key == base || group.flap_backoff.held_until().is_some());
             for group in &mut state.groups {
                 group.live.clear();
                 group.connecting = None;
@@ -280,15 +280,15 @@ impl Pool {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = None;
-        state.groups.iter_mut().for_each(|group| group.stamina = Stamina::default());
+        state.groups.iter_mut().for_each(|group| group.flap_backoff = FlapBackoff::default());
     }
 
     /// Returns [`Error::Connect`] while there is no connection for `wish` and the backoff delays the next one.
-    pub(super) fn check_stamina(&self, wish: PoolRequest<'_>) -> Result<(), Error> {
+    pub(super) fn check_flapping(&self, wish: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
         let group = state.find(self.key(&state, wish).0);
         let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
-        group.filter(waits).map_or(Ok(()), |group| group.stamina.check())
+        group.filter(waits).map_or(Ok(()), |group| group.flap_backoff.check())
     }
 
     /// Whether `wish` uses a private connection while the shared connections are up.
@@ -301,7 +301,7 @@ impl Pool {
     /// The earliest time of the next first connection, if that is later than now.
     pub(super) fn held_until(&self) -> Option<Instant> {
         let state = self.lock();
-        state.find(state.base)?.stamina.held_until()
+        state.find(state.base)?.flap_backoff.held_until()
     }
 
     /// Returns [`Error::Unavailable`] while the pool is shut, [`Error::AuthFailed`] or [`Error::LoginRequired`] if the

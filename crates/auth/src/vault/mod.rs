@@ -110,7 +110,8 @@ impl Vault {
     /// A vault whose file is not read yet. Nothing fails before a value is needed.
     pub fn new(config: VaultConfig) -> Arc<Self> {
         let VaultConfig { path, keys } = config;
-        let configured = keys.iter().map(|key| Arc::new(VaultKey::of(key.expose_secret().as_bytes()))).collect();
+        let configured =
+            keys.iter().map(|key| Arc::new(VaultKey::of(key.expose_secret().as_bytes()))).collect();
         Arc::new(Self {
             key_file: path.with_file_name(KEY_FILE_NAME),
             path,

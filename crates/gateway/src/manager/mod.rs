@@ -49,7 +49,9 @@ use json::Raw;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Answered, Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
+use upstream::{
+    Call, Connector, Means, Outlet, Owner, ResponseBody, ServerResponse, Update, Upstream, transport,
+};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
@@ -281,7 +283,7 @@ impl Manager {
             }
         }
         match answered {
-            Ok(Answered { body, version }) => {
+            Ok(ServerResponse { body, version }) => {
                 let called = request.called(body, version);
                 server.ended(Ok(called.reply.as_buffered()), called.elapsed);
                 Ok(called)

@@ -96,7 +96,7 @@ impl Manager {
         client: (&Arc<str>, Option<&Home>),
         server: &str,
         subject: Subject,
-    ) -> Result<Result<(Raw, Watching), upstream::Refusal>, Error> {
+    ) -> Result<Result<(Raw, Watching), upstream::WatchRefusal>, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let config = upstream.config();
         let watched = upstream.watch(client, subject, Instant::now() + config.timeout).await;

@@ -17,7 +17,7 @@ use auth::Action;
 use json::Raw;
 use protocol::{Era, ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::limit::Limit;
-use upstream::{Refusal, Subject};
+use upstream::{Subject, WatchRefusal};
 
 /// Handles `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
@@ -86,8 +86,8 @@ impl Gateway {
             let client = (caller.principal.id(), Some(&caller.home));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
-                Ok(Err(Refusal::CallEvent(words))) => refusal = refusal.or(Some(words)),
-                Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
+                Ok(Err(WatchRefusal::Refused(words))) => refusal = refusal.or(Some(words)),
+                Ok(Err(WatchRefusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
                 Err(failure) => refusal = refusal.or(Some(refused(&failure))),
             }
         }

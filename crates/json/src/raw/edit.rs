@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Raw;
-use crate::member_index::{MOST, Place, MemberIndex};
+use crate::member_index::{MOST, MemberIndex, Place};
 use crate::part::{Part, key_is};
 use crate::string_scan::plain;
 

@@ -30,7 +30,7 @@ use cache::{CacheBackend, Found, MAX_TTL, Stamp};
 use counts::Counters;
 use memory::MemoryCache;
 use redis::Redis;
-use single_flight::{Flights, Landed, FlightTurn};
+use single_flight::{FlightTurn, Flights, Landed};
 
 /// The cache of the whole program. Cheap to clone.
 #[derive(Clone)]

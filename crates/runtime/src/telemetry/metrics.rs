@@ -257,7 +257,8 @@ fn of_connections(registry: &mut Registry, servers: &[Server<'_>]) {
 
 fn of_caches(registry: &mut Registry, caches: &[CacheUsage<'_>], is_there: bool) {
     let label = |cache: &CacheUsage<'_>| vec![("area", cache.area.to_owned())];
-    let all = |value: fn(&CacheUsage<'_>) -> u64| caches.iter().map(move |cache| (label(cache), value(cache)));
+    let all =
+        |value: fn(&CacheUsage<'_>) -> u64| caches.iter().map(move |cache| (label(cache), value(cache)));
     counter(registry, "cache_hits", "Answers that came from the cache", all(|cache| cache.hits));
     counter(
         registry,

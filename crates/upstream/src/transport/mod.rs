@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
-use self::http::Client;
+use self::http::HttpClient;
 use crate::Means;
 use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
@@ -107,10 +107,10 @@ fn credential(config: &Config, http: &Http, means: &Means) -> (Option<Credential
 
 /// `client` with the credential of `principal`, if each principal has its own.
 fn of_principal(
-    client: &Client,
+    client: &HttpClient,
     logins: Option<&Arc<Logins>>,
     principal: Option<&Arc<str>>,
-) -> Option<Client> {
+) -> Option<HttpClient> {
     let logins = logins.filter(|logins| logins.is_per_principal())?;
     Some(client.with_credential(Credential::Login(logins.account(Some(principal?)))))
 }

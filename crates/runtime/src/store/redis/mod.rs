@@ -274,7 +274,8 @@ mod tests {
 
     fn redis() -> Redis {
         let address = Address::parse("redis://:s3cret@localhost:1/0").expect("an address");
-        let options = RedisOptions { address, prefix: "t:".into(), command_timeout: Duration::from_millis(100) };
+        let options =
+            RedisOptions { address, prefix: "t:".into(), command_timeout: Duration::from_millis(100) };
         assert!(!format!("{options:?}").contains("s3cret"));
         Redis::new(&options)
     }

@@ -42,7 +42,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const SPARE: usize = 8;
 
 /// Sends requests to one server.
-pub(super) struct Client {
+pub(super) struct HttpClient {
     http: Arc<net::http::Client>,
     place: Arc<Place>,
     /// Headers that every request to it carries.
@@ -80,7 +80,7 @@ impl Head {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// A client for the server of `http`; `credential` is the one that it configures with `token`.
     pub(super) fn new(
         http: &Http,
