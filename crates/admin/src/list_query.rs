@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use super::entity_tag;
 use super::problem::Problem;
 use gateway::manager::Snapshot;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use protocol::ErrorCode;
 
 /// The longest query, in bytes.
@@ -72,8 +72,8 @@ impl ListQuery {
     pub(super) fn page<'a>(
         &self,
         snapshot: &Snapshot,
-        entries: &'a [Entry],
-    ) -> Result<(Vec<&'a Entry>, Option<String>), Problem> {
+        entries: &'a [CatalogEntry],
+    ) -> Result<(Vec<&'a CatalogEntry>, Option<String>), Problem> {
         if let Some(server) = &self.server {
             snapshot.server(server)?;
         }
@@ -92,16 +92,16 @@ impl ListQuery {
         Ok((found, next))
     }
 
-    fn found<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+    fn found<'a>(&self, entries: &'a [CatalogEntry]) -> Vec<&'a CatalogEntry> {
         let of_server =
-            |entry: &&Entry| self.server.as_deref().is_none_or(|name| name == &*entry.route.server);
+            |entry: &&CatalogEntry| self.server.as_deref().is_none_or(|name| name == &*entry.route.server);
         let entries = entries.iter().filter(of_server);
         let query = self.query.as_deref().unwrap_or_default().to_lowercase();
         let words: Vec<&str> = query.split_whitespace().take(MAX_WORDS).collect();
         if words.is_empty() {
             return entries.collect();
         }
-        let mut ranked: Vec<(u8, &Entry)> =
+        let mut ranked: Vec<(u8, &CatalogEntry)> =
             entries.filter_map(|entry| Some((rank(entry, query.trim(), &words)?, entry))).collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().map(|(_, entry)| entry).collect()
@@ -109,7 +109,7 @@ impl ListQuery {
 }
 
 /// How well `entry` matches, from 0; none if a word is missing.
-fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
+fn rank(entry: &CatalogEntry, query: &str, words: &[&str]) -> Option<u8> {
     let text = |member| entry.definition.text(member).unwrap_or_default().to_lowercase();
     let names = [entry.exposed.to_lowercase(), entry.route.subject.to_lowercase(), text("name")];
     let has_all = |texts: &[&str]| words.iter().all(|word| texts.iter().any(|text| text.contains(word)));
@@ -131,7 +131,7 @@ fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
 }
 
 /// The cursor after `entry`. A name can be a long URI, which would not fit into the head of a request.
-fn digest_of(entry: &Entry) -> String {
+fn digest_of(entry: &CatalogEntry) -> String {
     entity_tag::digest_of(entry.exposed.as_bytes())
 }
 

@@ -27,7 +27,7 @@ use super::problem::Problem;
 use super::view::in_ms;
 use super::{Api, refusal};
 use auth::Principal;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Named, Scope};
 use gateway::{Caller, collect};
 use json::Raw;
@@ -65,7 +65,7 @@ struct Offered {
 }
 
 impl Offered {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &CatalogEntry) -> Self {
         let server = entry.route.server.to_string();
         Self { name: entry.exposed.clone(), server, definition: entry.definition.clone() }
     }

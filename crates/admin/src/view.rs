@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::changes::ChangedTool;
 use super::problem::clipped;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
@@ -280,7 +280,7 @@ pub(super) struct ListedTool {
 }
 
 impl ListedTool {
-    pub(super) fn of(snapshot: &Snapshot, entry: &Entry) -> Self {
+    pub(super) fn of(snapshot: &Snapshot, entry: &CatalogEntry) -> Self {
         let server = snapshot.server(&entry.route.server).ok();
         Self {
             name: entry.exposed.clone(),

@@ -134,16 +134,16 @@ impl Pool {
         Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
     }
 
-    /// Returns a share of the connection with the fewest requests in the dialect of `wish`, or of the first connection
+    /// Returns a share of the connection with the fewest requests in the dialect of `request`, or of the first connection
     /// as soon as it exists. `leased` is set while others hold all connections.
     pub(super) async fn seat(
         self: &Arc<Self>,
-        wish: PoolRequest<'_>,
+        request: PoolRequest<'_>,
         leased: &AtomicBool,
     ) -> Result<PooledConnection, Error> {
-        let mut sitter = Sitter { owner: wish.owner(), capabilities: wish.capabilities(), is_woken: false };
+        let mut sitter = Sitter { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
         loop {
-            let (key, connecting, freed) = match self.choose(wish, sitter)? {
+            let (key, connecting, freed) = match self.choose(request, sitter)? {
                 Choice::Take(seat) => return Ok(seat),
                 Choice::Wait(key, connecting, freed) => (key, connecting, freed),
             };
@@ -160,7 +160,7 @@ impl Pool {
                 continue;
             };
             match done {
-                Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
+                Some(Ok(live)) if self.key(&self.lock(), request).0 == live.key => {
                     // If the server sent requests on another connection, it may do so on this one.
                     let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
                     if let Some(seat) = PooledConnection::on(&live, sitter, exclusive) {
@@ -168,7 +168,7 @@ impl Pool {
                     }
                 }
                 // The server does not speak this dialect.
-                Some(Err(_)) if !self.key(&self.lock(), wish).0.is_spoken_like(key) => {}
+                Some(Err(_)) if !self.key(&self.lock(), request).0.is_spoken_like(key) => {}
                 // The other connections are still there, and no extra one is tried again at once.
                 Some(Err(_)) if is_extra => {}
                 Some(Err(error)) => return Err(error),
@@ -178,16 +178,16 @@ impl Pool {
         }
     }
 
-    fn choose(self: &Arc<Self>, wish: PoolRequest<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, request: PoolRequest<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
-        let (key, is_base) = self.key(state, wish);
+        let (key, is_base) = self.key(state, request);
         if is_base && key != state.base {
             state.move_base(key);
             self.publish(state, None);
         }
-        let at = state.group(key, wish, self.limits.connections)?;
+        let at = state.group(key, request, self.limits.connections)?;
         let group = &mut state.groups[at];
         let all_full = |seat: &PooledConnection| seat.requests() > self.connector.requests_per_connection();
         if let Some(seat) = group.seat(sitter) {
@@ -283,19 +283,19 @@ impl Pool {
         state.groups.iter_mut().for_each(|group| group.flap_backoff = FlapBackoff::default());
     }
 
-    /// Returns [`Error::Connect`] while there is no connection for `wish` and the backoff delays the next one.
-    pub(super) fn check_flapping(&self, wish: PoolRequest<'_>) -> Result<(), Error> {
+    /// Returns [`Error::Connect`] while there is no connection for `request` and the backoff delays the next one.
+    pub(super) fn check_flapping(&self, request: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
-        let group = state.find(self.key(&state, wish).0);
+        let group = state.find(self.key(&state, request).0);
         let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
         group.filter(waits).map_or(Ok(()), |group| group.flap_backoff.check())
     }
 
-    /// Whether `wish` uses a private connection while the shared connections are up.
-    pub(super) fn is_private_matter(&self, wish: PoolRequest<'_>) -> bool {
+    /// Whether `request` uses a private connection while the shared connections are up.
+    pub(super) fn is_private_matter(&self, request: PoolRequest<'_>) -> bool {
         let state = self.lock();
         let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
-        self.key(&state, wish).0.home.is_some() && is_up()
+        self.key(&state, request).0.home.is_some() && is_up()
     }
 
     /// The earliest time of the next first connection, if that is later than now.

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::Manager;
-use crate::logins::{CodeResponse, Consent, LoginError, LoginService, LoginStatus, OwnClient, Per, Seal};
+use crate::logins::{CodeResponse, Consent, LoginError, LoginService, LoginStatus, OwnClient, Per, SealState};
 use auth::Principal;
 use oauth::{AuthorizationResponse, Logins, Pending};
 use upstream::{State, Upstream};
@@ -73,7 +73,7 @@ impl LoginService for Manager {
         server: &'a str,
         principal: &'a Principal,
         own: &'a OwnClient,
-        seal: Seal<'a>,
+        seal: SealState<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         async move {
             let logins = self.logins(server).ok_or(LoginError::NotOffered)?;

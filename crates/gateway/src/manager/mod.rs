@@ -37,7 +37,7 @@ pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Named};
 pub use error_class::{ErrorClass, MEMORY_EXHAUSTED};
-pub use registry::Told;
+pub use registry::ServerNotice;
 pub use routed_request::{Called, RoutedRequest};
 pub use routing::Reference;
 pub use server_status::{MovedTool, ServerStatus};
@@ -167,8 +167,8 @@ impl Manager {
     }
 
     /// Returns future notifications of servers for subscribers. The receiver has to filter them.
-    pub fn notices(&self) -> broadcast::Receiver<Told> {
-        self.published.told.subscribe()
+    pub fn notices(&self) -> broadcast::Receiver<ServerNotice> {
+        self.published.notices.subscribe()
     }
 
     /// Returns the cache.
@@ -189,7 +189,7 @@ impl Manager {
     }
 
     /// Returns the tools of one server under its own names, or all tools under their exposed names.
-    pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::Entry>, Error> {
+    pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::CatalogEntry>, Error> {
         let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
         self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{Place, Route};
+use super::catalog::{ServerResource, Route};
 use super::error::Error;
 use super::failed;
 use json::Raw;
@@ -74,7 +74,7 @@ impl RoutedRequest {
     }
 
     /// Makes the request that reads a resource, which the client calls `uri`.
-    pub(super) fn of_resource(place: &Place, uri: &str, mut call: Box<Call>) -> Self {
+    pub(super) fn of_resource(place: &ServerResource, uri: &str, mut call: Box<Call>) -> Self {
         call.effect = effect_of(&call, Effect::ReadOnly);
         rename(&mut call, "uri", (uri, &place.uri));
         Self::new(Arc::clone(&place.server), place.uri.as_str().into(), call)
@@ -214,8 +214,8 @@ mod tests {
         Box::new(Call::of_gateway(method::TOOLS_CALL, Some(params)))
     }
 
-    fn place() -> Place {
-        Place { server: "s".into(), uri: "test://x".into() }
+    fn place() -> ServerResource {
+        ServerResource { server: "s".into(), uri: "test://x".into() }
     }
 
     fn route() -> Route {

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-pub use event::{CallEnd, CallStart, Happened, LiveEvent, ToolNames};
+pub use event::{CallEnd, CallStart, Happened, LiveEvent, SampledNames};
 pub use watched_call::CallSource;
 
 use runtime::memory::{Account, Charge, ChargeKind};
