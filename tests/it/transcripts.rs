@@ -28,7 +28,7 @@ use auth::Principal;
 use axum::body::Body;
 use bytes::Bytes;
 use downstream::sessions::Sessions;
-use downstream::streamable_http::Endpoint;
+use downstream::streamable_http::StreamableHttpEndpoint;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::Gateway;
@@ -268,7 +268,7 @@ impl Player {
         let (manager, received) = scripted_manager(&servers, &shutdown).await;
         let sessions = Arc::new(Sessions::new(10, Duration::from_mins(1)));
         let gateway = Gateway::new(manager, shutdown.clone());
-        let router = Endpoint::new(gateway, sessions, shutdown, 1 << 20)
+        let router = StreamableHttpEndpoint::new(gateway, sessions, shutdown, 1 << 20)
             .router()
             .layer(axum::Extension(Principal::anonymous()));
         Self {

@@ -16,7 +16,7 @@ use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::bodies::{Parts, StreamingBody, enveloped};
+use super::bodies::{SegmentedBody, StreamingBody, enveloped};
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
 use super::outside_calls::OutsideCalls;
@@ -47,7 +47,7 @@ const COPIED: usize = 16 * 1024;
 
 /// The form of a response that the client of a session prefers, where it accepts both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseFormat {
     Json,
     Stream,
 }
@@ -55,7 +55,7 @@ pub(super) enum Form {
 /// A page of a list for a modern client. A large one is copied for none who reads it.
 pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>) -> Response {
     match listed {
-        Ok(page) if page.size() > COPIED => json(Body::new(Parts::of(page.parts(&id))), StatusCode::OK),
+        Ok(page) if page.size() > COPIED => json(Body::new(SegmentedBody::of(page.parts(&id))), StatusCode::OK),
         Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
         Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
     }
@@ -99,13 +99,13 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
 /// The answer to a request of a session, whose stream can be read again and on other connections.
 pub(super) async fn recorded(
     mut exchange: Exchange,
-    form: Form,
+    form: ResponseFormat,
     session: &Arc<Session>,
     tasks: &Shutdown,
 ) -> Response {
     let first = match form {
-        Form::Stream => None,
-        Form::Json => match within(STREAM_AFTER, exchange.step()).await {
+        ResponseFormat::Stream => None,
+        ResponseFormat::Json => match within(STREAM_AFTER, exchange.step()).await {
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
@@ -255,7 +255,7 @@ fn event(printer: &Printer, message: &Message) -> Bytes {
 /// The response to the request `id` whose result is still arriving, unless all of it is there.
 fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
     let body = match stream.arrived() {
-        Some((result, ending)) => Body::new(Parts::new(enveloped(id, result, &ending))),
+        Some((result, ending)) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
         None => Body::new(StreamingBody::new(id, stream)),
     };
     json(body, StatusCode::OK)
@@ -265,7 +265,7 @@ fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
 fn whole(response: &protocol::Response, status: StatusCode) -> Response {
     let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
     let is_large = payload.bytes().len() > COPIED;
-    json(if is_large { Body::new(Parts::new(response.parts())) } else { response.encode().into() }, status)
+    json(if is_large { Body::new(SegmentedBody::new(response.parts())) } else { response.encode().into() }, status)
 }
 
 fn json(body: Body, status: StatusCode) -> Response {

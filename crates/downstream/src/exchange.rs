@@ -24,9 +24,9 @@ use tracing::{Instrument, Span};
 
 use super::audited::Audited;
 use super::printed::Printer;
-use super::questions::{Asked, End, Questions};
-use super::sessions::Running;
-use crate::admission::Place;
+use super::questions::{OpenQuestion, End, Questions};
+use super::sessions::SessionRequest;
+use crate::admission::Slot;
 use gateway::error::{audit_full, internal, taken_back};
 use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
@@ -60,8 +60,8 @@ pub struct Exchange {
     /// The books of what its client is asked; none where it cannot be.
     questions: Option<Arc<Questions>>,
     /// Server requests that the client was sent during this call and has not answered.
-    asked: Vec<Asked>,
-    answer: Answer,
+    asked: Vec<OpenQuestion>,
+    answer: AnswerState,
     /// Whether the answer runs in a task of its own.
     is_in_task: bool,
     /// Ends the task of [`Exchange::keep_going`] together with the exchange.
@@ -69,7 +69,7 @@ pub struct Exchange {
     life: Option<DropGuard>,
     /// That of its client, where the client has no session.
     #[allow(dead_code)] // held for its drop
-    place: Option<Place>,
+    place: Option<Slot>,
     work: WorkBudget,
 }
 
@@ -83,7 +83,7 @@ pub enum Step {
     Stream(Box<ResponseStream>),
 }
 
-enum Answer {
+enum AnswerState {
     Pending(BoxFuture<'static, Option<ResponseBody>>),
     Ready(Option<ResponseBody>),
     Given,
@@ -106,7 +106,7 @@ impl Exchange {
             outlet,
             questions: None,
             asked: Vec::new(),
-            answer: Answer::Pending(answer.boxed()),
+            answer: AnswerState::Pending(answer.boxed()),
             is_in_task: false,
             life: None,
             place: None,
@@ -115,7 +115,7 @@ impl Exchange {
     }
 
     /// Keeps `place` for as long as there is the exchange.
-    pub fn hold(&mut self, place: Place) {
+    pub fn hold(&mut self, place: Slot) {
         self.place = Some(place);
     }
 
@@ -125,7 +125,7 @@ impl Exchange {
         gateway: &Gateway,
         caller: Arc<Caller>,
         (request, named): (Request, Named),
-        running: Running,
+        running: SessionRequest,
         tasks: &Shutdown,
     ) -> Self {
         let mut exchange = Self::attached(gateway, caller, request, named);
@@ -151,15 +151,15 @@ impl Exchange {
     /// Buffers the response.
     fn collect(&mut self) {
         let era = self.caller.version.era();
-        self.answer = match std::mem::replace(&mut self.answer, Answer::Given) {
-            Answer::Pending(running) => {
+        self.answer = match std::mem::replace(&mut self.answer, AnswerState::Given) {
+            AnswerState::Pending(running) => {
                 let whole =
                     async move { Some(ResponseBody::Buffered(gateway::collect(running.await?, era).await)) };
-                Answer::Pending(whole.boxed())
+                AnswerState::Pending(whole.boxed())
             }
             // It came together with the first message. One that is buffered already needs no task, so it is written
             // together with that message.
-            Answer::Ready(Some(body @ ResponseBody::Streaming(_))) => Answer::Pending(
+            AnswerState::Ready(Some(body @ ResponseBody::Streaming(_))) => AnswerState::Pending(
                 async move { Some(ResponseBody::Buffered(gateway::collect(body, era).await)) }.boxed(),
             ),
             answer => answer,
@@ -169,7 +169,7 @@ impl Exchange {
     /// Replaces the answer by a refusal, and drops the work for it, once the credential is revoked. The requests of
     /// a session end with the session. The listener handles requests that were not answered yet.
     fn end_with_credential(&mut self) {
-        let Answer::Pending(answer) = &mut self.answer else { return };
+        let AnswerState::Pending(answer) = &mut self.answer else { return };
         let running = std::mem::replace(answer, std::future::pending().boxed());
         let principal = self.caller.principal.clone();
         let lasting = async move {
@@ -184,7 +184,7 @@ impl Exchange {
 
     /// Moves the answer into a task that `cancel` ends; the task keeps `held` as long as it runs.
     fn go_on<T: Send + 'static>(&mut self, cancel: CancellationToken, held: T, tasks: &Shutdown) {
-        let Answer::Pending(answer) = &mut self.answer else { return };
+        let AnswerState::Pending(answer) = &mut self.answer else { return };
         let (sender, receiver) = oneshot::channel();
         let waiting = receiver.map(|reply| reply.ok().flatten()).boxed();
         let running = std::mem::replace(answer, waiting);
@@ -242,8 +242,8 @@ impl Exchange {
             // Before anything is taken: a future that is dropped here loses nothing.
             self.work.yield_if_spent().await;
             match &mut self.answer {
-                Answer::Given => return None,
-                Answer::Pending(answer) => {
+                AnswerState::Given => return None,
+                AnswerState::Pending(answer) => {
                     tokio::select! {
                         biased;
                         Some(said) = self.inlet.recv() => {
@@ -256,10 +256,10 @@ impl Exchange {
                             }
                         }
                         message = withdrawn(&mut self.asked) => return Some(Step::Message(message)),
-                        reply = answer => self.answer = Answer::Ready(reply),
+                        reply = answer => self.answer = AnswerState::Ready(reply),
                     }
                 }
-                Answer::Ready(_) => {
+                AnswerState::Ready(_) => {
                     // Messages that were sent before the answer arrive before it.
                     while let Ok(said) = self.inlet.try_recv() {
                         self.work.charge(PRINTED);
@@ -272,11 +272,11 @@ impl Exchange {
                     if let Some(message) = self.unanswered() {
                         return Some(Step::Message(message));
                     }
-                    return match std::mem::replace(&mut self.answer, Answer::Given) {
-                        Answer::Ready(Some(ResponseBody::Buffered(reply))) => {
+                    return match std::mem::replace(&mut self.answer, AnswerState::Given) {
+                        AnswerState::Ready(Some(ResponseBody::Buffered(reply))) => {
                             Some(Step::Message(self.response(reply)))
                         }
-                        Answer::Ready(Some(ResponseBody::Streaming(stream))) => Some(Step::Stream(stream)),
+                        AnswerState::Ready(Some(ResponseBody::Streaming(stream))) => Some(Step::Stream(stream)),
                         _ => None,
                     };
                 }
@@ -286,8 +286,8 @@ impl Exchange {
 
     /// The end of a question that is open although its call is over.
     fn unanswered(&mut self) -> Option<Message> {
-        self.asked.retain(Asked::is_open);
-        self.asked.pop().map(Asked::cancel)
+        self.asked.retain(OpenQuestion::is_open);
+        self.asked.pop().map(OpenQuestion::cancel)
     }
 
     fn passed(&mut self, said: CallEvent) -> Option<Message> {
@@ -309,11 +309,11 @@ impl Exchange {
 }
 
 /// Resolves when one of the server requests is withdrawn, with the notification for its client.
-pub(super) async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
+pub(super) async fn withdrawn(asked: &mut Vec<OpenQuestion>) -> Message {
     std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
 }
 
-fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
+fn poll_withdrawn(asked: &mut Vec<OpenQuestion>, cx: &mut Context<'_>) -> Poll<OpenQuestion> {
     let mut at = 0;
     while let Some(one) = asked.get(at) {
         match one.poll_end(cx) {

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::activity::{Activity, Rest, Times, Watched};
-use super::bodies::{Answer, Arriving, WRITE_BUFFER};
+use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
 use super::head_budget;
 use super::limits::Limits;
 use super::refusal::{Face, Refusal};
@@ -62,7 +62,7 @@ impl Site for Router {
 }
 
 /// Everything that a connection shares with its listener.
-pub(super) struct House<S> {
+pub(super) struct ConnectionContext<S> {
     pub(super) live: Shutdown,
     pub(super) cut: CancellationToken,
     pub(super) site: S,
@@ -72,10 +72,10 @@ pub(super) struct House<S> {
 /// Serves one connection until its peer, a limit or the end of the program closes it.
 pub(super) fn connection<S: Site>(
     (stream, client): (ClientStream, Option<Certified>),
-    house: House<S>,
+    context: ConnectionContext<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
     let activity = Activity::new();
-    let House { live, cut, site, limits } = house;
+    let ConnectionContext { live, cut, site, limits } = context;
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service((site, client), activity.clone(), limits.body_timeout);
     async move {
@@ -150,7 +150,7 @@ type Connection<S> = http1::Connection<TokioIo<Watched<ClientStream>>, S>;
 /// the map of the largest head. Only for connections where all was read and flushed.
 fn renewed<S>(connection: Connection<S>) -> Connection<S>
 where
-    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     let mut parts = connection.into_parts();
     // Bytes that the client sent ahead are read again, from a buffer of their own size.
@@ -161,7 +161,7 @@ where
 /// Answers a client whose head is not complete, and for which there is no more room.
 async fn refuse_head<S>(connection: Connection<S>)
 where
-    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     let parts = connection.into_parts();
     let begun = parts.read_buf[..parts.read_buf.len().min(LINE_BYTES)].to_vec();
@@ -185,9 +185,9 @@ fn service<S: Site>(
     body_timeout: Duration,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
-    Response = http::Response<Answer>,
+    Response = http::Response<AnswerBody>,
     Error = Infallible,
-    Future = impl Future<Output = Result<http::Response<Answer>, Infallible>> + Send + 'static,
+    Future = impl Future<Output = Result<http::Response<AnswerBody>, Infallible>> + Send + 'static,
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, share) = activity.request(|| head_budget::size_of(&request));
@@ -204,7 +204,7 @@ fn service<S: Site>(
                 None => heads_full(face.unwrap_or(Face::Rest)),
             };
             drop(share);
-            Ok(response.map(|body| Answer::new(body, running)))
+            Ok(response.map(|body| AnswerBody::new(body, running)))
         }
     })
 }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use super::bodies::Arriving;
 pub use super::http1::Site;
-use super::http1::{House, connection};
+use super::http1::{ConnectionContext, connection};
 pub use super::limits::Limits;
 use super::moving_socket::MovingSocket;
 use super::tls::Certificates;
@@ -67,12 +67,12 @@ pub async fn serve_with<S: Site>(
     certificates: Option<Arc<Certificates>>,
     crew: &Crew,
 ) {
-    let door = Door {
+    let server = Server {
         live: shutdown.child(),
         cut: CancellationToken::new(),
         slots: Arc::new(Semaphore::new(limits.max_sockets)),
         refused: AtomicU64::new(0),
-        porter: LoadShed::new(limits.max_sockets),
+        load_shed: LoadShed::new(limits.max_sockets),
         handshakes: certificates.map(Handshakes::new),
         site,
         limits,
@@ -80,17 +80,17 @@ pub async fn serve_with<S: Site>(
     };
     tokio::select! {
         () = shutdown.requested() => {}
-        () = door.accept(&listener) => {}
+        () = server.accept(&listener) => {}
     }
-    door.accept_waiting(listener);
-    if !door.live.wait(limits.drain_timeout).await {
+    server.accept_waiting(listener);
+    if !server.live.wait(limits.drain_timeout).await {
         tracing::warn!(drain_timeout = ?limits.drain_timeout, "requests were still running and are cut");
-        door.cut.cancel();
-        door.live.wait(CUT_TIME).await;
+        server.cut.cancel();
+        server.live.wait(CUT_TIME).await;
     }
 }
 
-struct Door<'a, S> {
+struct Server<'a, S> {
     crew: &'a Crew,
     /// The connections; asked to end at shutdown.
     live: Shutdown,
@@ -100,14 +100,14 @@ struct Door<'a, S> {
     /// Number of connections that were refused because all slots were taken.
     refused: AtomicU64,
     /// Answers refused connections.
-    porter: LoadShed,
+    load_shed: LoadShed,
     /// Present if the listener speaks TLS.
     handshakes: Option<Handshakes>,
     site: S,
     limits: Limits,
 }
 
-impl<S: Site> Door<'_, S> {
+impl<S: Site> Server<'_, S> {
     /// Accepts connections; never returns.
     async fn accept(&self, listener: &TcpListener) {
         loop {
@@ -147,7 +147,7 @@ impl<S: Site> Door<'_, S> {
         }
         // An answer in TLS would cost a handshake, so such a client is only closed.
         if self.handshakes.is_none() {
-            self.porter.turn_away(socket, &self.live);
+            self.load_shed.reject(socket, &self.live);
         }
     }
 
@@ -156,7 +156,7 @@ impl<S: Site> Door<'_, S> {
         let _ = socket.set_nodelay(true);
         #[cfg(target_os = "linux")]
         let _ = socket2::SockRef::from(&socket).set_tcp_notsent_lowat(MOST_UNSENT);
-        let house = House {
+        let context = ConnectionContext {
             live: self.live.clone(),
             cut: self.cut.clone(),
             site: self.site.clone(),
@@ -165,10 +165,10 @@ impl<S: Site> Door<'_, S> {
         let (bulk, handshakes) = (self.crew.bulk().cloned(), self.handshakes.clone());
         self.crew.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
-            let live = house.live.clone();
+            let live = context.live.clone();
             let connection = async move {
-                if let Some(opened) = opened(socket, handshakes, &house).await {
-                    connection(opened, house).await;
+                if let Some(opened) = opened(socket, handshakes, &context).await {
+                    connection(opened, context).await;
                 }
             };
             live.clone().spawn(async move {
@@ -188,18 +188,18 @@ impl<S: Site> Door<'_, S> {
 async fn opened<S>(
     socket: TcpStream,
     handshakes: Option<Handshakes>,
-    house: &House<S>,
+    context: &ConnectionContext<S>,
 ) -> Option<(ClientStream, Option<Certified>)> {
     let Some(handshakes) = handshakes else {
         return Some((ClientStream::Plain(MovingSocket::new(socket)), None));
     };
     let end = async {
-        house.live.requested().await;
+        context.live.requested().await;
         tokio::time::sleep(LAST_HANDSHAKES).await;
     };
     tokio::select! {
         // Boxed, so that a connection without TLS does not keep the room for it.
-        opened = Box::pin(handshakes.open(socket, house.limits.header_timeout)) => opened,
+        opened = Box::pin(handshakes.open(socket, context.limits.header_timeout)) => opened,
         () = end => None,
     }
 }
