@@ -161,12 +161,12 @@ fn front(
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let door = door(of_sessions());
+    let count_clients = count_clients(of_sessions());
     let options = admin::Options {
         max_body,
         drain: leaving.clone(),
         logins: Some(logins),
-        door: Some(door),
+        count_clients: Some(count_clients),
         gateway: Some(gateway),
         ..of_file
     };
@@ -190,7 +190,7 @@ fn front(
 }
 
 /// Returns the function that counts clients for the admin API.
-fn door(sessions: Arc<Sessions>) -> admin::Door {
+fn count_clients(sessions: Arc<Sessions>) -> admin::CountClients {
     Arc::new(move || Clients {
         clients: sessions.clients(),
         sessions: sessions.count(),

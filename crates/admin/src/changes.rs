@@ -99,7 +99,7 @@ impl ChangedTool {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ApprovalQuery {
     /// One tool, by its name at the server. Without it all that changed are approved.
     #[param(nullable = false, example = "create_issue")]
     tool: Option<String>,
@@ -115,17 +115,17 @@ pub(super) struct Wanted {
 /// blocked for that are listed and called again. Tools that are trusted already stay so. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/servers/{name}/tools/approve", tag = "servers", operation_id = "approve_tools",
-    params(("name" = String, Path, description = "The server", example = "issues"), Wanted),
+    params(("name" = String, Path, description = "The server", example = "issues"), ApprovalQuery),
     responses((status = 200, description = "The server, with what is still not approved", body = Server), ApprovalProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn approve(
     State(Api { manager, .. }): State<Api>,
     name: Result<Path<String>, PathRejection>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<ApprovalQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let Query(Wanted { tool, sha256 }) = wanted?;
+    let Query(ApprovalQuery { tool, sha256 }) = wanted?;
     if tool.is_none() && sha256.is_some() {
         return Err(Problem::new(ErrorCode::InvalidRequest, "`sha256` says nothing without `tool`"));
     }

@@ -34,7 +34,7 @@ pub struct Loaded {
 /// The configuration in effect.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Configuration)]
-struct Shown {
+struct EffectiveConfiguration {
     /// When the file was loaded: at the start, or by the last reload.
     #[schema(format = DateTime)]
     loaded_at: String,
@@ -50,7 +50,7 @@ struct Shown {
 /// role *superuser*.
 #[utoipa::path(
     get, path = "/configuration", tag = "gateway", operation_id = "get_configuration",
-    responses((status = 200, description = "The configuration", body = Shown), ConfigurationProblems),
+    responses((status = 200, description = "The configuration", body = EffectiveConfiguration), ConfigurationProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn show(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
@@ -58,5 +58,5 @@ pub(super) async fn show(State(Api { options, .. }): State<Api>) -> Result<Respo
         return Err(Problem::new(ErrorCode::NotFound, "this gateway has no configuration file"));
     };
     let Loaded { settings, at } = configuration();
-    Ok(json(&Shown { loaded_at: date(at), configuration: settings }))
+    Ok(json(&EffectiveConfiguration { loaded_at: date(at), configuration: settings }))
 }

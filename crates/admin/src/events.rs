@@ -40,7 +40,7 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct EventsQuery {
     /// Only events of this server.
     #[param(nullable = false)]
     server: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct Wanted {
 /// that some were missed. Nothing is recorded while nobody watches. Needs the role *reader*. Only a *superuser* sees
 /// the principals, clients and arguments of the calls of others.
 #[utoipa::path(
-    get, path = "/events", tag = "gateway", operation_id = "watch_events", params(Wanted),
+    get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery),
     responses(
         (status = 200, description = "Events; `data` is a JSON object", body = String,
          content_type = "text/event-stream"),
@@ -76,7 +76,7 @@ pub(super) async fn watch(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(wanted) = wanted.map_err(|error| Problem::new(ErrorCode::InvalidRequest, error.body_text()))?;
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
@@ -96,7 +96,7 @@ pub(super) async fn watch(
 struct Stream {
     watcher: Watcher,
     principal: Principal,
-    wanted: Wanted,
+    wanted: EventsQuery,
     drain: Shutdown,
     is_begun: bool,
 }
@@ -152,7 +152,7 @@ impl Stream {
     }
 }
 
-impl Wanted {
+impl EventsQuery {
     fn has(&self, event: &LiveEvent) -> bool {
         let fits = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))

@@ -93,13 +93,13 @@ pub struct Options {
     /// The logins to servers; none if nobody can log in here.
     pub logins: Option<LoginContext>,
     /// Counts the clients for the metrics; none if they are not counted.
-    pub door: Option<Door>,
+    pub count_clients: Option<CountClients>,
     /// The MCP methods, over which streaming calls, prompts and resources go; none makes them over the manager.
     pub gateway: Option<Gateway>,
 }
 
 /// Counts the connected clients.
-pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
+pub type CountClients = Arc<dyn Fn() -> Clients + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -109,7 +109,7 @@ impl Default for Options {
             reload: None,
             configuration: None,
             logins: None,
-            door: None,
+            count_clients: None,
             gateway: None,
         }
     }

@@ -45,7 +45,7 @@ pub(super) async fn metrics(State(Api { manager, options, .. }): State<Api>) -> 
             faults: counts.faults,
         })
         .collect();
-    let clients = options.door.map(|door| door());
+    let clients = options.count_clients.map(|count| count());
     let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())
         .map_err(|_| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
     // Not to the principal: the metrics are needed most while that has no room for anything else.

@@ -58,7 +58,7 @@ pub struct Reloaded {
 /// The result of a reload. Servers have the order of the configuration file.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Reloaded)]
-struct Shown {
+struct ReloadResult {
     /// Servers that are new.
     added: Vec<String>,
     /// Servers whose settings changed: they were replaced, and calls that ran may end.
@@ -78,7 +78,7 @@ struct Shown {
 /// began. A file with a problem changes nothing. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/reload", tag = "gateway", operation_id = "reload",
-    responses((status = 200, description = "What changed", body = Shown), ReloadProblems),
+    responses((status = 200, description = "What changed", body = ReloadResult), ReloadProblems),
     security((), ("bearer" = []), ("api_key" = []))
 )]
 pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
@@ -88,7 +88,7 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
     let Reloaded { applied, at_restart } =
         reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;
     let names = |list: Vec<Arc<str>>| list.iter().map(ToString::to_string).collect();
-    Ok(json(&Shown {
+    Ok(json(&ReloadResult {
         added: names(applied.added),
         changed: names(applied.changed),
         removed: names(applied.removed),
