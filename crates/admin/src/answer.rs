@@ -182,7 +182,13 @@ fn of_complete(result: &Raw, content: Option<Raw>) -> AnswerParts {
             rpc_error: None,
         };
     }
-    AnswerParts { data: value.or_else(|| joined(&texts)), structured, content, failure: None, rpc_error: None }
+    AnswerParts {
+        data: value.or_else(|| joined(&texts)),
+        structured,
+        content,
+        failure: None,
+        rpc_error: None,
+    }
 }
 
 fn of_error(error: &ErrorObject) -> AnswerParts {

@@ -43,7 +43,7 @@ mod tool;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-pub use connection::InProcess;
+pub use connection::InProcessConnector;
 pub use progress::Report;
 use serde::Serialize;
 use serde_json::json;
@@ -67,7 +67,7 @@ macro_rules! connect {
                 async move { <$server>::open(&name, &options, &means, events).await },
             )
         };
-        std::sync::Arc::new($crate::InProcess::new(open).declaring(<$server>::declared($options)))
+        std::sync::Arc::new($crate::InProcessConnector::new(open).declaring(<$server>::declared($options)))
     }};
 }
 pub(crate) use connect;

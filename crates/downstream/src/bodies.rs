@@ -242,7 +242,8 @@ mod tests {
     #[tokio::test]
     async fn parts_are_one_body_of_known_length_and_none_is_copied() {
         let payload = Bytes::from(vec![b'x'; 200_000]);
-        let mut body = SegmentedBody::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
+        let mut body =
+            SegmentedBody::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(200_002), false));
         let _brace = body.frame().await;
         let frame = body.frame().await.expect("a frame").expect("it cannot fail");

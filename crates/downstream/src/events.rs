@@ -55,7 +55,9 @@ pub(super) enum ResponseFormat {
 /// A page of a list for a modern client. A large one is copied for none who reads it.
 pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>) -> Response {
     match listed {
-        Ok(page) if page.size() > COPIED => json(Body::new(SegmentedBody::of(page.parts(&id))), StatusCode::OK),
+        Ok(page) if page.size() > COPIED => {
+            json(Body::new(SegmentedBody::of(page.parts(&id))), StatusCode::OK)
+        }
         Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
         Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
     }
@@ -265,7 +267,10 @@ fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
 fn whole(response: &protocol::Response, status: StatusCode) -> Response {
     let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
     let is_large = payload.bytes().len() > COPIED;
-    json(if is_large { Body::new(SegmentedBody::new(response.parts())) } else { response.encode().into() }, status)
+    json(
+        if is_large { Body::new(SegmentedBody::new(response.parts())) } else { response.encode().into() },
+        status,
+    )
 }
 
 fn json(body: Body, status: StatusCode) -> Response {

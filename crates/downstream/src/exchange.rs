@@ -24,7 +24,7 @@ use tracing::{Instrument, Span};
 
 use super::audited::Audited;
 use super::printed::Printer;
-use super::questions::{OpenQuestion, End, Questions};
+use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
 use gateway::error::{audit_full, internal, taken_back};
@@ -276,7 +276,9 @@ impl Exchange {
                         AnswerState::Ready(Some(ResponseBody::Buffered(reply))) => {
                             Some(Step::Message(self.response(reply)))
                         }
-                        AnswerState::Ready(Some(ResponseBody::Streaming(stream))) => Some(Step::Stream(stream)),
+                        AnswerState::Ready(Some(ResponseBody::Streaming(stream))) => {
+                            Some(Step::Stream(stream))
+                        }
                         _ => None,
                     };
                 }

@@ -80,7 +80,11 @@ pub fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
     }
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = value.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(MessageRefusal::ContentType) }
+    if media_type.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(MessageRefusal::ContentType)
+    }
 }
 
 /// Requires that the client accepts every one of `types`.
@@ -130,7 +134,9 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
 /// Checks the version header of a legacy request: absent, or a known revision.
 pub fn check_legacy_version(map: &HeaderMap) -> Result<(), MessageRefusal> {
     match single(map, &PROTOCOL_VERSION)? {
-        Some(name) if Version::from_name(name).is_none() => Err(MessageRefusal::VersionHeader(sanitize::name(name))),
+        Some(name) if Version::from_name(name).is_none() => {
+            Err(MessageRefusal::VersionHeader(sanitize::name(name)))
+        }
         _ => Ok(()),
     }
 }
@@ -141,15 +147,17 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), MessageRef
     let header = version
         .text(&PROTOCOL_VERSION)?
         .ok_or_else(|| MessageRefusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
-    let described = meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
+    let described =
+        meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described.get(meta::PROTOCOL_VERSION);
     if !claimed.is_some_and(|claimed| claimed.says(header)) {
         let claimed = claimed.and_then(Part::text).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
         return Err(mismatch("MCP-Protocol-Version", header, &claimed));
     }
     check_description(described, header)?;
-    let method =
-        method.text(&METHOD)?.ok_or_else(|| MessageRefusal::HeaderMismatch("Mcp-Method is missing".into()))?;
+    let method = method
+        .text(&METHOD)?
+        .ok_or_else(|| MessageRefusal::HeaderMismatch("Mcp-Method is missing".into()))?;
     if method != request.method {
         return Err(mismatch("Mcp-Method", method, &request.method));
     }
@@ -158,7 +166,8 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), MessageRef
 
 /// Checks the `_meta` that a modern request needs on every transport.
 pub fn check_meta(request: &Request) -> Result<(), MessageRefusal> {
-    let described = meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
+    let described =
+        meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described
         .get(meta::PROTOCOL_VERSION)
         .and_then(Part::text)
@@ -201,7 +210,9 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), MessageRefusal>
 pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), MessageRefusal> {
     for Mirrored { header, value, is_ambiguous } in mirrored {
         if *is_ambiguous {
-            return Err(MessageRefusal::HeaderMismatch(format!("what {header} mirrors stands twice in the body")));
+            return Err(MessageRefusal::HeaderMismatch(format!(
+                "what {header} mirrors stands twice in the body"
+            )));
         }
         match (single(map, header.as_str())?, value) {
             (None, None) => {}
@@ -210,8 +221,9 @@ pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Mess
                 return Err(MessageRefusal::HeaderMismatch(format!("{header} stands in the headers only")));
             }
             (Some(sent), Some(value)) => {
-                let decoded = headers::decode(sent)
-                    .ok_or_else(|| MessageRefusal::HeaderMismatch(format!("{header} is not a readable value")))?;
+                let decoded = headers::decode(sent).ok_or_else(|| {
+                    MessageRefusal::HeaderMismatch(format!("{header} is not a readable value"))
+                })?;
                 if !headers::HeaderParam::agrees(&decoded, value) {
                     return Err(mismatch(header, &decoded, value));
                 }

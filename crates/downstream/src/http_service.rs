@@ -126,7 +126,8 @@ impl ServiceParts {
         let Some(principal) = principal else {
             return self.refused(Refusal::Denied(Denied::Missing), &Line::of(&head), id);
         };
-        let asked = MessageContext { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
+        let asked =
+            MessageContext { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
         let answer = {
             let answer = pin!(mcp.answer(asked, &head.method, body));
             while_good(Some(&principal), answer).await

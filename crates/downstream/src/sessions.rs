@@ -300,7 +300,8 @@ impl Sessions {
         let place = self.place_for(caller.principal.id())?;
         let session = Session::new(caller, (self.kept.clone(), self.returned.clone()), is_channel);
         session.state().place = Some(place);
-        self.add(session).ok_or_else(|| Limit::Sessions.met(MessageRefusal::TooManySessions { most: self.max }))
+        self.add(session)
+            .ok_or_else(|| Limit::Sessions.met(MessageRefusal::TooManySessions { most: self.max }))
     }
 
     /// The session `id`, if it belongs to `principal` and to `scope`.

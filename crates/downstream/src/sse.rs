@@ -86,7 +86,12 @@ impl SseEndpoint {
             .with_state(self)
     }
 
-    fn open(&self, principal: Principal, scope: Scope, request: &HttpRequest) -> Result<Response, MessageRefusal> {
+    fn open(
+        &self,
+        principal: Principal,
+        scope: Scope,
+        request: &HttpRequest,
+    ) -> Result<Response, MessageRefusal> {
         if request.method() != Method::GET {
             return Err(MessageRefusal::Method { allow: "GET" });
         }

@@ -76,7 +76,9 @@ async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, 
         match line {
             Line::Whole(line) => match Message::from_client(&line) {
                 Ok(message) => conversation.take(message, None).await,
-                Err(error) => conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await,
+                Err(error) => {
+                    conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await;
+                }
             },
             Line::TooLong(_) => {
                 let refusal = Limit::Body.met(MessageRefusal::BodyTooLarge { limit: max_line });

@@ -100,8 +100,12 @@ impl StreamableHttpEndpoint {
         let (head, body) = request.into_parts();
         match read(body, self.0.max_body).await {
             Ok(body) => {
-                let asked =
-                    MessageContext { principal, scope, headers: &head.headers, named: named(&head.extensions) };
+                let asked = MessageContext {
+                    principal,
+                    scope,
+                    headers: &head.headers,
+                    named: named(&head.extensions),
+                };
                 self.answer(asked, &head.method, body).await
             }
             Err(refusal) => refusal.into_response(None, named(&head.extensions)),
@@ -236,7 +240,11 @@ impl StreamableHttpEndpoint {
         Ok(events::recorded(exchange, asked.form(), &session, tasks).await)
     }
 
-    async fn initialize(&self, asked: MessageContext<'_>, request: Request) -> Result<Response, MessageRefusal> {
+    async fn initialize(
+        &self,
+        asked: MessageContext<'_>,
+        request: Request,
+    ) -> Result<Response, MessageRefusal> {
         let caller = described(asked.principal, asked.scope, request.params.as_ref())?;
         let session = self.0.sessions.open(caller)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);

@@ -35,7 +35,7 @@ pub use caller::Caller;
 
 use bridge::suspended_calls::Parked;
 pub use login_elicitation::LoginPages;
-use subscriptions::{NotificationRouter, Feed};
+use subscriptions::{Feed, NotificationRouter};
 use tasks::TaskIds;
 
 use crate::manager::Manager;

@@ -141,7 +141,8 @@ impl Pool {
         request: PoolRequest<'_>,
         leased: &AtomicBool,
     ) -> Result<PooledConnection, Error> {
-        let mut sitter = Sitter { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
+        let mut sitter =
+            Sitter { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
         loop {
             let (key, connecting, freed) = match self.choose(request, sitter)? {
                 Choice::Take(seat) => return Ok(seat),

@@ -14,7 +14,7 @@ use http::{Method, request};
 
 use super::cookie::Cookies;
 use super::form;
-use super::sessions::{BrowserSessions, BrowserSession};
+use super::sessions::{BrowserSession, BrowserSessions};
 use crate::Config;
 use crate::refusal::{Face, Refusal};
 use auth::Principal;

@@ -219,7 +219,8 @@ impl BrowserSessions {
             return None;
         }
         entry.used = now;
-        let session = BrowserSession { id, principal: entry.principal.clone(), csrf: Arc::clone(&entry.csrf) };
+        let session =
+            BrowserSession { id, principal: entry.principal.clone(), csrf: Arc::clone(&entry.csrf) };
         Some((session, entry.credential.clone()))
     }
 

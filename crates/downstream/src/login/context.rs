@@ -22,7 +22,7 @@ pub(super) use crate::browser::access::SESSION;
 use crate::browser::cookie::{Cookies, SameSite};
 use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
-use crate::browser::sessions::{BrowserSessions, NewSession, BrowserSession};
+use crate::browser::sessions::{BrowserSession, BrowserSessions, NewSession};
 use crate::guard::{Guard, MAX_FORM};
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
@@ -100,7 +100,10 @@ impl Visit {
 
     /// Returns the session of the visitor, and the header that sets its cookie if it is new. None if the visitor must
     /// sign in.
-    pub(super) fn session(&self, pages: &Pages) -> Result<Option<(BrowserSession, Option<HeaderValue>)>, Page> {
+    pub(super) fn session(
+        &self,
+        pages: &Pages,
+    ) -> Result<Option<(BrowserSession, Option<HeaderValue>)>, Page> {
         if let Some(session) = &self.session {
             return Ok(Some((session.clone(), None)));
         }

@@ -51,7 +51,12 @@ pub(super) struct Agreement {
     pub(super) url: String,
 }
 
-pub(super) fn seal_state(links: &LoginLinks, session: &BrowserSession, state: &State, now: SystemTime) -> String {
+pub(super) fn seal_state(
+    links: &LoginLinks,
+    session: &BrowserSession,
+    state: &State,
+    now: SystemTime,
+) -> String {
     seal(links, STATE, session, state, now)
 }
 

@@ -41,7 +41,12 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
 }
 
 /// Finds the login service and makes the request to it.
-async fn prepare(pages: &Pages, visit: &Visit, session: &BrowserSession, ticket: &Ticket) -> Result<Consent, Page> {
+async fn prepare(
+    pages: &Pages,
+    visit: &Visit,
+    session: &BrowserSession,
+    ticket: &Ticket,
+) -> Result<Consent, Page> {
     let principal = session.principal();
     let _place = pages.in_progress.enter(principal.id()).ok_or_else(messages::busy)?;
     let own = pages.logins.links.own_client(visit.host.as_deref()).ok_or_else(messages::no_base)?;

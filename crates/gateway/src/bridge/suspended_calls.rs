@@ -98,7 +98,12 @@ impl Parked {
     }
 
     /// Removes and returns the call of `state`; none, without a reason, if the state is not valid.
-    pub(super) async fn take(&self, principal: &Principal, purpose: &str, state: &str) -> Option<SuspendedRequest> {
+    pub(super) async fn take(
+        &self,
+        principal: &Principal,
+        purpose: &str,
+        state: &str,
+    ) -> Option<SuspendedRequest> {
         let id = self.sealer.open(purpose, principal, state)?;
         let entry = self.lock().remove(&Uuid::from_slice(&id).ok()?)?;
         let (to, waiting) = oneshot::channel();

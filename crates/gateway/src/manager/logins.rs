@@ -10,7 +10,9 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::Manager;
-use crate::logins::{CodeResponse, Consent, LoginError, LoginService, LoginStatus, OwnClient, Per, SealState};
+use crate::logins::{
+    CodeResponse, Consent, LoginError, LoginService, LoginStatus, OwnClient, Per, SealState,
+};
 use auth::Principal;
 use oauth::{AuthorizationResponse, Logins, Pending};
 use upstream::{State, Upstream};

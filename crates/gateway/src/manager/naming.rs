@@ -115,7 +115,12 @@ impl Names {
     }
 
     /// Resolves every spelling. Exposed names win over qualified ones, and those over bare ones.
-    fn spellings(&self, keys: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> HashMap<String, Meaning> {
+    fn spellings(
+        &self,
+        keys: &[ItemKey],
+        rules: &Rules<'_>,
+        owners: &mut Owners,
+    ) -> HashMap<String, Meaning> {
         let one = |(index, name): (usize, &String)| (name.clone(), Meaning::One(index));
         let mut meanings: HashMap<String, Meaning> = self.exposed.iter().enumerate().map(one).collect();
         for (index, key) in keys.iter().enumerate() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{ServerResource, Route};
+use super::catalog::{Route, ServerResource};
 use super::error::Error;
 use super::failed;
 use json::Raw;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{ServerResource, UriServers, Route};
+use super::catalog::{Route, ServerResource, UriServers};
 use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::views::Viewer;

@@ -17,7 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::STARTUP_GRACE;
-use super::catalog::{Catalog, History, LinkBudget, Lookup, Part, ServerResource, UriServers, Resources, Route, Style};
+use super::catalog::{
+    Catalog, History, LinkBudget, Lookup, Part, Resources, Route, ServerResource, Style, UriServers,
+};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::naming::Rules;

@@ -111,7 +111,12 @@ impl DefinitionDigest {
 }
 
 impl Change {
-    fn of(tool: &Tool, now: DefinitionDigest, known: Option<&DefinitionDigest>, named: Option<Sha256Hash>) -> Self {
+    fn of(
+        tool: &Tool,
+        now: DefinitionDigest,
+        known: Option<&DefinitionDigest>,
+        named: Option<Sha256Hash>,
+    ) -> Self {
         Self {
             tool: tool.name.clone(),
             changed: match (known, named) {

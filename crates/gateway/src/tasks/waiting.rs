@@ -70,7 +70,8 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
         if let Some(outcome) = task::outcome(&task) {
             return outcome;
         }
-        let wanted = (status(&task) == "input_required").then(|| RequiredInput::of_task(&task, &mut answered));
+        let wanted =
+            (status(&task) == "input_required").then(|| RequiredInput::of_task(&task, &mut answered));
         if let Some(wanted) = wanted.transpose()?.flatten() {
             let responses = wanted.asked(caller, &look.server, outlet).await?;
             let params = id.with("inputResponses", &responses);

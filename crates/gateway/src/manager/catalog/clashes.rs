@@ -68,7 +68,12 @@ impl Claims {
 
     /// Finds the listed `uris` and the templates that clash. `keys` are those it was made of, and `servers` those that
     /// have resources.
-    pub(super) fn clashes(&self, uris: &[ResourceKey], keys: &[ResourceKey], servers: &[Arc<str>]) -> Clashes {
+    pub(super) fn clashes(
+        &self,
+        uris: &[ResourceKey],
+        keys: &[ResourceKey],
+        servers: &[Arc<str>],
+    ) -> Clashes {
         let is_reserved = |key: &ResourceKey| {
             let owner = split_owner(&key.uri).map(|(owner, _)| owner.to_owned());
             owner

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub use listing::{CatalogEntry, Form, Listing, Page, Route};
-pub use resources::{LinkBudget, ServerResource, UriServers, Resources};
+pub use resources::{LinkBudget, Resources, ServerResource, UriServers};
 
 use super::naming::{ItemKey, Meaning, Names, Rules};
 use super::owners::Owners;
@@ -291,8 +291,10 @@ fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
 fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedList {
     let offered: Vec<(&Arc<str>, &Item)> =
         parts.iter().flat_map(|part| part.offer.prompts.iter().map(|prompt| (part.server, prompt))).collect();
-    let key =
-        |(server, prompt): &(&Arc<str>, &Item)| ItemKey { server: Arc::clone(server), name: prompt.key.clone() };
+    let key = |(server, prompt): &(&Arc<str>, &Item)| ItemKey {
+        server: Arc::clone(server),
+        name: prompt.key.clone(),
+    };
     let keys: Vec<ItemKey> = offered.iter().map(key).collect();
     let names = Names::assign(&keys, &style.rules, owners);
     let moved = moved(&names, &keys, |index| offered[index].1.key.as_str());

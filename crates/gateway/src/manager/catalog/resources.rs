@@ -315,7 +315,8 @@ fn place(entry: &CatalogEntry) -> ServerResource {
 
 /// Lists the keys of all parts.
 fn keys(parts: &[Part<'_>], kind: Kind) -> Vec<ResourceKey> {
-    let key = |part: &Part<'_>, item: &Item| ResourceKey { server: Arc::clone(part.server), uri: item.key.clone() };
+    let key =
+        |part: &Part<'_>, item: &Item| ResourceKey { server: Arc::clone(part.server), uri: item.key.clone() };
     parts.iter().flat_map(|part| items(part, kind).iter().map(move |item| key(part, item))).collect()
 }
 

@@ -49,7 +49,8 @@ impl Uris {
             by_bare.entry(key.uri.clone()).or_default().push(index);
         }
         let clashing = all_clashing(keys, &by_bare, clashing);
-        let form = |(key, clashes): (&ResourceKey, &bool)| if *clashes { key.owned() } else { key.uri.clone() };
+        let form =
+            |(key, clashes): (&ResourceKey, &bool)| if *clashes { key.owned() } else { key.uri.clone() };
         let exposed: Vec<String> = keys.iter().zip(&clashing).map(form).collect();
         let by_exposed = exposed.iter().enumerate().map(|(index, uri)| (uri.clone(), index)).collect();
         let by_owner = keys.iter().enumerate().map(|(index, key)| (key.owned(), index)).collect();

@@ -8,7 +8,9 @@ use super::*;
 use protocol::uri::split_owner;
 
 fn keys(list: &[(&str, &str)]) -> Vec<ResourceKey> {
-    list.iter().map(|(server, uri)| ResourceKey { server: (*server).into(), uri: (*uri).to_owned() }).collect()
+    list.iter()
+        .map(|(server, uri)| ResourceKey { server: (*server).into(), uri: (*uri).to_owned() })
+        .collect()
 }
 
 fn exposed(list: &[(&str, &str)]) -> Vec<String> {
