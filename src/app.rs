@@ -228,7 +228,7 @@ pub async fn serve(
     let guard = Guard::new(&server)?;
     let certificates = server.tls.as_ref().map(Certificates::read).transpose()?;
     let manager = Manager::initialize(config.manager, &servers)?;
-    let running = reload::Running {
+    let running = reload::ReloadTarget {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),
         certificates: certificates.clone(),

@@ -42,7 +42,7 @@ const OPENS_AT_RESTART: &str =
     "`auth_mode: none` with `allow_unauthenticated: true` takes effect when the gateway is restarted";
 
 /// The running parts that a new configuration is applied to.
-pub(super) struct Running {
+pub(super) struct ReloadTarget {
     pub(super) manager: Arc<Manager>,
     pub(super) authenticator: Arc<Authenticator>,
     /// The certificates of the listener, if it speaks TLS.
@@ -59,7 +59,7 @@ pub(super) fn loaded(settings: json::Raw) -> watch::Sender<Loaded> {
     watch::Sender::new(Loaded { settings, at: SystemTime::now() })
 }
 
-impl Running {
+impl ReloadTarget {
     /// Returns options of the admin API that show the configuration, and reload it if there is a `renewal`.
     pub(super) fn of_file(self, renewal: Option<Renewal>, tasks: &Shutdown) -> admin::Options {
         let loaded = self.loaded.subscribe();
@@ -175,11 +175,11 @@ mod tests {
         })
     }
 
-    fn running() -> Running {
+    fn running() -> ReloadTarget {
         let Config { manager, server, fixed, shown } = config().expect("a configuration");
         let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
         let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
-        Running { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }
+        ReloadTarget { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }
     }
 
     #[tokio::test]

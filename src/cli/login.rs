@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use url::Url;
 
 use super::browser;
-use super::remote::{Failed, Remote, Running, block_on, exit};
+use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
 use gateway::login_links::LIFETIME;
 
 /// Between two looks at the login.
@@ -45,7 +45,7 @@ pub struct Login {
     pub server: String,
     /// Which gateway.
     #[command(flatten)]
-    pub running: Running,
+    pub running: RunningGateway,
     /// Print the link and do not open it.
     #[arg(long)]
     pub no_browser: bool,
@@ -58,7 +58,7 @@ pub struct Logout {
     pub server: String,
     /// Which gateway.
     #[command(flatten)]
-    pub running: Running,
+    pub running: RunningGateway,
 }
 
 /// The link of the gateway.
@@ -69,7 +69,7 @@ struct Link {
 
 /// The login as the gateway shows it.
 #[derive(Deserialize)]
-struct Shown {
+struct LoginView {
     state: String,
     account: Option<String>,
     #[serde(default)]
@@ -77,7 +77,7 @@ struct Shown {
     per: Option<String>,
 }
 
-impl Shown {
+impl LoginView {
     fn is_logged_in(&self) -> bool {
         self.state == "logged_in"
     }
@@ -115,9 +115,9 @@ pub(super) fn end(arguments: &Logout) -> ExitCode {
     exit(ended, &mut err)
 }
 
-async fn log_in(running: &Running, server: &str, terminal: &mut Terminal<'_>) -> Result<(), Failed> {
+async fn log_in(running: &RunningGateway, server: &str, terminal: &mut Terminal<'_>) -> Result<(), Failed> {
     let remote = Remote::of(running)?;
-    let before: Shown = remote.login(Method::GET, server).await?;
+    let before: LoginView = remote.login(Method::GET, server).await?;
     if before.is_logged_in() {
         let line = before.line();
         let text = format!("already logged in to {server} as {line}; `switchyard logout` ends that login");
@@ -136,11 +136,11 @@ async fn log_in(running: &Running, server: &str, terminal: &mut Terminal<'_>) ->
 }
 
 /// Waits until a person has logged in.
-async fn finished(remote: &Remote, server: &str) -> Result<Shown, Failed> {
+async fn finished(remote: &Remote, server: &str) -> Result<LoginView, Failed> {
     let (begun, mut failed) = (Instant::now(), 0);
     while begun.elapsed() < LIFETIME {
         sleep(LOOK_EVERY).await;
-        match remote.login::<Shown>(Method::GET, server).await {
+        match remote.login::<LoginView>(Method::GET, server).await {
             Ok(shown) if shown.is_logged_in() => return Ok(shown),
             Ok(_) => failed = 0,
             Err(Failed::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
@@ -152,8 +152,8 @@ async fn finished(remote: &Remote, server: &str) -> Result<Shown, Failed> {
     )))
 }
 
-async fn log_out(running: &Running, server: &str, out: &mut dyn Write) -> Result<(), Failed> {
-    let _: Shown = Remote::of(running)?.login(Method::DELETE, server).await?;
+async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), Failed> {
+    let _: LoginView = Remote::of(running)?.login(Method::DELETE, server).await?;
     say(out, &format!("logged out of {server}"))
 }
 

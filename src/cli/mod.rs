@@ -68,7 +68,7 @@ pub enum Command {
     /// Serve REST and MCP over HTTP (the default command).
     Serve(Serve),
     /// Serve MCP on standard input and output, for a client that starts this program itself.
-    Stdio(Stdio),
+    Stdio(StdioArguments),
     /// Check a configuration file and print what would run.
     Check(Check),
     /// Write a first configuration file, with the servers of the MCP clients on this machine.
@@ -87,7 +87,7 @@ pub enum Command {
     Import(Import),
     /// Commands for the running gateway.
     #[command(flatten)]
-    Operate(operate::Command),
+    Operate(operate::OperateCommand),
     /// Log in to a server of the running gateway (`auth: oauth`), in a browser.
     #[command(after_help = login::HELP)]
     Login(login::Login),
@@ -198,7 +198,7 @@ pub struct Serve {
 
 /// Arguments of `stdio`.
 #[derive(Debug, Clone, Args)]
-pub struct Stdio {
+pub struct StdioArguments {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -301,7 +301,7 @@ pub fn run() -> ExitCode {
 
 fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let Token { file, sub: subject, role, ttl: lifetime, private_key, kid } = token;
-    let wanted = token::Wanted { subject, role, lifetime, private_key, kid };
+    let wanted = token::TokenRequest { subject, role, lifetime, private_key, kid };
     let (code, reason) = match file.load().map(|config| token::run(&config.server.auth, &wanted, out)) {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => (ExitCode::FAILURE, error.to_string()),

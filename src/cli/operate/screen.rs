@@ -20,7 +20,7 @@ const USUAL_WIDTH: usize = 80;
 
 /// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// A table, or text.
     Table,
     /// The answer of the gateway as JSON.
@@ -36,7 +36,7 @@ pub enum Format {
 pub struct Output {
     /// How to write the result.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
-    pub output: Format,
+    pub output: OutputFormat,
     /// Write results and errors only: no warnings, no progress.
     #[arg(short, long)]
     pub quiet: bool,
@@ -60,7 +60,7 @@ pub(super) struct View {
 pub(super) struct Screen<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) err: &'a mut dyn Write,
-    pub(super) format: Format,
+    pub(super) format: OutputFormat,
     is_quiet: bool,
     /// Whether standard output is a terminal.
     pub(super) is_terminal: bool,
@@ -97,11 +97,11 @@ impl<'a> Screen<'a> {
     /// Writes a result.
     pub(super) fn show(&mut self, view: &View) -> io::Result<()> {
         match self.format {
-            Format::Table => self.table(&view.table),
-            Format::Name => {
+            OutputFormat::Table => self.table(&view.table),
+            OutputFormat::Name => {
                 view.names.iter().try_for_each(|name| writeln!(self.out, "{}", visible::line(name)))
             }
-            Format::Json | Format::Yaml => self.document(&view.document),
+            OutputFormat::Json | OutputFormat::Yaml => self.document(&view.document),
         }
     }
 
@@ -113,7 +113,7 @@ impl<'a> Screen<'a> {
     /// Writes an answer as JSON, or as YAML if that is asked for.
     pub(super) fn document(&mut self, document: &Raw) -> io::Result<()> {
         match self.format {
-            Format::Yaml => write!(self.out, "{}", yaml::document(document)),
+            OutputFormat::Yaml => write!(self.out, "{}", yaml::document(document)),
             _ => writeln!(self.out, "{}", json_text::indented(document)),
         }
     }
