@@ -23,11 +23,7 @@ pub(super) fn open(url: &Url) -> bool {
         return false;
     }
     let started = |mut program: std::process::Command| {
-        program
-            .env_remove(KEY)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        program.env_remove(KEY).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         program.process_group(0).spawn().is_ok()
     };
     open::commands(url.as_str()).into_iter().any(started)

@@ -196,7 +196,10 @@ fn of_error(error: &ErrorObject) -> AnswerParts {
         text if text.is_empty() => format!("the server answered with the error {}", error.code()),
         text => text,
     };
-    AnswerParts { rpc_error: Some(error.raw().clone()), ..AnswerParts::failed(ErrorCode::RpcError, Raw::of(&text)) }
+    AnswerParts {
+        rpc_error: Some(error.raw().clone()),
+        ..AnswerParts::failed(ErrorCode::RpcError, Raw::of(&text))
+    }
 }
 
 impl AnswerParts {

@@ -132,7 +132,8 @@ impl MarkdownReader {
             self.sections.remove(0);
         }
         if self.sections.is_empty() {
-            self.sections.push(MarkdownSection { start: self.begin.min(source.len()), ..MarkdownSection::default() });
+            self.sections
+                .push(MarkdownSection { start: self.begin.min(source.len()), ..MarkdownSection::default() });
         }
         Outline { title: self.title, sections: self.sections }
     }
