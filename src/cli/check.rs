@@ -74,7 +74,7 @@ pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &m
 }
 
 /// Reads the key files of clients and of the listener.
-fn read_files(server: &downstream::Config) -> Result<(), app::Error> {
+pub(super) fn read_files(server: &downstream::Config) -> Result<(), app::Error> {
     Authenticator::new(&server.auth)?;
     server.tls.as_ref().map(Certificates::read).transpose()?;
     Ok(())

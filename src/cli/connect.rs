@@ -212,8 +212,12 @@ fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Gateway {
 
 /// The URL of the listener in the configuration file. If the file is missing or invalid, the default.
 pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
-    let server =
-        crate::config::Config::load(config, environment).map(|config| config.server).unwrap_or_default();
+    let loaded = crate::config::Config::load(config, environment);
+    listener_url(&loaded.map(|config| config.server).unwrap_or_default())
+}
+
+/// The URL of a listener with these settings, from this machine.
+pub(super) fn listener_url(server: &downstream::Config) -> Url {
     let mut address = server.listen;
     if address.ip().is_unspecified() {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());

@@ -11,6 +11,7 @@ mod browser;
 pub mod check;
 mod config_file;
 pub mod connect;
+pub mod doctor;
 pub mod edit;
 pub mod import;
 pub mod init;
@@ -71,6 +72,9 @@ pub enum Command {
     Stdio(StdioArguments),
     /// Check a configuration file and print what would run.
     Check(Check),
+    /// Find the usual mistakes in the configuration, on this machine and at the servers, and say what to type.
+    #[command(after_help = doctor::HELP)]
+    Doctor(doctor::Doctor),
     /// Write a first configuration file, with the servers of the MCP clients on this machine.
     #[command(after_help = init::HELP)]
     Init(init::Init),
@@ -248,6 +252,9 @@ impl Arguments {
                 check.refuse_two_files(matches)?;
                 check.config.is_default = source("config") == Some(ValueSource::DefaultValue);
             }
+            Some(Command::Doctor(doctor)) => {
+                doctor.running.file.is_default = source("config") == Some(ValueSource::DefaultValue);
+            }
             Some(Command::Stdio(stdio)) => {
                 stdio.file.is_default = source("config") == Some(ValueSource::DefaultValue);
             }
@@ -281,6 +288,7 @@ pub fn run() -> ExitCode {
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
             import::run(&arguments, &mut io::stdin().lock(), &mut out, &mut err)
         }
+        Command::Doctor(arguments) => doctor::run(&arguments, &environment),
         Command::Init(arguments) => init::start(&arguments, &environment),
         Command::Add(arguments) => edit::start_add(&arguments, &environment),
         Command::Remove(arguments) => edit::start_remove(&arguments, &environment),

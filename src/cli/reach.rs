@@ -21,21 +21,26 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::{untrusted, untrusted_reason};
 use runtime::worker;
 use upstream::config::Sharing;
-use upstream::{Call, Home, Owner, State};
+use upstream::{Call, Home, Owner, State, Status};
 
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// Whether every enabled server can be used. Prints their offers to `out` and their problems to `err`.
 pub(super) fn run(config: manager::Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<bool> {
+    match statuses(config)? {
+        Ok(servers) => print(&servers, out, err),
+        Err(error) => writeln!(err, "{error}").map(|()| false),
+    }
+}
+
+/// Connects to every enabled server, and returns all servers as they are then.
+pub(super) fn statuses(config: manager::Config) -> io::Result<Result<Vec<ServerStatus>, upstream::Error>> {
     let runtime = worker::runtime()?;
     let servers = runtime.block_on(reached(config));
     // Blocking reads of a built-in are not waited for.
     runtime.shutdown_background();
-    match servers {
-        Ok(servers) => print(&servers, out, err),
-        Err(error) => writeln!(err, "{error}").map(|()| false),
-    }
+    Ok(servers)
 }
 
 /// Every server after its first attempt, or after as long as that may take.
@@ -82,23 +87,28 @@ fn print(servers: &[ServerStatus], out: &mut dyn Write, err: &mut dyn Write) -> 
             writeln!(err, "warning: {}: {}", status.server, untrusted(problem))?;
         }
     }
-    for ServerStatus { config, status, .. } in &enabled {
-        if let Some(hint) = config.sharing.hint(&status.signs) {
-            let signs: Vec<_> = status.signs.iter().map(|sign| sign.as_str()).collect();
-            writeln!(
-                err,
-                "warning: {}: it keeps state for each client ({}): {hint}",
-                status.server,
-                signs.join(", ")
-            )?;
+    for server in &enabled {
+        if let Some(note) = shared_state(server) {
+            writeln!(err, "warning: {}: {note}", server.status.server)?;
         }
     }
     let away = || enabled.iter().filter(|server| server.status.state != State::Ready);
     for ServerStatus { status, .. } in away() {
-        let reason = status.last_error.as_deref().unwrap_or("it has not answered yet");
-        writeln!(err, "{}: {}", status.server, untrusted_reason(reason))?;
+        writeln!(err, "{}: {}", status.server, reason(status))?;
     }
     Ok(away().next().is_none())
+}
+
+/// Says that a server keeps state for each client, if it showed signs of that.
+pub(super) fn shared_state(server: &ServerStatus) -> Option<String> {
+    let hint = server.config.sharing.hint(&server.status.signs)?;
+    let signs: Vec<_> = server.status.signs.iter().map(|sign| sign.as_str()).collect();
+    Some(format!("it keeps state for each client ({}): {hint}", signs.join(", ")))
+}
+
+/// Says why a server that is not ready cannot be used.
+pub(super) fn reason(status: &Status) -> String {
+    untrusted_reason(status.last_error.as_deref().unwrap_or("it has not answered yet")).to_string()
 }
 
 fn row(server: &ServerStatus) -> [String; 6] {

@@ -166,6 +166,17 @@ impl Remote {
         Err(refused(&response))
     }
 
+    /// Sends a request without the credential.
+    pub(super) async fn without_key(
+        &self,
+        method: Method,
+        path: &[&str],
+        limits: ResponseLimits,
+    ) -> Result<WholeResponse, Failed> {
+        let request = RequestBuilder::new(method, self.url.clone()).below(path);
+        self.client.fetch(request, limits).await.map_err(|error| self.lost(&error))
+    }
+
     /// Begins a request below the URL of the gateway, with the credential.
     pub(super) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
         let request = RequestBuilder::new(method, self.url.clone()).below(path);

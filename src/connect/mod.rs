@@ -9,6 +9,7 @@
 pub mod clients;
 mod diff;
 mod document;
+mod elsewhere;
 mod entry;
 pub mod file;
 mod migrate;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use clients::{CLIENTS, Client, Host, Scope};
 use config_import::json::Json;
 use document::Edit;
+pub use elsewhere::is_loopback;
 pub use entry::Gateway;
 use file::Snapshot;
 pub use migrate::Registry;
@@ -249,6 +251,9 @@ fn state(client: &Client, file: &Path) -> State {
     ours.map_or(State::NotConnected, |(_, entry)| State::Connected(target(entry)))
 }
 
+/// The members that have the URL of an entry.
+const URL_KEYS: [&str; 4] = ["httpUrl", "serverUrl", "uri", "url"];
+
 /// Returns the URL or the program of an entry.
 fn target(entry: &Json) -> String {
     let Json::Object(members) = entry else { return String::new() };
@@ -259,10 +264,15 @@ fn target(entry: &Json) -> String {
             _ => None,
         })
     };
-    let found = texts(&["httpUrl", "serverUrl", "uri", "url", "command", "cmd"]).unwrap_or_default();
-    match url::Url::parse(&found) {
+    let found = texts(&URL_KEYS).or_else(|| texts(&["command", "cmd"])).unwrap_or_default();
+    shown_url(&found)
+}
+
+/// Returns a URL without user, password and query, and any other text on one line.
+fn shown_url(text: &str) -> String {
+    match url::Url::parse(text) {
         Ok(url) if url.has_host() => format!("{}{}", url.origin().ascii_serialization(), url.path()),
-        _ => settings::one_line(&found),
+        _ => settings::one_line(text),
     }
 }
 

@@ -53,8 +53,45 @@ fn a_server_is_added_and_removed_and_all_else_stays() {
     }
     let (_folder, path) = file(FILE);
     let removed = remove(&path, &words(&["b", "a"]), &nothing).expect("removed");
-    let rest = "# mine\nserver: {listen: \"127.0.0.1:9\"} # here\n\nmcp_servers:\n    # about a\n\n\n# last\ntool_names: prefixed\n";
+    let rest = "# mine\nserver: {listen: \"127.0.0.1:9\"} # here\n\nmcp_servers:\n\n\n# last\ntool_names: prefixed\n";
     assert_eq!(removed.after, rest);
+}
+
+#[test]
+fn servers_on_one_line_get_a_line_each_and_keep_their_text() {
+    let notion_lines = "  notion:\n    url: https://mcp.notion.com/mcp\n";
+    for (before, lines) in [
+        ("mcp_servers: {a: {url: \"http://a/mcp\"}}\n", "mcp_servers:\n  a: {url: \"http://a/mcp\"}\n"),
+        (
+            "# mine\nmcp_servers: { \"a\": {command: \"ä}\", args: [\"a, b\", '}']} , b: {command: b}, } # two }\nserver: {}\n",
+            "# mine\nmcp_servers: # two }\n  \"a\": {command: \"ä}\", args: [\"a, b\", '}']}\n  b: {command: b}\nserver: {}\n",
+        ),
+    ] {
+        let (_folder, path) = file(before);
+        let added = add(&path, &[notion()], &nothing).expect("added").change.after;
+        let wanted = match lines.split_once("server: {}\n") {
+            Some((lines, rest)) => format!("{lines}{notion_lines}server: {{}}\n{rest}"),
+            None => format!("{lines}{notion_lines}"),
+        };
+        assert_eq!(added, wanted);
+    }
+    let (_folder, path) = file("mcp_servers: {a: {command: a}, b: {command: b}}\n");
+    let removed = remove(&path, &words(&["a"]), &nothing).expect("removed");
+    assert_eq!(removed.after, "mcp_servers:\n  b: {command: b}\n");
+}
+
+#[test]
+fn the_comment_right_above_a_server_goes_with_it_and_no_other() {
+    let before = "mcp_servers:\n  # all of them\n\n  # about a\n  # and more\n  a: {command: a}\n  # about b\n  b: {command: b}\n    # deeper\n  c: {command: c}\n";
+    for (name, gone) in [
+        ("a", "  # about a\n  # and more\n  a: {command: a}\n"),
+        ("b", "  # about b\n  b: {command: b}\n"),
+        ("c", "  c: {command: c}\n"),
+    ] {
+        let (_folder, path) = file(before);
+        let removed = remove(&path, &words(&[name]), &nothing).expect("removed");
+        assert_eq!(removed.after, before.replace(gone, ""), "{name}");
+    }
 }
 
 #[test]
@@ -64,7 +101,12 @@ fn a_mistake_leaves_the_file_as_it_was() {
     assert!(add(&path, &[notion()], &nothing).is_ok(), "a secret that is not set yet is no mistake");
     for (text, offer, reason) in [
         (FILE, Offer::url("a", "http://other/mcp", &[]), ""),
-        ("mcp_servers: {a: {url: \"http://a/mcp\"}}\n", notion(), "written on one line"),
+        (
+            "mcp_servers: {a:\n  {url: \"http://a/mcp\"},\n  b: {url: \"http://b/mcp\"}}\n",
+            notion(),
+            "written on one line",
+        ),
+        ("mcp_servers: {a: {command: \"} # c\"}}\n", notion(), "cannot be added to its layout"),
         ("mcp_servers:\n  a: {urk: \"http://a/mcp\"}\n", notion(), "urk: unknown key"),
         ("mcp_servers: [\n", notion(), "problem"),
         (FILE, Offer::url("new", "not a URL", &[]), ""),

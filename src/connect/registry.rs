@@ -76,13 +76,14 @@ pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
         return Err(format!("there is no server `{}`{hint}", one_line(absent)));
     }
     let after = document::with_unix_lines(before, |text| yaml::remove(text, SERVERS, names))?;
-    let rest = PLACE.parse(&after)?;
+    let unsafe_edit = || "its layout cannot be edited safely".to_owned();
+    let rest = PLACE.parse(&after).map_err(|_| unsafe_edit())?;
     let mut kept = entries.into_iter().filter(|(name, _)| !names.contains(name));
     let is_kept = PLACE.entries(&rest).into_iter().all(|entry| kept.next() == Some(entry));
     if is_kept && kept.next().is_none() && others(&present) == others(&rest) {
         Ok(after)
     } else {
-        Err("its layout cannot be edited safely".to_owned())
+        Err(unsafe_edit())
     }
 }
 
@@ -144,7 +145,7 @@ fn merged(before: &str, Imported { yaml, servers: count, .. }: &Imported) -> Res
     let unsafe_edit = || "1:1: error: servers cannot be added to its layout".to_owned();
     let (_, lines) = yaml.split_once(&format!("{SERVERS}:\n")).ok_or_else(unsafe_edit)?;
     let after = yaml::append(before, SERVERS, lines)?;
-    let (old_root, new_root) = (PLACE.parse(before)?, PLACE.parse(&after)?);
+    let (old_root, new_root) = (PLACE.parse(before)?, PLACE.parse(&after).map_err(|_| unsafe_edit())?);
     let (old, new) = (PLACE.entries(&old_root), PLACE.entries(&new_root));
     let is_kept = others(&old_root) == others(&new_root)
         && old.iter().all(|(name, server)| new.iter().any(|(key, value)| key == name && value == server));

@@ -273,10 +273,10 @@ fn invalid_files_give_an_error_with_their_name_and_stay() {
 }
 
 #[test]
-fn yaml_in_braces_is_refused_and_stays() {
+fn yaml_in_braces_over_several_lines_is_refused_and_stays() {
     let client = Client::find("goose").expect("a client");
     let place = Place::new();
-    let file = place.file(client, "extensions: {a: {cmd: x}}\n");
+    let file = place.file(client, "extensions: {a: {cmd: x},\n  b: {cmd: y}}\n");
     let error = plan(client, &file, &gateway(client), None).expect_err("braces").to_string();
     assert!(error.contains("is written on one line"), "{error}");
 }

@@ -24,7 +24,9 @@ WANTED = {"in_their_words": (90, 100), "in_other_words": (40, 70)}
 def meaning(binary: Path, stub: str, folder: Path) -> Checks:
     """Everything about search by meaning; `stub` is the URL of the embedding service."""
     check = Checks("handbook")
-    with Gateway(binary, registry(stub, ROOT / "docs"), folder / "handbook.log") as gateway:
+    # The exclusion is that of the repository's configuration file.
+    asked = registry(stub, ROOT / "docs", options={"exclude": ["contributing", "clients"]})
+    with Gateway(binary, asked, folder / "handbook.log") as gateway:
         with Rest(gateway.port, server="handbook") as client:
             until("searched by meaning", PATIENCE, lambda: ranking(client, "hybrid"), 0.5)
             for kind, questions in json.loads(QUESTIONS.read_text()).items():

@@ -15,6 +15,7 @@ mod credentials;
 mod dashboard;
 mod deploy;
 mod disabled;
+mod doctor;
 mod down;
 mod endpoints;
 mod ends;

@@ -124,7 +124,7 @@ fn a_server_that_cannot_be_reached_comes_with_what_to_do() {
     let tls = answering("\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}(");
     for (url, wanted) in [
         (format!("http://{}/mcp", answering(challenge)), "WWW-Authenticate: Bearer realm="),
-        (format!("http://{}/mcp", answering(challenge)), "mcp-remote"),
+        (format!("http://{}/mcp", answering(challenge)), "`auth: oauth`"),
         (format!("http://{}/mcp", answering(misdirected)), "`headers: {Host: localhost:PORT}`"),
         (format!("https://{plain}/mcp"), "write `http://`"),
         (format!("http://{tls}/mcp"), "write `https://`"),

@@ -128,3 +128,26 @@ async fn check_names_a_server_that_lists_more_for_clients_with_roots() {
         }
     }
 }
+
+/// A built-in server is one for all clients, so a list that changes just after a call is no state of that client.
+#[tokio::test]
+async fn a_builtin_server_whose_list_changes_beside_a_call_shows_no_sign() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // So many that calls end while they are read.
+    for number in 0..300 {
+        let page = folder.path().join(format!("{number}.md"));
+        std::fs::write(page, "# A page\n\nIts words.\n").expect("written");
+    }
+    let docs = format!("handbook: {{path: {}}}", folder.path().display());
+    let lines = ["transport: builtin".to_owned(), "builtin: handbook".to_owned(), docs];
+    let gateway = Gateway::of(&Registry::new().server("book", &lines)).start().await;
+    gateway.offers(&["search_handbook"]).await;
+    let session = gateway.mcp().legacy().await;
+    eventually("the pages are listed while calls end", async || {
+        assert_eq!(gateway.call("book", "search_handbook", json!({"query": "words"})).await.status, 200);
+        let listed = session.request("resources/list", json!({})).await.body;
+        listed.contains("299.md").then_some(())
+    })
+    .await;
+    assert_eq!(signs(&gateway).await, Value::Null);
+}

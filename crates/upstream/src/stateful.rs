@@ -77,10 +77,15 @@ impl Upstream {
         }
     }
 
-    /// Whether nothing at the server belongs to a connection. Over HTTP, each request of 2026-07-28 is independent.
+    /// Whether nothing at the server belongs to a connection. Over HTTP, each request of 2026-07-28 is independent, and
+    /// a built-in server is one for all clients.
     fn has_no_sessions(&self) -> bool {
-        let is_modern = self.offer().is_some_and(|offer| offer.peer.version.is_modern());
-        is_modern && matches!(self.config.transport, Transport::Http(_))
+        let is_modern = || self.offer().is_some_and(|offer| offer.peer.version.is_modern());
+        match self.config.transport {
+            Transport::Builtin(_) => true,
+            Transport::Http(_) => is_modern(),
+            Transport::Sse(_) | Transport::Stdio(_) => false,
+        }
     }
 
     async fn compare(&self, others: Vec<Arc<dyn Connection>>) {

@@ -21,9 +21,9 @@ mod logs;
 mod mcp;
 mod prompts;
 mod resources;
-mod screen;
+pub(super) mod screen;
 mod servers;
-mod table;
+pub(super) mod table;
 mod tools;
 mod yaml;
 

@@ -46,24 +46,24 @@ pub struct Output {
 }
 
 /// A result in all its forms.
-pub(super) struct View {
+pub(in crate::cli) struct View {
     /// The answer of the gateway.
-    pub(super) document: Raw,
+    pub(in crate::cli) document: Raw,
     /// The names in it.
-    pub(super) names: Vec<String>,
+    pub(in crate::cli) names: Vec<String>,
     /// For people.
-    pub(super) table: Table,
+    pub(in crate::cli) table: Table,
 }
 
 /// Where a command writes.
 #[allow(clippy::struct_excessive_bools)] // four facts about the terminal and the options, none of which implies another
-pub(super) struct Screen<'a> {
-    pub(super) out: &'a mut dyn Write,
-    pub(super) err: &'a mut dyn Write,
-    pub(super) format: OutputFormat,
+pub(in crate::cli) struct Screen<'a> {
+    pub(in crate::cli) out: &'a mut dyn Write,
+    pub(in crate::cli) err: &'a mut dyn Write,
+    pub(in crate::cli) format: OutputFormat,
     is_quiet: bool,
     /// Whether standard output is a terminal.
-    pub(super) is_terminal: bool,
+    pub(in crate::cli) is_terminal: bool,
     width: Option<usize>,
     has_color: bool,
     /// The width of standard error, if progress is shown there.
@@ -73,7 +73,7 @@ pub(super) struct Screen<'a> {
 
 impl<'a> Screen<'a> {
     /// The screen of this process.
-    pub(super) fn of(options: &Output, out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
+    pub(in crate::cli) fn of(options: &Output, out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let width = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col));
         let err_width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
@@ -95,7 +95,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Writes a result.
-    pub(super) fn show(&mut self, view: &View) -> io::Result<()> {
+    pub(in crate::cli) fn show(&mut self, view: &View) -> io::Result<()> {
         match self.format {
             OutputFormat::Table => self.table(&view.table),
             OutputFormat::Name => {
@@ -106,12 +106,20 @@ impl<'a> Screen<'a> {
     }
 
     /// Writes a table as wide as the terminal.
-    pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
+    pub(in crate::cli) fn table(&mut self, table: &Table) -> io::Result<()> {
         table.write(self.width, self.has_color, self.out)
     }
 
+    /// Returns a table whose last column is on as many lines as the terminal makes necessary.
+    pub(in crate::cli) fn folded(&self, table: Table) -> Table {
+        match self.width {
+            Some(width) => table.folded(width),
+            None => table,
+        }
+    }
+
     /// Writes an answer as JSON, or as YAML if that is asked for.
-    pub(super) fn document(&mut self, document: &Raw) -> io::Result<()> {
+    pub(in crate::cli) fn document(&mut self, document: &Raw) -> io::Result<()> {
         match self.format {
             OutputFormat::Yaml => write!(self.out, "{}", yaml::document(document)),
             _ => writeln!(self.out, "{}", json_text::indented(document)),
@@ -119,17 +127,17 @@ impl<'a> Screen<'a> {
     }
 
     /// Writes lines of a result, which may be text of a server.
-    pub(super) fn lines(&mut self, text: &str) -> io::Result<()> {
+    pub(in crate::cli) fn lines(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}", visible::lines(text))
     }
 
     /// Writes what is good to know, unless the command is quiet.
-    pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
+    pub(in crate::cli) fn note(&mut self, text: &str) -> io::Result<()> {
         if self.is_quiet { Ok(()) } else { writeln!(self.err, "{}", visible::line(text)) }
     }
 
     /// Replaces the line of progress, on a terminal.
-    pub(super) fn progress(&mut self, text: &str) -> io::Result<()> {
+    pub(in crate::cli) fn progress(&mut self, text: &str) -> io::Result<()> {
         let Some(width) = self.progress_width else { return Ok(()) };
         self.has_progress = true;
         write!(self.err, "\r\x1b[K{}", shortened(&visible::line(text), width.saturating_sub(1)))?;
@@ -137,7 +145,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Removes the line of progress.
-    pub(super) fn end_progress(&mut self) -> io::Result<()> {
+    pub(in crate::cli) fn end_progress(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.has_progress) {
             return Ok(());
         }

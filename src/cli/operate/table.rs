@@ -20,7 +20,7 @@ const PLAIN: &str = "\x1b[0m";
 
 /// How a cell is shown where there are colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(in crate::cli) enum Tone {
     Plain,
     Good,
     Warning,
@@ -29,10 +29,10 @@ pub(super) enum Tone {
 
 impl Tone {
     /// The tone of a state of a server, breaker or gateway.
-    pub(super) fn of_state(state: &str) -> Self {
+    pub(in crate::cli) fn of_state(state: &str) -> Self {
         match state {
-            "ready" | "healthy" | "closed" => Self::Good,
-            "connecting" | "degraded" | "half_open" | "idle" => Self::Warning,
+            "ready" | "healthy" | "closed" | "ok" => Self::Good,
+            "connecting" | "degraded" | "half_open" | "idle" | "warning" => Self::Warning,
             "disabled" => Self::Plain,
             _ => Self::Bad,
         }
@@ -50,43 +50,66 @@ impl Tone {
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(in crate::cli) struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
     /// A cell with text of a server.
-    pub(super) fn new(text: &str) -> Self {
+    pub(in crate::cli) fn new(text: &str) -> Self {
         Self { text: visible::line(text), tone: Tone::Plain }
     }
 
     /// A cell with a state, in its color.
-    pub(super) fn state(state: &str) -> Self {
+    pub(in crate::cli) fn state(state: &str) -> Self {
         Self { tone: Tone::of_state(state), ..Self::new(state) }
     }
 }
 
 /// A table with a header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Table {
-    pub(super) header: Vec<&'static str>,
-    pub(super) rows: Vec<Vec<Cell>>,
+pub(in crate::cli) struct Table {
+    pub(in crate::cli) header: Vec<&'static str>,
+    pub(in crate::cli) rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// An empty table.
-    pub(super) fn new(header: &[&'static str]) -> Self {
+    pub(in crate::cli) fn new(header: &[&'static str]) -> Self {
         Self { header: header.to_vec(), rows: Vec::new() }
     }
 
     /// Writes it. Without a width, no cell is shortened.
-    pub(super) fn write(&self, width: Option<usize>, has_color: bool, out: &mut dyn Write) -> io::Result<()> {
+    pub(in crate::cli) fn write(
+        &self,
+        width: Option<usize>,
+        has_color: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let widths = self.widths(width);
         let header = self.header.iter().map(|title| Cell::new(title)).collect::<Vec<_>>();
         let bold = if has_color { (BOLD, PLAIN) } else { ("", "") };
         writeln!(out, "{}{}{}", bold.0, line(&header, &widths, false), bold.1)?;
         self.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row, &widths, has_color)))
+    }
+
+    /// Returns the table with its last column on as many lines as fit it into `width`. No cell of that column is shortened.
+    pub(in crate::cli) fn folded(self, width: usize) -> Self {
+        let before: usize = self.header.len().saturating_sub(1);
+        let used: usize = self.widths(None).iter().take(before).map(|width| width + GAP.len()).sum();
+        let room = width.saturating_sub(used).max(MIN_WIDTH);
+        let fold = |row: Vec<Cell>| {
+            let lines = row.last().map(|cell| lines_of(&cell.text, room)).unwrap_or_default();
+            let lines = lines.into_iter().enumerate().map(|(at, text)| {
+                let blank = Cell { text: String::new(), tone: Tone::Plain };
+                let beside = row.iter().take(before);
+                let beside = beside.map(|cell| if at == 0 { cell.clone() } else { blank.clone() });
+                beside.chain([Cell { text, ..blank.clone() }]).collect()
+            });
+            lines.collect::<Vec<_>>()
+        };
+        Self { rows: self.rows.into_iter().flat_map(fold).collect(), ..self }
     }
 
     /// Returns the width of each column: as wide as its widest cell, or less where the line would be too long.
@@ -126,8 +149,29 @@ fn line(cells: &[Cell], widths: &[usize], has_color: bool) -> String {
     line
 }
 
+/// Splits `text` between words into lines of at most `width` columns. A longer word continues on the next line.
+fn lines_of(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ') {
+        let space = if line.is_empty() { "" } else { " " };
+        if line.width() + space.len() + word.width() <= width {
+            line.extend([space, word]);
+            continue;
+        }
+        lines.extend((!line.is_empty()).then(|| std::mem::take(&mut line)));
+        for c in word.chars() {
+            if line.width() + c.width().unwrap_or(0) > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(c);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// Returns as much of `text` as fits into `width` columns, and an ellipsis if something is missing.
-pub(super) fn shortened(text: &str, width: usize) -> String {
+pub(in crate::cli) fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -175,6 +219,18 @@ one             ready   A description th…
 ";
         assert_eq!(written(Some(41), false), wanted);
         assert!(written(None, false).contains(r"is longer than \u{1b}[31mothers"));
+    }
+
+    #[test]
+    fn a_folded_column_keeps_all_its_words() {
+        for width in [41, 38] {
+            let mut out = Vec::new();
+            table().folded(width).write(Some(width), false, &mut out).expect("written");
+            let text = String::from_utf8(out).expect("UTF-8");
+            assert!(text.lines().all(|line| line.width() <= width) && !text.contains('…'), "{text}");
+            let letters: String = text.split_whitespace().collect();
+            assert!(letters.contains(r"Adescriptionthatislongerthan\u{1b}[31mothers"), "{text}");
+        }
     }
 
     #[test]

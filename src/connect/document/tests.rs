@@ -56,14 +56,21 @@ fn yaml_of_many_layouts_is_edited_or_refused() {
         ("# c\n", "# c\ns:\n  new:\n    url: http://a/mcp\n"),
         ("a: 1", "a: 1\ns:\n  new:\n    url: http://a/mcp\n"),
         ("s: {} # c\nb: 1\n", "s: # c\n  new:\n    url: http://a/mcp\nb: 1\n"),
+        ("s: {a: {x: 1}} # c\nb: 1\n", "s: # c\n  a: {x: 1}\n  new:\n    url: http://a/mcp\nb: 1\n"),
         ("s:\n\n# about b\nb: 1\n", "s:\n  new:\n    url: http://a/mcp\n\n# about b\nb: 1\n"),
         ("s:\n a:\n  x: 1\nb: 1\n", "s:\n a:\n  x: 1\n new:\n   url: http://a/mcp\nb: 1\n"),
         ("s:\n  new: {url: old} # c\n  z: {}\n", "s:\n  new:\n    url: http://a/mcp\n  z: {}\n"),
     ] {
         assert_eq!(edited(Syntax::Yaml, &["s"], text, &[]).as_deref(), Ok(wanted), "{text}");
     }
-    for text in ["s: {a: {x: 1}}\n", "{s: {}}\n", "- 1\n", "s: &x\n  a: 1\nb: *x\nc: [", "a: 1\n---\nb: 2\n"]
-    {
+    for text in [
+        "s: {a: {x: 1},\n b: 1}\n",
+        "s: [{x: 1}]\n",
+        "{s: {}}\n",
+        "- 1\n",
+        "s: &x\n  a: 1\nb: *x\nc: [",
+        "a: 1\n---\nb: 2\n",
+    ] {
         assert!(edited(Syntax::Yaml, &["s"], text, &[]).is_err(), "{text}");
     }
     let text = "s:\n  a:\n    x: 1\n\n  # about b\n  b:\n    x: 2\n  c: {}\n";

@@ -1,7 +1,8 @@
 //! YAML: inserts and removes whole lines of the text.
 //!
 //! The parser gives the line of every key, so that an entry is a range of lines. Blank lines and comments at the end of
-//! a range belong to what follows. A place that is written in braces on one line is refused: only lines are edited.
+//! a range belong to what follows. A mapping in braces on one line is first written with one entry on each line. A list in
+//! brackets is refused.
 //!
 //! No crate is used, because none of those that keep the format of YAML is maintained and refuses duplicate keys.
 
@@ -52,12 +53,12 @@ pub(in crate::connect) fn append(text: &str, top: &str, lines: &str) -> Result<S
     Ok(block.text())
 }
 
-/// Returns `text` without these entries of the mapping `top`. Comments above an entry stay.
+/// Returns `text` without these entries of the mapping `top`, and without the comment right above each of them.
 pub(in crate::connect) fn remove(text: &str, top: &str, names: &[String]) -> Result<String, String> {
     let mut block = Block::of(text, top)?;
     for child in std::mem::take(&mut block.children).into_iter().rev() {
         if names.contains(&child.name) {
-            block.replace(child.lines, "");
+            block.replace(block.with_comment(child.lines), "");
         }
     }
     Ok(block.text())
@@ -132,7 +133,7 @@ impl<'t> Block<'t> {
         };
         let first = starts.first().map_or(0, |(_, line)| *line);
         if first <= line_of(entry.key_mark.line) {
-            return Err(format!("`{}` is written on one line: write one server a line", self.top));
+            return self.unfold(entry, &starts);
         }
         self.indent = self.lines.get(first).map(|line| line.len() - line.trim_start().len());
         self.end = self.trimmed(first..self.end);
@@ -145,6 +146,49 @@ impl<'t> Block<'t> {
             })
             .collect();
         Ok(())
+    }
+
+    /// Turns `key: {a: …, b: …}`, which is one line, into `key:` and one line for each entry.
+    fn unfold(&mut self, entry: &Entry, starts: &[(String, usize)]) -> Result<(), String> {
+        let refused = || format!("`{}` is written on one line: write one server a line", self.top);
+        let at = line_of(entry.key_mark.line);
+        let Value::Map(entries) = &entry.node.value else { return Err(refused()) };
+        if starts.iter().any(|(_, line)| *line != at) {
+            return Err(refused());
+        }
+        let line = self.lines.get(at).cloned().unwrap_or_default();
+        let byte_of =
+            |entry: &Entry| line.char_indices().nth(line_of(entry.key_mark.column)).map(|(byte, _)| byte);
+        let bytes: Vec<usize> = entries.iter().filter_map(byte_of).collect();
+        let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return Err(refused()) };
+        let head = line[..*first].trim_end().strip_suffix('{').ok_or_else(refused)?.trim_end();
+        // Only a comment is after the brace that closes the mapping.
+        let is_end = |(at, _): &(usize, &str)| {
+            let rest = line[last + at + 1..].trim_start();
+            rest.is_empty() || rest.starts_with('#')
+        };
+        let (close, _) = line[*last..].match_indices('}').find(is_end).ok_or_else(refused)?;
+        let ends = bytes.iter().skip(1).copied().chain([last + close]);
+        let items =
+            bytes.iter().zip(ends).map(|(start, end)| line[*start..end].trim_end_matches([' ', '\t', ',']));
+        let items: Vec<String> = items.map(|item| format!("  {item}")).collect();
+        let head = format!("{head} {}", line[last + close + 1..].trim());
+        self.end = at + 1 + items.len();
+        self.indent = Some(2);
+        let children = starts.iter().zip(at + 1..);
+        self.children =
+            children.map(|((name, _), at)| Child { name: name.clone(), lines: at..at + 1 }).collect();
+        self.lines.splice(at..=at, [head.trim_end().to_owned()].into_iter().chain(items));
+        Ok(())
+    }
+
+    /// Returns the lines of an entry with the comment right above it, at the same column.
+    fn with_comment(&self, lines: Range<usize>) -> Range<usize> {
+        let indent = |line: &String| line.len() - line.trim_start().len();
+        let column = self.lines.get(lines.start).map(indent);
+        let is_its = |line: &&String| line.trim_start().starts_with('#') && Some(indent(line)) == column;
+        let count = self.lines[..lines.start].iter().rev().take_while(is_its).count();
+        lines.start - count..lines.end
     }
 
     /// Returns the end of `lines` without the blank lines and comments at its end.

@@ -27,6 +27,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use self::http::HttpClient;
+pub use self::http::proxy_variable;
 use crate::Means;
 use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};

@@ -20,8 +20,8 @@ const NO_TLS: &str = "the port does not speak TLS; write `http://` in `url`, or 
 const TLS: &str = "the port may speak TLS; write `https://` in `url`";
 const HOST: &str = "the server refuses the host name of `url`; add it to the hosts that the server allows, or set \
                     the header that it expects with `headers: {Host: localhost:PORT}`";
-const LOGIN: &str = "set `auth: {bearer: \"${NAME}\"}` if you have a token; for a server with a login (OAuth) start a \
-                     bridge that logs in, with `command: npx` and `args: [-y, mcp-remote, URL]` instead of `url`";
+const LOGIN: &str = "set `auth: {bearer: \"${NAME}\"}` if you have a token; for a server with a login (OAuth) set \
+                     `auth: oauth` and run `switchyard login SERVER`";
 
 /// The last `WWW-Authenticate` of one server.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ fn advice_for(reason: &str, is_tls: bool, proxy: Option<&str>) -> String {
 }
 
 /// Returns the name of a proxy variable that is set in the environment of this process.
-pub(crate) fn proxy_variable() -> Option<&'static str> {
+pub fn proxy_variable() -> Option<&'static str> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     PROXY_VARIABLES.into_iter().find(is_set)
 }

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri}
 use secrecy::ExposeSecret;
 
 use self::advice::Challenge;
-pub(crate) use self::advice::proxy_variable;
+pub use self::advice::proxy_variable;
 use self::place::{At, Place};
 use crate::config::{Http, Limits};
 use crate::credential::Credential;

@@ -23,6 +23,7 @@ mod reaper;
 mod signals;
 mod stderr;
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,12 @@ use json::Raw;
 use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, method};
 use runtime::shutdown::Shutdown;
+
+/// Finds the file to execute for the command of `config`, as a start would. The error says how to fix the command, and
+/// does not contain it.
+pub fn find_program(config: &Stdio) -> Result<PathBuf, String> {
+    environment::program(config, &environment::of(config, std::env::vars_os()))
+}
 
 /// How long a second child of a modern server may leave `initialize` unanswered before it is pinged. This is
 /// used if it is unknown whether the server speaks the legacy era.

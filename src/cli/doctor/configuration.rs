@@ -1,0 +1,87 @@
+//! The configuration file: readable, valid, every variable set, and what is unusual in it.
+
+use super::super::check::read_files;
+use super::finding::{Finding, Level, counted};
+use super::subject::Subject;
+use crate::config::{Config, Error};
+
+/// The most problems of a file that are listed.
+const MAX_PROBLEMS: usize = 50;
+
+pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
+    match &subject.loaded {
+        Ok(config) => valid(subject, config),
+        Err(error) => invalid(subject, error),
+    }
+}
+
+fn invalid(subject: &Subject<'_>, error: &Error) -> Vec<Finding> {
+    let path = subject.path().display();
+    match error {
+        Error::Unreadable { file, reason } => {
+            let looked = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            let found = Finding::problem(format!("{}: it cannot be read: {reason}", looked.display()));
+            vec![match reason.kind() {
+                std::io::ErrorKind::NotFound => found.fix(
+                    "`switchyard init` writes a first one, `--config FILE` or SWITCHYARD_CONFIG names another",
+                ),
+                std::io::ErrorKind::PermissionDenied => found.fix(format!("`ls -l {path}`, then `chmod u+r {path}` as its owner")),
+                _ => found,
+            }]
+        }
+        Error::Invalid(report) => {
+            let problems = report.problems.iter().take(MAX_PROBLEMS).map(|problem| {
+                let place =
+                    if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+                let found = Finding::problem(format!("{path}:{}: {place}{}", problem.mark, problem.message));
+                match &problem.hint {
+                    Some(hint) => found.fix(hint),
+                    None => found,
+                }
+            });
+            problems.collect()
+        }
+    }
+}
+
+fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
+    let path = subject.path().display();
+    let mut findings = Vec::new();
+    if let Err(error) = read_files(&config.server) {
+        findings.push(Finding::problem(format!("{path}: server: {error}")));
+    }
+    if let Some(listen) = subject.arguments.listen
+        && let Err(exposed) = config.server.clone().listening_on(listen)
+    {
+        findings.push(Finding::problem(format!("{listen}: {exposed}")));
+    }
+    findings.extend(config.server.exceptions().into_iter().map(Finding::warning));
+    for server in &config.manager.servers {
+        if let Some(warning) = server.warning() {
+            findings.push(Finding::warning(format!("{}: {warning}", server.name)));
+        }
+    }
+    let disabled = config.manager.servers.iter().filter(|server| !server.enabled);
+    findings.extend(disabled.map(|server| {
+        Finding::ok(format!("{}: it is disabled", server.name))
+            .fix(format!("`enabled: true` below `{}:` enables it", server.name))
+    }));
+    if findings.iter().all(|finding| finding.level == Level::Ok) {
+        findings.insert(0, summary(subject, config));
+    }
+    findings
+}
+
+fn summary(subject: &Subject<'_>, config: &Config) -> Finding {
+    let path = subject.path().display();
+    let servers = config.manager.servers.len();
+    match &subject.note {
+        Some(_) => Finding::warning(format!(
+            "there is no {path} in this folder, so Switchyard serves its own documentation"
+        ))
+        .fix("`switchyard init` writes a first one, `switchyard add NAME URL` adds a server"),
+        None if servers == 0 => Finding::warning(format!("{path}: valid, and it has no server"))
+            .fix("`switchyard add NAME URL`, or `switchyard add NAME -- COMMAND`"),
+        None => Finding::ok(format!("{path}: valid, {}", counted(servers, "server"))),
+    }
+}

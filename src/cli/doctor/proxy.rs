@@ -1,0 +1,40 @@
+//! Variables for a proxy, which Switchyard does not use and does not pass on by itself.
+
+use super::finding::Finding;
+use super::programs::stdio;
+use super::subject::Subject;
+use crate::connect::is_loopback;
+use upstream::config::Transport;
+use upstream::transport::proxy_variable;
+
+pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
+    let Some(variable) = proxy_variable() else { return Vec::new() };
+    let far = subject.servers().filter(|server| is_far(server)).map(|server| server.name.to_string());
+    let far: Vec<String> = far.collect();
+    let without = subject.servers().filter(|server| {
+        stdio(server).is_some_and(|stdio| {
+            !stdio.env.contains_key(variable) && !stdio.pass_env.iter().any(|passed| passed == variable)
+        })
+    });
+    let without: Vec<String> = without.map(|server| server.name.to_string()).collect();
+    let direct = (!far.is_empty()).then(|| {
+        Finding::warning(format!(
+            "{variable} is set, and Switchyard connects to servers directly: {}",
+            far.join(", ")
+        ))
+        .fix("a `url` that is reachable without the proxy, if a server cannot be reached")
+    });
+    let children = (!without.is_empty()).then(|| {
+        Finding::warning(format!(
+            "{variable} is set, and these programs do not get it: {}",
+            without.join(", ")
+        ))
+        .fix(format!("`default_pass_env: [{variable}]` beside `mcp_servers:`, if they need the proxy"))
+    });
+    direct.into_iter().chain(children).collect()
+}
+
+/// Whether a server has a URL that leads to another machine.
+fn is_far(server: &upstream::Config) -> bool {
+    matches!(&server.transport, Transport::Http(http) | Transport::Sse(http) if !is_loopback(&http.url))
+}
