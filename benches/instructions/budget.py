@@ -137,6 +137,19 @@ def report(name, before, now, tolerance, bare):
     return word
 
 
+def compare(pairs, counted):
+    """Prints what one sequence costs more than another, and returns those that cost more than they may."""
+    beyond = []
+    for name, (other, percent) in pairs.items():
+        if name not in counted or other not in counted:
+            continue
+        change = 100 * (counted[name] - counted[other]) / counted[other]
+        word = "TOO MUCH" if change > percent else "within it"
+        print(f"{name:<10} {change:+.1f} % against {other} ({percent} % allowed): {word}", flush=True)
+        beyond += [name] if change > percent else []
+    return beyond
+
+
 def noise(binary, names, runs):
     for name in names:
         counts = [median(binary, name)[0] for _ in range(runs)]
@@ -157,6 +170,7 @@ def check(binary, names, budget, is_written):
         words.append(word)
         if word == "GROWN" and not is_written:
             print(table(own, inclusive, TOP))
+    beyond = compare(budget["at_most_above"], counted)
     if is_written:
         allowed.update(counted)
         BUDGET.write_text(json.dumps(budget, indent=2) + "\n")
@@ -167,7 +181,7 @@ def check(binary, names, budget, is_written):
     if "GROWN" in words:
         print(f"a call may not cost over {tolerance} % more than its budget: make it cheaper, or, where that is what it is worth,")
         print("renew the budget with `scripts/budget --write` and say why in the commit")
-    return int("GROWN" in words)
+    return int("GROWN" in words or bool(beyond))
 
 
 def main():

@@ -22,6 +22,7 @@ use anyhow::Context as _;
 use client::Client;
 use outside::{Outside, count};
 use sequence::{SEQUENCES, Sequence};
+use server::Demands;
 
 /// Said to this program when it is to be the server of a sequence, as a child process.
 const SERVE: &str = "serve";
@@ -71,7 +72,15 @@ async fn reached(sequence: Sequence, is_bare: bool) -> anyhow::Result<SocketAddr
     if is_bare {
         return Ok(bare::start(server).await?);
     }
-    gateway::start(&format!("url: http://{server}/mcp")).await
+    let credential = match sequence.offer.demands {
+        Demands::Nothing => "",
+        Demands::Bearer => "\n    auth: {bearer: \"${TOKEN}\"}",
+        // The grant makes no difference to a call that has its token.
+        Demands::Login => {
+            "\n    auth: {oauth: {grant: client_credentials, client_id: bench, client_secret: \"${TOKEN}\"}}"
+        }
+    };
+    gateway::start(&format!("url: http://{server}/mcp{credential}")).await
 }
 
 /// A client whose first call has been answered: before that, the gateway may not know the server.

@@ -1,6 +1,6 @@
 //! The counted sequences: their calls, dialects and servers.
 
-use crate::server::Offer;
+use crate::server::{Demands, Offer};
 
 /// The form of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +34,15 @@ pub struct Sequence {
     wanted: Wanted,
 }
 
-const MODERN: Offer = Offer { is_child: false, is_modern: true, tools: 3 };
-const LEGACY: Offer = Offer { is_child: false, is_modern: false, tools: 3 };
+const MODERN: Offer = Offer { is_child: false, is_modern: true, tools: 3, demands: Demands::Nothing };
+const LEGACY: Offer = Offer { is_modern: false, ..MODERN };
 const CHILD: Offer = Offer { is_child: true, ..MODERN };
-const LARGE: Offer = Offer { is_child: false, is_modern: true, tools: 500 };
+const LARGE: Offer = Offer { tools: 500, ..MODERN };
+const BEARER: Offer = Offer { demands: Demands::Bearer, ..MODERN };
+const LOGIN: Offer = Offer { demands: Demands::Login, ..MODERN };
 
 /// All sequences.
-pub const SEQUENCES: [Sequence; 8] = [
+pub const SEQUENCES: [Sequence; 10] = [
     Sequence::new("modern", Dialect::Modern, MODERN, Wanted::Tool("echo")),
     Sequence::new("legacy", Dialect::Legacy, LEGACY, Wanted::Tool("echo")),
     Sequence::new("eras", Dialect::Legacy, MODERN, Wanted::Tool("echo")),
@@ -49,6 +51,8 @@ pub const SEQUENCES: [Sequence; 8] = [
     Sequence::new("tools_500", Dialect::Modern, LARGE, Wanted::Tools),
     Sequence::new("stdio", Dialect::Modern, CHILD, Wanted::Tool("echo")),
     Sequence::new("kib_64", Dialect::Modern, MODERN, Wanted::Tool("big")),
+    Sequence::new("bearer", Dialect::Modern, BEARER, Wanted::Tool("echo")),
+    Sequence::new("oauth", Dialect::Modern, LOGIN, Wanted::Tool("echo")),
 ];
 
 impl Sequence {

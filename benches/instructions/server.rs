@@ -14,11 +14,24 @@ use serde_json::value::RawValue;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::http::{Incoming, read_message};
+use crate::http::{Incoming, header, read_message};
 use crate::outside::Outside;
 
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":3600000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}}"#;
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
+
+/// The token that some servers demand, and the only one that they give.
+pub const TOKEN: &str = "bench-token";
+
+/// The credential that a server demands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demands {
+    Nothing,
+    /// A token that the gateway is configured with.
+    Bearer,
+    /// That token, from the login service of the server.
+    Login,
+}
 
 /// The properties of the server.
 #[derive(Debug, Clone, Copy)]
@@ -29,12 +42,15 @@ pub struct Offer {
     pub is_modern: bool,
     /// The number of tools. The first is `echo`, followed by `big` and `events`.
     pub tools: usize,
+    /// The credential of each request.
+    pub demands: Demands,
 }
 
 /// Texts that are prepared before the first request.
 #[derive(Debug)]
 struct Texts {
     is_modern: bool,
+    demands: Demands,
     listed: String,
     big: String,
 }
@@ -134,6 +150,7 @@ impl Texts {
         };
         Self {
             is_modern: offer.is_modern,
+            demands: offer.demands,
             listed: format!(r#"{{"tools":[{}]{caching}}}"#, tools.join(",")),
             big: format!("\"{}\"", "x".repeat(64 * 1024)),
         }
@@ -141,6 +158,9 @@ impl Texts {
 
     /// Writes the answer; returns false if it is a stream without an end.
     fn answer(&self, message: &Incoming, output: &mut Vec<u8>) -> bool {
+        if self.demands != Demands::Nothing && self.is_about_login(message, output) {
+            return true;
+        }
         let Ok(call) = serde_json::from_slice::<Call<'_>>(&message.body) else {
             status(
                 output,
@@ -160,6 +180,22 @@ impl Texts {
                 return false;
             }
             None => status(output, "404 Not Found"),
+        }
+        true
+    }
+
+    /// Writes the answer to a request for a token, or to one that lacks it. A server without metadata is its own login
+    /// service.
+    fn is_about_login(&self, message: &Incoming, output: &mut Vec<u8>) -> bool {
+        if message.head.starts_with("post /token ") {
+            let body = format!(r#"{{"access_token":"{TOKEN}","token_type":"Bearer","expires_in":86400}}"#);
+            whole(output, "content-type: application/json\r\n", &body);
+        } else if message.head.starts_with("get /.well-known/") {
+            status(output, "404 Not Found");
+        } else if header(&message.head, "authorization") != Some(&format!("bearer {TOKEN}")) {
+            status(output, "401 Unauthorized");
+        } else {
+            return false;
         }
         true
     }
@@ -190,10 +226,12 @@ const COMMON: &str = "date: Sat, 21 Nov 2026 12:00:00 GMT\r\n";
 fn json(output: &mut Vec<u8>, id: &RawValue, result: &str) {
     let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
     let session = if result == INITIALIZED { "mcp-session-id: bench\r\n" } else { "" };
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{session}{COMMON}content-length: {}\r\n\r\n",
-        body.len()
-    );
+    whole(output, &format!("content-type: application/json\r\n{session}"), &body);
+}
+
+fn whole(output: &mut Vec<u8>, headers: &str, body: &str) {
+    let length = body.len();
+    let head = format!("HTTP/1.1 200 OK\r\n{headers}{COMMON}content-length: {length}\r\n\r\n");
     output.extend_from_slice(head.as_bytes());
     output.extend_from_slice(body.as_bytes());
 }

@@ -38,6 +38,14 @@ class Budget(unittest.TestCase):
         for part in ("modern", "120,000", "100,000", "+20.0 %", "GROWN", "3.00 x"):
             self.assertIn(part, said.getvalue())
 
+    def test_a_sequence_that_costs_too_much_more_than_another_is_named(self):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(budget.compare({"a": ("b", 3)}, {"a": 103, "b": 100}), [])
+            self.assertEqual(budget.compare({"a": ("b", 3)}, {"a": 104, "b": 100}), ["a"])
+            self.assertEqual(budget.compare({"a": ("b", 3)}, {"a": 104}), [])
+        for part in ("+3.0 %", "+4.0 %", "TOO MUCH", "against b"):
+            self.assertIn(part, said.getvalue())
+
     def test_every_sequence_of_the_program_has_a_budget(self):
         names = (budget.HERE / "sequence.rs").read_text().split("Sequence::new(\"")[1:]
         budgets = budget.json.loads(budget.BUDGET.read_text())

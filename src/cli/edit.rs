@@ -86,7 +86,7 @@ pub struct Remove {
 /// A line of another program with the arguments of `add`.
 #[derive(Parser)]
 #[command(name = "mcp add", disable_help_flag = true)]
-struct Line {
+struct AddLine {
     #[command(flatten)]
     add: Add,
 }
@@ -186,8 +186,8 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
         }
         ("add", rest) => {
             let line = std::iter::once("add").chain(rest.iter().map(String::as_str));
-            let parsed = Line::try_parse_from(line).map_err(|error| error.to_string());
-            parsed.and_then(|Line { add }| match of_arguments(&add) {
+            let parsed = AddLine::try_parse_from(line).map_err(|error| error.to_string());
+            parsed.and_then(|AddLine { add }| match of_arguments(&add) {
                 Ok(Some(offer)) => Ok(offer),
                 Err(Failure::Usage(reason)) => Err(reason),
                 _ => Err("expected a name with a URL, or with a command after `--`".to_owned()),

@@ -92,7 +92,7 @@ impl LoginView {
 }
 
 /// The output of a command, and how it opens a page.
-struct Terminal<'a> {
+struct LoginTerminal<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     open: &'a dyn Fn(&Url) -> bool,
@@ -103,7 +103,7 @@ pub(super) fn run(arguments: &Login) -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let no_browser = arguments.no_browser;
     let open = |url: &Url| !no_browser && browser::open(url);
-    let mut terminal = Terminal { out: &mut out, err: &mut err, open: &open };
+    let mut terminal = LoginTerminal { out: &mut out, err: &mut err, open: &open };
     let ended = block_on(log_in(&arguments.running, &arguments.server, &mut terminal));
     exit(ended, &mut err)
 }
@@ -115,7 +115,11 @@ pub(super) fn end(arguments: &Logout) -> ExitCode {
     exit(ended, &mut err)
 }
 
-async fn log_in(running: &RunningGateway, server: &str, terminal: &mut Terminal<'_>) -> Result<(), Failed> {
+async fn log_in(
+    running: &RunningGateway,
+    server: &str,
+    terminal: &mut LoginTerminal<'_>,
+) -> Result<(), Failed> {
     let remote = Remote::of(running)?;
     let before: LoginView = remote.login(Method::GET, server).await?;
     if before.is_logged_in() {

@@ -30,7 +30,7 @@ async fn logged_in(server: &TestServer) -> (Result<(), Failed>, String, Vec<Stri
         opened.borrow_mut().push(url.to_string());
         true
     };
-    let mut terminal = Terminal { out: &mut out, err: &mut err, open: &open };
+    let mut terminal = LoginTerminal { out: &mut out, err: &mut err, open: &open };
     let ended = log_in(&running(server), "notes", &mut terminal).await;
     let text = String::from_utf8([out, err].concat()).expect("UTF-8");
     assert!(!text.contains("canary"), "{text}");

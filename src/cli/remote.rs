@@ -159,11 +159,13 @@ impl Remote {
         query: &[(&str, &str)],
     ) -> Result<Raw, Failed> {
         let request = self.request(method, &[&["api", "v1", "mcp"], path].concat()).query(query);
+        Raw::parse(&self.whole(request).await?.body).map_err(|_| not_a_gateway())
+    }
+
+    /// Sends a request and returns its whole answer, which has the status 200.
+    pub(super) async fn whole(&self, request: RequestBuilder) -> Result<WholeResponse, Failed> {
         let response = self.client.fetch(request, LIMITS).await.map_err(|error| self.lost(&error))?;
-        if response.status == StatusCode::OK {
-            return Raw::parse(&response.body).map_err(|_| not_a_gateway());
-        }
-        Err(refused(&response))
+        if response.status == StatusCode::OK { Ok(response) } else { Err(refused(&response)) }
     }
 
     /// Sends a request without the credential.

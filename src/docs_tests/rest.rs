@@ -22,7 +22,7 @@ fn texts<'d>(value: &'d Value, member: &str) -> &'d str {
 fn role(operation: &Value) -> String {
     let description = texts(operation, "description").split_whitespace().collect::<Vec<_>>().join(" ");
     let named = description.split_once("eeds the role *").and_then(|(_, rest)| rest.split('*').next());
-    let is_open = operation["security"].as_array().is_some_and(|ways| ways.len() == 1);
+    let is_open = operation["security"].as_array().is_some_and(Vec::is_empty);
     let other =
         if is_open || description.contains("Open to everybody") { "none" } else { "as its text says" };
     named.unwrap_or(other).to_owned()

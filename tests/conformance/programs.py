@@ -155,6 +155,7 @@ class Gateway:
         env: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         port: int = 0,
+        key: str = "",
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         config = log.with_suffix(".yaml")
@@ -166,6 +167,8 @@ class Gateway:
         state = {"XDG_STATE_HOME": str(log.with_suffix(".state"))}
         self._program = Program("switchyard", command, log, {**(env or os.environ), **state})
         self.url = self.base = ""
+        # For the question whether all servers have answered; none where everybody may read.
+        self._key = key
 
     def __enter__(self) -> Gateway:
         try:
@@ -173,7 +176,7 @@ class Gateway:
             # A name the suite takes for local, which its check of foreign hosts insists on.
             self.base = f"http://localhost:{port}"
             self.url = f"{self.base}/mcp"
-            self._program.wait_until("all servers have answered", lambda: _settled(port))
+            self._program.wait_until("all servers have answered", lambda: _settled(port, self._key))
         except BaseException:
             self.__exit__()
             raise
@@ -186,7 +189,9 @@ class Gateway:
         self._program.__exit__(None, None, None)
 
 
-def _settled(port: int) -> bool:
+def _settled(port: int, key: str) -> bool:
     """Whether no server is still connecting."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/mcp/servers", timeout=5) as answer:
+    credential = {"authorization": f"Bearer {key}"} if key else {}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v1/mcp/servers", headers=credential)
+    with urllib.request.urlopen(request, timeout=5) as answer:
         return all(server["state"] in SETTLED for server in json.load(answer)["servers"])

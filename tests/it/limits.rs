@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::scripted::{Act, Scripted, Tool};
@@ -75,22 +76,34 @@ async fn clients_sessions_and_bodies_beyond_their_limits_are_counted() {
 
 #[tokio::test]
 async fn sockets_beyond_their_limit_are_counted() {
-    let gateway = Gateway::of(&Registry::new().setting("server: {max_sockets: 4}")).start().await;
+    const SOCKETS: usize = 4;
+    let server = Scripted::modern().tool(Tool::named("hang").does(Act::Hang)).start();
+    let limit = format!("server: {{max_sockets: {SOCKETS}}}");
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url()).setting(&limit)).start().await;
+    gateway.offers(&["hang"]).await;
     let client = gateway.mcp();
-    // It keeps its socket, and three more are accepted.
-    counted(&client, &gateway, &["switchyard_client_sockets 1"]).await;
-    let address = gateway.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let open = async || TcpStream::connect(&address).await.expect("the system connects");
-    let held = [open().await, open().await, open().await];
-    counted(&client, &gateway, &["switchyard_client_sockets 4"]).await;
-
-    let mut refused = open().await;
-    tokio::io::AsyncWriteExt::write_all(&mut refused, b"GET / HTTP/1.1\r\n\r\n").await.expect("it is read");
-    let mut told = String::new();
-    let _ = tokio::time::timeout(Duration::from_secs(20), refused.read_to_string(&mut told)).await;
-    assert!(told.starts_with("HTTP/1.1 503 "), "{told}");
-    let line = r#"switchyard_limit_hits_total{limit="max_sockets"} 1"#;
-    counted(&client, &gateway, &["switchyard_client_sockets 4", line]).await;
-    drop(held);
-    counted(&client, &gateway, &["switchyard_client_sockets 1", line]).await;
+    // Connections that wait for their client would give their sockets to the one that is refused here.
+    let calls = join_all((0..SOCKETS).map(|_| client.call("hang", json!({}))));
+    let meanwhile = async {
+        eventually("all run", async || (server.runs("hang") == SOCKETS).then_some(())).await;
+        let mut refused = TcpStream::connect(&gateway.address).await.expect("the system connects");
+        refused.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("it is read");
+        let mut told = String::new();
+        let _ = tokio::time::timeout(Duration::from_secs(20), refused.read_to_string(&mut told)).await;
+        assert!(told.starts_with("HTTP/1.1 503 "), "{told}");
+    };
+    tokio::select! {
+        answers = calls => panic!("they do not answer: {answers:?}"),
+        () = meanwhile => {}
+    }
+    // The first requests for the metrics may be refused too, until the sockets of the calls are closed.
+    eventually("the refused socket is counted", async || {
+        let asked = client.to(&gateway.url("/metrics")).bare(Method::GET, &[]).await.body;
+        let is_counted = asked.lines().any(|line| {
+            let count = line.strip_prefix(r#"switchyard_limit_hits_total{limit="max_sockets"} "#);
+            count.is_some_and(|count| count != "0")
+        });
+        (is_counted && asked.lines().any(|line| line == "switchyard_client_sockets 1")).then_some(())
+    })
+    .await;
 }

@@ -15,12 +15,12 @@ use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
 /// Keys of three principals.
-const ALICE: &str = "swy_alice_0123456789abcdef0123456789abcdef0123456789abcdef";
-const BOB: &str = "swy_bob_0123456789abcdef0123456789abcdef0123456789abcdef";
+pub const ALICE: &str = "swy_alice_0123456789abcdef0123456789abcdef0123456789abcdef";
+pub const BOB: &str = "swy_bob_0123456789abcdef0123456789abcdef0123456789abcdef";
 const CAROL: &str = "swy_carol_0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// The setting `server` with these keys.
-fn keys() -> String {
+pub fn keys() -> String {
     let of = |(id, key): (&str, &str)| {
         format!("{{id: {id}, hash: \"sha256:{}\", role: caller}}", hex(&Sha256::digest(key.as_bytes())))
     };

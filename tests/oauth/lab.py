@@ -155,6 +155,8 @@ class Lab:
     notes_url: str
     gateway: Gateway
     principals: dict[str, Principal]
+    #: Whether the outage lasts as long as the requirement says.
+    is_full: bool = False
 
     @property
     def base(self) -> str:

@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--check", action="append", choices=[one.__name__ for one in CHECKS], help="only this one; may be repeated"
     )
+    parser.add_argument("--full", action="store_true", help="an outage of 60 s in place of 12 s; two minutes more")
     parser.add_argument(
         "--peers", type=Path, default=os.environ.get("SWITCHYARD_PEERS"), help="what scripts/peers prints"
     )
@@ -45,6 +46,7 @@ def main() -> int:
     began, failed = time.monotonic(), 0
     try:
         with lab(asked.binary.resolve(), Peers(Path(asked.peers).resolve()), out) as world:
+            world.is_full = asked.full
             for one in wanted:
                 started = time.monotonic()
                 try:

@@ -10,6 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::code::CallCode;
+use super::json_object::JsonObject;
 use super::problem::Problem;
 use super::refusal::needs_input;
 use super::view::in_ms;
@@ -40,7 +41,7 @@ pub(super) struct Answer<'a> {
     #[schema(value_type = Value, required = false)]
     structured_content: Option<Raw>,
     /// The content blocks of MCP, untouched.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<JsonObject>)]
     content: Raw,
     /// The failure as the tool or its server describes it. Only when `success` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +61,7 @@ pub(super) struct Answer<'a> {
     retryable: Option<bool>,
     /// The JSON-RPC error object of the server, as it sent it. Only with `rpc_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     rpc_error: Option<Raw>,
     /// The tool's name at its server.
     #[schema(examples("create_issue"))]

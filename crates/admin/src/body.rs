@@ -13,6 +13,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use bytes::Bytes;
 use utoipa::ToSchema;
 
+use super::json_object::JsonObject;
 use super::problem::{FieldError, Problem};
 use json::Raw;
 use protocol::ErrorCode;
@@ -51,7 +52,7 @@ pub(super) struct CallRequest {
     #[schema(min_length = 1, max_length = 1024, examples("create_issue"))]
     pub(super) tool: String,
     /// The arguments of the tool, as its `inputSchema` says; `{}` when they are left out.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<JsonObject>)]
     pub(super) arguments: Raw,
     /// Seconds the call may take, waiting and retries included; without it the server's own timeout.
     #[schema(value_type = Option<f64>, minimum = 0.001, maximum = 600, examples(30))]
@@ -112,6 +113,16 @@ pub(super) fn required_text(value: Option<&Raw>, field: &str, most: usize) -> Re
         let expected = format!("a string of 1 to {most} bytes");
         Problem::of_fields(vec![wrong(field, value.map_or_else(|| "nothing".to_owned(), found), &expected)])
     })
+}
+
+/// Returns the integer that `value` is. JSON has many spellings of one, such as `1`, `1.0` and `1e0`.
+pub(super) fn integer(value: &Raw) -> Option<i64> {
+    /// Above it, a number of JSON may be another integer than the one that was meant.
+    const LAST_EXACT: f64 = 9_007_199_254_740_991.0;
+    let whole = |number: &f64| number.fract() == 0.0 && number.abs() <= LAST_EXACT;
+    #[allow(clippy::cast_possible_truncation)] // it is whole, and in range
+    let read = || value.read::<f64>().ok().filter(whole).map(|number| number as i64);
+    value.read().ok().or_else(read)
 }
 
 /// Returns the object that an optional member is.

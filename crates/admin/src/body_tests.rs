@@ -31,6 +31,19 @@ fn a_whole_request_is_read_and_its_arguments_keep_their_bytes() {
 }
 
 #[test]
+fn an_integer_is_read_in_every_spelling_of_json() {
+    let raw = |text: &str| Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).expect("JSON");
+    for (text, number) in
+        [("7", 7), ("7.0", 7), ("70e-1", 7), ("-32767.0", -32_767), ("9223372036854775807", i64::MAX)]
+    {
+        assert_eq!(integer(&raw(text)), Some(number), "{text}");
+    }
+    for text in ["7.5", "1e400", "1e17", "\"7\"", "null", "9223372036854775808"] {
+        assert_eq!(integer(&raw(text)), None, "{text}");
+    }
+}
+
+#[test]
 fn optional_members_may_be_left_out_or_null() {
     for text in [r#"{"tool":"t"}"#, r#"{"tool":"t","server":null,"arguments":null,"timeout":null}"#] {
         let request = read_text(text).expect("fine");

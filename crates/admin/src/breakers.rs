@@ -24,8 +24,7 @@ struct BreakerList {
 /// Needs the role *reader*.
 #[utoipa::path(
     get, path = "/circuit-breakers", tag = "circuit breakers", operation_id = "list_circuit_breakers",
-    responses((status = 200, description = "The circuit breakers", body = BreakerList), ReadProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The circuit breakers", body = BreakerList), ReadProblems)
 )]
 pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
     json(&BreakerList { circuit_breakers: manager.list_servers().iter().map(Breaker::from).collect() })
@@ -38,8 +37,7 @@ pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
     post, path = "/circuit-breakers/{name}/reset", tag = "circuit breakers",
     operation_id = "reset_circuit_breaker",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The circuit breaker, closed", body = Breaker), NamedProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The circuit breaker, closed", body = Breaker), NamedProblems)
 )]
 pub(super) async fn reset(
     State(Api { manager, .. }): State<Api>,

@@ -30,6 +30,10 @@ use runtime::telemetry::RequestId;
 ///
 /// 200 means that the server answered. `success` is false when its tool reported an error, and then
 /// `error` says which. A call that could not be made is a problem document with a stable `code`.
+///
+/// With `Accept: text/event-stream` the answer is a stream. The schemas of the `data` of its events are `CallEvent`,
+/// `ProgressEvent`, `MessageEvent`, `QuestionEvent` and `QuestionWithdrawnEvent`; the last event is `result` with a
+/// `CallAnswer`, or `error` with a `Problem`.
 #[utoipa::path(
     post, path = "/call", tag = "tools", operation_id = "call_tool",
     request_body(content = CallRequest, examples(
@@ -53,8 +57,7 @@ use runtime::telemetry::RequestId;
             "tool": "create_issue", "server": "issues",
             "tool_name": "create_issue", "server_name": "issues", "execution_time_ms": 12.25,
             "request_id": "550e8400-e29b-41d4-a716-446655440000"}))),
-    )), (String = "text/event-stream"))), CallProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    )), (Value = "text/event-stream"))), CallProblems)
 )]
 pub(super) async fn call(
     State(api): State<Api>,

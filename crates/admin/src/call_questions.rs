@@ -26,6 +26,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::body::{self, received};
+use super::json_object::JsonObject;
 use super::openapi::AnswerProblems;
 use super::problem::Problem;
 use auth::Principal;
@@ -135,13 +136,15 @@ impl Drop for OpenCall {
 
 /// The answer to a question of a running call: `result` or `error`.
 #[derive(Debug, ToSchema)]
+#[schema(min_properties = 2, max_properties = 2)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code)] // describes the body, which `body::members` reads
 struct QuestionAnswer {
     /// The `id` of the event `question`.
     #[schema(minimum = 1, examples(1))]
     id: u64,
     /// The result that the server asked for, such as `{"action": "accept", "content": {…}}` for an elicitation.
-    #[schema(value_type = Option<Object>, nullable = false)]
+    #[schema(value_type = Option<JsonObject>, nullable = false)]
     result: Option<Raw>,
     /// Refuses to answer.
     #[schema(nullable = false)]
@@ -156,7 +159,7 @@ struct QuestionRefusal {
     #[schema(minimum = -32768, maximum = 32767, nullable = false)]
     code: Option<i64>,
     /// The reason in words.
-    #[schema(max_length = 2000)]
+    #[schema(min_length = 1, max_length = 2000)]
     message: String,
 }
 
@@ -173,8 +176,7 @@ struct QuestionRefusal {
             "id": 1, "result": {"action": "accept", "content": {"name": "Ann"}}}))),
         ("refused" = (summary = "A refusal", value = json!({"id": 1, "error": {"message": "not now"}}))),
     )),
-    responses((status = 204, description = "The server gets the answer"), AnswerProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 204, description = "The server gets the answer"), AnswerProblems)
 )]
 pub(super) async fn answer(
     State(api): State<Api>,
@@ -187,7 +189,7 @@ pub(super) async fn answer(
     let body = received(body, api.options.max_body).await?;
     let [id, result, error] = body::members(&headers, &body, ["id", "result", "error"])?;
     let id = id
-        .and_then(|id| id.read::<u64>().ok())
+        .and_then(|id| u64::try_from(body::integer(&id)?).ok())
         .ok_or_else(|| wrong("`id` is not the number of a question"))?;
     let reply = reply(result, error)?;
     let question = api.calls.take(principal.id(), &call, id).ok_or_else(|| {
@@ -204,8 +206,9 @@ fn reply(result: Option<Raw>, error: Option<Raw>) -> Result<Reply, Problem> {
         // Copied, so that it does not keep the buffer of the request.
         (Some(result), None) => Ok(Ok(result.detached())),
         (None, Some(error)) => {
+            let of_rpc = |code: &i64| i16::try_from(*code).is_ok();
             let code =
-                error.get("code").map_or(Some(INTERNAL_ERROR), |code| code.read::<i16>().ok().map(i64::from));
+                error.get("code").map_or(Some(INTERNAL_ERROR), |code| body::integer(&code).filter(of_rpc));
             let code = code.ok_or_else(|| wrong("`error.code` is not a number of a JSON-RPC error"))?;
             let message = body::required_text(error.get("message").as_ref(), "error.message", MAX_MESSAGE)?;
             Ok(Err(ErrorObject::new(code, &message)))

@@ -25,6 +25,7 @@ use super::answer::printed;
 use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
+use super::call_stream_data::{Asked, Begun, Withdrawn};
 use super::problem::Problem;
 use super::{Api, refusal, view};
 use auth::Principal;
@@ -69,7 +70,7 @@ pub(super) fn begin(
     let caller = Arc::new(Caller::of_program(principal.clone(), scope, capabilities()));
     let source = CallSource { request_id: Some(id), is_rest: true };
     let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
-    let first = event("call", &Raw::of(&json!({"call": open.id()})));
+    let first = event("call", &Raw::of(&Begun { call: open.id() }));
     let gateway = api.gateway.clone();
     let call = Running { first: Some(first), open, inlet, caller, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
@@ -114,7 +115,7 @@ impl Running {
                     continue;
                 }
                 id = withdrawn(&self.open) => {
-                    return Some(event("question_withdrawn", &Raw::of(&json!({"id": id}))));
+                    return Some(event("question_withdrawn", &Raw::of(&Withdrawn { id })));
                 }
                 ended = AssertUnwindSafe(run).catch_unwind() => ended.unwrap_or_else(|_| Err(self.panicked())),
                 () = self.caller.principal.taken_back() => Err(revoked()),
@@ -148,10 +149,9 @@ impl Running {
         self.gateway.note_question(&self.caller, &question);
         let request =
             question.params.as_ref().map_or_else(Raw::empty_object, |params| params.without("_meta"));
-        let server = Raw::of(&question.server.as_deref());
-        let id = Raw::of(&self.open.ask(question)?);
-        let members = [("id", &id), ("kind", &Raw::of(kind)), ("server", &server), ("request", &request)];
-        Some(event("question", &Raw::object(&members)))
+        let server = question.server.clone();
+        let id = self.open.ask(question)?;
+        Some(event("question", &Raw::of(&Asked { id, kind, server: server.as_deref(), request })))
     }
 
     /// The last events, for what was said before the end also comes before it.

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::charged::held;
-use super::entity_tag::Tagged;
+use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
 use super::openapi::{NamedProblems, QueryNamedProblems};
 use super::problem::Problem;
@@ -41,14 +41,13 @@ struct ToolList {
 /// server's. A server that is away keeps the tools it last offered. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/tools", tag = "tools", operation_id = "list_tools",
-    params(ListQuery),
+    params(ListQuery, IfNoneMatch),
     responses(
         (status = 200, description = "The tools", body = ToolList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
         QueryNamedProblems
-    ),
-    security((), ("bearer" = []), ("api_key" = []))
+    )
 )]
 pub(super) async fn all(
     State(api): State<Api>,
@@ -65,14 +64,13 @@ pub(super) async fn all(
 /// Under the server's own names. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/servers/{name}/tools", tag = "tools", operation_id = "list_server_tools",
-    params(("name" = String, Path, description = "The server", example = "issues")),
+    params(("name" = String, Path, description = "The server", example = "issues"), IfNoneMatch),
     responses(
         (status = 200, description = "The tools", body = ToolList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
         NamedProblems
-    ),
-    security((), ("bearer" = []), ("api_key" = []))
+    )
 )]
 pub(super) async fn of_server(
     State(api): State<Api>,

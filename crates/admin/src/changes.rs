@@ -8,6 +8,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::json_object::JsonObject;
 use super::openapi::ApprovalProblems;
 use super::problem::Problem;
 use super::view::Server;
@@ -44,12 +45,12 @@ pub(super) struct ChangedTool {
     /// SHA-256 of the definition that the server shows now, in the same spelling.
     sha256: String,
     /// That definition, as the server wrote it.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     definition: Raw,
     /// The trusted definition as the server wrote it, if the gateway has seen it since its start. At most 256 KiB of them
     /// are kept for each server.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, value_type = Object)]
+    #[schema(nullable = false, value_type = JsonObject)]
     trusted_definition: Option<Raw>,
 }
 
@@ -116,8 +117,7 @@ pub(super) struct ApprovalQuery {
 #[utoipa::path(
     post, path = "/servers/{name}/tools/approve", tag = "servers", operation_id = "approve_tools",
     params(("name" = String, Path, description = "The server", example = "issues"), ApprovalQuery),
-    responses((status = 200, description = "The server, with what is still not approved", body = Server), ApprovalProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The server, with what is still not approved", body = Server), ApprovalProblems)
 )]
 pub(super) async fn approve(
     State(Api { manager, .. }): State<Api>,

@@ -12,6 +12,7 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::json_object::JsonObject;
 use super::openapi::ConfigurationProblems;
 use super::problem::Problem;
 use super::view::date;
@@ -33,14 +34,14 @@ pub struct Loaded {
 
 /// The configuration in effect.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Configuration)]
+#[schema(as = LoadedConfiguration)]
 struct EffectiveConfiguration {
     /// When the file was loaded: at the start, or by the last reload.
     #[schema(format = DateTime)]
     loaded_at: String,
     /// The settings in the order of the file. A reference such as `${TOKEN}` is shown as it is written. A value that may
     /// be secret is `***`.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     configuration: Raw,
 }
 
@@ -50,8 +51,7 @@ struct EffectiveConfiguration {
 /// role *superuser*.
 #[utoipa::path(
     get, path = "/configuration", tag = "gateway", operation_id = "get_configuration",
-    responses((status = 200, description = "The configuration", body = EffectiveConfiguration), ConfigurationProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The configuration", body = EffectiveConfiguration), ConfigurationProblems)
 )]
 pub(super) async fn show(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
     let Some(configuration) = &options.configuration else {

@@ -8,9 +8,20 @@ use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use utoipa::IntoParams;
 
 use super::charged::json_charged;
 use runtime::hex::hex;
+
+/// The header of a conditional request.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // describes the header, which `is_known` reads
+pub(super) struct IfNoneMatch {
+    /// The `ETag` of the answer that the client has. If the answer is still the same, the status is 304.
+    #[param(rename = "If-None-Match", nullable = false)]
+    if_none_match: Option<String>,
+}
 
 /// A JSON text that is charged already, and its tag.
 #[derive(Debug)]

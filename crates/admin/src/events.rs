@@ -1,13 +1,12 @@
 //! `/events`: calls and states of servers as they happen, as an event stream.
 //!
-//! Invariants: a watcher without the role *superuser* sees no principal, client, request, arguments or errors of attempts
-//! of calls and actions that are not its own. A stream ends when the gateway shuts down, or when the credential is revoked.
+//! Invariant: a stream ends when the gateway shuts down, or when the credential is revoked.
 //!
-//! Not here: recording, limits and memory of the events (`gateway::manager::live_events`).
+//! Not here: what a watcher sees of an event (`event_data`); recording, limits and memory of the events
+//! (`gateway::manager::live_events`).
 
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
@@ -16,25 +15,31 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 
 use super::Api;
+use super::event_data::{data, gap};
 use super::openapi::QueryProblems;
-use super::problem::{Problem, clipped};
-use super::view::{date, in_ms};
-use auth::{Principal, Role};
+use super::problem::Problem;
+use auth::Principal;
 use gateway::manager::live_events::{Happened, LiveEvent, Next, Watcher};
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
-use upstream::Attempt;
 
 /// Pause after which a comment shows that the stream is alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// Pause between two pieces of a stream. Events that happen meanwhile are sent together, because waking the watcher and
+/// writing to its socket costs more than printing an event.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Most events of one piece, also of those that are not wanted.
+const MOST_EVENTS: usize = 1024;
+/// A piece ends with the event that makes it as large.
+const MOST_BYTES: usize = 64 * 1024;
 
 /// Which events are sent.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -58,19 +63,29 @@ pub(super) struct EventsQuery {
     follow: Option<bool>,
 }
 
+/// Where a stream continues.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // describes the header, which is read from the request
+struct Resumed {
+    /// The `id` of the last event that was seen. The stream continues after it.
+    #[param(rename = "Last-Event-ID", nullable = false)]
+    last_event_id: Option<String>,
+}
+
 /// Watch events
 ///
-/// Calls of tools, actions of operators, and changes of servers, breakers and tools as they happen. `Last-Event-ID` resumes a stream; the event `gap` says
-/// that some were missed. Nothing is recorded while nobody watches. Needs the role *reader*. Only a *superuser* sees
-/// the principals, clients and arguments of the calls of others.
+/// Calls of tools, actions of operators, and changes of servers, breakers and tools as they happen. `Last-Event-ID`
+/// resumes a stream; the event `gap` says that some were missed. Nothing is recorded while nobody watches. Needs the
+/// role *reader*. Only a *superuser* sees the principals, clients and arguments of the calls of others.
 #[utoipa::path(
-    get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery),
+    get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery, Resumed),
     responses(
-        (status = 200, description = "Events; `data` is a JSON object", body = String,
-         content_type = "text/event-stream"),
+        (status = 200, body = Value, content_type = "text/event-stream", description =
+            "Events. The schemas of `data` are `CallStartedEvent`, `CallEndedEvent`, `ServerChangedEvent`, \
+             `BreakerChangedEvent`, `ToolsChangedEvent`, `ActionEvent` and `GapEvent`"),
         QueryProblems
-    ),
-    security((), ("bearer" = []), ("api_key" = []))
+    )
 )]
 pub(super) async fn watch(
     State(api): State<Api>,
@@ -86,7 +101,7 @@ pub(super) async fn watch(
         Problem::new(ErrorCode::TooManyConnections, "too many streams of events are open")
             .hinting("close one of the streams, and send this request again")
     })?;
-    let stream = Stream { watcher, principal, wanted, drain: api.options.drain.clone(), is_begun: false };
+    let stream = Stream { watcher, principal, wanted, drain: api.options.drain.clone(), sent: None };
     let body = Body::from_stream(unfold(stream, Stream::next));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
@@ -98,40 +113,52 @@ struct Stream {
     principal: Principal,
     wanted: EventsQuery,
     drain: Shutdown,
-    is_begun: bool,
+    /// When the last piece was sent; none at the beginning.
+    sent: Option<Instant>,
 }
 
 impl Stream {
     /// Returns the next piece of the stream, and the rest of the stream.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        let bytes = self.bytes().await?;
-        Some((Ok(bytes), self))
+        // The head is sent at once.
+        let piece = if self.sent.is_some() { self.piece().await? } else { KEEP_ALIVE };
+        self.sent = Some(Instant::now());
+        Some((Ok(piece), self))
     }
 
-    async fn bytes(&mut self) -> Option<Bytes> {
-        if !self.is_begun {
-            self.is_begun = true;
-            // The head is then sent at once.
-            return Some(KEEP_ALIVE);
-        }
+    async fn piece(&mut self) -> Option<Bytes> {
         loop {
             let next = if self.wanted.follow == Some(false) {
                 Some(self.watcher.try_next()?)
             } else {
                 self.wait().await?
             };
-            match next {
-                None => return Some(KEEP_ALIVE),
-                Some(Next::Gap(missed, last)) => {
-                    let data = json!({"at": date(SystemTime::now()), "missed": missed});
-                    return Some(printed(last, "gap", &data));
-                }
-                Some(Next::Event(event)) if self.wanted.has(&event) => {
-                    return Some(printed(event.number, name(&event), &data(&event, &self.principal)));
-                }
-                Some(Next::Event(_)) => {}
+            let Some(first) = next else { return Some(KEEP_ALIVE) };
+            let piece = self.printed(first);
+            if !piece.is_empty() {
+                return Some(piece);
             }
         }
+    }
+
+    /// Prints the wanted events among `first` and those recorded since, at most as many as a piece has.
+    fn printed(&mut self, first: Next) -> Bytes {
+        let (mut piece, mut next, mut room) = (BytesMut::new(), Some(first), MOST_EVENTS);
+        while let Some(one) = next.take() {
+            match one {
+                Next::Gap(missed, last) => piece.extend_from_slice(&printed(last, "gap", gap(missed))),
+                Next::Event(event) if self.wanted.has(&event) => {
+                    let data = data(&event, &self.principal);
+                    piece.extend_from_slice(&printed(event.number, name(&event), data));
+                }
+                Next::Event(_) => {}
+            }
+            room -= 1;
+            if room > 0 && piece.len() < MOST_BYTES {
+                next = self.watcher.try_next();
+            }
+        }
+        piece.freeze()
     }
 
     /// Waits for the next event; none if the stream has to end.
@@ -143,9 +170,14 @@ impl Stream {
         let over = async {
             futures_util::future::select(Box::pin(drain.requested()), Box::pin(principal.taken_back())).await;
         };
-        match futures_util::future::select(Box::pin(self.watcher.next(KEEP_ALIVE_EVERY)), Box::pin(over))
-            .await
-        {
+        let rest = self.sent.map(|sent| sent + PAUSE);
+        let next = async {
+            if let Some(rest) = rest {
+                sleep_until(rest).await;
+            }
+            self.watcher.next(KEEP_ALIVE_EVERY).await
+        };
+        match futures_util::future::select(Box::pin(next), Box::pin(over)).await {
             futures_util::future::Either::Left((next, _)) => Some(next),
             futures_util::future::Either::Right(_) => None,
         }
@@ -180,79 +212,9 @@ const fn name(event: &LiveEvent) -> &'static str {
     }
 }
 
-/// Returns what `viewer` may see of `event`.
-fn data(event: &LiveEvent, viewer: &Principal) -> Value {
-    let mut data = Map::new();
-    let mut put = |name: &str, value: Value| data.insert(name.to_owned(), value);
-    put("at", date(event.at).into());
-    put("server", event.server.as_deref().into());
-    let is_shown = |of: Option<&Arc<str>>| viewer.role() == Role::Superuser || of == Some(viewer.id());
-    match &event.what {
-        Happened::Call { call, end } => {
-            put("call", call.number.into());
-            put("tool", (*call.tool).into());
-            let is_shown = is_shown(call.principal.as_ref());
-            put("principal", call.principal.as_deref().filter(|_| is_shown).into());
-            put("client", Some(&*call.client).filter(|name| is_shown && !name.is_empty()).into());
-            put("request_id", call.request_id.filter(|_| is_shown).map(|id| id.to_string()).into());
-            if let Some(text) = call.arguments.as_deref().filter(|_| is_shown) {
-                put("arguments", arguments(text));
-            }
-            if let Some(end) = end {
-                put("attempts", attempts(&end.attempts, is_shown));
-                put("outcome", end.outcome.into());
-                put("code", end.code.map(|code| code.to_string()).into());
-                put("duration_ms", in_ms(end.duration).into());
-            }
-        }
-        Happened::Server { state, reason } => {
-            put("state", (*state).into());
-            put("reason", reason.clone().map(clipped).into());
-        }
-        Happened::Breaker { changed, reason } => {
-            put("from", changed.from.as_str().into());
-            put("to", changed.to.as_str().into());
-            put("consecutive_failures", changed.failures.into());
-            put("reason", reason.clone().map(clipped).into());
-        }
-        Happened::Tools { count, added, removed, changed } => {
-            put("tools", (*count).into());
-            for (member, names) in [("added", added), ("removed", removed), ("changed", changed)] {
-                put(member, json!({"count": names.count, "first": names.first}));
-            }
-        }
-        Happened::Action { action, principal, outcome, request_id } => {
-            let is_shown = is_shown(Some(principal));
-            put("action", (*action).into());
-            put("outcome", (**outcome).into());
-            put("principal", Some(&**principal).filter(|_| is_shown).into());
-            put("request_id", request_id.filter(|_| is_shown).map(|id| id.to_string()).into());
-        }
-    }
-    Value::Object(data)
-}
-
-/// Returns arguments as JSON, or their beginning as a text if they were cut.
-fn arguments(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
-}
-
-/// Returns attempts in their order. An error may quote the call, so only those who may see the caller see it.
-fn attempts(attempts: &[Attempt], has_errors: bool) -> Value {
-    let shown = |(index, attempt): (usize, &Attempt)| {
-        json!({
-            "attempt": index + 1,
-            "outcome": if attempt.error.is_none() { "answered" } else { "failed" },
-            "duration_ms": in_ms(attempt.duration),
-            "error": attempt.error.as_ref().filter(|_| has_errors),
-        })
-    };
-    attempts.iter().enumerate().map(shown).collect()
-}
-
-fn printed(number: u64, name: &'static str, data: &Value) -> Bytes {
+fn printed(number: u64, name: &'static str, data: Bytes) -> Bytes {
     let id = Some(number.to_string().into());
-    Event { id, name: Bytes::from_static(name.as_bytes()), ..Event::of(data.to_string().into()) }.encode()
+    Event { id, name: Bytes::from_static(name.as_bytes()), ..Event::of(data) }.encode()
 }
 
 #[cfg(test)]

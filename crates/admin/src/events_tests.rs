@@ -1,11 +1,14 @@
 //! Tests of the event stream: its events, what each role sees of them, filters, and its end.
 
+use std::sync::Arc;
+
 use axum::http::{Method, Request};
 use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::super::fixture::{Gateway, request, server};
 use super::*;
+use auth::Role;
 
 /// Reads what is sent until `end` begins, while two principals call a tool.
 async fn seen_by(role: Role, query: &str) -> String {
@@ -74,4 +77,28 @@ async fn filters_choose_events() {
     ] {
         assert_eq!(events(&seen_by(Role::Superuser, query).await).len(), count, "{query}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
+    let gateway = Gateway::of(vec![server("docs")]).await;
+    let path = "/api/v1/mcp/events?kind=call_ended";
+    let response = gateway.open(request(Method::GET, path, Some(Role::Superuser), "")).await;
+    let mut body = response.into_body().into_data_stream();
+    body.next().await.expect("the head").expect("bytes");
+    let calls = 600;
+    for _ in 0..calls {
+        let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
+        let principal = "p".into();
+        let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
+        called.await.expect("an answer");
+    }
+    let (mut pieces, mut seen) = (0, Vec::new());
+    while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {
+        let text = String::from_utf8(piece.expect("bytes").to_vec()).expect("text");
+        seen.extend(events(&text).into_iter().map(|(_, data)| data["call"].as_u64().expect("a number")));
+        pieces += 1;
+    }
+    assert_eq!(seen, (1..=calls).collect::<Vec<u64>>());
+    assert!(pieces <= 4, "{pieces} pieces");
 }

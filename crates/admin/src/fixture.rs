@@ -129,7 +129,9 @@ impl Gateway {
         let media_type = answered.header("content-type");
         let schema = &content.get(media_type).unwrap_or_else(|| panic!("{status} as {media_type}"))["schema"];
         if !media_type.contains("json") {
-            assert_eq!(schema["type"], "string");
+            // Tools disagree on what the schema of an event stream describes, so it describes nothing.
+            let wanted = if media_type == "text/event-stream" { Value::Null } else { "string".into() };
+            assert_eq!(schema["type"], wanted);
             return;
         }
         if let Err(wrong) = fits(&self.document, schema, &answered.json()) {

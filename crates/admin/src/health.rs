@@ -81,8 +81,7 @@ pub(super) struct HealthQuery {
 #[utoipa::path(
     get, path = "/health", tag = "servers", operation_id = "server_health",
     params(HealthQuery),
-    responses((status = 200, description = "How they are", body = Health), QueryProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "How they are", body = Health), QueryProblems)
 )]
 pub(super) async fn servers(
     State(Api { manager, .. }): State<Api>,
@@ -125,8 +124,7 @@ struct NamedState {
 /// Open to everybody; who may read also sees the state of each server.
 #[utoipa::path(
     get, path = "/health", tag = "gateway", operation_id = "health",
-    responses((status = 200, description = "The gateway runs; `status` tells of its servers", body = Summary)),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The gateway runs; `status` tells of its servers", body = Summary))
 )]
 pub(super) async fn summary(
     State(Api { manager, .. }): State<Api>,
@@ -176,7 +174,7 @@ enum ProbeStatus {
         status = 200, description = "The gateway runs", body = String,
         content_type = "text/plain; charset=utf-8",
     )),
-    security(())
+    security()
 )]
 pub(super) async fn line(State(Api { manager, .. }): State<Api>) -> Response {
     let status = Overall::of(&manager.list_servers()).as_str();
@@ -189,7 +187,7 @@ pub(super) async fn line(State(Api { manager, .. }): State<Api>) -> Response {
 #[utoipa::path(
     get, path = "/health/live", tag = "gateway", operation_id = "live",
     responses((status = 200, description = "The process lives", body = Probe)),
-    security(())
+    security()
 )]
 pub(super) async fn live() -> Response {
     json(&Probe { status: ProbeStatus::Alive })
@@ -206,7 +204,7 @@ pub(super) async fn live() -> Response {
         (status = 200, description = "Ready for work", body = Probe),
         (status = 503, description = "Starting or draining", body = Probe),
     ),
-    security(())
+    security()
 )]
 pub(super) async fn ready(State(Api { manager, options, .. }): State<Api>) -> Response {
     let status = if options.drain.is_begun() {

@@ -114,8 +114,7 @@ impl Login {
 #[utoipa::path(
     post, path = "/servers/{name}/login", tag = "servers", operation_id = "log_in",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The link", body = LoginLink), LoginProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The link", body = LoginLink), LoginProblems)
 )]
 pub(super) async fn start(
     State(api): State<Api>,
@@ -138,8 +137,7 @@ pub(super) async fn start(
 #[utoipa::path(
     get, path = "/servers/{name}/login", tag = "servers", operation_id = "get_login",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The login", body = Login), LoginProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The login", body = Login), LoginProblems)
 )]
 pub(super) async fn status(
     State(api): State<Api>,
@@ -158,8 +156,7 @@ pub(super) async fn status(
 #[utoipa::path(
     delete, path = "/servers/{name}/login", tag = "servers", operation_id = "log_out",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The login, which has no tokens any more", body = Login), LoginProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The login, which has no tokens any more", body = Login), LoginProblems)
 )]
 pub(super) async fn end(
     State(api): State<Api>,

@@ -25,8 +25,7 @@ use upstream::breaker;
     responses((
         status = 200, description = "What is counted", body = String,
         content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
-    ), ReadProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    ), ReadProblems)
 )]
 pub(super) async fn metrics(State(Api { manager, options, .. }): State<Api>) -> Result<Response, Problem> {
     let (servers, store) = (manager.list_servers(), manager.store());

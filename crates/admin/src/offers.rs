@@ -20,7 +20,8 @@ use utoipa::ToSchema;
 use super::body::{self, received};
 use super::call_audit;
 use super::charged::{held, json_charged};
-use super::entity_tag::Tagged;
+use super::entity_tag::{IfNoneMatch, Tagged};
+use super::json_object::JsonObject;
 use super::list_query::ListQuery;
 use super::openapi::{QueryNamedProblems, ServerReadProblems};
 use super::problem::Problem;
@@ -60,7 +61,7 @@ struct Offered {
     #[schema(examples("files"))]
     server: String,
     /// Its definition as the server wrote it, under `name`.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     definition: Raw,
 }
 
@@ -76,14 +77,13 @@ impl Offered {
 /// The resources of all servers, by the URI that `POST /resources/read` takes. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/resources", tag = "resources and prompts", operation_id = "list_resources",
-    params(ListQuery),
+    params(ListQuery, IfNoneMatch),
     responses(
         (status = 200, description = "The resources", body = OfferList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
         QueryNamedProblems
-    ),
-    security((), ("bearer" = []), ("api_key" = []))
+    )
 )]
 pub(super) async fn resources(
     State(api): State<Api>,
@@ -99,14 +99,13 @@ pub(super) async fn resources(
 /// The templates of all servers, from which URIs of resources are made. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/resources/templates", tag = "resources and prompts", operation_id = "list_resource_templates",
-    params(ListQuery),
+    params(ListQuery, IfNoneMatch),
     responses(
         (status = 200, description = "The templates", body = OfferList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
         QueryNamedProblems
-    ),
-    security((), ("bearer" = []), ("api_key" = []))
+    )
 )]
 pub(super) async fn templates(
     State(api): State<Api>,
@@ -122,14 +121,13 @@ pub(super) async fn templates(
 /// The prompts of all servers, by the name that `POST /prompts/{name}` takes. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/prompts", tag = "resources and prompts", operation_id = "list_prompts",
-    params(ListQuery),
+    params(ListQuery, IfNoneMatch),
     responses(
         (status = 200, description = "The prompts", body = OfferList,
          headers(("ETag" = String, description = "Changes when the answer does"))),
         (status = 304, description = "The answer is still the one that `If-None-Match` names"),
         QueryNamedProblems
-    ),
-    security((), ("bearer" = []), ("api_key" = []))
+    )
 )]
 pub(super) async fn prompts(
     State(api): State<Api>,
@@ -156,6 +154,7 @@ fn list(
 /// Which resource to read.
 #[derive(Debug, ToSchema)]
 #[schema(as = ReadRequest)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code)] // describes the body, which `body::members` reads
 struct ReadBody {
     /// Its URI, as `GET /resources` lists it or made from a template.
@@ -167,7 +166,7 @@ struct ReadBody {
 #[derive(Debug, Serialize, ToSchema)]
 struct ReadAnswer {
     /// The result of MCP as the server wrote it, with `contents` or `messages`.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     result: Raw,
     /// The server that has it. Absent if several may.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,8 +186,7 @@ struct ReadAnswer {
 #[utoipa::path(
     post, path = "/resources/read", tag = "resources and prompts", operation_id = "read_resource",
     request_body(content = ReadBody),
-    responses((status = 200, description = "What the server answered", body = ReadAnswer), ServerReadProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "What the server answered", body = ReadAnswer), ServerReadProblems)
 )]
 pub(super) async fn read(
     State(api): State<Api>,
@@ -210,10 +208,11 @@ pub(super) async fn read(
 /// The values that a prompt is filled in with.
 #[derive(Debug, ToSchema)]
 #[schema(as = PromptRequest)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code)] // describes the body, which `body::members` reads
 struct PromptBody {
     /// The arguments of the prompt, strings; `{}` when they are left out.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<JsonObject>)]
     arguments: Option<Raw>,
 }
 
@@ -224,8 +223,7 @@ struct PromptBody {
     post, path = "/prompts/{name}", tag = "resources and prompts", operation_id = "get_prompt",
     params(("name" = String, Path, description = "The prompt, as `GET /prompts` lists it", example = "summarize")),
     request_body(content = PromptBody),
-    responses((status = 200, description = "What the server answered", body = ReadAnswer), ServerReadProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "What the server answered", body = ReadAnswer), ServerReadProblems)
 )]
 pub(super) async fn prompt(
     State(api): State<Api>,

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     self, ContentBuilder, HeaderBuilder, ObjectBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder,
     Type,
 };
 use utoipa::{IntoResponses, OpenApi};
 
+use super::call_stream_data::{Advance, Asked, Begun, Message, Withdrawn};
 use super::problem::{Document as Problem, PROBLEM_JSON};
 use protocol::ErrorCode;
 
@@ -23,7 +24,14 @@ use protocol::ErrorCode;
                        possible on loopback only, no credential is needed.\n\nA request that is refused or \
                        fails is answered with a problem document (RFC 9457) whose `code` is stable."
     ),
-    components(schemas(Problem)),
+    components(schemas(
+        Problem,
+        // The data of streaming calls, which the media type cannot refer to.
+        Begun, Advance, Message, Asked, Withdrawn
+    )),
+    // Holds for every operation that does not say otherwise. `X-API-Key` is not an alternative here, because clients of
+    // some generators then send both headers, and two credentials are refused.
+    security((), ("bearer" = [])),
     tags(
         (name = "tools", description = "Find tools and run them"),
         (name = "resources and prompts", description = "Read what servers offer beside tools"),
@@ -39,13 +47,13 @@ pub(super) fn base() -> Document {
     let mut document = Base::openapi();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A JSON Web Token or an API key, as the gateway is configured"))
+        .description(Some(
+            "A JSON Web Token or an API key, as the gateway is configured. The header `X-API-Key` takes a key too, but \
+             not beside this one",
+        ))
         .build();
-    let key =
-        ApiKeyValue::with_description("X-API-Key", "An API key, where the gateway is configured for keys");
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
-    components.add_security_scheme("api_key", SecurityScheme::ApiKey(ApiKey::Header(key)));
     document
 }
 

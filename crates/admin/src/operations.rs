@@ -10,14 +10,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 use axum::routing::MethodRouter;
+use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi as Document;
 use utoipa_axum::PathItemExt;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
-    Api, PREFIX, authorise, breakers, call, call_questions, catalog, changes, configuration, events, health,
-    logins, metrics, offers, openapi, reload, servers,
+    Api, PREFIX, authorise, breakers, call, call_questions, catalog, changes, configuration, event_data,
+    events, health, logins, metrics, offers, openapi, reload, servers,
 };
 use auth::Action;
 use gateway::manager::live_events::LiveEvents;
@@ -111,6 +112,8 @@ pub(super) fn described() -> Document {
         let rows = OPERATIONS.iter().filter(|operation| operation.prefix == prefix);
         rows.fold(OpenApiRouter::new(), |router, operation| router.routes((operation.description)()))
     };
-    let all = OpenApiRouter::with_openapi(openapi::base()).nest(PREFIX, under(PREFIX)).merge(under(""));
+    let mut base = openapi::base();
+    base.merge(event_data::Schemas::openapi());
+    let all = OpenApiRouter::with_openapi(base).nest(PREFIX, under(PREFIX)).merge(under(""));
     all.into_openapi()
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::code::ProblemCode;
+use super::json_object::JsonObject;
 use json::Raw;
 use protocol::error_data::in_ms;
 use protocol::{ErrorCode, ErrorObject};
@@ -81,16 +82,24 @@ pub(crate) struct Document {
     errors: Vec<FieldError>,
     /// The JSON-RPC error object of the server, as it sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Object, nullable = false)]
+    #[schema(value_type = JsonObject, nullable = false)]
     rpc_error: Option<Raw>,
     /// The facts that the service behind a built-in server gave about its error, such as `code` and `field`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Object, nullable = false)]
+    #[schema(value_type = JsonObject, nullable = false)]
     pub(super) backend: Option<Raw>,
     /// The HTTP status the server answered with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) server_status: Option<u16>,
+    /// Where all connections are taken: how many there can be. Only the listener tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    max_connections: Option<usize>,
+    /// How many are taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    current_connections: Option<usize>,
 }
 
 /// A fault of one member of a body.
@@ -131,6 +140,8 @@ impl Problem {
             rpc_error: None,
             backend: None,
             server_status: None,
+            max_connections: None,
+            current_connections: None,
         }))
     }
 

@@ -78,8 +78,7 @@ struct ReloadResult {
 /// began. A file with a problem changes nothing. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/reload", tag = "gateway", operation_id = "reload",
-    responses((status = 200, description = "What changed", body = ReloadResult), ReloadProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "What changed", body = ReloadResult), ReloadProblems)
 )]
 pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
     let Some(reload) = &options.reload else {

@@ -23,8 +23,7 @@ struct ServerList {
 /// Every server of the registry in its order, whatever its state. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/servers", tag = "servers", operation_id = "list_servers",
-    responses((status = 200, description = "The servers", body = ServerList), ReadProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The servers", body = ServerList), ReadProblems)
 )]
 pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
     json(&ServerList { servers: manager.list_servers().iter().map(Server::from).collect() })
@@ -36,8 +35,7 @@ pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
 #[utoipa::path(
     get, path = "/servers/{name}", tag = "servers", operation_id = "get_server",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The server", body = Server), NamedProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The server", body = Server), NamedProblems)
 )]
 pub(super) async fn one(
     State(Api { manager, .. }): State<Api>,
@@ -54,8 +52,7 @@ pub(super) async fn one(
 #[utoipa::path(
     post, path = "/servers/{name}/reconnect", tag = "servers", operation_id = "reconnect_server",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The server, connected again", body = Server), ReconnectProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The server, connected again", body = Server), ReconnectProblems)
 )]
 pub(super) async fn reconnect(
     State(Api { manager, .. }): State<Api>,
@@ -75,8 +72,7 @@ pub(super) async fn reconnect(
 #[utoipa::path(
     post, path = "/servers/{name}/enable", tag = "servers", operation_id = "enable_server",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The server, enabled", body = Server), SwitchProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The server, enabled", body = Server), SwitchProblems)
 )]
 pub(super) async fn enable(
     State(Api { manager, .. }): State<Api>,
@@ -95,8 +91,7 @@ pub(super) async fn enable(
 #[utoipa::path(
     post, path = "/servers/{name}/disable", tag = "servers", operation_id = "disable_server",
     params(("name" = String, Path, description = "The server", example = "issues")),
-    responses((status = 200, description = "The server, disabled", body = Server), SwitchProblems),
-    security((), ("bearer" = []), ("api_key" = []))
+    responses((status = 200, description = "The server, disabled", body = Server), SwitchProblems)
 )]
 pub(super) async fn disable(
     State(Api { manager, .. }): State<Api>,

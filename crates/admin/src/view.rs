@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::changes::ChangedTool;
+use super::json_object::JsonObject;
 use super::problem::clipped;
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ServerStatus, Snapshot};
@@ -270,7 +271,7 @@ pub(super) struct ListedTool {
     #[schema(examples("create_issue"))]
     tool: String,
     /// Its definition as the server wrote it, `inputSchema` and all, under `name`.
-    #[schema(value_type = Object)]
+    #[schema(value_type = JsonObject)]
     definition: Raw,
     /// SHA-256 of the definition as the server wrote it, where definitions are compared: what `tools.trusted` of
     /// the registry takes.

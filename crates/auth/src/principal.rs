@@ -145,6 +145,9 @@ impl fmt::Display for Role {
     }
 }
 
+/// The id of senders without a credential. Those of all others begin with the kind of their credential.
+const ANONYMOUS: &str = "anonymous";
+
 /// An authenticated sender of requests.
 #[derive(Debug, Clone)]
 pub struct Principal(Arc<Identity>);
@@ -160,13 +163,13 @@ impl Principal {
     /// The principal of all requests if authentication is off. That is possible on loopback only, where
     /// any user who can connect can also start Switchyard with any configuration.
     pub fn anonymous() -> Self {
-        static ANONYMOUS: OnceLock<Principal> = OnceLock::new();
-        ANONYMOUS.get_or_init(|| Self::new("anonymous", Role::Superuser)).clone()
+        static ALL: OnceLock<Principal> = OnceLock::new();
+        ALL.get_or_init(|| Self::new(ANONYMOUS, Role::Superuser)).clone()
     }
 
     /// The sender of a request without a credential, if reading needs none (`anonymous_role: reader`).
     pub fn anonymous_reader() -> Self {
-        Self::new("anonymous", Role::Reader)
+        Self::new(ANONYMOUS, Role::Reader)
     }
 
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
@@ -213,6 +216,11 @@ impl Principal {
     /// Whether this is a copy of `other`, and so was authenticated with the same credential.
     pub fn is_very(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether its requests had no credential, because the configuration asks for none.
+    pub fn is_anonymous(&self) -> bool {
+        **self.id() == *ANONYMOUS
     }
 
     /// Whether the credential was revoked or changed since authentication.

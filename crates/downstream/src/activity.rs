@@ -14,18 +14,18 @@
 //! too: when the connection does not ask for the next part of its answer within [`PART_LIMIT`].
 //!
 //! It also counts the bytes of an incomplete head, and detects when the buffers of the connection are empty and can
-//! be replaced by small ones.
+//! be replaced by small ones. And it knows whether the connection only waits for its client, and therefore yields its
+//! slot to a new connection when all slots are taken ([`Activity::waits`]).
 //!
-//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`).
+//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`), the slots (`socket_slots`).
 
-use std::io;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::head_budget::{FREE, Share};
@@ -54,6 +54,9 @@ enum Phase {
     Idle,
 }
 
+/// Where the slot of a connection goes when that ends.
+pub(super) type Claim = oneshot::Sender<OwnedSemaphorePermit>;
+
 #[derive(Debug)]
 struct State {
     phase: Phase,
@@ -73,6 +76,43 @@ struct State {
     is_unflushed: bool,
     /// Whether a request ended before its body was read. The connection may still read it.
     is_body_left: bool,
+    /// Since when a request waits for more of its body.
+    body_blocked: Option<Instant>,
+    claims: Claims,
+}
+
+/// The claims of new connections to the slot of this one.
+#[derive(Debug, Default)]
+struct Claims {
+    current: Option<Claim>,
+    /// Whether one was refused before, because a request had arrived.
+    has_refused: bool,
+    /// Wakes the task of this connection.
+    waker: Option<Waker>,
+}
+
+impl State {
+    /// Whether the connection is between two requests, or before the first one, and nothing of an exchange is left.
+    fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Fresh | Phase::Idle) && !self.is_unflushed && !self.is_body_left
+    }
+
+    fn waits(&self, is_known: bool) -> Option<Waiting> {
+        let since = match self.phase {
+            _ if is_known && !self.is_idle() => None,
+            Phase::Fresh | Phase::Head | Phase::Idle => self.since,
+            Phase::Busy => self.write_blocked.or(self.body_blocked),
+        };
+        since.map(|since| Waiting { is_known, since })
+    }
+}
+
+/// A connection that only waits for its client. The least one yields its slot first: one whose client showed no
+/// credential, then the one that has waited longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Waiting {
+    is_known: bool,
+    since: Instant,
 }
 
 /// The next step for a connection that waits for its socket.
@@ -84,11 +124,22 @@ pub(super) enum Rest {
     Renew,
     /// Refuse its head, which is not complete and has no more room.
     HeadsFull,
+    /// Close it, unless a request has arrived that was not read yet: a new connection claims its slot.
+    YieldIfIdle,
+    /// Close it: a new connection claims its slot.
+    Yield,
 }
 
 /// Shared by the socket, the requests and the enforcer of the limits.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Mutex<State>>);
+pub(super) struct Activity(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Whether the last request that was checked had a valid credential.
+    is_known: AtomicBool,
+}
 
 impl Activity {
     pub(super) fn new() -> Self {
@@ -103,13 +154,79 @@ impl Activity {
             is_grown: false,
             is_unflushed: false,
             is_body_left: false,
+            body_blocked: None,
+            claims: Claims::default(),
         };
-        Self(Arc::new(Mutex::new(state)))
+        Self(Arc::new(Shared { state: Mutex::new(state), is_known: AtomicBool::new(false) }))
+    }
+
+    /// Records that the connection is ready for requests, after its handshake if it has one. `waker` wakes its task.
+    /// `is_known` if its client has shown a valid certificate.
+    pub(super) fn opened(&self, waker: Waker, is_known: bool) {
+        self.identified(is_known);
+        let mut state = self.state();
+        state.since = Some(Instant::now());
+        state.claims.waker = Some(waker);
+    }
+
+    /// Records whether the client has shown a valid credential with its last request.
+    pub(super) fn identified(&self, is_known: bool) {
+        // It rarely changes, and requests are frequent.
+        if self.is_known() != is_known {
+            self.0.is_known.store(is_known, Ordering::Relaxed);
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.is_known.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection only waits for its client, and for how long. Without a valid credential, that is the case
+    /// wherever it waits for bytes from the client or for the client to read. With one, only between requests.
+    pub(super) fn waits(&self) -> Option<Waiting> {
+        let state = self.state();
+        if state.claims.current.is_some() { None } else { state.waits(self.is_known()) }
+    }
+
+    /// Asks the connection to end and to give its slot to `claim`. It drops `claim` if it has become busy.
+    pub(super) fn claim(&self, claim: Claim) {
+        let mut state = self.state();
+        state.claims.current = Some(claim);
+        let waker = state.claims.waker.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Refuses the claim on the slot, because a request has arrived.
+    pub(super) fn refuse_claim(&self) {
+        let mut state = self.state();
+        state.claims.has_refused = true;
+        state.claims.current = None;
+    }
+
+    /// Takes the claim on the slot, to give the slot to it.
+    pub(super) fn take_claim(&self) -> Option<Claim> {
+        self.state().claims.current.take()
+    }
+
+    /// Resolves when the slot is claimed. For the time before the connection is [opened](Self::opened).
+    pub(super) async fn claimed(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.claims.current.is_some() {
+                return Poll::Ready(());
+            }
+            state.claims.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock, and the state would be valid even then.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a request, which ends when the returned value is dropped. `size` returns the bytes of its head; it
@@ -132,9 +249,25 @@ impl Activity {
         self.state().is_body_left = true;
     }
 
+    /// Records whether a request waits for more of its body.
+    pub(super) fn body_blocked(&self, is_blocked: bool) {
+        let mut state = self.state();
+        state.body_blocked = is_blocked.then(|| state.body_blocked.unwrap_or_else(now));
+    }
+
     /// Returns the next step for the connection, after it was polled and waits.
     pub(super) fn rest(&self) -> Rest {
         let mut state = self.state();
+        if state.claims.current.is_some() {
+            // Without a credential once is enough, or requests sent ahead would save a connection forever.
+            if state.is_idle() && (self.is_known() || !state.claims.has_refused) {
+                return Rest::YieldIfIdle;
+            }
+            if state.waits(self.is_known()).is_some() {
+                return Rest::Yield;
+            }
+            state.claims.current = None;
+        }
         match state.phase {
             Phase::Fresh | Phase::Head if state.received > FREE => {
                 let received = state.received;
@@ -169,7 +302,7 @@ impl Activity {
     }
 
     /// Records that `count` bytes were read into a buffer that had `room`.
-    fn received(&self, count: usize, room: usize) {
+    pub(super) fn received(&self, count: usize, room: usize) {
         let mut state = self.state();
         state.is_grown |= room > USUAL_BUFFER;
         match state.phase {
@@ -184,13 +317,15 @@ impl Activity {
         state.received += count;
     }
 
-    fn flushed(&self) {
+    /// Records that all written bytes are with the system.
+    pub(super) fn flushed(&self) {
         let mut state = self.state();
         state.is_unflushed = false;
         state.write_blocked = None;
     }
 
-    fn wrote(&self, progress: bool) {
+    /// Records a write, or that the system took none of its bytes.
+    pub(super) fn wrote(&self, progress: bool) {
         let mut state = self.state();
         state.is_unflushed = true;
         match state.write_blocked {
@@ -221,177 +356,12 @@ impl Drop for RunningRequest {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.handed = None;
+        state.body_blocked = None;
         state.phase = Phase::Idle;
         state.since = None;
     }
 }
 
-/// A socket that reports its activity.
-#[derive(Debug)]
-pub(super) struct Watched<S> {
-    socket: S,
-    activity: Activity,
-    /// Bytes that the previous connection on this socket had read ahead.
-    again: Bytes,
-}
-
-impl<S> Watched<S> {
-    pub(super) const fn new(socket: S, activity: Activity) -> Self {
-        Self { socket, activity, again: Bytes::new() }
-    }
-
-    /// Returns `bytes` to the next reader, before those of the socket.
-    pub(super) fn put_back(&mut self, bytes: Bytes) {
-        self.again = bytes;
-    }
-
-    /// Returns the socket itself.
-    pub(super) fn into_socket(self) -> S {
-        self.socket
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let (before, room) = (buf.filled().len(), buf.remaining());
-        if self.again.is_empty() {
-            ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
-        } else {
-            let count = room.min(self.again.len());
-            buf.put_slice(&self.again.split_to(count));
-        }
-        let count = buf.filled().len() - before;
-        if count > 0 {
-            self.activity.received(count, room);
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.socket).poll_write(cx, buf);
-        self.activity.wrote(polled.is_ready());
-        polled
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
-        self.activity.wrote(polled.is_ready());
-        polled
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.socket).poll_flush(cx);
-        match &polled {
-            // Only TLS has bytes of its own to write here. A client that reads none of them is as slow as any other.
-            Poll::Pending => self.activity.wrote(false),
-            Poll::Ready(Ok(())) => self.activity.flushed(),
-            Poll::Ready(Err(_)) => {}
-        }
-        polled
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TIMES: Times = Times {
-        head: Duration::from_secs(10),
-        idle: Duration::from_secs(75),
-        write: Duration::from_secs(30),
-    };
-
-    async fn pass(seconds: u64) {
-        tokio::time::advance(Duration::from_secs(seconds)).await;
-    }
-
-    /// Seconds from now until the deadline.
-    fn left(activity: &Activity) -> Option<u64> {
-        activity.deadline(&TIMES).map(|at| at.duration_since(Instant::now()).as_secs())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_walks_through_its_phases() {
-        let activity = Activity::new();
-        assert_eq!(left(&activity), Some(10));
-        pass(4).await;
-        activity.received(1, 1);
-        assert_eq!(left(&activity), Some(6), "the first byte wins no time");
-        let (request, _share) = activity.request(|| 0);
-        activity.received(1, 1);
-        assert_eq!(left(&activity), None, "a body is not a head");
-        drop(request);
-        assert_eq!(left(&activity), Some(75));
-        pass(50).await;
-        activity.received(1, 1);
-        assert_eq!(left(&activity), Some(10), "a head has begun");
-        pass(9).await;
-        activity.received(1, 1);
-        assert_eq!(left(&activity), Some(1), "more bytes win no time");
-    }
-
-    #[tokio::test]
-    async fn buffers_are_renewed_only_where_nothing_is_in_them() {
-        let activity = Activity::new();
-        activity.received(100, USUAL_BUFFER + 1);
-        assert_eq!(activity.rest(), Rest::Wait, "a head has begun");
-        let (request, share) = activity.request(|| 100);
-        activity.wrote(true);
-        assert_eq!((share.is_some(), activity.rest()), (true, Rest::Wait), "a request runs");
-        drop(request);
-        assert_eq!(activity.rest(), Rest::Wait, "its answer is not flushed");
-        activity.flushed();
-        assert_eq!((activity.rest(), activity.rest()), (Rest::Renew, Rest::Wait), "once");
-        activity.received(100, USUAL_BUFFER + 1);
-        let request = activity.request(|| 100);
-        activity.left_body();
-        drop(request);
-        assert_eq!(activity.rest(), Rest::Wait, "the connection may be reading the body that was left");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_does_not_read_is_given_up() {
-        let activity = Activity::new();
-        let _request = activity.request(|| 0);
-        activity.wrote(false);
-        pass(20).await;
-        activity.wrote(false);
-        assert_eq!(left(&activity), Some(10), "from the first blocked write on");
-        activity.wrote(true);
-        assert_eq!(left(&activity), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
-        let activity = Activity::new();
-        let (request, _share) = activity.request(|| 0);
-        request.handed();
-        pass(60).await;
-        activity.wrote(false);
-        activity.wrote(true);
-        assert_eq!(left(&activity), Some(60), "a byte now and then wins no time");
-        request.asked();
-        assert_eq!(left(&activity), None, "the answer itself has its own");
-        request.handed();
-        drop(request);
-        assert_eq!(left(&activity), Some(75), "it was the last part");
-    }
-}
+#[path = "activity_tests.rs"]
+mod tests;

@@ -44,6 +44,23 @@ impl Arriving {
     }
 }
 
+/// A body whose connection records whether the client has shown a valid credential.
+pub(super) trait FromClient {
+    /// Records the result for the head of this request.
+    fn identified(&self, is_known: bool);
+}
+
+impl FromClient for Arriving {
+    fn identified(&self, is_known: bool) {
+        self.activity.identified(is_known);
+    }
+}
+
+impl FromClient for Body {
+    /// Does nothing: the connection belongs to the program that embeds Switchyard.
+    fn identified(&self, _: bool) {}
+}
+
 impl Drop for Arriving {
     fn drop(&mut self) {
         if !self.is_read && !self.body.is_end_stream() {
@@ -66,9 +83,13 @@ impl HttpBody for Arriving {
             cx.waker().wake_by_ref();
         }
         if let Poll::Ready(frame) = frame {
+            if self.alarm.is_some() {
+                self.activity.body_blocked(false);
+            }
             self.is_read |= frame.is_none();
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
+        self.activity.body_blocked(true);
         let limit = self.limit;
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(alarm.as_mut().poll(cx));

@@ -25,6 +25,7 @@ use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::{self, Metadata};
 use super::refusal::{Face, Refusal};
 use super::tls_handshake::Certified;
+use crate::bodies::FromClient;
 use crate::body_budget::{self, Growth, Incoming};
 use crate::browser::access::BrowserAccess;
 use crate::browser::sessions::{BrowserSessions, Visitors};
@@ -232,6 +233,16 @@ impl Guard {
         Err(Refusal::Denied(denied))
     }
 
+    /// Authenticates the head, in whichever way its credential needs.
+    async fn identify(&self, head: &request::Parts) -> Result<Option<Principal>, Refusal> {
+        // Boxed: most requests need neither.
+        match self.check_head(head)? {
+            Checked::Done(principal) => Ok(principal),
+            Checked::NeedsSlowHash => Box::pin(self.check_key(head)).await,
+            Checked::NeedsSession => Box::pin(self.check_session(head)).await,
+        }
+    }
+
     /// Authenticates the head if its key needs a slow hash.
     async fn check_key(&self, parts: &request::Parts) -> Result<Option<Principal>, Refusal> {
         match self.authenticator.check(&parts.headers).await {
@@ -250,7 +261,7 @@ impl Guard {
 
     /// Authenticates the request and reads its body. If the credential is revoked while the body arrives, the request
     /// is refused.
-    pub(super) async fn admit<B: Incoming>(
+    pub(super) async fn admit<B: Incoming + FromClient>(
         &self,
         head: &request::Parts,
         body: &mut B,
@@ -258,12 +269,14 @@ impl Guard {
         if !transfer_coding::is_supported(&head.headers, body) {
             return Err(Refusal::TransferCoding);
         }
-        // Boxed: most requests need neither.
-        let principal = match self.check_head(head)? {
-            Checked::Done(principal) => principal,
-            Checked::NeedsSlowHash => Box::pin(self.check_key(head)).await?,
-            Checked::NeedsSession => Box::pin(self.check_session(head)).await?,
-        };
+        let principal = self.identify(head).await;
+        match &principal {
+            Ok(Some(principal)) => body.identified(!principal.is_anonymous()),
+            // On a public path nobody needs to be known.
+            Ok(None) => {}
+            Err(_) => body.identified(false),
+        }
+        let principal = principal?;
         let Some(principal) = principal else {
             // A request without a credential needs a body only if it is a form. A body that is not read
             // costs nothing: its connection ends after the answer.

@@ -2,7 +2,8 @@
 //!
 //! Invariants: an idle connection has small buffers, whatever its last request was. An incomplete head is counted
 //! against the sum of all (`head_budget`), and refused when that is full. A connection ends when one of its time
-//! limits is over.
+//! limits is over, or when a new connection claims its slot while it waits for its client (`socket_slots`). An idle
+//! connection whose next request has arrived keeps its slot.
 //!
 //! Not here: accepting connections (`listener`), the clock of the limits (`activity`).
 
@@ -25,12 +26,13 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::activity::{Activity, Rest, Times, Watched};
+use super::activity::{Activity, Rest, Times};
 use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
 use super::head_budget;
 use super::limits::Limits;
 use super::refusal::{Face, Refusal};
 use super::tls_handshake::{Certified, ClientStream};
+use super::watched::Watched;
 use crate::load_shed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
@@ -69,12 +71,14 @@ pub(super) struct ConnectionContext<S> {
     pub(super) limits: Limits,
 }
 
-/// Serves one connection until its peer, a limit or the end of the program closes it.
+/// Serves one connection until its peer, a limit, the end of the program or a claim on its slot closes it.
 pub(super) fn connection<S: Site>(
     (stream, client): (ClientStream, Option<Certified>),
+    activity: Activity,
     context: ConnectionContext<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
-    let activity = Activity::new();
+    let bell = Bell::new();
+    activity.opened(bell.waker().clone(), client.is_some());
     let ConnectionContext { live, cut, site, limits } = context;
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service((site, client), activity.clone(), limits.body_timeout);
@@ -88,7 +92,6 @@ pub(super) fn connection<S: Site>(
         });
         let mut cut = pin!(cut.cancelled());
         let (mut is_watched, mut ending, mut is_full, mut is_over) = (false, false, false, false);
-        let bell = Bell::new();
         let mut poll = |cx: &mut Context<'_>| {
             let Some(open) = &mut connection else { return Poll::Ready(()) };
             // Once they are watched, a look at a flag says whether it is worth asking again: a connection
@@ -110,11 +113,24 @@ pub(super) fn connection<S: Site>(
             }
             match activity.rest() {
                 Rest::Wait => {}
-                Rest::Renew if ending => {}
+                // It ends anyway.
+                Rest::Renew | Rest::YieldIfIdle if ending => {}
                 Rest::Renew => {
                     connection = connection.take().map(renewed);
                     // It is polled at once, or nothing would wake it.
                     cx.waker().wake_by_ref();
+                }
+                Rest::YieldIfIdle => match connection.take().and_then(with_request) {
+                    Some(busy) => {
+                        activity.refuse_claim();
+                        connection = Some(busy);
+                        cx.waker().wake_by_ref();
+                    }
+                    None => return Poll::Ready(()),
+                },
+                Rest::Yield => {
+                    is_over = true;
+                    return Poll::Ready(());
                 }
                 Rest::HeadsFull => {
                     is_full = limit::Limit::HeadsInSum.met(true);
@@ -146,13 +162,31 @@ pub(super) fn connection<S: Site>(
 /// A connection of hyper to a client.
 type Connection<S> = http1::Connection<TokioIo<Watched<ClientStream>>, S>;
 
+/// Returns an idle connection only if a part of its next request has arrived. To close it would lose the request. The
+/// runtime may not have noticed yet, so the socket itself is asked.
+fn with_request<S>(connection: Connection<S>) -> Option<Connection<S>>
+where
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
+{
+    let parts = connection.into_parts();
+    let has_arrived = !parts.read_buf.is_empty() || parts.io.inner().socket().has_arrived();
+    has_arrived.then(|| serve_again(parts))
+}
+
 /// A connection with small buffers in place of one that is idle: hyper keeps the largest buffer it ever needed, and
 /// the map of the largest head. Only for connections where all was read and flushed.
 fn renewed<S>(connection: Connection<S>) -> Connection<S>
 where
     S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
-    let mut parts = connection.into_parts();
+    serve_again(connection.into_parts())
+}
+
+/// A new connection with nothing but the socket and the unread bytes of an old one.
+fn serve_again<S>(mut parts: http1::Parts<TokioIo<Watched<ClientStream>>, S>) -> Connection<S>
+where
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
+{
     // Bytes that the client sent ahead are read again, from a buffer of their own size.
     parts.io.inner_mut().put_back(Bytes::copy_from_slice(&parts.read_buf));
     protocol().serve_connection(parts.io, parts.service)
@@ -253,3 +287,7 @@ impl Limit {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "http1_tests.rs"]
+mod tests;

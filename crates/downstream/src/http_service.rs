@@ -31,7 +31,7 @@ use percent_encoding::percent_decode_str;
 use tower::{Service, ServiceExt};
 
 use super::authority::Authority;
-use super::bodies::Arriving;
+use super::bodies::{Arriving, FromClient};
 use super::body_budget::Incoming;
 use super::cors;
 use super::guard::Guard;
@@ -99,7 +99,7 @@ impl Front {
         Router::new().fallback_service(self)
     }
 
-    async fn serve<B: Incoming>(self, request: http::Request<B>) -> Response {
+    async fn serve<B: Incoming + FromClient>(self, request: http::Request<B>) -> Response {
         let id = RequestId::new();
         let (head, mut body) = request.into_parts();
         let (answer, origin) = match self.0.guard.check_source(&head) {

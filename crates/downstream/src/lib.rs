@@ -31,10 +31,12 @@ pub mod questions;
 pub mod refusal;
 pub mod replay;
 pub mod sessions;
+mod socket_slots;
 pub mod sse;
 pub mod stdio;
 pub mod streamable_http;
 pub mod tls;
 mod tls_handshake;
+mod watched;
 
 pub use config::Config;

@@ -4,10 +4,10 @@
 //! graceful shutdown waits for event streams that never end. Only HTTP/1.1 is spoken. A client that begins with the
 //! preface of HTTP/2 is closed (`docs/contributing/decisions/0001-no-http2-without-tls.md`).
 //!
-//! Invariants: at most `max_sockets` connections are open; a further one is answered with 503 and closed
-//! (`load_shed`). A client that sends its head or body too slowly, or reads too slowly, is closed in time. The kernel
-//! keeps little of an answer that nobody reads. An error
-//! of `accept` never causes a busy loop. No connection outlives [`serve`].
+//! Invariants: at most `max_sockets` connections are open. A further one gets the slot of a connection that only waits
+//! for its client (`socket_slots`). If none does, it is answered with 503 and closed (`load_shed`). A client that sends
+//! its head or body too slowly, or reads too slowly, is closed in time. The kernel keeps little of an answer that nobody
+//! reads. An error of `accept` never causes a busy loop. No connection outlives [`serve`].
 //!
 //! Not here: one connection (`http1`), handling of requests ([`Site`]), their checks (`guard`).
 
@@ -18,25 +18,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::activity::Activity;
 pub use super::bodies::Arriving;
 pub use super::http1::Site;
 use super::http1::{ConnectionContext, connection};
 pub use super::limits::Limits;
 use super::moving_socket::MovingSocket;
+use super::socket_slots::{SocketSlot, SocketSlots};
 use super::tls::Certificates;
 use super::tls_handshake::{Certified, ClientStream, Handshakes};
 use crate::load_shed::LoadShed;
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::limit::{self, Socket};
+use runtime::telemetry::limit;
 use runtime::worker::Crew;
 use runtime::worker::bulk::{BulkThreads, Left, until_asked};
 
 /// How long `accept` pauses after an error that the client did not cause, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Limit of new connections that wait at a time for slots of others, and at most an eighth of the slots. Then the system
+/// keeps further ones. More would ask all clients without a credential at once, and then those with one.
+const MOST_WAITING: usize = 32;
+/// How many others a new connection asks for a slot. One that was asked keeps it if it has just become busy.
+const MOST_ASKED: usize = 4;
+/// How long a new connection waits for one slot. Longer than a worker is usually busy.
+const YIELD_TIME: Duration = Duration::from_millis(250);
 /// File descriptors that are needed beside client connections: connections to servers, pipes, logs.
 const OTHER_FILES: u64 = 1_024;
 /// Time for handshakes to end after shutdown began.
@@ -70,7 +81,8 @@ pub async fn serve_with<S: Site>(
     let server = Server {
         live: shutdown.child(),
         cut: CancellationToken::new(),
-        slots: Arc::new(Semaphore::new(limits.max_sockets)),
+        slots: SocketSlots::new(limits.max_sockets),
+        yielded: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         load_shed: LoadShed::new(limits.max_sockets),
         handshakes: certificates.map(Handshakes::new),
@@ -96,7 +108,9 @@ struct Server<'a, S> {
     live: Shutdown,
     /// Ends connections immediately.
     cut: CancellationToken,
-    slots: Arc<Semaphore>,
+    slots: SocketSlots,
+    /// Number of connections that got the slot of another one.
+    yielded: AtomicU64,
     /// Number of connections that were refused because all slots were taken.
     refused: AtomicU64,
     /// Answers refused connections.
@@ -108,19 +122,25 @@ struct Server<'a, S> {
 }
 
 impl<S: Site> Server<'_, S> {
-    /// Accepts connections; never returns.
+    /// Accepts connections; never returns. If it is dropped, the few connections that wait for a slot are closed.
     async fn accept(&self, listener: &TcpListener) {
+        let most_waiting = (self.limits.max_sockets / 8).clamp(1, MOST_WAITING);
+        let mut waiting = FuturesUnordered::new();
         loop {
-            match listener.accept().await {
-                Ok((socket, _)) => {
-                    // The socket is registered with the worker that it is moved to.
-                    let _ = socket.into_std().map(|socket| self.admit(socket));
-                }
-                Err(error) if is_of_peer(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, pause = ?ACCEPT_PAUSE, "cannot accept connections");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+            tokio::select! {
+                accepted = listener.accept(), if waiting.len() < most_waiting => match accepted {
+                    Ok((socket, _)) => {
+                        // The socket is registered with the worker that it is moved to.
+                        let socket = socket.into_std().ok().and_then(|socket| self.admit(socket));
+                        waiting.extend(socket.map(|socket| self.admit_in_place(socket)));
+                    }
+                    Err(error) if is_of_peer(&error) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, pause = ?ACCEPT_PAUSE, "cannot accept connections");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(()) = waiting.next() => {}
             }
         }
     }
@@ -130,16 +150,41 @@ impl<S: Site> Server<'_, S> {
     fn accept_waiting(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
         while let Ok((socket, _)) = listener.accept() {
-            if socket.set_nonblocking(true).is_ok() {
-                self.admit(socket);
+            if socket.set_nonblocking(true).is_ok()
+                && let Some(socket) = self.admit(socket)
+            {
+                self.refuse(socket);
             }
         }
     }
 
-    fn admit(&self, socket: std::net::TcpStream) {
-        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            return self.begin(socket, (slot, Socket::opened()));
+    /// Serves a connection if a slot is free. Otherwise returns its socket.
+    fn admit(&self, socket: std::net::TcpStream) -> Option<std::net::TcpStream> {
+        let Some(permit) = self.slots.take() else { return Some(socket) };
+        self.begin(socket, permit);
+        None
+    }
+
+    /// Serves a connection in the slot of another one that yields it, or refuses it.
+    async fn admit_in_place(&self, socket: std::net::TcpStream) {
+        for _ in 0..MOST_ASKED {
+            let Some(yielded) = self.slots.claim() else { break };
+            if let Ok(Ok(permit)) = tokio::time::timeout(YIELD_TIME, yielded).await {
+                limit::Socket::yielded();
+                let yielded = self.yielded.fetch_add(1, Ordering::Relaxed) + 1;
+                if yielded.is_power_of_two() {
+                    tracing::warn!(yielded, "too many connections, idle ones are closed for new ones");
+                }
+                return self.begin(socket, permit);
+            }
         }
+        // A slot may have become free meanwhile.
+        if let Some(socket) = self.admit(socket) {
+            self.refuse(socket);
+        }
+    }
+
+    fn refuse(&self, socket: std::net::TcpStream) {
         let refused = limit::Limit::Sockets.met(self.refused.fetch_add(1, Ordering::Relaxed) + 1);
         // A flood must not fill the log.
         if refused.is_power_of_two() {
@@ -151,7 +196,7 @@ impl<S: Site> Server<'_, S> {
         }
     }
 
-    fn begin(&self, socket: std::net::TcpStream, slot: (OwnedSemaphorePermit, Socket)) {
+    fn begin(&self, socket: std::net::TcpStream, permit: OwnedSemaphorePermit) {
         // Small answers must not be delayed. A socket that refuses an option is about to fail anyway.
         let _ = socket.set_nodelay(true);
         #[cfg(target_os = "linux")]
@@ -162,13 +207,14 @@ impl<S: Site> Server<'_, S> {
             site: self.site.clone(),
             limits: self.limits,
         };
+        let slot = self.slots.open(permit);
         let (bulk, handshakes) = (self.crew.bulk().cloned(), self.handshakes.clone());
         self.crew.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
-            let live = context.live.clone();
+            let (live, activity) = (context.live.clone(), slot.activity.clone());
             let connection = async move {
-                if let Some(opened) = opened(socket, handshakes, &context).await {
-                    connection(opened, context).await;
+                if let Some(opened) = opened(socket, handshakes, (&context, &activity)).await {
+                    connection(opened, activity, context).await;
                 }
             };
             live.clone().spawn(async move {
@@ -188,7 +234,7 @@ impl<S: Site> Server<'_, S> {
 async fn opened<S>(
     socket: TcpStream,
     handshakes: Option<Handshakes>,
-    context: &ConnectionContext<S>,
+    (context, activity): (&ConnectionContext<S>, &Activity),
 ) -> Option<(ClientStream, Option<Certified>)> {
     let Some(handshakes) = handshakes else {
         return Some((ClientStream::Plain(MovingSocket::new(socket)), None));
@@ -201,13 +247,14 @@ async fn opened<S>(
         // Boxed, so that a connection without TLS does not keep the room for it.
         opened = Box::pin(handshakes.open(socket, context.limits.header_timeout)) => opened,
         () = end => None,
+        () = activity.claimed() => None,
     }
 }
 
 /// Runs `connection`, which holds `slot`, and moves it to a bulk thread on request.
 async fn movable(
     mut connection: Pin<Box<impl Future<Output = ()> + Send + 'static>>,
-    slot: (OwnedSemaphorePermit, Socket),
+    slot: SocketSlot,
     bulk: &BulkThreads,
     live: &Shutdown,
 ) {

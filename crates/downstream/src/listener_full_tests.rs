@@ -3,14 +3,55 @@
 use super::*;
 use crate::load_shed::AT_ONCE;
 
+/// A route whose answer never ends, beside the usual ones.
+fn with_endless() -> Router {
+    let endless = futures_util::stream::pending::<Result<Bytes, Infallible>>;
+    routes().route("/endless", get(move || async move { Body::from_stream(endless()) }))
+}
+
+/// A connection that is busy with an answer.
+async fn busy(served: &Served) -> TcpStream {
+    let mut socket = served.connect().await;
+    send(&mut socket, b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert_eq!(within(socket.read_u8()).await.expect("the head"), b'H');
+    socket
+}
+
+/// Whether the connection stays open while nothing is sent.
+async fn is_open(socket: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    tokio::time::timeout(SHORT, socket.read_to_end(&mut rest)).await.is_err()
+}
+
+/// A connection that waits for its client after an answer.
+async fn idle(served: &Served) -> TcpStream {
+    let mut socket = served.connect().await;
+    send(&mut socket, GET).await;
+    answer(&mut socket).await;
+    socket
+}
+
 #[tokio::test]
-async fn connections_beyond_the_cap_are_told_so_and_a_freed_place_is_used() {
-    let served = served(routes(), Limits { max_sockets: 2, ..limits() }).await;
-    let (mut one, mut two) = (served.connect().await, served.connect().await);
-    for socket in [&mut one, &mut two] {
+async fn a_new_connection_gets_the_slot_of_the_one_that_waits_longest() {
+    let served = served(with_endless(), Limits { max_sockets: 3, ..limits() }).await;
+    let mut busy = busy(&served).await;
+    let (mut older, mut newer) = (idle(&served).await, idle(&served).await);
+    for _ in 0..5 {
+        let newest = idle(&served).await;
+        assert_eq!(rest(&mut older).await, "", "it is closed without a word");
+        (older, newer) = (newer, newest);
+    }
+    for socket in [&mut older, &mut newer] {
         send(socket, GET).await;
         answer(socket).await;
     }
+    assert!(is_open(&mut busy).await, "a running request keeps its connection");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_cap_are_told_so_and_a_freed_place_is_used() {
+    let served = served(with_endless(), Limits { max_sockets: 2, ..limits() }).await;
+    let (one, mut two) = (busy(&served).await, busy(&served).await);
     for path in ["/mcp", "/api/v1/mcp/tools"] {
         let mut three = served.connect().await;
         send(
@@ -39,16 +80,13 @@ async fn connections_beyond_the_cap_are_told_so_and_a_freed_place_is_used() {
         }
     };
     within(freed).await;
-    send(&mut two, GET).await;
-    answer(&mut two).await;
+    assert!(is_open(&mut two).await);
 }
 
 #[tokio::test]
 async fn a_flood_beyond_the_cap_is_not_worth_more_than_a_few_answers() {
-    let served = served(routes(), Limits { max_sockets: 1, ..limits() }).await;
-    let mut one = served.connect().await;
-    send(&mut one, GET).await;
-    answer(&mut one).await;
+    let served = served(with_endless(), Limits { max_sockets: 1, ..limits() }).await;
+    let mut one = busy(&served).await;
     // Silent, so that each keeps its place as long as it can.
     let mut held = Vec::new();
     for _ in 0..AT_ONCE {
@@ -57,7 +95,6 @@ async fn a_flood_beyond_the_cap_is_not_worth_more_than_a_few_answers() {
     let mut more = served.connect().await;
     let _ = more.write_all(GET).await; // it may be closed by now
     assert_eq!(rest(&mut more).await, "", "closed without a word");
-    send(&mut one, GET).await;
-    answer(&mut one).await;
+    assert!(is_open(&mut one).await);
     drop(held);
 }

@@ -6,9 +6,11 @@
 //! Invariant: threads that are no workers count as one, so a socket of an embedding program stays where it was made.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -26,6 +28,13 @@ impl MovingSocket {
     /// `socket`, which is watched by this worker.
     pub(super) fn new(socket: TcpStream) -> Self {
         Self { socket: Some(socket), watched_by: worker::current() }
+    }
+
+    /// Whether bytes of the client have arrived that were not read yet. It asks the system and not the runtime, which
+    /// may be behind.
+    pub(super) fn has_arrived(&self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]).is_ok_and(|count| count > 0)
     }
 
     /// Closes the connection at once. Bytes that were written and not sent are dropped.

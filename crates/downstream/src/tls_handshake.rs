@@ -2,7 +2,9 @@
 //!
 //! Invariants: a handshake has the time limit of a head (`header_timeout`), from the accepted connection on. At most
 //! [`MOST`] handshakes run at a time. When one more begins, the oldest is closed: a client that answers in time has
-//! finished long before, and slow ones shut out nobody. A client that has sent nothing takes no place among them.
+//! finished long before, and slow ones shut out nobody. A client that has sent nothing takes no place among them. It
+//! has a slot of the listener, as every connection, and yields it as others do (`socket_slots`). One
+//! that speaks HTTP without TLS gets status 400, within the same limits.
 //!
 //! Not here: certificates (`tls`), the limit of connections (`listener`).
 
@@ -14,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use auth::Principal;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{self as async_io, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -28,6 +30,12 @@ use runtime::telemetry::{limit, pace};
 
 /// Limit of handshakes that run at a time: some 30 KiB each.
 const MOST: usize = 512;
+
+/// The answer to a request without TLS.
+const NEEDS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 70\r\n\
+    connection: close\r\n\r\nthis port speaks HTTP over TLS only; use a URL that begins with https\n";
+/// The most bytes of a request without TLS that are read, so that the answer to it arrives.
+const MAX_DRAINED: u64 = 64 * 1024;
 
 /// The principal of a client certificate, among the extensions of each request of its connection.
 #[derive(Debug, Clone)]
@@ -113,11 +121,31 @@ impl Handshakes {
         socket.readable().await?;
         let place = self.place();
         let acceptor = TlsAcceptor::from(self.certificates.current());
+        let accepted = async {
+            if speaks_http(&socket).await? {
+                refuse_without_tls(socket).await?;
+                return Err(io::Error::new(ErrorKind::InvalidData, "the client speaks HTTP without TLS"));
+            }
+            acceptor.accept(MovingSocket::new(socket)).await
+        };
         tokio::select! {
-            stream = acceptor.accept(MovingSocket::new(socket)) => stream,
+            stream = accepted => stream,
             () = place.ended.cancelled() => Err(io::Error::other("too many handshakes were running")),
         }
     }
+}
+
+/// Whether the client began with a method of HTTP. A handshake begins with another byte.
+async fn speaks_http(socket: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    Ok(socket.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase())
+}
+
+/// Answers a request without TLS, and reads the rest of it: the system would drop the answer with unread bytes.
+async fn refuse_without_tls(mut socket: TcpStream) -> io::Result<()> {
+    socket.write_all(NEEDS_TLS).await?;
+    socket.shutdown().await?;
+    async_io::copy(&mut socket.take(MAX_DRAINED), &mut async_io::sink()).await.map(drop)
 }
 
 /// Logs a failure. Everybody who reaches the listener can cause it. Clients that close at once are usual: load balancers
@@ -140,6 +168,14 @@ pub(super) enum ClientStream {
 }
 
 impl ClientStream {
+    /// Whether bytes of the client have arrived that were not read yet.
+    pub(super) fn has_arrived(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.has_arrived(),
+            Self::Tls(stream) => stream.get_ref().0.has_arrived(),
+        }
+    }
+
     /// Closes the connection at once. Bytes that were written and not sent are dropped.
     pub(super) fn reset(self) {
         match self {

@@ -63,6 +63,10 @@ async fn who(request: axum::extract::Request) -> String {
 
 impl Door {
     async fn open(with_clients: bool, header_timeout: Duration) -> Self {
+        Self::with(with_clients, Limits { header_timeout, ..Limits::default() }).await
+    }
+
+    async fn with(with_clients: bool, limits: Limits) -> Self {
         let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new());
         let path = |name: &str| folder.path().join(name);
         let client_roles = HashMap::from([("robot.example".to_owned(), Role::Caller)]);
@@ -73,7 +77,7 @@ impl Door {
         let certificates = Certificates::read(&tls).expect("good files");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (at, shutdown) = (listener.local_addr().expect("an address"), Shutdown::new());
-        let (limits, end) = (Limits { header_timeout, ..Limits::default() }, shutdown.clone());
+        let end = shutdown.clone();
         let used = Some(Arc::clone(&certificates));
         shutdown.spawn(async move {
             let crew = Crew::start(1).expect("no threads");
@@ -138,8 +142,14 @@ async fn a_request_over_tls_is_answered_and_one_without_is_not() {
     let mut plain = TcpStream::connect(door.at).await.expect("connects");
     plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("sent");
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("it is closed");
-    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer))
+        .await
+        .expect("it is closed")
+        .expect("an answer");
+    let answer = String::from_utf8(answer).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 400") && body.contains("begins with https"), "{answer}");
+    assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
 }
 
 #[tokio::test]
@@ -215,4 +225,21 @@ fn the_name_of_a_client_has_an_order() {
     all.distinguished_name.push(DnType::CommonName, "x".repeat(300));
     assert_eq!(name(&all), None);
     assert_eq!(name_in(b"no certificate"), None);
+}
+
+#[tokio::test]
+async fn connections_without_a_handshake_yield_their_slots_to_new_ones() {
+    const SOCKETS: usize = 8;
+    let door = Door::with(false, Limits { max_sockets: SOCKETS, ..Limits::default() }).await;
+    let mut held = Vec::new();
+    // Silent, and in the middle of a handshake.
+    for at in 0..2 * SOCKETS {
+        let mut socket = TcpStream::connect(door.at).await.expect("connects");
+        socket.write_all(&b"\x16\x03\x01\x02\x00\x01"[..at % 2 * 6]).await.expect("sent");
+        held.push(socket);
+    }
+    for _ in 0..2 * SOCKETS {
+        let (_, text) = door.get(None).await.expect("an answer");
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    }
 }

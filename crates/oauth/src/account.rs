@@ -8,9 +8,9 @@
 //!                                                              └── new token, or the old one is kept ◄─┘
 //! ```
 //!
-//! Invariants: one renewal runs at a time, and it continues when its caller leaves, because a rotated refresh token works
-//! once (RFC 9700, section 4.14.2). A failure that time can cure keeps the token, and the next renewal waits. While a
-//! login is required, no request is sent. A request is repeated at most once, with another token.
+//! Invariants: one renewal runs at a time, also among processes that share the vault. It continues when its caller leaves:
+//! a rotated refresh token works once (RFC 9700, section 4.14.2). A failure that time can cure keeps the token, and the next
+//! renewal waits. While a login is required, no request is sent. A request is repeated at most once, with another token.
 //!
 //! Not here: how a person logs in (`logins`), the requests themselves (`token`).
 
@@ -22,7 +22,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use secrecy::SecretString;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::held::Held;
 use crate::saved::SavedLogin;
@@ -35,6 +35,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_min
 
 /// Limit of scopes that are asked for beside the usual ones.
 const MAX_SCOPES: usize = 64;
+
+/// How often the vault is looked at for a login that another process has made.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
 const OWN_LOGIN: &str = "each principal logs in for itself (`per: principal`)";
 
 /// One login to one server. It is shared by all connections that use it.
@@ -91,7 +95,9 @@ impl Account {
     }
 
     async fn header_after_renewal(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
-        if let Some(reason) = self.required() {
+        if let Some(reason) = self.required()
+            && !self.finds_login()
+        {
             return Err(Error::LoginRequired { reason: reason.to_string() });
         }
         let Some(held) = self.held.load_full() else {
@@ -140,16 +146,33 @@ impl Account {
         self.renewed_by(turn, sent).await.map(|_| true)
     }
 
-    /// Resolves when a login is there that the server has not refused.
+    /// Resolves when a login is there that the server has not refused, whichever process has made it.
     pub async fn renewed(&self) {
         let mut required = self.required.subscribe();
         let is_there = |reason: &Option<Arc<str>>| {
             let is_new = self.generation.load(Ordering::Relaxed) != self.refused.load(Ordering::Relaxed);
             reason.is_none() && is_new && self.held.load().is_some()
         };
-        if required.wait_for(is_there).await.is_err() {
-            std::future::pending::<()>().await;
+        loop {
+            // The sender lives as long as this account.
+            match timeout(LOOK_EVERY, required.wait_for(is_there)).await {
+                Ok(_) => return,
+                Err(_) => self.finds_login(),
+            };
         }
+    }
+
+    /// Begins to use the login that another process has put into the vault since this one required it.
+    fn finds_login(&self) -> bool {
+        let is_known = |saved: &Held| {
+            let known = [&self.held, &self.before].map(ArcSwapOption::load_full);
+            known.iter().flatten().any(|known| known.header == saved.header)
+        };
+        if self.required.borrow().is_none() {
+            return false;
+        }
+        let found = self.saved().filter(|saved| !is_known(saved));
+        found.map(|saved| self.adopt(saved)).is_some()
     }
 
     /// The token, the one before, and the secrets of the registration.
@@ -191,8 +214,9 @@ impl Account {
     /// Saves `login` and begins to use it.
     pub(crate) async fn log_in(&self, login: SavedLogin) -> Result<(), Error> {
         let _turn = self.turn.lock().await;
-        let held = Held::received(login)?;
-        self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
+        // A renewal by another process would replace the new login. If it hangs, the login is saved all the same.
+        let _lease = self.shared.shelf.lease(self.principal.as_deref()).await.ok();
+        let held = self.received(login).await?;
         lock(&self.missing).clear();
         self.adopt(held);
         Ok(())
@@ -201,6 +225,7 @@ impl Account {
     /// Forgets the login. Returns the last one.
     pub(crate) async fn forget(&self, reason: &str) -> Result<Option<Arc<Held>>, auth::vault::Error> {
         let _turn = self.turn.lock().await;
+        let _lease = self.shared.shelf.lease(self.principal.as_deref()).await.ok();
         self.shared.shelf.remove_login(self.principal.as_deref()).await?;
         let held = self.held.swap(None);
         self.before.store(held.clone());
@@ -282,17 +307,18 @@ impl Account {
     }
 
     async fn renew(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, Error> {
-        // Another process that shares the vault may have renewed the token: a rotated refresh token works once.
-        let saved = self.shared.shelf.login(self.principal.as_deref()).and_then(Held::saved);
-        if let Some(saved) = saved.filter(|saved| Some(&saved.header) != refused && saved.is_valid()) {
-            return Ok(self.adopt(saved));
-        }
+        let _lease = self.shared.shelf.lease(self.principal.as_deref()).await?;
+        let saved = self.saved();
+        let is_another = |saved: &Held| Some(&saved.header) != refused && saved.is_valid();
+        let held = match saved {
+            Some(saved) if is_another(&saved) => return Ok(self.adopt(saved)),
+            Some(saved) => Some(Arc::new(saved)),
+            None => self.held.load_full(),
+        };
         self.check_pause()?;
-        let held = self.held.load_full();
         match self.shared.renewed(held.as_deref(), &self.missing_scopes()).await {
             Ok(login) => {
-                let held = Held::received(login)?;
-                self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
+                let held = self.received(login).await?;
                 Ok(self.adopt(held))
             }
             Err(Error::LoginRequired { reason }) => {
@@ -304,6 +330,24 @@ impl Account {
                 Err(self.require(&reason))
             }
             Err(error) => Err(self.wait_after(error)),
+        }
+    }
+
+    /// Saves a login that the authorization server gave just now.
+    async fn received(&self, login: SavedLogin) -> Result<Held, Error> {
+        let mut held = Held::received(login)?;
+        held.is_saved = self.shared.shelf.save_login(self.principal.as_deref(), &held.login).await;
+        Ok(held)
+    }
+
+    /// The login of the vault, which another process may have renewed. `None` if the vault has an older one than this
+    /// process, which could not save it.
+    fn saved(&self) -> Option<Held> {
+        let is_behind = self.held.load().as_ref().is_some_and(|held| !held.is_saved);
+        if is_behind {
+            None
+        } else {
+            self.shared.shelf.login(self.principal.as_deref()).and_then(Held::saved)
         }
     }
 

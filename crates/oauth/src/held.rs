@@ -30,6 +30,8 @@ pub(crate) struct Held {
     since: Instant,
     /// Whether the authorization server issued it to this process.
     is_received: bool,
+    /// Whether the vault has it.
+    pub(crate) is_saved: bool,
     renewal: Option<Instant>,
     end: Option<Instant>,
 }
@@ -52,7 +54,8 @@ impl Held {
         let since = now();
         let left = login.tokens.expires_at.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         let renewal = left.map(|left| since + left - lead(left));
-        Some(Self { header, login, since, is_received, renewal, end: left.map(|left| since + left) })
+        let (end, is_saved) = (left.map(|left| since + left), !is_received);
+        Some(Self { header, login, since, is_received, is_saved, renewal, end })
     }
 
     /// Whether it is so new that a server which refuses it would refuse the next one too.

@@ -305,5 +305,8 @@ impl fmt::Debug for Logins {
 }
 
 #[cfg(test)]
+#[path = "shared_vault_tests.rs"]
+mod shared_vault_tests;
+#[cfg(test)]
 #[path = "logins_tests.rs"]
 mod tests;

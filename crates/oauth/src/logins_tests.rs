@@ -19,7 +19,7 @@ fn alice() -> Arc<str> {
 }
 
 /// A server whose authorization server is `fake`.
-fn logins_with(fake: &Fake, settings: Settings, vault: Option<Arc<Vault>>) -> Arc<Logins> {
+pub(super) fn logins_with(fake: &Fake, settings: Settings, vault: Option<Arc<Vault>>) -> Arc<Logins> {
     let server = format!("{}/mcp", fake.origin());
     let resource = json!({"resource": server, "authorization_servers": [fake.origin()]});
     fake.json("/.well-known/oauth-protected-resource/mcp", &resource);
@@ -35,7 +35,7 @@ fn logins(fake: &Fake) -> Arc<Logins> {
     logins_with(fake, settings(), None)
 }
 
-fn challenge(text: &str) -> HeaderMap {
+pub(super) fn challenge(text: &str) -> HeaderMap {
     HeaderMap::from_iter([(http::header::WWW_AUTHENTICATE, text.parse().expect("a header"))])
 }
 
@@ -51,7 +51,7 @@ async fn log_in(logins: &Logins, principal: &Arc<str>) -> Result<LoginStatus, Er
 }
 
 /// A login of an hour ago whose token ends in `left`.
-fn saved(fake: &Fake, left: Duration) -> SavedLogin {
+pub(super) fn saved(fake: &Fake, left: Duration) -> SavedLogin {
     let Discovered { resource, server, .. } = fake.discovered();
     let tokens = Tokens {
         access_token: "canary-old".into(),
@@ -63,11 +63,11 @@ fn saved(fake: &Fake, left: Duration) -> SavedLogin {
     SavedLogin { resource, server, registration: fake.registration(ClientAuthentication::Post), tokens }
 }
 
-fn requests(fake: &Fake, line: &str) -> usize {
+pub(super) fn requests(fake: &Fake, line: &str) -> usize {
     fake.lines().iter().filter(|seen| *seen == line).count()
 }
 
-fn bearer(header: Option<http::HeaderValue>) -> String {
+pub(super) fn bearer(header: Option<http::HeaderValue>) -> String {
     header.expect("a header").to_str().expect("ASCII").to_owned()
 }
 

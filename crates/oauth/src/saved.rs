@@ -6,13 +6,17 @@
 //! Not here: sealing and files (`auth::vault`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use auth::vault::{Entry, EntryKind, Vault};
+use auth::vault::{Entry, EntryKind, Lease, Vault};
 use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{AuthorizationServer, Discovered, Registration, Tokens};
+use crate::{AuthorizationServer, Discovered, Error, Registration, Tokens};
+
+/// The longest wait for a renewal by another process: longer than a request for a token takes.
+const LEASE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// The result of one login.
 #[derive(Clone, Serialize, Deserialize)]
@@ -46,8 +50,24 @@ impl LoginStore {
         self.read(&self.token_entry(principal))
     }
 
-    pub(crate) async fn save_login(&self, principal: Option<&str>, login: &SavedLogin) {
-        self.write(&self.token_entry(principal), login).await;
+    /// Saves `login`. Returns whether other processes can read it.
+    pub(crate) async fn save_login(&self, principal: Option<&str>, login: &SavedLogin) -> bool {
+        self.write(&self.token_entry(principal), login).await
+    }
+
+    /// Waits until no other process renews the login of `principal`. `None` where no other process can read it.
+    pub(crate) async fn lease(&self, principal: Option<&str>) -> Result<Option<Lease>, Error> {
+        let Some(vault) = &self.vault else { return Ok(None) };
+        match vault.lease(&self.token_entry(principal), LEASE_PATIENCE).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(auth::vault::Error::Locked { .. }) => {
+                Err(Error::later("another process that shares the vault renews the token"))
+            }
+            Err(error) => {
+                tracing::warn!(server = %self.server, %error, "a token is renewed without regard to other processes");
+                Ok(None)
+            }
+        }
     }
 
     pub(crate) async fn remove_login(&self, principal: Option<&str>) -> Result<(), auth::vault::Error> {
@@ -94,13 +114,16 @@ impl LoginStore {
         }
     }
 
-    /// Writes `value`. A failure is logged: what the process has in memory stays usable.
-    async fn write<T: Serialize + Sync>(&self, entry: &Entry, value: &T) {
-        let Some(vault) = &self.vault else { return };
-        let Ok(text) = serde_json::to_vec(value).map(Zeroizing::new) else { return };
-        if let Err(error) = vault.put(entry, &text).await {
+    /// Writes `value`. Returns false if there is no vault. Also after a failure, which is logged: what the process has in
+    /// memory stays usable.
+    async fn write<T: Serialize + Sync>(&self, entry: &Entry, value: &T) -> bool {
+        let Some(vault) = &self.vault else { return false };
+        let Ok(text) = serde_json::to_vec(value).map(Zeroizing::new) else { return false };
+        let written = vault.put(entry, &text).await;
+        if let Err(error) = &written {
             tracing::error!(server = %self.server, %error, "a login could not be saved and ends with this process");
         }
+        written.is_ok()
     }
 }
 

@@ -1,19 +1,23 @@
 //! `switchyard call`: runs a tool and shows its progress.
 //!
-//! Invariants: a tool runs at most once. The request is sent again only if the gateway refused it before it was routed,
-//! because headers are missing that mirror parameters.
+//! Invariants: a tool runs at most once. The request is sent again in two cases only. The gateway refused it before it was
+//! routed, because headers are missing that mirror parameters; or the user answered what the tool asked.
 //!
-//! Not here: how arguments are read (`arguments`), and the protocol (`mcp`).
+//! Not here: how arguments are read (`arguments`), how questions are asked (`questions`), and the protocol (`mcp`).
 
-use std::io::Read;
+use std::io::BufRead;
 
 use super::super::remote::{Failed, Remote};
 use super::arguments::Given;
-use super::mcp::{Request, send};
+use super::mcp::{Answer, Request, send};
+use super::questions::Person;
 use super::screen::{OutputFormat, Screen};
 use super::{content, tools};
 use json::Raw;
 use protocol::{headers, method};
+
+/// How often one call asks its user.
+const MAX_ROUNDS: usize = 16;
 
 /// A call as it was typed.
 pub(super) struct Call<'a> {
@@ -26,44 +30,53 @@ pub(super) struct Call<'a> {
 pub(super) async fn run(
     remote: &Remote,
     call: &Call<'_>,
-    input: &mut dyn Read,
+    input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failed> {
-    let given = Given::read(call.words, call.json, input)?;
+    let given = Given::read(call.words, call.json, &mut *input)?;
     // The definition is needed only if a value may be a string or a number.
     let schema = if given.depends_on_schema() { tools::schema(remote, call.name).await? } else { None };
     let arguments = given.object(schema.as_ref());
-    let ended = answered(remote, call.name, &arguments, screen).await;
-    screen.end_progress()?;
-    let result = ended?;
-    show(&result, screen)
+    let params = Raw::object(&[("name", &Raw::of(call.name)), ("arguments", &arguments)]);
+    let mut request = Request { method: method::TOOLS_CALL, params, mirrored: &[], can_ask: screen.can_ask };
+    let mirrored;
+    let mut answer = sent(remote, &request, screen).await?;
+    if answer.wants_headers() {
+        let schema = tools::schema(remote, call.name).await?;
+        let params = headers::header_params(schema.as_ref()).map_err(Failed::Refused)?;
+        let value = |param: &headers::HeaderParam| {
+            Some((param.header_name(), param.value_in(Some(arguments.as_part()))?))
+        };
+        mirrored = params.iter().filter_map(value).collect::<Vec<_>>();
+        request.mirrored = &mirrored;
+        answer = sent(remote, &request, screen).await?;
+    }
+    let bare = request.params.clone();
+    for _ in 0..MAX_ROUNDS {
+        let result = answer.result()?;
+        if !(screen.can_ask && result.text("resultType").is_some_and(|state| state == "input_required")) {
+            return show(&result, screen);
+        }
+        let responses = Person { input: &mut *input, out: &mut *screen.err }.answer(&result)?;
+        let state = result.get("requestState").filter(|state| !state.is_null());
+        request.params = bare.with("inputResponses", &responses);
+        if let Some(state) = state {
+            request.params = request.params.with("requestState", &state);
+        }
+        answer = sent(remote, &request, screen).await?;
+    }
+    Err(Failed::Refused(format!("the tool asked more than {MAX_ROUNDS} times")))
 }
 
-/// Sends the call, and once more with the headers that mirror its parameters if the tool has such.
-async fn answered(
-    remote: &Remote,
-    name: &str,
-    arguments: &Raw,
-    screen: &mut Screen<'_>,
-) -> Result<Raw, Failed> {
+/// Sends the request, and shows its progress meanwhile.
+async fn sent(remote: &Remote, request: &Request<'_>, screen: &mut Screen<'_>) -> Result<Answer, Failed> {
     let mut told = |message: &Raw| match progress_of(message) {
         Some(line) => Ok(screen.progress(&line)?),
         None => Ok(()),
     };
-    let params = Raw::object(&[("name", &Raw::of(name)), ("arguments", arguments)]);
-    let mut request = Request { method: method::TOOLS_CALL, params, mirrored: &[] };
-    let answer = send(remote, &request, &mut told).await?;
-    if !answer.wants_headers() {
-        return answer.result();
-    }
-    let schema = tools::schema(remote, name).await?;
-    let mirrored = headers::header_params(schema.as_ref()).map_err(Failed::Refused)?;
-    let value = |param: &headers::HeaderParam| {
-        Some((param.header_name(), param.value_in(Some(arguments.as_part()))?))
-    };
-    let mirrored: Vec<_> = mirrored.iter().filter_map(value).collect();
-    request.mirrored = &mirrored;
-    send(remote, &request, &mut told).await?.result()
+    let answer = send(remote, request, &mut told).await;
+    screen.end_progress()?;
+    answer
 }
 
 /// Returns the line for a notification about progress.
@@ -84,7 +97,9 @@ fn show(result: &Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
         _ => screen.document(result)?,
     }
     if state != "complete" {
-        return Err(Failed::Refused("the tool asks for input, which this command cannot give".into()));
+        return Err(Failed::Refused(
+            "the tool asks for input, which this command can give on a terminal only".into(),
+        ));
     }
     if result.get("isError").is_some_and(|is_error| is_error.as_str() == "true") {
         return Err(Failed::Refused("the tool reported an error".into()));

@@ -3,29 +3,20 @@
 //! Invariants: each event is one line, written at once. A stream that ends is opened again after the last event that was
 //! read, so no event is shown twice, and a note says how many were missed.
 //!
-//! Source: `GET /api/v1/mcp/events`. Not here: which events are recorded (`gateway::manager::live_events`).
+//! Not here: the stream itself (`events`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method, StatusCode};
-use secrecy::SecretString;
-
-use super::super::remote::{Failed, LIMITS, Remote, not_a_gateway};
+use super::super::remote::{Failed, Remote};
 use super::super::visible;
-use super::mcp::problem;
+use super::events::Events;
 use super::screen::{OutputFormat, Screen};
 use super::yaml;
 use json::Raw;
-use net::http::{Decoded, EventStream, whole};
-use net::sse::{Event, Item};
-use runtime::memory::Payer;
+use net::sse::Event;
 
 /// The pause before an ended stream is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most bytes of one event.
-const MAX_EVENT: usize = 1024 * 1024;
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Which events are shown.
 #[derive(Debug, Clone, clap::Args)]
@@ -82,32 +73,13 @@ async fn read(
     last: &mut Option<Vec<u8>>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failed> {
-    let mut request = remote.request(Method::GET, &["api", "v1", "mcp", "events"]).query(&wanted.query());
-    if let Some(id) = last.as_deref().filter(|id| !id.is_empty()) {
-        let id = SecretString::from(String::from_utf8_lossy(id).into_owned());
-        request = request.header(&LAST_EVENT_ID, &id);
-    }
-    let response = remote.open(request).await?;
-    let (status, origin): (_, Arc<str>) = (response.status(), remote.origin().into());
-    if status != StatusCode::OK {
-        let body = whole(response.into_body(), LIMITS.bytes, &origin).await;
-        let body = Raw::parse(&body.map_err(|error| remote.lost(&error))?);
-        return Err(body.map_or_else(|_| not_a_gateway(), |document| problem(status, &document)));
-    }
+    let mut events = Events::open(remote, &wanted.query(), last.as_deref()).await?;
     last.get_or_insert_default();
-    let account = Payer { principal: None, server: &origin }.account();
-    let mut events = EventStream::of(response.into_body(), MAX_EVENT, account);
-    loop {
-        match events.step().await {
-            Ok(Some(Decoded { item: Some(Item::Event(event)), .. })) => show(&event, wanted, screen)?,
-            Ok(Some(_)) => {}
-            Ok(None) => return Ok(()),
-            Err(error) => return Err(remote.lost(&error)),
-        }
-        if let Some(id) = events.last_id() {
-            *last = Some(id.to_vec());
-        }
+    while let Some(event) = events.next().await? {
+        show(&event, wanted, screen)?;
+        *last = events.last_id().or(last.take());
     }
+    Ok(())
 }
 
 fn show(event: &Event, wanted: &EventFilter, screen: &mut Screen<'_>) -> Result<(), Failed> {

@@ -1,7 +1,7 @@
 //! Requests to the MCP endpoint of the gateway, as a client of the newest revision.
 //!
-//! Invariants: each request describes itself, so there is no session to end. The client declares no capability, and no
-//! server asks it for anything.
+//! Invariants: each request describes itself, so there is no session to end. No server asks the client for anything
+//! unless the request says that a person can answer.
 //!
 //! Source: 2026-07-28 `basic/transports/streamable-http`.
 //!
@@ -33,6 +33,8 @@ pub(super) struct Request<'a> {
     pub(super) params: Raw,
     /// Headers that mirror parameters of a tool.
     pub(super) mirrored: &'a [(String, String)],
+    /// Whether a person can answer questions: forms, and pages to open.
+    pub(super) can_ask: bool,
 }
 
 #[derive(Serialize)]
@@ -108,7 +110,7 @@ pub(super) async fn send(
 
 /// Asks `method` and expects no notifications.
 pub(super) async fn ask(remote: &Remote, method: &'static str, params: Raw) -> Result<Raw, Failed> {
-    let request = Request { method, params, mirrored: &[] };
+    let request = Request { method, params, mirrored: &[], can_ask: false };
     send(remote, &request, &mut |_| Ok(())).await?.result()
 }
 
@@ -127,10 +129,14 @@ pub(super) async fn list(remote: &Remote, method: &'static str, member: &str) ->
 }
 
 fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestBuilder, Failed> {
-    let Request { method, params, mirrored } = request;
+    let Request { method, params, mirrored, can_ask } = request;
     let version = Version::NEWEST_MODERN;
     let token = Raw::of(&1);
-    let dressed = meta::dress(Some(params), version.era(), &Sender::gateway(), Some(&token));
+    let mut sender = Sender::gateway();
+    if *can_ask {
+        sender.capabilities = Raw::of(&serde_json::json!({"elicitation": {"form": {}, "url": {}}}));
+    }
+    let dressed = meta::dress(Some(params), version.era(), &sender, Some(&token));
     let params = dressed.unwrap_or_else(Raw::empty_object);
     let envelope = Envelope { jsonrpc: "2.0", id: 1, method, params: &params };
     let name = headers::name_member(method).and_then(|member| params.text(member));

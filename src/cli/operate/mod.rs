@@ -16,15 +16,18 @@
 mod arguments;
 mod call;
 mod content;
+mod events;
 mod json_text;
 mod logs;
 mod mcp;
 mod prompts;
+mod questions;
 mod resources;
 pub(super) mod screen;
 mod servers;
 pub(super) mod table;
 mod tools;
+mod top;
 mod yaml;
 
 use std::io;
@@ -68,6 +71,9 @@ Examples:
   switchyard call create_issue --json '{\"title\": \"Broken\"}'
   switchyard call create_issue - < issue.json
 
+On a terminal, a tool can ask for more: a form field by field, or a page to open. Nothing is sent before you agree, and
+Ctrl-D cancels.
+
 Exit codes: 0 done, 1 the tool reported an error or did not run, 2 invalid arguments, 3 the gateway cannot be reached,
 4 it refuses the credential";
 
@@ -93,6 +99,16 @@ Examples:
   switchyard logs --follow
   switchyard logs --follow --server issues --outcome failed
   switchyard logs --follow -o json";
+
+const TOP_HELP: &str = "\
+Keys: ? lists them. Without a terminal, and with another format than table, it prints one sample and ends.
+
+Examples:
+  switchyard top
+  switchyard top --interval 500ms
+  switchyard top --once -o json
+
+Exit codes: 0 done, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
 
 const APPROVE_HELP: &str = "\
 Examples:
@@ -228,6 +244,16 @@ pub enum OperateCommand {
         #[command(flatten)]
         options: Options,
     },
+    /// Watch the servers: state, breaker, calls per second, durations; reset a breaker, connect again.
+    #[command(after_help = TOP_HELP)]
+    Top {
+        /// How often, and whether once.
+        #[command(flatten)]
+        wanted: top::Wanted,
+        /// Options.
+        #[command(flatten)]
+        options: Options,
+    },
     /// Make the gateway read its configuration file again.
     Reload(Options),
     /// Trust the tools of a server that changed.
@@ -279,6 +305,7 @@ impl OperateCommand {
             | Self::Enable { options, .. }
             | Self::Disable { options, .. }
             | Self::Logs { options, .. }
+            | Self::Top { options, .. }
             | Self::Approve { options, .. } => options,
         }
     }
@@ -326,6 +353,7 @@ async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), F
         OperateCommand::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
         OperateCommand::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
         OperateCommand::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
+        OperateCommand::Top { wanted, .. } => top::run(remote, wanted, screen).await,
         OperateCommand::Reload(_) => servers::reload(remote, screen).await,
         OperateCommand::Approve { name, tool, sha256, .. } => {
             let chosen = [("tool", tool), ("sha256", sha256)];

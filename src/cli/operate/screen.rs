@@ -56,7 +56,7 @@ pub(in crate::cli) struct View {
 }
 
 /// Where a command writes.
-#[allow(clippy::struct_excessive_bools)] // four facts about the terminal and the options, none of which implies another
+#[allow(clippy::struct_excessive_bools)] // six facts about the terminal and the options, none of which implies another
 pub(in crate::cli) struct Screen<'a> {
     pub(in crate::cli) out: &'a mut dyn Write,
     pub(in crate::cli) err: &'a mut dyn Write,
@@ -65,7 +65,11 @@ pub(in crate::cli) struct Screen<'a> {
     /// Whether standard output is a terminal.
     pub(in crate::cli) is_terminal: bool,
     width: Option<usize>,
-    has_color: bool,
+    pub(super) has_color: bool,
+    /// Whether a person can be asked: standard input and standard error are a terminal.
+    pub(super) can_ask: bool,
+    /// Whether the cursor of standard output can be moved, and standard input gives keys.
+    pub(super) is_interactive: bool,
     /// The width of standard error, if progress is shown there.
     progress_width: Option<usize>,
     has_progress: bool,
@@ -87,6 +91,8 @@ impl<'a> Screen<'a> {
             is_quiet: options.quiet,
             is_terminal,
             width: is_terminal.then(|| known(width)),
+            can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
+            is_interactive: is_terminal && can_move && io::stdin().is_terminal(),
             has_color: is_terminal && can_move && !options.no_color && !is_set("NO_COLOR"),
             progress_width: (io::stderr().is_terminal() && can_move && !options.quiet)
                 .then(|| known(err_width)),

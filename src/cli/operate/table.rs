@@ -15,8 +15,8 @@ use super::super::visible;
 const MIN_WIDTH: usize = 6;
 /// Between two columns.
 const GAP: &str = "  ";
-const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
+pub(super) const BOLD: &str = "\x1b[1m";
+pub(super) const PLAIN: &str = "\x1b[0m";
 
 /// How a cell is shown where there are colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,8 @@ impl Tone {
         }
     }
 
-    const fn code(self) -> &'static str {
+    /// Returns the escape sequence that begins its color.
+    pub(super) const fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::Good => "\x1b[32m",

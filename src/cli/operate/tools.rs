@@ -150,7 +150,7 @@ fn parameters(tool: &Raw) -> Table {
 }
 
 /// The type of a parameter, or its allowed values.
-fn kind(property: &Raw) -> String {
+pub(super) fn kind(property: &Raw) -> String {
     if let Some(values) = property.get("enum") {
         return values.elements().map(|value| plain(&value)).collect::<Vec<_>>().join("|");
     }
@@ -163,7 +163,8 @@ fn kind(property: &Raw) -> String {
     }
 }
 
-fn plain(value: &Raw) -> String {
+/// Returns a string without its quotes, and any other value as JSON.
+pub(super) fn plain(value: &Raw) -> String {
     value.as_part().text().map_or_else(|| value.as_str().to_owned(), std::borrow::Cow::into_owned)
 }
 

@@ -16,5 +16,6 @@ mod names;
 mod processes;
 mod second;
 mod sharing;
+mod sockets;
 mod streams;
 mod takeover;

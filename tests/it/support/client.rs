@@ -30,6 +30,11 @@ impl Client {
     /// A client of the endpoint at `url`.
     pub fn at(url: &str) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().expect("a client");
+        Self::with(http, url)
+    }
+
+    /// A client of the endpoint at `url` that sends with `http`.
+    pub fn with(http: reqwest::Client, url: &str) -> Self {
         Self { http, url: url.to_owned(), headers: HeaderMap::new(), ids: Arc::new(AtomicU64::new(1)) }
     }
 

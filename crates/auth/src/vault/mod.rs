@@ -12,6 +12,7 @@ mod container;
 mod entry;
 mod error;
 mod keys;
+mod lease;
 mod lock;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use secrecy::zeroize::Zeroizing;
 pub use config::Settings;
 pub use entry::{Entry, EntryKind, SECRET_NAME, is_secret_name};
 pub use error::Error;
+pub use lease::Lease;
 
 use container::{Container, Found};
 use keys::VaultKey;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Manager;
 use crate::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginStatus, OwnClient, Per, SealState,
+    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
 };
 use auth::Principal;
 use oauth::{AuthorizationResponse, Logins, Pending};
@@ -30,7 +30,8 @@ impl Manager {
         self.snapshot().server(server).ok().map(|server| Arc::clone(&server.upstream))
     }
 
-    /// Resolves when `principal` can use `server`: it is logged in, and the server is connected again.
+    /// Resolves when `principal` can use `server`: it is logged in, the server is connected again, and its tools are in
+    /// the catalog.
     pub async fn logged_in(&self, server: &str, principal: &Principal) {
         let Some(logins) = self.logins(server) else { return };
         logins.account(Some(principal.id())).renewed().await;
@@ -43,6 +44,8 @@ impl Manager {
         while self.upstream_of(server).is_some_and(is_waiting) {
             sleep(LOOK_EVERY).await;
         }
+        // A server is ready a moment before its offer is published.
+        self.catch_up().await;
     }
 
     /// Ends the connections that use the login which `principal` uses, because it belongs to another account now or to
@@ -100,10 +103,15 @@ impl LoginService for Manager {
                 iss: response.iss.map(str::to_owned),
                 ..AuthorizationResponse::default()
             };
-            let before = logins.status(Some(principal.id())).account;
+            let before = logins.status(Some(principal.id()));
+            let was_required = before.state == LoginState::LoginRequired;
+            if was_required {
+                // Before the login no connection is made. After it, calls that waited for it are running.
+                self.login_changed(server, principal).await;
+            }
             let status = logins.finish(principal.id(), pending, &response).await?;
             // A login with more scopes does not disturb running calls.
-            if before.is_none() || before != status.account {
+            if !was_required && (before.account.is_none() || before.account != status.account) {
                 self.login_changed(server, principal).await;
             }
             Ok(status)
@@ -149,3 +157,7 @@ impl From<oauth::Error> for LoginError {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "logins_tests.rs"]
+mod tests;

@@ -49,9 +49,7 @@ use json::Raw;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{
-    Call, Connector, Means, Outlet, Owner, ResponseBody, ServerResponse, Update, Upstream, transport,
-};
+use upstream::{Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
@@ -283,7 +281,7 @@ impl Manager {
             }
         }
         match answered {
-            Ok(ServerResponse { body, version }) => {
+            Ok(upstream::ServerResponse { body, version }) => {
                 let called = request.called(body, version);
                 server.ended(Ok(called.reply.as_buffered()), called.elapsed);
                 Ok(called)
@@ -352,11 +350,16 @@ impl Manager {
 
     /// Returns the status of a server, including the lists that were just read.
     async fn status_after_updates(&self, server: &str) -> Result<ServerStatus, Error> {
+        self.catch_up().await;
+        self.server(server)
+    }
+
+    /// Waits until everything that the servers reported before is published.
+    async fn catch_up(&self) {
         let (done, published) = oneshot::channel();
         if self.orders.send(Order::CatchUp(done)).await.is_ok() {
             let _ = published.await; // an error says that the program ends
         }
-        self.server(server)
     }
 
     /// Approves the current definitions of a server, so that blocked tools are offered again. The server also

@@ -110,6 +110,7 @@ const ALL: [(Limit, &str); 30] = [
 
 static MET: [AtomicU64; ALL.len()] = [const { AtomicU64::new(0) }; ALL.len()];
 static SOCKETS: AtomicUsize = AtomicUsize::new(0);
+static YIELDED: AtomicU64 = AtomicU64::new(0);
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static FAILED_HANDSHAKES: AtomicU64 = AtomicU64::new(0);
 
@@ -140,6 +141,16 @@ impl Socket {
     /// The number of open sockets.
     pub fn count() -> usize {
         SOCKETS.load(Ordering::Relaxed)
+    }
+
+    /// Counts a socket that was closed for a new one while it waited for its client.
+    pub fn yielded() {
+        YIELDED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of sockets that were closed for new ones.
+    pub fn all_yielded() -> u64 {
+        YIELDED.load(Ordering::Relaxed)
     }
 }
 

@@ -169,6 +169,10 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
         alone(registry, "replay_bytes", help, count(kept_bytes));
     }
     alone(registry, "client_sockets", "Sockets of clients that are open", count(Socket::count()));
+    let help = "Sockets of clients that were closed for new ones while they waited for their client";
+    let yielded: Counter = Counter::default();
+    yielded.inc_by(Socket::all_yielded());
+    registry.register("client_sockets_yielded", help, yielded);
     let met = Limit::all().map(|(limit, times)| (vec![("limit", limit.to_owned())], times));
     let help = "How often a limit was met: what came then was refused, or dropped where it was a notice";
     counter(registry, "limit_hits", help, met);

@@ -1,0 +1,314 @@
+//! The `data` of live events: serializable, and described for `OpenAPI`.
+//!
+//! Invariant: a viewer without the role *superuser* sees no principal, client, request, arguments or errors of attempts
+//! of calls and actions that are not its own.
+//!
+//! Not here: the stream and its filters (`events`), recording (`gateway::manager::live_events`).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::{OpenApi, ToSchema};
+
+use super::code::ProblemCode;
+use super::error::of_rest;
+use super::problem::clipped;
+use super::view::{BreakerState, ServerState, date, in_ms};
+use auth::{Principal, Role};
+use gateway::manager::live_events::{CallEnd, CallStart, Happened, LiveEvent, SampledNames};
+use json::Raw;
+use protocol::ErrorCode;
+use runtime::telemetry::RequestId;
+use upstream::Attempt;
+
+/// The schemas of this module, to which the media type of an event stream cannot refer.
+#[derive(OpenApi)]
+#[openapi(components(schemas(
+    CallStarted,
+    CallEnded,
+    ServerChanged,
+    BreakerChanged,
+    ToolsChanged,
+    Acted,
+    Gap
+)))]
+pub(super) struct Schemas;
+
+/// `data` of the event `call_started`: a call of a tool began.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallStartedEvent)]
+struct CallStarted<'a> {
+    /// When it happened.
+    #[schema(format = DateTime)]
+    at: String,
+    /// The server that is called.
+    server: &'a str,
+    /// The number of the call, which its `call_ended` has too.
+    #[schema(minimum = 1)]
+    call: u64,
+    /// The name of the tool at the server.
+    tool: &'a str,
+    /// The principal of the client. `null` if the watcher may not see it.
+    #[schema(required = true)]
+    principal: Option<&'a str>,
+    /// Name and version of the MCP client, or `REST`. `null` if it is unknown or the watcher may not see it.
+    #[schema(required = true)]
+    client: Option<&'a str>,
+    /// The id of the request, which the log has too. `null` if there is none or the watcher may not see it.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    request_id: Option<RequestId>,
+    /// The arguments, if they are recorded; their beginning as a text if they are large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    arguments: Option<Value>,
+}
+
+/// `data` of the event `call_ended`: the members of `call_started`, and how the call ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallEndedEvent)]
+struct CallEnded<'a> {
+    #[serde(flatten)]
+    start: CallStarted<'a>,
+    #[schema(value_type = CallOutcome)]
+    outcome: &'static str,
+    /// The code of the failure.
+    #[schema(value_type = Option<ProblemCode>, required = true)]
+    code: Option<ErrorCode>,
+    /// From the request to the answer, waiting and retries included.
+    #[schema(minimum = 0)]
+    duration_ms: f64,
+    /// The attempts, at most 16. Empty for a call that was cancelled or whose result was cached.
+    attempts: Vec<EndedAttempt<'a>>,
+}
+
+/// How a call ended.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)] // describes the text that is recorded
+enum CallOutcome {
+    /// The tool answered.
+    Ok,
+    /// The tool reported an error.
+    ToolError,
+    /// The call failed between the gateway and the server, or the server answered with an error.
+    Failed,
+    /// The client cancelled the call.
+    Cancelled,
+}
+
+/// One attempt of a call.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CallAttempt)]
+struct EndedAttempt<'a> {
+    /// Its number, from 1.
+    #[schema(minimum = 1)]
+    attempt: usize,
+    #[schema(value_type = AttemptOutcome)]
+    outcome: &'static str,
+    #[schema(minimum = 0)]
+    duration_ms: f64,
+    /// Why it failed. `null` if the watcher may not see it.
+    #[schema(required = true)]
+    error: Option<&'a str>,
+}
+
+/// How an attempt ended.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code)] // describes the two words below
+enum AttemptOutcome {
+    /// The server answered.
+    Answered,
+    /// The attempt failed between the gateway and the server.
+    Failed,
+}
+
+/// `data` of the event `server_changed`: the state of a server changed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ServerChangedEvent)]
+struct ServerChanged<'a> {
+    /// When it happened.
+    #[schema(format = DateTime)]
+    at: String,
+    server: &'a str,
+    #[schema(value_type = ServerState)]
+    state: &'static str,
+    /// The last failure, if the state is one.
+    #[schema(required = true)]
+    reason: Option<String>,
+}
+
+/// `data` of the event `breaker_changed`: the circuit breaker of a server changed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BreakerChangedEvent)]
+struct BreakerChanged<'a> {
+    /// When it happened.
+    #[schema(format = DateTime)]
+    at: String,
+    server: &'a str,
+    from: BreakerState,
+    to: BreakerState,
+    /// Failures in a row, up to now.
+    consecutive_failures: u32,
+    /// The last failure, if the breaker opened.
+    #[schema(required = true)]
+    reason: Option<String>,
+}
+
+/// `data` of the event `tools_changed`: the tools of a server changed, or their approval did. If only an approval changed,
+/// all counts are 0.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ToolsChangedEvent)]
+struct ToolsChanged<'a> {
+    /// When it happened.
+    #[schema(format = DateTime)]
+    at: String,
+    server: &'a str,
+    /// Tools that the server has now.
+    tools: usize,
+    added: Names<'a>,
+    removed: Names<'a>,
+    /// Tools with another definition.
+    changed: Names<'a>,
+}
+
+/// Names of tools.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ToolNames)]
+struct Names<'a> {
+    /// How many there are.
+    count: usize,
+    /// The first 16 of them.
+    first: &'a [String],
+}
+
+/// `data` of the event `action`: an action of an operator ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ActionEvent)]
+struct Acted<'a> {
+    /// When it happened.
+    #[schema(format = DateTime)]
+    at: String,
+    /// The server, if the action is about one.
+    #[schema(required = true)]
+    server: Option<&'a str>,
+    /// The action, as the audit log names it.
+    #[schema(examples("reset_breaker"))]
+    action: &'static str,
+    /// `done`, or the code of a failure.
+    outcome: &'a str,
+    /// The operator. `null` if the watcher may not see it.
+    #[schema(required = true)]
+    principal: Option<&'a str>,
+    /// The id of the request. `null` if there is none or the watcher may not see it.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    request_id: Option<RequestId>,
+}
+
+/// `data` of the event `gap`: the stream lost events.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GapEvent)]
+struct Gap {
+    /// When it was noticed.
+    #[schema(format = DateTime)]
+    at: String,
+    /// How many events. `null` if that is not known.
+    #[schema(required = true)]
+    missed: Option<u64>,
+}
+
+/// Prints the `data` of a gap.
+pub(super) fn gap(missed: Option<u64>) -> Bytes {
+    print(&Gap { at: date(SystemTime::now()), missed })
+}
+
+/// Prints what `viewer` may see of `event`.
+pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
+    let at = date(event.at);
+    let server = event.server.as_deref().unwrap_or_default();
+    let is_shown = |of: Option<&Arc<str>>| viewer.role() == Role::Superuser || of == Some(viewer.id());
+    match &event.what {
+        Happened::Call { call, end } => {
+            let is_shown = is_shown(call.principal.as_ref());
+            let start = started(call, (at, server), is_shown);
+            match end {
+                None => print(&start),
+                Some(end) => print(&ended(start, end, is_shown)),
+            }
+        }
+        Happened::Server { state, reason } => {
+            print(&ServerChanged { at, server, state, reason: reason.clone().map(clipped) })
+        }
+        Happened::Breaker { changed, reason } => print(&BreakerChanged {
+            at,
+            server,
+            from: changed.from.into(),
+            to: changed.to.into(),
+            consecutive_failures: changed.failures,
+            reason: reason.clone().map(clipped),
+        }),
+        Happened::Tools { count, added, removed, changed } => {
+            let [added, removed, changed] = [added, removed, changed].map(Names::of);
+            print(&ToolsChanged { at, server, tools: *count, added, removed, changed })
+        }
+        Happened::Action { action, principal, outcome, request_id } => {
+            let is_shown = is_shown(Some(principal));
+            print(&Acted {
+                at,
+                server: event.server.as_deref(),
+                action,
+                outcome,
+                principal: Some(&**principal).filter(|_| is_shown),
+                request_id: request_id.filter(|_| is_shown),
+            })
+        }
+    }
+}
+
+fn started<'a>(call: &'a CallStart, (at, server): (String, &'a str), is_shown: bool) -> CallStarted<'a> {
+    CallStarted {
+        at,
+        server,
+        call: call.number,
+        tool: &call.tool,
+        principal: call.principal.as_deref().filter(|_| is_shown),
+        client: Some(&*call.client).filter(|name| is_shown && !name.is_empty()),
+        request_id: call.request_id.filter(|_| is_shown),
+        arguments: call.arguments.as_deref().filter(|_| is_shown).map(arguments),
+    }
+}
+
+fn ended<'a>(start: CallStarted<'a>, end: &'a CallEnd, is_shown: bool) -> CallEnded<'a> {
+    let attempt = |(index, attempt): (usize, &'a Attempt)| EndedAttempt {
+        attempt: index + 1,
+        outcome: if attempt.error.is_none() { "answered" } else { "failed" },
+        duration_ms: in_ms(attempt.duration),
+        // An error may quote the call.
+        error: attempt.error.as_deref().filter(|_| is_shown),
+    };
+    CallEnded {
+        start,
+        outcome: end.outcome,
+        code: end.code.map(of_rest),
+        duration_ms: in_ms(end.duration),
+        attempts: end.attempts.iter().enumerate().map(attempt).collect(),
+    }
+}
+
+/// Returns arguments as JSON on one line, or their beginning as a text if they were cut.
+fn arguments(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+impl<'a> Names<'a> {
+    fn of(names: &'a SampledNames) -> Self {
+        Self { count: names.count, first: &names.first }
+    }
+}
+
+fn print(data: &impl Serialize) -> Bytes {
+    Raw::of(data).bytes().clone()
+}

@@ -1,0 +1,148 @@
+//! The phases of a connection, its deadlines, and when it yields its slot.
+
+use super::*;
+
+const TIMES: Times =
+    Times { head: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(30) };
+
+async fn pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+/// Seconds from now until the deadline.
+fn left(activity: &Activity) -> Option<u64> {
+    activity.deadline(&TIMES).map(|at| at.duration_since(Instant::now()).as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_walks_through_its_phases() {
+    let activity = Activity::new();
+    assert_eq!(left(&activity), Some(10));
+    pass(4).await;
+    activity.received(1, 1);
+    assert_eq!(left(&activity), Some(6), "the first byte wins no time");
+    let (request, _share) = activity.request(|| 0);
+    activity.received(1, 1);
+    assert_eq!(left(&activity), None, "a body is not a head");
+    drop(request);
+    assert_eq!(left(&activity), Some(75));
+    pass(50).await;
+    activity.received(1, 1);
+    assert_eq!(left(&activity), Some(10), "a head has begun");
+    pass(9).await;
+    activity.received(1, 1);
+    assert_eq!(left(&activity), Some(1), "more bytes win no time");
+}
+
+#[tokio::test]
+async fn buffers_are_renewed_only_where_nothing_is_in_them() {
+    let activity = Activity::new();
+    activity.received(100, USUAL_BUFFER + 1);
+    assert_eq!(activity.rest(), Rest::Wait, "a head has begun");
+    let (request, share) = activity.request(|| 100);
+    activity.wrote(true);
+    assert_eq!((share.is_some(), activity.rest()), (true, Rest::Wait), "a request runs");
+    drop(request);
+    assert_eq!(activity.rest(), Rest::Wait, "its answer is not flushed");
+    activity.flushed();
+    assert_eq!((activity.rest(), activity.rest()), (Rest::Renew, Rest::Wait), "once");
+    activity.received(100, USUAL_BUFFER + 1);
+    let request = activity.request(|| 100);
+    activity.left_body();
+    drop(request);
+    assert_eq!(activity.rest(), Rest::Wait, "the connection may be reading the body that was left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_is_given_up() {
+    let activity = Activity::new();
+    let _request = activity.request(|| 0);
+    activity.wrote(false);
+    pass(20).await;
+    activity.wrote(false);
+    assert_eq!(left(&activity), Some(10), "from the first blocked write on");
+    activity.wrote(true);
+    assert_eq!(left(&activity), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
+    let activity = Activity::new();
+    let (request, _share) = activity.request(|| 0);
+    request.handed();
+    pass(60).await;
+    activity.wrote(false);
+    activity.wrote(true);
+    assert_eq!(left(&activity), Some(60), "a byte now and then wins no time");
+    request.asked();
+    assert_eq!(left(&activity), None, "the answer itself has its own");
+    request.handed();
+    drop(request);
+    assert_eq!(left(&activity), Some(75), "it was the last part");
+}
+
+/// Whether the connection yields its slot: without a credential, and with a valid one.
+fn yields(activity: &Activity) -> [bool; 2] {
+    let _deadline = activity.deadline(&TIMES);
+    [false, true].map(|is_known| {
+        activity.identified(is_known);
+        activity.waits().is_some()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_yields_only_while_it_waits_for_its_client() {
+    let activity = Activity::new();
+    assert_eq!(yields(&activity), [true, true], "before the first byte");
+    activity.received(1, 1);
+    assert_eq!(yields(&activity), [true, false], "in a head");
+    let (request, _share) = activity.request(|| 0);
+    assert_eq!(yields(&activity), [false, false], "a request runs");
+    activity.body_blocked(true);
+    assert_eq!(yields(&activity), [true, false], "in a body");
+    activity.body_blocked(false);
+    assert_eq!(yields(&activity), [false, false], "the body has arrived");
+    activity.wrote(false);
+    assert_eq!(yields(&activity), [true, false], "its answer is not read");
+    activity.wrote(true);
+    assert_eq!(yields(&activity), [false, false], "it is read again");
+    drop(request);
+    assert_eq!(yields(&activity), [true, false], "a part of the answer is not with the system");
+    activity.flushed();
+    assert_eq!(yields(&activity), [true, true], "between two requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
+    let activity = Activity::new();
+    activity.identified(true);
+    let claim = || {
+        let (claim, claimed) = oneshot::channel();
+        activity.claim(claim);
+        claimed
+    };
+    let mut claimed = claim();
+    assert_eq!((activity.waits(), activity.rest()), (None, Rest::YieldIfIdle));
+    let request = activity.request(|| 0);
+    assert_eq!(activity.rest(), Rest::Wait);
+    let is_refused = matches!(claimed.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    assert!(is_refused, "a new connection asks another one");
+    drop(request);
+    let _claimed = claim();
+    activity.refuse_claim();
+    let _claimed = claim();
+    assert_eq!(activity.rest(), Rest::YieldIfIdle, "as often as a request has arrived");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_sent_ahead_without_a_credential_save_a_connection_once() {
+    let activity = Activity::new();
+    for expected in [Rest::YieldIfIdle, Rest::Yield] {
+        drop(activity.request(|| 0));
+        activity.deadline(&TIMES);
+        let (claim, _claimed) = oneshot::channel();
+        activity.claim(claim);
+        assert_eq!(activity.rest(), expected);
+        activity.refuse_claim();
+    }
+}

@@ -1,0 +1,90 @@
+//! Logins of several processes with one vault: a rotated refresh token is sent once, and never one that was used.
+
+use std::time::Duration;
+
+use auth::vault::{Vault, VaultConfig};
+use http::StatusCode;
+
+use super::tests::{bearer, challenge, logins_with, requests, saved};
+use crate::Error;
+use crate::account::Account;
+use crate::fake_tests::{Fake, settings};
+use crate::saved::LoginStore;
+
+#[tokio::test]
+async fn processes_that_share_the_vault_renew_a_token_once() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let store = LoginStore { vault: Some(vault()), server: "notes".into() };
+    store.save_login(None, &saved(&fake, Duration::ZERO)).await;
+    let processes: Vec<_> = (0..4).map(|_| logins_with(&fake, settings(), Some(vault()))).collect();
+    let accounts: Vec<_> = processes.iter().map(|logins| logins.account(None)).collect();
+    for header in futures_util::future::join_all(accounts.iter().map(Account::header)).await {
+        assert_eq!(bearer(header.expect("a token")), "Bearer canary-new");
+    }
+    assert_eq!(requests(&fake, "POST /token"), 1, "a rotated refresh token works once");
+
+    // One of them has renewed it, long ago, and the others still have the refresh token of before.
+    let mut renewed = saved(&fake, Duration::ZERO);
+    renewed.tokens.refresh_token = Some("canary-rotated".into());
+    store.save_login(None, &renewed).await;
+    let old = accounts[0].header().await.expect("a token");
+    let invalid = challenge("Bearer error=\"invalid_token\"");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3)).await; // a token this young is not renewed
+    tokio::time::resume();
+    let repeated = accounts[0].refused(old.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await;
+    assert_eq!(repeated, Ok(true));
+    let asked = fake.seen().pop().expect("a request");
+    assert_eq!(asked.field("refresh_token").as_deref(), Some("canary-rotated"));
+}
+
+#[tokio::test]
+async fn a_token_that_could_not_be_saved_is_renewed_from_memory() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let logins = logins_with(&fake, settings(), Some(vault));
+    let account = logins.account(None);
+    account.log_in(saved(&fake, Duration::ZERO)).await.expect("a login");
+    std::fs::create_dir(folder.path().join("vault.json.new")).expect("now the vault cannot be written");
+    let token = account.header().await.expect("a token");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3)).await; // a token this young is not renewed
+    tokio::time::resume();
+    let invalid = challenge("Bearer error=\"invalid_token\"");
+    assert_eq!(account.refused(token.as_ref(), StatusCode::UNAUTHORIZED, &invalid).await, Ok(true));
+    let asked = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
+    let sent: Vec<_> = asked.filter_map(|seen| seen.field("refresh_token")).collect();
+    assert_eq!(sent, ["canary-refresh", "canary-next"], "the vault has the first one only");
+}
+
+#[tokio::test]
+async fn a_login_that_another_process_makes_is_found_and_a_refused_one_is_not_tried_again() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let [here, there] = [(); 2].map(|()| logins_with(&fake, settings(), Some(vault())).account(None));
+    let unauthorized = challenge("Bearer");
+    assert!(
+        here.refused(None, StatusCode::UNAUTHORIZED, &unauthorized).await.is_err(),
+        "a login is required"
+    );
+    tokio::time::pause();
+    let waits = async || tokio::time::timeout(Duration::from_mins(1), here.renewed()).await.is_err();
+    assert!(waits().await);
+    there.log_in(saved(&fake, Duration::from_hours(1))).await.expect("a login");
+    assert!(!waits().await);
+    let header = here.header().await.expect("a token");
+    assert_eq!(bearer(header.clone()), "Bearer canary-old");
+
+    fake.answer("/token", 400, "", r#"{"error":"invalid_grant"}"#);
+    tokio::time::resume();
+    let refused = here.refused(header.as_ref(), StatusCode::UNAUTHORIZED, &unauthorized).await;
+    assert!(matches!(refused, Err(Error::LoginRequired { .. })), "{refused:?}");
+    there.log_in(saved(&fake, Duration::from_hours(1))).await.expect("the same token");
+    tokio::time::pause();
+    assert!(waits().await, "it was refused");
+    assert_eq!(requests(&fake, "POST /token"), 1);
+}

@@ -1,0 +1,43 @@
+"""Random requests to every operation, made by schemathesis from the document.
+
+`SWITCHYARD_CASES` is the number of cases for each operation in the phase of random data.
+"""
+
+from __future__ import annotations
+
+import os
+
+from lab import HERE, Lab, variant
+
+#: As many as fit into the time of the whole suite. `scripts/test cases` asks for 10,000.
+CASES = int(os.environ.get("SWITCHYARD_CASES", "50"))
+#: Requests without a valid credential differ in one thing only, so fewer of them tell as much.
+GUARDED = max(CASES // 3, 1)
+#: Seconds for each case, far more than one takes.
+PATIENCE_EACH = 1.0
+#: The only DELETE ends a login, and its state can still be read: that somebody has to log in.
+WITHOUT = "use_after_free"
+
+
+def run(lab: Lab, base: str, cases: int, *more: str) -> None:
+    document = variant(lab.out, needs_credential=bool(more))
+    said = lab.run(
+        lab.python("schemathesis"), "--config-file", HERE / "schemathesis.toml", "run", document, "--url", base,
+        "--checks", "all", "--exclude-checks", WITHOUT, "--max-examples", str(cases), "--generation-database", "none", "--no-color", *more,
+        cwd=HERE, patience=600 + 29 * cases * PATIENCE_EACH,
+    )  # fmt: skip
+    _, _, summary = said.partition("Test cases:")
+    print(f"  {summary.strip().splitlines()[0]}", flush=True)
+
+
+def random_requests_are_answered_as_the_document_says(lab: Lab) -> None:
+    with lab.gateway("cases-open") as gateway:
+        run(lab, gateway.base, CASES)
+
+
+def random_requests_without_a_valid_key_are_refused(lab: Lab) -> None:
+    with lab.guarded("cases-guarded") as (gateway, _, admin):
+        run(lab, gateway.base, GUARDED, "-H", f"Authorization: Bearer {admin}")
+
+
+CHECKS = (random_requests_are_answered_as_the_document_says, random_requests_without_a_valid_key_are_refused)

@@ -1,0 +1,105 @@
+"""The world of this test: gateways with the same four servers, and clients that are generated from the document.
+
+Invariant: everything listens on loopback and ends with its `with` block, as in `tests/conformance/programs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "conformance"))
+
+from programs import Failed, Gateway  # noqa: E402
+
+ROOT = HERE.parent.parent
+DOCUMENT = ROOT / "openapi" / "switchyard.json"
+#: Nothing listens there.
+NOWHERE = "http://127.0.0.1:1/mcp"
+
+
+class Wrong(Exception):
+    """A check did not hold."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What the checks need: the gateway's program, the tools that are installed, and a folder for what is made."""
+
+    binary: Path
+    tools: Path
+    node: Path
+    out: Path
+
+    def run(self, *words: str | Path, cwd: Path | None = None, patience: float = 300) -> str:
+        """Runs a program to its end, and returns its output."""
+        done = subprocess.run(
+            [str(word) for word in words], cwd=cwd or self.out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=patience, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise Wrong(f"{Path(words[0]).name} ended with {done.returncode}:\n{done.stdout[-6000:]}")
+        return done.stdout
+
+    def python(self, name: str) -> Path:
+        """A program of the virtual environment."""
+        return self.tools / "venv" / "bin" / name
+
+    @contextmanager
+    def gateway(self, name: str, settings: dict[str, Any] | None = None, key: str = "") -> Iterator[Gateway]:
+        """A gateway with the four servers. `key` is that of a reader, if it wants one."""
+        servers = {
+            "issues": {"command": sys.executable, "args": [str(HERE / "issues_server.py")]},
+            "handbook": {"transport": "builtin", "builtin": "handbook", "handbook": {"path": str(ROOT / "docs")}},
+            "gone": {"url": NOWHERE},
+            "accounts": {"url": NOWHERE, "auth": "oauth"},
+        }
+        log = self.out / f"{name}.log"
+        with Gateway(self.binary, servers, log, settings=settings, key=key) as gateway:
+            yield gateway
+
+    def new_key(self, role: str) -> tuple[str, dict[str, str]]:
+        """A key for the gateway, and its entry in the configuration file."""
+        words = self.run(self.binary, "key", "new", "--id", role, "--role", role).split()
+        key = next(word for word in words if word.startswith(f"swy_{role}_"))
+        digest = next(word for word in words if word.startswith("sha256:"))
+        return key, {"id": role, "hash": digest, "role": role}
+
+    @contextmanager
+    def guarded(self, name: str) -> Iterator[tuple[Gateway, str, str]]:
+        """A gateway that answers nobody without a key; the keys of a caller and of a superuser."""
+        (caller, of_caller), (admin, of_admin) = (self.new_key(role) for role in ("caller", "superuser"))
+        settings = {"auth_mode": "api_key", "api_keys": [of_caller, of_admin]}
+        with self.gateway(name, settings, caller) as gateway:
+            yield gateway, caller, admin
+
+
+def variant(out: Path, needs_credential: bool) -> Path:
+    """The document as it is for a gateway with authentication: no operation can be used without a credential."""
+    if not needs_credential:
+        return DOCUMENT
+    document = json.loads(DOCUMENT.read_text())
+    document["security"] = [ways for ways in document["security"] if ways]
+    # Open to everybody whatever the mode; a credential shows more.
+    document["paths"]["/health"]["get"]["security"] = [{}]
+    path = out / "guarded.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def tools_of(arguments: Sequence[Path | None]) -> tuple[Path, Path]:
+    """The folders of the tools and of the peers' Node."""
+    tools, peers = arguments
+    if not tools or not peers:
+        raise Failed("SWITCHYARD_REST and SWITCHYARD_PEERS are what tests/rest/install and scripts/peers print")
+    return Path(tools).resolve(), Path(peers).resolve() / "bin" / "node"
+
+
+__all__ = ["DOCUMENT", "Failed", "HERE", "Lab", "ROOT", "Wrong", "tools_of", "variant"]
