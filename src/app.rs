@@ -26,14 +26,14 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use auth::Sealer;
-use downstream::admission::Places;
+use downstream::admission::Slots;
 use downstream::config::Transport;
 use downstream::guard::Guard;
 use downstream::http_service::{Admitted, Front, Shortcut};
 use downstream::listener;
 use downstream::refusal::{Face, Refusal};
 use downstream::sessions::Sessions;
-use downstream::streamable_http::Endpoint;
+use downstream::streamable_http::StreamableHttpEndpoint;
 use downstream::tls::Certificates;
 use downstream::{sse, stdio};
 use gateway::logins::LoginService;
@@ -141,7 +141,7 @@ fn front(
     of_file: admin::Options,
 ) -> (Front, Arc<Sessions>) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
-    let sessions = Arc::new(sessions.among(Places::new(config.max_connections)));
+    let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
     shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
     let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
@@ -159,14 +159,14 @@ fn front(
     let pages = logins::pages(&guard, config, logins.clone(), shutdown);
     let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
-    let endpoint = Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let old = sse::Endpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let door = door(of_sessions());
+    let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
+    let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
+    let count_clients = count_clients(of_sessions());
     let options = admin::Options {
         max_body,
         drain: leaving.clone(),
         logins: Some(logins),
-        door: Some(door),
+        count_clients: Some(count_clients),
         gateway: Some(gateway),
         ..of_file
     };
@@ -190,7 +190,7 @@ fn front(
 }
 
 /// Returns the function that counts clients for the admin API.
-fn door(sessions: Arc<Sessions>) -> admin::Door {
+fn count_clients(sessions: Arc<Sessions>) -> admin::CountClients {
     Arc::new(move || Clients {
         clients: sessions.clients(),
         sessions: sessions.count(),
@@ -228,7 +228,7 @@ pub async fn serve(
     let guard = Guard::new(&server)?;
     let certificates = server.tls.as_ref().map(Certificates::read).transpose()?;
     let manager = Manager::initialize(config.manager, &servers)?;
-    let running = reload::Running {
+    let running = reload::ReloadTarget {
         manager: Arc::clone(&manager),
         authenticator: guard.authenticator(),
         certificates: certificates.clone(),

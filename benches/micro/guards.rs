@@ -11,7 +11,7 @@ use upstream::config;
 
 pub fn breaker(c: &mut Criterion) {
     let breaker =
-        Breaker::new(config::Breaker { threshold: 5, successes: 1, timeout: Duration::from_secs(30) });
+        Breaker::new(config::BreakerConfig { threshold: 5, successes: 1, timeout: Duration::from_secs(30) });
     let good: Result<(), Error> = Ok(());
     c.bench_function("breaker, admit and record", |b| {
         b.iter(|| breaker.judge(breaker.admit().expect("it is closed"), black_box(&good)));

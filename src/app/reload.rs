@@ -21,13 +21,13 @@ use downstream::tls::Certificates;
 use gateway::manager::Manager;
 use gateway::manager::live_events::LiveEvents;
 use runtime::shutdown::Shutdown;
-use runtime::telemetry::audit::{self, Who};
+use runtime::telemetry::audit::{self, Actor};
 
 /// Loads the configuration again. It may block.
 pub type Load = Arc<dyn Fn() -> Result<Config, config::Error> + Send + Sync>;
 
 /// The sender of a signal, whom the operating system allowed to send it.
-const SIGNAL: Who<'_> = Who { principal: "signal", role: Role::Superuser.as_str(), request: None };
+const SIGNAL: Actor<'_> = Actor { principal: "signal", role: Role::Superuser.as_str(), request: None };
 
 /// How a running instance gets a new configuration.
 pub struct Renewal {
@@ -42,7 +42,7 @@ const OPENS_AT_RESTART: &str =
     "`auth_mode: none` with `allow_unauthenticated: true` takes effect when the gateway is restarted";
 
 /// The running parts that a new configuration is applied to.
-pub(super) struct Running {
+pub(super) struct ReloadTarget {
     pub(super) manager: Arc<Manager>,
     pub(super) authenticator: Arc<Authenticator>,
     /// The certificates of the listener, if it speaks TLS.
@@ -59,7 +59,7 @@ pub(super) fn loaded(settings: json::Raw) -> watch::Sender<Loaded> {
     watch::Sender::new(Loaded { settings, at: SystemTime::now() })
 }
 
-impl Running {
+impl ReloadTarget {
     /// Returns options of the admin API that show the configuration, and reload it if there is a `renewal`.
     pub(super) fn of_file(self, renewal: Option<Renewal>, tasks: &Shutdown) -> admin::Options {
         let loaded = self.loaded.subscribe();
@@ -137,8 +137,8 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
 /// Reloads whenever `wanted` gives a value.
 async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload, events: Arc<LiveEvents>) {
     while wanted.next().await.is_some() {
-        let deed = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
-            Ok(deed) => deed,
+        let record = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
+            Ok(record) => record,
             Err(full) => {
                 tracing::error!(reason = %full, "the configuration was not reloaded, the running one stays");
                 continue;
@@ -147,8 +147,8 @@ async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload, events: Arc<
         let reloaded = reload().await; // the log has the details
         let outcome = reloaded.map_or_else(|reason| reason.outcome().into(), |_| Cow::Borrowed(audit::DONE));
         events.operated(SIGNAL.principal, (Action::Reload.as_str(), None), &outcome, None);
-        if let Some(deed) = deed {
-            deed.ended(outcome);
+        if let Some(record) = record {
+            record.ended(outcome);
         }
     }
 }
@@ -175,11 +175,11 @@ mod tests {
         })
     }
 
-    fn running() -> Running {
+    fn running() -> ReloadTarget {
         let Config { manager, server, fixed, shown } = config().expect("a configuration");
         let manager = Manager::initialize(manager, &Shutdown::new()).expect("no server");
         let authenticator = Arc::new(Authenticator::new(&server.auth).expect("no files"));
-        Running { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }
+        ReloadTarget { manager, authenticator, certificates: None, server, fixed, loaded: loaded(shown) }
     }
 
     #[tokio::test]

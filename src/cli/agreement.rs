@@ -10,7 +10,7 @@ use settings::one_line;
 
 use super::EXIT_USAGE;
 use crate::connect::own_file::Addition;
-use crate::connect::{self, Change, diff};
+use crate::connect::{self, FileChange, diff};
 
 /// Whether a command that changes files asks, and whether it writes.
 #[derive(Debug, Clone, Default, Args)]
@@ -24,7 +24,7 @@ pub struct Writing {
 }
 
 /// The streams of a command.
-pub(super) struct Streams<'p> {
+pub(super) struct CommandStreams<'p> {
     /// A terminal, if the user can be asked.
     pub(super) input: Option<&'p mut dyn BufRead>,
     pub(super) out: &'p mut dyn Write,
@@ -54,7 +54,7 @@ impl From<connect::Error> for Failure {
     }
 }
 
-impl Streams<'_> {
+impl CommandStreams<'_> {
     /// Says why the command failed, and returns the exit code.
     pub(super) fn end(&mut self, result: Result<(), Failure>) -> ExitCode {
         let (reason, code) = match result {
@@ -69,7 +69,7 @@ impl Streams<'_> {
     }
 
     /// Prints the difference of each file, and asks whether to write them. False if the command was only to show them.
-    pub(super) fn agree_to(&mut self, changes: &[&Change], writing: &Writing) -> Result<bool, Failure> {
+    pub(super) fn agree_to(&mut self, changes: &[&FileChange], writing: &Writing) -> Result<bool, Failure> {
         for change in changes {
             writeln!(self.out, "{}:\n{}", change.path.display(), diff(&change.before, &change.after))?;
         }
@@ -122,7 +122,7 @@ impl Streams<'_> {
     /// Says that a file was written, and where its old content is.
     pub(super) fn written(
         &mut self,
-        change: &Change,
+        change: &FileChange,
         backup: Option<&std::path::Path>,
     ) -> Result<(), Failure> {
         let kept =
@@ -132,10 +132,10 @@ impl Streams<'_> {
 }
 
 /// Runs a command with the streams of this process.
-pub(super) fn with_streams(command: impl FnOnce(&mut Streams<'_>) -> Result<(), Failure>) -> ExitCode {
+pub(super) fn with_streams(command: impl FnOnce(&mut CommandStreams<'_>) -> Result<(), Failure>) -> ExitCode {
     let stdin = io::stdin();
     let mut terminal = stdin.is_terminal().then(|| stdin.lock());
-    let mut streams = Streams {
+    let mut streams = CommandStreams {
         input: terminal.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut io::stdout(),
         err: &mut io::stderr(),

@@ -13,10 +13,10 @@ use settings::expand::Lookup;
 use settings::{nearest, one_line};
 use url::Url;
 
-use super::agreement::{Failure, Streams, Writing, with_streams};
+use super::agreement::{CommandStreams, Failure, Writing, with_streams};
 use super::{ConfigFile, check::table};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
-use crate::connect::{self, Change, Found, Gateway, Registry, State};
+use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
 use upstream::config::server_name;
 
 pub(super) const HELP: &str = "\
@@ -79,7 +79,7 @@ struct Process<'p, 's> {
     program: PathBuf,
     /// Expands the configuration file.
     environment: &'p Lookup<'p>,
-    streams: &'p mut Streams<'s>,
+    streams: &'p mut CommandStreams<'s>,
 }
 
 /// Runs the command.
@@ -105,7 +105,7 @@ fn list(process: &mut Process<'_, '_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(found: &Found) -> [String; 4] {
+fn row(found: &ClientFile) -> [String; 4] {
     let state = match &found.state {
         State::NotConnected => "not connected".to_owned(),
         State::Connected(target) => format!("connected to {target}"),
@@ -180,7 +180,7 @@ fn connect_file(
         )?;
     }
     // The configuration file first, so that every server is in one file at least.
-    let changes: Vec<&Change> =
+    let changes: Vec<&FileChange> =
         plan.registry.iter().chain([&plan.client]).filter(|change| !change.is_empty()).collect();
     if changes.is_empty() {
         writeln!(process.streams.err, "{} is already connected: {}", client.name, file.display())?;

@@ -31,7 +31,7 @@ fn ran(folder: &TempDir, line: &str, answer: Option<&str>) -> (ExitCode, String,
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut input = answer.map(str::as_bytes);
     let home = folder.path().to_owned();
-    let mut streams = Streams {
+    let mut streams = CommandStreams {
         input: input.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut out,
         err: &mut err,

@@ -17,11 +17,11 @@ use settings::expand::Lookup;
 use settings::one_line;
 
 use super::ConfigFile;
-use super::agreement::{Failure, Streams, Writing, with_streams};
+use super::agreement::{CommandStreams, Failure, Writing, with_streams};
 use super::connect::configured_url;
 use crate::config::import::MAX_JSON;
 use crate::connect::own_file;
-use crate::connect::{Change, Offer};
+use crate::connect::{FileChange, Offer};
 
 pub(super) const ADD_HELP: &str = "\
 Examples:
@@ -86,7 +86,7 @@ pub struct Remove {
 /// A line of another program with the arguments of `add`.
 #[derive(Parser)]
 #[command(name = "mcp add", disable_help_flag = true)]
-struct Line {
+struct AddLine {
     #[command(flatten)]
     add: Add,
 }
@@ -107,7 +107,7 @@ fn add(
     arguments: &Add,
     input: Option<&mut dyn Read>,
     environment: &Lookup<'_>,
-    streams: &mut Streams<'_>,
+    streams: &mut CommandStreams<'_>,
 ) -> Result<(), Failure> {
     let offer = match of_arguments(arguments)? {
         Some(offer) => offer,
@@ -148,7 +148,7 @@ fn of_arguments(arguments: &Add) -> Result<Option<Offer>, Failure> {
 fn of_text(
     arguments: &Add,
     input: Option<&mut dyn Read>,
-    streams: &mut Streams<'_>,
+    streams: &mut CommandStreams<'_>,
 ) -> Result<Offer, Failure> {
     let file = arguments.from.as_ref().filter(|file| file.as_os_str() != "-");
     let source = file.map_or_else(|| "standard input".to_owned(), |file| file.display().to_string());
@@ -186,8 +186,8 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
         }
         ("add", rest) => {
             let line = std::iter::once("add").chain(rest.iter().map(String::as_str));
-            let parsed = Line::try_parse_from(line).map_err(|error| error.to_string());
-            parsed.and_then(|Line { add }| match of_arguments(&add) {
+            let parsed = AddLine::try_parse_from(line).map_err(|error| error.to_string());
+            parsed.and_then(|AddLine { add }| match of_arguments(&add) {
                 Ok(Some(offer)) => Ok(offer),
                 Err(Failure::Usage(reason)) => Err(reason),
                 _ => Err("expected a name with a URL, or with a command after `--`".to_owned()),
@@ -199,10 +199,10 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
 
 /// Shows the change, asks, writes it, and says what is next.
 fn write(
-    change: &Change,
+    change: &FileChange,
     writing: &Writing,
     environment: &Lookup<'_>,
-    streams: &mut Streams<'_>,
+    streams: &mut CommandStreams<'_>,
 ) -> Result<(), Failure> {
     if !streams.agree_to(&[change], writing)? {
         return Ok(());
@@ -229,7 +229,11 @@ pub(super) fn next(path: &Path, environment: &Lookup<'_>) -> String {
     }
 }
 
-fn remove(arguments: &Remove, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> Result<(), Failure> {
+fn remove(
+    arguments: &Remove,
+    environment: &Lookup<'_>,
+    streams: &mut CommandStreams<'_>,
+) -> Result<(), Failure> {
     let change = own_file::remove(&arguments.file.config, &arguments.names, environment)?;
     write(&change, &arguments.writing, environment, streams)
 }

@@ -26,7 +26,7 @@ fn ran(
     let matches = <Arguments as CommandFactory>::command().try_get_matches_from(line).expect("arguments");
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let (mut input, mut answer) = (input.map(str::as_bytes), answer.map(str::as_bytes));
-    let mut streams = Streams {
+    let mut streams = CommandStreams {
         input: answer.as_mut().map(|answer| answer as &mut dyn BufRead),
         out: &mut out,
         err: &mut err,

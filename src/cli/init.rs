@@ -10,12 +10,12 @@ use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
 
-use super::agreement::{Failure, Streams, Writing, with_streams};
+use super::agreement::{CommandStreams, Failure, Writing, with_streams};
 use super::connect::{this_host, unknown};
 use super::{ConfigFile, schema};
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file;
-use crate::connect::{self, Found, Offer};
+use crate::connect::{self, ClientFile, Offer};
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -51,7 +51,7 @@ fn run(
     arguments: &Init,
     host: &Host<'_>,
     environment: &Lookup<'_>,
-    streams: &mut Streams<'_>,
+    streams: &mut CommandStreams<'_>,
 ) -> Result<(), Failure> {
     let path = &arguments.file.config;
     // Before any question.
@@ -77,7 +77,11 @@ fn run(
 }
 
 /// Returns the servers of the clients that the user chose.
-fn offers(arguments: &Init, host: &Host<'_>, streams: &mut Streams<'_>) -> Result<Vec<Offer>, Failure> {
+fn offers(
+    arguments: &Init,
+    host: &Host<'_>,
+    streams: &mut CommandStreams<'_>,
+) -> Result<Vec<Offer>, Failure> {
     if arguments.no_import {
         return Ok(Vec::new());
     }
@@ -105,7 +109,7 @@ fn offers(arguments: &Init, host: &Host<'_>, streams: &mut Streams<'_>) -> Resul
 }
 
 /// Returns the servers of a client, if it has any.
-fn offer(found: &Found, streams: &mut Streams<'_>) -> Result<Option<Offer>, Failure> {
+fn offer(found: &ClientFile, streams: &mut CommandStreams<'_>) -> Result<Option<Offer>, Failure> {
     match Offer::client(found) {
         Ok(offer) => Ok(Some(offer).filter(|offer| offer.names().next().is_some())),
         Err(error) => {
@@ -115,7 +119,7 @@ fn offer(found: &Found, streams: &mut Streams<'_>) -> Result<Option<Offer>, Fail
     }
 }
 
-fn question(found: &Found, offer: &Offer) -> String {
+fn question(found: &ClientFile, offer: &Offer) -> String {
     let names: Vec<_> = offer.names().map(one_line).collect();
     format!("Take the servers of {} ({}): {}?", found.client.name, found.file.display(), names.join(", "))
 }

@@ -39,7 +39,7 @@ fn ran(home: &TempDir, line: &str, answers: Option<&str>) -> (ExitCode, String, 
     let mut answers = answers.map(str::as_bytes);
     let home = home.path().to_owned();
     let host = Host { system: System::Linux, project: home.join("project"), home, variable: &|_| None };
-    let mut streams = Streams {
+    let mut streams = CommandStreams {
         input: answers.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut out,
         err: &mut err,

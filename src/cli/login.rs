@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use url::Url;
 
 use super::browser;
-use super::remote::{Failed, Remote, Running, block_on, exit};
+use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
 use gateway::login_links::LIFETIME;
 
 /// Between two looks at the login.
@@ -45,7 +45,7 @@ pub struct Login {
     pub server: String,
     /// Which gateway.
     #[command(flatten)]
-    pub running: Running,
+    pub running: RunningGateway,
     /// Print the link and do not open it.
     #[arg(long)]
     pub no_browser: bool,
@@ -58,7 +58,7 @@ pub struct Logout {
     pub server: String,
     /// Which gateway.
     #[command(flatten)]
-    pub running: Running,
+    pub running: RunningGateway,
 }
 
 /// The link of the gateway.
@@ -69,7 +69,7 @@ struct Link {
 
 /// The login as the gateway shows it.
 #[derive(Deserialize)]
-struct Shown {
+struct LoginView {
     state: String,
     account: Option<String>,
     #[serde(default)]
@@ -77,7 +77,7 @@ struct Shown {
     per: Option<String>,
 }
 
-impl Shown {
+impl LoginView {
     fn is_logged_in(&self) -> bool {
         self.state == "logged_in"
     }
@@ -92,7 +92,7 @@ impl Shown {
 }
 
 /// The output of a command, and how it opens a page.
-struct Terminal<'a> {
+struct LoginTerminal<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     open: &'a dyn Fn(&Url) -> bool,
@@ -103,7 +103,7 @@ pub(super) fn run(arguments: &Login) -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let no_browser = arguments.no_browser;
     let open = |url: &Url| !no_browser && browser::open(url);
-    let mut terminal = Terminal { out: &mut out, err: &mut err, open: &open };
+    let mut terminal = LoginTerminal { out: &mut out, err: &mut err, open: &open };
     let ended = block_on(log_in(&arguments.running, &arguments.server, &mut terminal));
     exit(ended, &mut err)
 }
@@ -115,9 +115,13 @@ pub(super) fn end(arguments: &Logout) -> ExitCode {
     exit(ended, &mut err)
 }
 
-async fn log_in(running: &Running, server: &str, terminal: &mut Terminal<'_>) -> Result<(), Failed> {
+async fn log_in(
+    running: &RunningGateway,
+    server: &str,
+    terminal: &mut LoginTerminal<'_>,
+) -> Result<(), Failed> {
     let remote = Remote::of(running)?;
-    let before: Shown = remote.login(Method::GET, server).await?;
+    let before: LoginView = remote.login(Method::GET, server).await?;
     if before.is_logged_in() {
         let line = before.line();
         let text = format!("already logged in to {server} as {line}; `switchyard logout` ends that login");
@@ -136,11 +140,11 @@ async fn log_in(running: &Running, server: &str, terminal: &mut Terminal<'_>) ->
 }
 
 /// Waits until a person has logged in.
-async fn finished(remote: &Remote, server: &str) -> Result<Shown, Failed> {
+async fn finished(remote: &Remote, server: &str) -> Result<LoginView, Failed> {
     let (begun, mut failed) = (Instant::now(), 0);
     while begun.elapsed() < LIFETIME {
         sleep(LOOK_EVERY).await;
-        match remote.login::<Shown>(Method::GET, server).await {
+        match remote.login::<LoginView>(Method::GET, server).await {
             Ok(shown) if shown.is_logged_in() => return Ok(shown),
             Ok(_) => failed = 0,
             Err(Failed::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
@@ -152,8 +156,8 @@ async fn finished(remote: &Remote, server: &str) -> Result<Shown, Failed> {
     )))
 }
 
-async fn log_out(running: &Running, server: &str, out: &mut dyn Write) -> Result<(), Failed> {
-    let _: Shown = Remote::of(running)?.login(Method::DELETE, server).await?;
+async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), Failed> {
+    let _: LoginView = Remote::of(running)?.login(Method::DELETE, server).await?;
     say(out, &format!("logged out of {server}"))
 }
 

@@ -17,10 +17,10 @@ const LINK: &str =
 const OUT: &str = r#"{"server":"notes","state":"login_required","scopes":[],"per":"principal"}"#;
 const IN: &str = r#"{"server":"notes","state":"logged_in","account":"ann\u001b[2J","scopes":["read","write"],"per":"principal"}"#;
 
-fn running(server: &TestServer) -> Running {
+fn running(server: &TestServer) -> RunningGateway {
     let file = ConfigFile { config: PathBuf::from("no-such-file.yaml"), is_default: false };
     let url = Url::parse(&server.url.origin().ascii_serialization()).ok();
-    Running { file, url, key: Some(SecretString::from("canary-of-the-key")) }
+    RunningGateway { file, url, key: Some(SecretString::from("canary-of-the-key")) }
 }
 
 /// Runs `login` and returns its end, its output, and the opened pages.
@@ -30,7 +30,7 @@ async fn logged_in(server: &TestServer) -> (Result<(), Failed>, String, Vec<Stri
         opened.borrow_mut().push(url.to_string());
         true
     };
-    let mut terminal = Terminal { out: &mut out, err: &mut err, open: &open };
+    let mut terminal = LoginTerminal { out: &mut out, err: &mut err, open: &open };
     let ended = log_in(&running(server), "notes", &mut terminal).await;
     let text = String::from_utf8([out, err].concat()).expect("UTF-8");
     assert!(!text.contains("canary"), "{text}");
@@ -103,7 +103,7 @@ async fn each_kind_of_failure_has_its_exit_code() {
     let text = ended.as_ref().expect_err("nobody listens").to_string();
     assert!(text.contains("cannot reach the gateway at http://127.0.0.1:"), "{text}");
     assert_eq!(exit(ended, &mut Vec::new()), ExitCode::from(EXIT_UNREACHABLE));
-    let unknown = Running { url: None, ..gone };
+    let unknown = RunningGateway { url: None, ..gone };
     let ended = log_out(&unknown, "notes", &mut Vec::new()).await;
     assert_eq!(exit(ended, &mut Vec::new()), ExitCode::from(EXIT_USAGE), "no configuration file");
 }

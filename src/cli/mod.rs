@@ -55,7 +55,7 @@ const EXIT_USAGE: u8 = 2;
     after_help = process_access::HELP
 )]
 pub struct Arguments {
-    /// What to do; without it, `serve`.
+    /// The command; without it, `serve`.
     #[command(subcommand)]
     command: Option<Command>,
     /// The arguments of `serve`.
@@ -63,13 +63,13 @@ pub struct Arguments {
     serve: Serve,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve REST and MCP over HTTP (the default command).
     Serve(Serve),
     /// Serve MCP on standard input and output, for a client that starts this program itself.
-    Stdio(Stdio),
+    Stdio(StdioArguments),
     /// Check a configuration file and print what would run.
     Check(Check),
     /// Find the usual mistakes in the configuration, on this machine and at the servers, and say what to type.
@@ -91,7 +91,7 @@ pub enum Command {
     Import(Import),
     /// Commands for the running gateway.
     #[command(flatten)]
-    Operate(operate::Command),
+    Operate(operate::OperateCommand),
     /// Log in to a server of the running gateway (`auth: oauth`), in a browser.
     #[command(after_help = login::HELP)]
     Login(login::Login),
@@ -143,7 +143,7 @@ pub enum Secret {
     },
 }
 
-/// What to do with API keys.
+/// The commands for API keys.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Key {
     /// Print a new key, once, and the lines of the configuration file that let it in.
@@ -151,7 +151,7 @@ pub enum Key {
         /// Its name: lower-case letters, digits and `-`. Without it, one is made up.
         #[arg(long, value_name = "NAME", value_parser = key::parse_id)]
         id: Option<String>,
-        /// What its holder may do: `reader` sees what there is, `caller` also calls, `superuser` also operates.
+        /// The role of its holder: `reader` sees what there is, `caller` also calls, `superuser` also operates.
         #[arg(long, default_value = "reader", value_parser = key::parse_role)]
         role: Role,
     },
@@ -163,10 +163,10 @@ pub struct Token {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
-    /// Who it is for.
+    /// The subject that it is for.
     #[arg(long, value_name = "SUBJECT")]
     pub sub: String,
-    /// What they may do: `reader` sees what there is, `caller` also calls, `superuser` also operates.
+    /// The role of the subject: `reader` sees what there is, `caller` also calls, `superuser` also operates.
     #[arg(long, default_value = "reader", value_parser = key::parse_role)]
     pub role: Role,
     /// How long it is good: 90s, 30m, 1h, 7d.
@@ -175,7 +175,7 @@ pub struct Token {
     /// The private key (PEM), where only the public one is configured.
     #[arg(long, value_name = "FILE")]
     pub private_key: Option<PathBuf>,
-    /// What that key is called in the key set.
+    /// The id of that key in the key set.
     #[arg(long, requires = "private_key")]
     pub kid: Option<String>,
 }
@@ -202,7 +202,7 @@ pub struct Serve {
 
 /// Arguments of `stdio`.
 #[derive(Debug, Clone, Args)]
-pub struct Stdio {
+pub struct StdioArguments {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -309,7 +309,7 @@ pub fn run() -> ExitCode {
 
 fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let Token { file, sub: subject, role, ttl: lifetime, private_key, kid } = token;
-    let wanted = token::Wanted { subject, role, lifetime, private_key, kid };
+    let wanted = token::TokenRequest { subject, role, lifetime, private_key, kid };
     let (code, reason) = match file.load().map(|config| token::run(&config.server.auth, &wanted, out)) {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => (ExitCode::FAILURE, error.to_string()),

@@ -1,9 +1,9 @@
-//! `switchyard check --connect`: connects to every enabled server as the gateway would, and says what
-//! each one has or why it can not be used.
+//! `switchyard check --connect`: connects to every enabled server as the gateway would, and prints what
+//! each one has or why it cannot be used.
 //!
-//! Invariants: no tool is called, and no built-in server goes on with what a gateway left under way;
-//! what was started for it has ended when this returns; what a server says of itself is told on one line
-//! and without the secrets that it knows.
+//! Invariants: no tool is called, and no built-in server resumes work that a gateway left unfinished. Processes and
+//! connections that this started have ended when it returns. The text of a server is printed on one line and without
+//! the secrets that the server knows.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use upstream::{Call, Home, Owner, State, Status};
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Whether every enabled server can be used. What they have goes to `out`, what is wrong to `err`.
+/// Whether every enabled server can be used. Prints their offers to `out` and their problems to `err`.
 pub(super) fn run(config: manager::Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<bool> {
     match statuses(config)? {
         Ok(servers) => print(&servers, out, err),

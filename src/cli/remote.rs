@@ -38,7 +38,7 @@ const DEFAULT_FILE: &str = "mcp_servers.yaml";
 
 /// Which running gateway.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Running {
+pub struct RunningGateway {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -126,7 +126,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn of(running: &Running) -> Result<Self, Failed> {
+    pub(super) fn of(running: &RunningGateway) -> Result<Self, Failed> {
         let url = match &running.url {
             Some(url) => url.clone(),
             None => configured(&running.file)?,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{EXIT_USAGE, Serve, Stdio, environment, process_access};
+use super::{EXIT_USAGE, Serve, StdioArguments, environment, process_access};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
 use downstream::config::Transport;
@@ -53,7 +53,7 @@ fn opens_no_address(address: SocketAddr, arguments: &Serve) -> String {
 }
 
 /// Serves one client on standard input and output. SIGHUP ends it too.
-pub(super) fn stdio(arguments: &Stdio) -> ExitCode {
+pub(super) fn stdio(arguments: &StdioArguments) -> ExitCode {
     match arguments.file.load_or_documentation(&environment) {
         Ok((config, note)) => serve_pipe(config, note),
         Err(error) => refuse(&error),

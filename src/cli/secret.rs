@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{ConfigFile, EXIT_USAGE, Secret, check, environment, terminal};
 use crate::config::{self, Config};
-use auth::vault::{self, Entry, Kind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
+use auth::vault::{self, Entry, EntryKind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
 use settings::expand::Lookup;
 
 /// Examples in the help of the command.
@@ -57,7 +57,7 @@ pub enum Error {
 }
 
 /// The outside of the command.
-pub struct Streams<'s> {
+pub struct SecretStreams<'s> {
     /// Reads the value of `set`.
     pub value: &'s mut dyn FnMut() -> io::Result<Zeroizing<Vec<u8>>>,
     /// The result.
@@ -77,12 +77,12 @@ pub(super) fn run_here(command: &Secret) -> ExitCode {
         }
     };
     let (mut out, mut err) = (io::stdout(), io::stderr());
-    let mut streams = Streams { value: &mut value, out: &mut out, err: &mut err };
+    let mut streams = SecretStreams { value: &mut value, out: &mut out, err: &mut err };
     run(command, &environment, &mut streams)
 }
 
 /// Runs the command and returns its exit code.
-pub fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> ExitCode {
+pub fn run(command: &Secret, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> ExitCode {
     let done = match command {
         Secret::Set { name, file } => set(name, file, environment, streams),
         Secret::List { file } => list(file, environment, streams),
@@ -106,7 +106,7 @@ fn set(
     name: &str,
     file: &ConfigFile,
     environment: &Lookup<'_>,
-    streams: &mut Streams<'_>,
+    streams: &mut SecretStreams<'_>,
 ) -> Result<(), Error> {
     // Before the value is asked for, so that nobody types it for nothing.
     let vault = open(file, environment)?;
@@ -123,10 +123,10 @@ fn set(
     Ok(writeln!(streams.out, "{name} is set in {}; {reload}", vault.path().display())?)
 }
 
-fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut Streams<'_>) -> Result<(), Error> {
+fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut SecretStreams<'_>) -> Result<(), Error> {
     let vault = open(file, environment)?;
     let (entries, damaged) = vault.list()?;
-    let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == Kind::Secret);
+    let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == EntryKind::Secret);
     let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, time_text(set_at)]).collect();
     rows.sort();
     rows.insert(0, ["NAME", "SET"].map(str::to_owned));

@@ -19,7 +19,7 @@ const MAX_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// The claims of the token, and the key that signs it.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct TokenRequest {
     /// The subject.
     pub subject: String,
     /// The role of the subject.
@@ -55,7 +55,7 @@ pub enum Error {
 }
 
 /// Makes the token and writes it on its own line.
-pub fn run(config: &auth::Config, wanted: &Wanted, out: &mut dyn Write) -> Result<(), Error> {
+pub fn run(config: &auth::Config, wanted: &TokenRequest, out: &mut dyn Write) -> Result<(), Error> {
     let jwt = config.tokens().ok_or(Error::NotInUse)?;
     let private_key = wanted.private_key.as_ref().map(read).transpose()?;
     let signer = Signer::new(jwt, private_key.as_deref(), wanted.kid.as_deref())?;
@@ -91,8 +91,8 @@ mod tests {
     const FILE: &str = "server:\n  auth_mode: jwt\n  jwt:\n    issuer: switchyard\n    audience: switchyard\n    \
                         algorithm: HS256\n    secret: 0123456789abcdef0123456789abcdef\n";
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> TokenRequest {
+        TokenRequest {
             subject: "alice".into(),
             role: Role::Superuser,
             lifetime: Duration::from_hours(1),
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn what_can_not_be_signed_is_said() {
-        let error = |config: &auth::Config, wanted: &Wanted| {
+        let error = |config: &auth::Config, wanted: &TokenRequest| {
             run(config, wanted, &mut Vec::new()).expect_err("refused").to_string()
         };
         assert!(error(&config(""), &wanted()).contains("auth_mode"));
-        let missing = Wanted { private_key: Some("no-such-file".into()), ..wanted() };
+        let missing = TokenRequest { private_key: Some("no-such-file".into()), ..wanted() };
         assert!(error(&config(FILE), &missing).contains("no-such-file"));
-        let nobody = Wanted { subject: String::new(), ..wanted() };
+        let nobody = TokenRequest { subject: String::new(), ..wanted() };
         assert!(error(&config(FILE), &nobody).contains("would not be accepted"));
     }
 

@@ -6,16 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use builtins::handbook::config::{Embedded, Handbook};
-use upstream::api::{BuiltinOptions, Defaults, Given, Kind, Kinds};
+use builtins::handbook::config::{EmbeddedFiles, HandbookOptions};
+use upstream::api::{BuiltinKind, BuiltinOptions, Defaults, Given, Kinds};
 
 use super::{Config, Error, Lookup};
 use settings::{Problems, Setting};
 
 /// The pages, without those that the build script leaves out.
-const PAGES: Embedded = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
+const PAGES: EmbeddedFiles = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
 
-const KINDS: Kinds = &[Kind { name: "handbook", fields: &[], read }];
+const KINDS: Kinds = &[BuiltinKind { name: "handbook", fields: &[], read }];
 
 const FILE: &str = "\
 mcp_servers:
@@ -35,7 +35,7 @@ impl Config {
 
 #[allow(clippy::unnecessary_wraps, reason = "the form of a reader")]
 fn read(_: &Given<'_>, _: &Setting<'_>, _: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
-    Some(Arc::new(Handbook::embedded(PAGES)))
+    Some(Arc::new(HandbookOptions::embedded(PAGES)))
 }
 
 #[cfg(test)]

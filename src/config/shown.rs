@@ -36,12 +36,12 @@ const SECRET_WORDS: &[&str] =
 
 /// Returns the document below `root` as JSON.
 pub(super) fn without_secrets(root: &Node) -> Raw {
-    Raw::of(&Shown { node: root, place: Place::Known })
+    Raw::of(&MaskedNode { node: root, place: Exposure::Known })
 }
 
 /// Where a value is.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Exposure {
     /// A mapping whose keys are names of settings or servers.
     Known,
     /// The value has no secret.
@@ -52,7 +52,7 @@ enum Place {
     Arguments,
 }
 
-impl Place {
+impl Exposure {
     /// The place of the value of `key` in a mapping at this place.
     fn of_member(self, key: &str) -> Self {
         match (self, key) {
@@ -65,12 +65,12 @@ impl Place {
     }
 }
 
-struct Shown<'n> {
+struct MaskedNode<'n> {
     node: &'n Node,
-    place: Place,
+    place: Exposure,
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for MaskedNode<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let place = self.place;
         match &self.node.value {
@@ -82,10 +82,10 @@ impl Serialize for Shown<'_> {
                 }
                 map.end()
             }
-            Value::List(items) if place == Place::Arguments => out.collect_seq(arguments(items)),
-            Value::List(items) => out.collect_seq(items.iter().map(|node| Shown { node, place })),
-            Value::Text(text) if place == Place::Public => out.serialize_str(&public(text.written())),
-            value => serialize_scalar(value, place == Place::Secret, out),
+            Value::List(items) if place == Exposure::Arguments => out.collect_seq(arguments(items)),
+            Value::List(items) => out.collect_seq(items.iter().map(|node| MaskedNode { node, place })),
+            Value::Text(text) if place == Exposure::Public => out.serialize_str(&public(text.written())),
+            value => serialize_scalar(value, place == Exposure::Secret, out),
         }
     }
 }
@@ -94,24 +94,24 @@ impl Serialize for Shown<'_> {
 struct Member<'n> {
     key: &'n str,
     node: &'n Node,
-    place: Place,
+    place: Exposure,
 }
 
 impl Serialize for Member<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let is_public = PUBLIC.contains(&self.key);
-        let place = if is_public && self.place == Place::Known { Place::Public } else { self.place };
+        let place = if is_public && self.place == Exposure::Known { Exposure::Public } else { self.place };
         match &self.node.value {
             // The members of a mapping are public or secret by their own names.
-            Value::Map(_) => Shown { node: self.node, place: self.place }.serialize(out),
-            Value::List(items) if place == Place::Public && self.place == Place::Known => {
-                let item = |node| Member { key: self.key, node, place: Place::Known };
+            Value::Map(_) => MaskedNode { node: self.node, place: self.place }.serialize(out),
+            Value::List(items) if place == Exposure::Public && self.place == Exposure::Known => {
+                let item = |node| Member { key: self.key, node, place: Exposure::Known };
                 out.collect_seq(items.iter().map(item))
             }
             Value::Integer { .. } | Value::Float { .. } if is_credential(self.key) => {
                 out.serialize_str(BLANK)
             }
-            _ => Shown { node: self.node, place }.serialize(out),
+            _ => MaskedNode { node: self.node, place }.serialize(out),
         }
     }
 }
@@ -143,10 +143,10 @@ fn references_of(text: &str) -> String {
     let mut shown = String::new();
     for piece in pieces(text) {
         match piece {
-            Piece::Reference(name, has_default) => {
+            TextPiece::Reference(name, has_default) => {
                 shown.extend(["${", name, if has_default { ":-***}" } else { "}" }]);
             }
-            Piece::Literal(literal) => {
+            TextPiece::Literal(literal) => {
                 let is_scheme = SCHEMES.contains(&literal.trim().to_ascii_lowercase().as_str());
                 shown += if literal.trim().is_empty() || is_scheme { literal } else { BLANK };
             }
@@ -157,7 +157,7 @@ fn references_of(text: &str) -> String {
 
 /// A part of a text.
 #[derive(Debug, PartialEq)]
-enum Piece<'t> {
+enum TextPiece<'t> {
     Literal(&'t str),
     /// The name in `${NAME}`, and whether there is a default.
     Reference(&'t str, bool),
@@ -165,11 +165,11 @@ enum Piece<'t> {
 
 /// Splits `text` into references and the text between them. A default with braces counts as literal text in part, which
 /// is replaced too.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn pieces(text: &str) -> Vec<TextPiece<'_>> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = split_reference(rest) {
         if !before.is_empty() {
-            pieces.push(Piece::Literal(before));
+            pieces.push(TextPiece::Literal(before));
         }
         let Some(end) = after.find('}') else { break };
         let inside = &after[..end];
@@ -177,14 +177,14 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
         // Anything else between braces was not a reference that could be expanded.
         pieces.push(if name.chars().all(is_name) {
-            Piece::Reference(name, default.is_some())
+            TextPiece::Reference(name, default.is_some())
         } else {
-            Piece::Literal(inside)
+            TextPiece::Literal(inside)
         });
         rest = &after[end + 1..];
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Literal(rest));
+        pieces.push(TextPiece::Literal(rest));
     }
     pieces
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::clients::{Base, CLIENTS, Client, Reference, System, UserFile};
-use super::document::{Edit, Format};
+use super::document::{Edit, Syntax};
 use super::{Gateway, Json};
 
 const BEGIN: &str = "<!-- Made from src/connect/clients/rows.rs. Renew it with UPDATE_GOLDEN=1. -->";
@@ -65,12 +65,12 @@ fn files(client: &Client) -> String {
     rows
 }
 
-fn format_of(format: Format) -> (&'static str, &'static str) {
+fn format_of(format: Syntax) -> (&'static str, &'static str) {
     match format {
-        Format::Json => ("JSON", "json"),
-        Format::Toml => ("TOML", "toml"),
-        Format::Yaml => ("YAML", "yaml"),
-        Format::YamlList => ("YAML, a list", "yaml"),
+        Syntax::Json => ("JSON", "json"),
+        Syntax::Toml => ("TOML", "toml"),
+        Syntax::Yaml => ("YAML", "yaml"),
+        Syntax::YamlList => ("YAML, a list", "yaml"),
     }
 }
 

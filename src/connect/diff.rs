@@ -14,7 +14,7 @@ const MAX_CELLS: usize = 4 << 20;
 const SECRET_WORDS: [&str; 7] = ["key", "token", "secret", "passw", "auth", "credential", "cookie"];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Change {
+enum LineChange {
     Same,
     Removed,
     Added,
@@ -26,7 +26,7 @@ pub fn diff(before: &str, after: &str) -> String {
     let lines = changes(&old, &new);
     let is_near = |at: usize| {
         let near = &lines[at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len())];
-        near.iter().any(|(change, _)| *change != Change::Same)
+        near.iter().any(|(change, _)| *change != LineChange::Same)
     };
     let mut text = String::new();
     let mut is_gap = false;
@@ -39,9 +39,9 @@ pub fn diff(before: &str, after: &str) -> String {
             text.push_str("  ...\n");
         }
         let sign = match change {
-            Change::Same => ' ',
-            Change::Removed => '-',
-            Change::Added => '+',
+            LineChange::Same => ' ',
+            LineChange::Removed => '-',
+            LineChange::Added => '+',
         };
         let _ = writeln!(text, "{sign} {}", shown(line));
     }
@@ -49,12 +49,12 @@ pub fn diff(before: &str, after: &str) -> String {
 }
 
 /// Pairs all lines with what happened to them.
-fn changes<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> {
+fn changes<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t str)> {
     let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
     let (old_rest, new_rest) = (&old[start..], &new[start..]);
     let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
     let (old_part, new_part) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
-    let same = |lines: &[&'t str]| lines.iter().map(|line| (Change::Same, *line)).collect::<Vec<_>>();
+    let same = |lines: &[&'t str]| lines.iter().map(|line| (LineChange::Same, *line)).collect::<Vec<_>>();
     let mut all = same(&old[..start]);
     all.extend(changed_part(old_part, new_part));
     all.extend(same(&old_rest[old_rest.len() - end..]));
@@ -62,7 +62,7 @@ fn changes<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> {
 }
 
 /// Finds the longest common lines of two parts.
-fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> {
+fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t str)> {
     let width = new.len() + 1;
     let is_large = (old.len() + 1).saturating_mul(width) > MAX_CELLS;
     let mut common = vec![0_u32; if is_large { 0 } else { (old.len() + 1) * width }];
@@ -79,13 +79,13 @@ fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Change, &'t str)> 
     let (mut i, mut j, mut all) = (0, 0, Vec::new());
     while i < old.len() || j < new.len() {
         if i < old.len() && j < new.len() && old[i] == new[j] && !is_large {
-            all.push((Change::Same, old[i]));
+            all.push((LineChange::Same, old[i]));
             (i, j) = (i + 1, j + 1);
         } else if i < old.len() && (j == new.len() || length(i + 1, j) >= length(i, j + 1)) {
-            all.push((Change::Removed, old[i]));
+            all.push((LineChange::Removed, old[i]));
             i += 1;
         } else {
-            all.push((Change::Added, new[j]));
+            all.push((LineChange::Added, new[j]));
             j += 1;
         }
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 use url::{Host, Url};
 
 use super::entry::is_ours;
-use super::{Found, Gateway, shown_url, unchanged};
+use super::{ClientFile, Gateway, shown_url, unchanged};
 use crate::config::import::json::{Json, Members, member};
 
-impl Found {
+impl ClientFile {
     /// Says where its entry of Switchyard leads, if that is not `gateway`.
     pub fn elsewhere(&self, gateway: &Gateway) -> Option<String> {
         let root = self.client.place().parse(&unchanged(&self.file).ok()?.before).ok()?;

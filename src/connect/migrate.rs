@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::clients::{Client, Reference};
 use super::registry::{self, Offer};
-use super::{Change, Error, entry};
+use super::{Error, FileChange, entry};
 use crate::config::import::json::{Json, Members, member};
 use settings::one_line;
 
@@ -39,7 +39,7 @@ pub(super) struct Moved {
     /// Notes for the user.
     pub(super) notes: Vec<String>,
     /// The change of the configuration file.
-    pub(super) change: Option<Change>,
+    pub(super) change: Option<FileChange>,
 }
 
 impl Registry {

@@ -102,16 +102,16 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Plan {
     /// The file of the client.
-    pub client: Change,
+    pub client: FileChange,
     /// The configuration file, if servers move to it.
-    pub registry: Option<Change>,
+    pub registry: Option<FileChange>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 /// A new content for a file.
 #[derive(Debug)]
-pub struct Change {
+pub struct FileChange {
     /// The path that was asked for.
     pub path: PathBuf,
     /// The content before.
@@ -121,7 +121,7 @@ pub struct Change {
     snapshot: Snapshot,
 }
 
-impl Change {
+impl FileChange {
     /// Returns the change to the content `after`. Fails if the file may not be written.
     fn to(self, after: String) -> Result<Self, Error> {
         let failed = |reason| Error::File { path: self.path.clone(), reason };
@@ -182,11 +182,11 @@ pub fn plan(
 }
 
 /// Reads a file that may need no change, so it need not be writable.
-fn unchanged(path: &Path) -> Result<Change, Error> {
+fn unchanged(path: &Path) -> Result<FileChange, Error> {
     let failed = |reason| Error::File { path: path.to_owned(), reason };
     let snapshot = Snapshot::read(path).map_err(failed)?;
     let before = snapshot.text().map_err(failed)?.to_owned();
-    Ok(Change { path: path.to_owned(), after: before.clone(), before, snapshot })
+    Ok(FileChange { path: path.to_owned(), after: before.clone(), before, snapshot })
 }
 
 /// Restores what was in `file` before the last `connect`. Returns whether there was a file.
@@ -197,7 +197,7 @@ pub fn undo(file: &Path) -> Result<bool, Error> {
 
 /// A file of a client that is on this machine.
 #[derive(Debug)]
-pub struct Found {
+pub struct ClientFile {
     /// The client.
     pub client: &'static Client,
     /// Which of its files.
@@ -220,14 +220,14 @@ pub enum State {
 }
 
 /// Returns the files of the clients on this machine. A client is there if its file or the folder of that file is.
-pub fn installed(host: &Host<'_>) -> Vec<Found> {
+pub fn installed(host: &Host<'_>) -> Vec<ClientFile> {
     let scopes = [Scope::User, Scope::Project];
     let all = CLIENTS.iter().flat_map(|client| scopes.map(|scope| (client, scope)));
     let found = all.filter_map(|(client, scope)| {
         let file = client.file(scope, host)?;
         let has_folder = || is_own_folder(&file, host) && scope == Scope::User;
         let is_there = file.exists() || has_folder();
-        is_there.then(|| Found { client, scope, state: state(client, &file), file })
+        is_there.then(|| ClientFile { client, scope, state: state(client, &file), file })
     });
     found.collect()
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::registry::{self, Offer};
-use super::{Change, Client, Error, Found, migrate, snippet, unchanged};
+use super::{Client, ClientFile, Error, FileChange, migrate, snippet, unchanged};
 use crate::config::Config;
 use crate::config::import::json::{Json, Members};
 use settings::expand::Lookup;
@@ -25,7 +25,7 @@ const NO_SERVERS: &str = "mcp_servers: {}\n";
 #[derive(Debug)]
 pub struct Addition {
     /// The change, which may be empty.
-    pub change: Change,
+    pub change: FileChange,
     /// Names of servers that are not added, and why.
     pub refused: Vec<(String, String)>,
     /// Notes for the user.
@@ -67,7 +67,7 @@ impl Offer {
     }
 
     /// The servers in a client's file, without Switchyard.
-    pub fn client(Found { client, file, .. }: &Found) -> Result<Self, Error> {
+    pub fn client(ClientFile { client, file, .. }: &ClientFile) -> Result<Self, Error> {
         let invalid = |reason| Error::Invalid { path: file.clone(), reason };
         let root = Client::place(client).parse(&unchanged(file)?.before).map_err(invalid)?;
         Ok(migrate::offer(client, file, &root))
@@ -107,13 +107,13 @@ pub fn first(
 }
 
 /// Plans a file beside the configuration file that belongs to Switchyard.
-pub fn beside(path: &Path, content: &str) -> Result<Change, Error> {
+pub fn beside(path: &Path, content: &str) -> Result<FileChange, Error> {
     unchanged(path)?.to(content.to_owned())
 }
 
 /// Adds servers to the text `begin`, or to the content of the file.
 fn addition(
-    now: Change,
+    now: FileChange,
     begin: Option<&str>,
     offers: &[Offer],
     environment: &Lookup<'_>,
@@ -135,7 +135,7 @@ fn addition(
 }
 
 /// Plans to remove servers from the file at `path`.
-pub fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result<Change, Error> {
+pub fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result<FileChange, Error> {
     let now = unchanged(path)?;
     Config::check(path, &now.before, environment).map_err(Error::Refused)?;
     let failed = |reason| Error::Unchanged { path: path.to_owned(), reason };
@@ -144,7 +144,12 @@ pub fn remove(path: &Path, names: &[String], environment: &Lookup<'_>) -> Result
 }
 
 /// Returns the change to `after` if the reader accepts that.
-fn checked(now: Change, path: &Path, after: String, environment: &Lookup<'_>) -> Result<Change, Error> {
+fn checked(
+    now: FileChange,
+    path: &Path,
+    after: String,
+    environment: &Lookup<'_>,
+) -> Result<FileChange, Error> {
     if after == now.before {
         return Ok(now);
     }
@@ -152,7 +157,7 @@ fn checked(now: Change, path: &Path, after: String, environment: &Lookup<'_>) ->
     now.to(after)
 }
 
-impl Change {
+impl FileChange {
     /// Writes the configuration file, which has no `undo`. Returns the path of the old content, if there was a file.
     pub fn write_own(&self) -> Result<Option<PathBuf>, Error> {
         let backup = self.write()?;

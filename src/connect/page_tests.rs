@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::clients::{Base, CLIENTS, Client, EVERYWHERE, Reference, System, UserFile};
-use super::document::Format;
+use super::document::Syntax;
 
 const BEGIN: &str =
     "<!-- The table is made from src/connect/clients/rows.rs. Renew it with UPDATE_GOLDEN=1. -->\n\n";
@@ -59,12 +59,12 @@ fn project_file(path: &str) -> String {
     format!("project `{path}`")
 }
 
-fn format_of(format: Format) -> &'static str {
+fn format_of(format: Syntax) -> &'static str {
     match format {
-        Format::Json => "JSON",
-        Format::Toml => "TOML",
-        Format::Yaml => "YAML",
-        Format::YamlList => "YAML list",
+        Syntax::Json => "JSON",
+        Syntax::Toml => "TOML",
+        Syntax::Yaml => "YAML",
+        Syntax::YamlList => "YAML list",
     }
 }
 

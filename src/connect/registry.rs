@@ -8,7 +8,7 @@
 use std::env::VarError;
 use std::path::Path;
 
-use super::document::{self, Format, Place, yaml};
+use super::document::{self, ServersPlace, Syntax, yaml};
 use crate::config::Config;
 use crate::config::import::json::{Json, Members};
 use crate::config::import::yaml::block;
@@ -16,7 +16,7 @@ use crate::config::import::{self, Imported};
 use settings::{nearest, one_line};
 
 const SERVERS: &str = "mcp_servers";
-const PLACE: Place = Place { format: Format::Yaml, key: &[SERVERS] };
+const PLACE: ServersPlace = ServersPlace { format: Syntax::Yaml, key: &[SERVERS] };
 
 /// Servers to add, with the spelling that `config::import` reads.
 #[derive(Debug)]

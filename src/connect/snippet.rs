@@ -6,7 +6,7 @@
 //! Not here: command lines (`cli::add`), and the conversion (`config::import`).
 
 use super::clients::{CLIENTS, Reference};
-use super::document::{Format, Place, name_of};
+use super::document::{ServersPlace, Syntax, name_of};
 use super::migrate::common;
 use super::registry::{Offer, is_readable};
 use crate::config::import::json::{self, Json, Members, member};
@@ -26,7 +26,7 @@ const FENCE: &str = "```";
 pub(super) fn read(source: &str, text: &str, name: Option<&str>) -> Result<Offer, String> {
     let text = without_fence(text);
     let (root, format) = parse(&text)?;
-    let Found { key, servers, inputs } = find(&root, name).ok_or_else(unknown)?;
+    let FoundServers { key, servers, inputs } = find(&root, name).ok_or_else(unknown)?;
     let mut servers = match name {
         None => servers,
         Some(name) if servers.len() == 1 => {
@@ -39,7 +39,7 @@ pub(super) fn read(source: &str, text: &str, name: Option<&str>) -> Result<Offer
             vec![found?]
         }
     };
-    let may_be_own = format != Format::Toml && key == Some(OWN) || format == Format::Yaml && key.is_none();
+    let may_be_own = format != Syntax::Toml && key == Some(OWN) || format == Syntax::Yaml && key.is_none();
     let is_own = may_be_own && servers.iter().all(is_readable);
     if !is_own {
         let reference = reference(format, key);
@@ -66,41 +66,42 @@ fn without_fence(text: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-fn parse(text: &str) -> Result<(Json, Format), String> {
+fn parse(text: &str) -> Result<(Json, Syntax), String> {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(['#', '/']));
     let first = first.ok_or("it is empty")?;
-    let read = |format: Format, text: &str| Place { format, key: &[] }.parse(text).map(|root| (root, format));
+    let read =
+        |format: Syntax, text: &str| ServersPlace { format, key: &[] }.parse(text).map(|root| (root, format));
     if first.starts_with('[') {
-        read(Format::Toml, text)
+        read(Syntax::Toml, text)
     } else if first.starts_with('{') {
-        read(Format::Json, text)
+        read(Syntax::Json, text)
     } else if first.starts_with('"') {
         // Members of an object without its braces, as many pages show an entry.
         let whole = format!("{{{}}}", text.trim().trim_end_matches(','));
-        json::read(&whole).map(|root| (root, Format::Json)).map_err(|error| error.to_string())
+        json::read(&whole).map(|root| (root, Syntax::Json)).map_err(|error| error.to_string())
     } else {
-        read(Format::Yaml, text)
+        read(Syntax::Yaml, text)
     }
 }
 
 /// Servers in a text.
-struct Found {
+struct FoundServers {
     /// The keys that lead to them, unless the text is entries alone.
     key: Option<&'static [&'static str]>,
     servers: Members,
     inputs: Option<Json>,
 }
 
-fn find(root: &Json, name: Option<&str>) -> Option<Found> {
+fn find(root: &Json, name: Option<&str>) -> Option<FoundServers> {
     let keys = MORE.into_iter().chain(CLIENTS.iter().map(|client| client.key));
     let at_key = keys.filter_map(|key| {
         let (parent, value) = below(root, key)?;
         let servers = entries(value)?;
-        Some(Found { key: Some(key), servers, inputs: member(parent, "inputs").cloned() })
+        Some(FoundServers { key: Some(key), servers, inputs: member(parent, "inputs").cloned() })
     });
     at_key.into_iter().next().or_else(|| {
         let servers = alone(root, name)?;
-        Some(Found { key: None, servers, inputs: None })
+        Some(FoundServers { key: None, servers, inputs: None })
     })
 }
 
@@ -142,8 +143,8 @@ fn alone(root: &Json, name: Option<&str>) -> Option<Members> {
 }
 
 /// Returns how the clients with this format refer to a variable, if their way is not that of most.
-fn reference(format: Format, key: Option<&[&str]>) -> Reference {
-    let is_like = |other: Format| other == format || (format, other) == (Format::Yaml, Format::YamlList);
+fn reference(format: Syntax, key: Option<&[&str]>) -> Reference {
+    let is_like = |other: Syntax| other == format || (format, other) == (Syntax::Yaml, Syntax::YamlList);
     let rows = CLIENTS.iter().filter(|client| Some(client.key) == key && is_like(client.format));
     let is_odd = |reference: &Reference| match reference {
         Reference::Between(before, _) => !matches!(*before, "${" | "${env:"),

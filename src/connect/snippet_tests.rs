@@ -5,7 +5,7 @@ use crate::connect::clients::{Client, Http};
 use crate::connect::document::Edit;
 use crate::connect::{Gateway, registry};
 
-const PLACE: Place = Place { format: Format::Yaml, key: OWN };
+const PLACE: ServersPlace = ServersPlace { format: Syntax::Yaml, key: OWN };
 
 /// The servers that `text` becomes in the configuration file.
 fn entries(text: &str, name: Option<&str>) -> Result<Vec<(String, Json)>, String> {

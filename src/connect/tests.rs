@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clients::{Constant, Reference, System};
 use tempfile::TempDir;
 
-use super::document::Format;
+use super::document::Syntax;
 use super::*;
 
 fn no_variable(_: &str) -> Option<String> {
@@ -58,22 +58,22 @@ fn others(client: &Client) -> String {
         format!("{open}{inner}    }}")
     };
     match client.format {
-        Format::Json => {
+        Syntax::Json => {
             let servers = "        // the issue tracker\n        \"issues\": {\"url\": \"https://issues.example/mcp\", \"headers\": {\"X\": \"1\"}},\n        \"files\": {\n            \"command\": \"npx\",   \"args\": [\"-y\", \"files\"] // all of them\n        }\n";
             format!(
                 "// mine\n{{\n    \"theme\": \"dark\",\n{},\n    \"last\": [1, 2.50,\n        3] /* odd */\n}}\n",
                 keys(servers.to_owned())
             )
         }
-        Format::Toml => format!(
+        Syntax::Toml => format!(
             "# mine\nmodel = 'big'  # odd\n\n[{0}.issues] # the issue tracker\nurl = \"https://issues.example/mcp\"\n\n[{0}.files]\ncommand = \"npx\"\nargs = [\"-y\",\n  \"files\"]\n\n# about the theme\n[tui]\ntheme = \"dark\"\n",
             client.key[0]
         ),
-        Format::Yaml => format!(
+        Syntax::Yaml => format!(
             "# mine\nmodel:   big\n{}:\n    # the issue tracker\n    issues:\n        url: https://issues.example/mcp   # odd\n\n    files:\n        command: npx\n        args:\n          - -y\n          - files\n\n# about the theme\ntheme: dark\n",
             client.key[0]
         ),
-        Format::YamlList => format!(
+        Syntax::YamlList => format!(
             "# mine\nname: big\n{}:\n# the issue tracker\n- name: issues\n  type: streamable-http\n  url: https://issues.example/mcp\n\n- name: files\n  command: npx\n  args: [-y, files]\n\n# about the theme\ntheme: dark\n",
             client.key[0]
         ),
@@ -83,7 +83,7 @@ fn others(client: &Client) -> String {
 /// The file with an entry of Switchyard at another address.
 fn old(client: &Client) -> String {
     let old = Json::Object(match client.format {
-        Format::YamlList => vec![
+        Syntax::YamlList => vec![
             ("name".to_owned(), Json::Text("switchyard".to_owned())),
             ("url".to_owned(), Json::Text("http://127.0.0.1:9/old".to_owned())),
         ],
@@ -93,7 +93,7 @@ fn old(client: &Client) -> String {
     let text = client.place().apply(&others(client), &edit).expect("an entry");
     // One after it, and a comment at it.
     match client.format {
-        Format::Toml => {
+        Syntax::Toml => {
             text.replace("[mcp_servers.switchyard]", "# the gateway\n[mcp_servers.switchyard] # old")
         }
         _ => text,
@@ -252,14 +252,14 @@ fn options_that_a_client_cannot_have_are_refused() {
 fn invalid_files_give_an_error_with_their_name_and_stay() {
     for client in CLIENTS {
         let wrong = match client.format {
-            Format::Json => ["{\"a\": ", "[1]", "{\"a\": 1, \"a\": 2}"],
-            Format::Toml => ["a = ", "[a", "a = 1\na = 2"],
-            Format::Yaml | Format::YamlList => ["a: [", "- 1", "a: 1\na: 2"],
+            Syntax::Json => ["{\"a\": ", "[1]", "{\"a\": 1, \"a\": 2}"],
+            Syntax::Toml => ["a = ", "[a", "a = 1\na = 2"],
+            Syntax::Yaml | Syntax::YamlList => ["a: [", "- 1", "a: 1\na: 2"],
         };
         let not_servers = match client.format {
-            Format::Json => format!("{{{}: 7}}", serde_json::Value::from(client.key[0])),
-            Format::Toml => format!("{} = 7", client.key[0]),
-            Format::Yaml | Format::YamlList => format!("{}: 7", client.key[0]),
+            Syntax::Json => format!("{{{}: 7}}", serde_json::Value::from(client.key[0])),
+            Syntax::Toml => format!("{} = 7", client.key[0]),
+            Syntax::Yaml | Syntax::YamlList => format!("{}: 7", client.key[0]),
         };
         for text in wrong.into_iter().chain([not_servers.as_str()]) {
             let place = Place::new();

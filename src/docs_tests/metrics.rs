@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runtime::telemetry::durations::Durations;
 use runtime::telemetry::metrics::{
-    self, Cache, Calls, Changed, Clients, Load, Memory, OneOf, Server, Sockets,
+    self, CacheUsage, Calls, Changed, Clients, Load, MemoryUsage, OneOf, Server, Sockets,
 };
 use upstream::breaker;
 
@@ -59,8 +59,8 @@ fn text() -> String {
     };
     let clients = Clients { clients: 0, sessions: 0, kept_bytes: 0 };
     let refusals = runtime::memory::budget().refusals().collect();
-    let cache = Cache { area: "tools", hits: 0, misses: 0, faults: 0 };
-    let memory = Memory { limit: 0, used: 0, refusals };
+    let cache = CacheUsage { area: "tools", hits: 0, misses: 0, faults: 0 };
+    let memory = MemoryUsage { limit: 0, used: 0, refusals };
     metrics::text(&[server], (Some(clients), &memory), &[cache], true).expect("text")
 }
 

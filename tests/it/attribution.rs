@@ -38,7 +38,7 @@ fn config(transport: Transport) -> Config {
         max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: minute,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },
+        breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: second },
         limits: config::Limits {
             connections: 4,
             concurrent_calls: OWNERS * AT_A_TIME,

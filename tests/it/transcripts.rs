@@ -28,7 +28,7 @@ use auth::Principal;
 use axum::body::Body;
 use bytes::Bytes;
 use downstream::sessions::Sessions;
-use downstream::streamable_http::Endpoint;
+use downstream::streamable_http::StreamableHttpEndpoint;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::Gateway;
@@ -170,7 +170,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: PATIENCE * 10,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: config::Breaker { threshold: 5, successes: 1, timeout: second },
+        breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: second },
         limits: config::Limits {
             connections: 1,
             concurrent_calls: 128,
@@ -268,7 +268,7 @@ impl Player {
         let (manager, received) = scripted_manager(&servers, &shutdown).await;
         let sessions = Arc::new(Sessions::new(10, Duration::from_mins(1)));
         let gateway = Gateway::new(manager, shutdown.clone());
-        let router = Endpoint::new(gateway, sessions, shutdown, 1 << 20)
+        let router = StreamableHttpEndpoint::new(gateway, sessions, shutdown, 1 << 20)
             .router()
             .layer(axum::Extension(Principal::anonymous()));
         Self {

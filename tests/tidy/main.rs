@@ -1,5 +1,5 @@
-//! Checks that the compiler does not make: cycles between modules, file heads and lengths, files that pages name, and no
-//! trace of one machine.
+//! Checks that the compiler does not make: cycles between modules, names of types, file heads and lengths, files that
+//! pages name, and no trace of one machine.
 //!
 //! It reads lines, not a syntax tree: it finds paths that begin with `crate::`, `super::`, `std::` or `tokio::`
 //! outside comments, which is all that the rules are about. Which crate may use which, the compiler checks.
@@ -31,6 +31,9 @@ const CYCLES: &[&str] = &[
     "upstream/transport: sse streamable_http",
 ];
 
+/// Names that each module may give to a type of its own, because it is read with the name of the module.
+const SHARED_NAMES: &[&str] = &["Error", "Config", "State"];
+
 const MAX_LINES: usize = 400;
 
 /// The page of the requirements for attack and failure. Each of its ids stands above a test, behind `// RULES`.
@@ -61,7 +64,7 @@ fn every_file_says_what_it_is_for_and_fits_in_a_head() {
 fn modules_of_a_folder_form_no_new_cycle() {
     let mut crates: BTreeMap<String, BTreeMap<cycles::Module, String>> = BTreeMap::new();
     for source in sources().iter().filter(|source| !source.is_for_tests()) {
-        let code = source.code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+        let code = without_tests(&source.code).to_owned();
         crates.entry(source.package.clone()).or_default().insert(source.module.clone(), code);
     }
     let found = crates.iter().flat_map(|(package, modules)| {
@@ -72,6 +75,27 @@ fn modules_of_a_folder_form_no_new_cycle() {
     let new = found.difference(&known).map(|cycle| format!("{cycle}: these modules form a cycle"));
     let gone = known.difference(&found).map(|cycle| format!("{cycle}: is no cycle; remove it from CYCLES"));
     complain(new.chain(gone));
+}
+
+#[test]
+fn a_type_name_has_one_meaning_in_a_crate() {
+    let mut files: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for source in sources().iter().filter(|source| !source.is_for_tests()) {
+        for name in types(&source.code).filter(|name| !SHARED_NAMES.contains(name)) {
+            files.entry((source.package.clone(), name.to_owned())).or_default().push(source.name());
+        }
+    }
+    assert!(files.len() > 1_000, "only {} types found", files.len());
+    complain(files.iter().filter(|(_, files)| files.len() > 1).map(|((package, name), files)| {
+        format!("{package}: {name} is the name of {} types: {}", files.len(), files.join(", "))
+    }));
+}
+
+#[test]
+fn types_are_found_under_every_visibility_and_outside_of_tests() {
+    let code = "struct A;\npub enum B {\n    C,\n}\npub(in super::super) trait D<T> {}\npub type E = u8;\nuse f::struct_G;";
+    assert_eq!(types(code).collect::<Vec<_>>(), ["A", "B", "D", "E"]);
+    assert_eq!(types("struct A;\n#[cfg(test)]\nmod tests {\nstruct B;\n}").collect::<Vec<_>>(), ["A"]);
 }
 
 #[test]
@@ -197,6 +221,23 @@ impl Source {
         self.package == "testkit"
             || self.module.iter().any(|part| part.contains("tests") || names.contains(&part.as_str()))
     }
+}
+
+fn without_tests(code: &str) -> &str {
+    code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
+}
+
+/// The names of the types that `code` defines outside of functions and tests.
+fn types(code: &str) -> impl Iterator<Item = &str> {
+    without_tests(code).lines().filter_map(|line| {
+        let line = match line.strip_prefix("pub(") {
+            Some(rest) => rest.split_once(") ")?.1,
+            None => line.strip_prefix("pub ").unwrap_or(line),
+        };
+        let (kind, rest) = line.split_once(' ')?;
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        ["struct", "enum", "trait", "type", "union"].contains(&kind).then_some(name)
+    })
 }
 
 /// The first names after `prefix`, also inside braces: `crate::{a::b, c}` gives `a` and `c`.

@@ -19,13 +19,13 @@ use gateway::manager::{self, Called};
 use json::Raw;
 use protocol::error::code::INVALID_PARAMS;
 use protocol::{ErrorCode, ErrorObject};
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::RequestId;
 
 /// Approximate size of an answer beside the text of the tool.
 const ENVELOPE: usize = 512;
 
-/// What a tool answered.
+/// The answer of a tool.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CallAnswer)]
 pub(super) struct Answer<'a> {
@@ -33,7 +33,7 @@ pub(super) struct Answer<'a> {
     success: bool,
     /// The tool's `structuredContent` when it has one; else the JSON value of a single text block
     /// that is JSON; else the text, several blocks joined with a line feed. `null` when there is no
-    /// text, and for a failure that is told in words only.
+    /// text, and for a failure that has a text only.
     #[schema(value_type = Value)]
     data: Raw,
     /// The tool's `structuredContent`. Only when it has one.
@@ -43,7 +43,7 @@ pub(super) struct Answer<'a> {
     /// The content blocks of MCP, untouched.
     #[schema(value_type = Vec<JsonObject>)]
     content: Raw,
-    /// What the tool or its server says of the failure. Only when `success` is false.
+    /// The failure as the tool or its server describes it. Only when `success` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     error: Option<Raw>,
@@ -84,7 +84,7 @@ pub(super) struct Answer<'a> {
 }
 
 /// The server's answer, before its name and the duration are added.
-struct Told {
+struct AnswerParts {
     data: Option<Raw>,
     structured: Option<Raw>,
     content: Option<Raw>,
@@ -96,28 +96,28 @@ impl<'a> Answer<'a> {
     /// Returns the answer of a call; a problem if the server refused the arguments or its answer was
     /// not valid.
     pub(super) fn of(called: &'a Called, tool: &'a str, id: RequestId) -> Result<Self, Problem> {
-        let told = match &called.reply {
+        let parts = match &called.reply {
             Ok(result) if result.is_object() => of_result(result),
             Ok(_) => return Err(Problem::of_answer(&called.server, tool, "the result is not an object")),
             Err(error) if needs_input(error) => {
-                Told::failed(ErrorCode::InputRequired, Raw::of(&error.message()))
+                AnswerParts::failed(ErrorCode::InputRequired, Raw::of(&error.message()))
             }
             Err(error) if error.code() == INVALID_PARAMS => {
                 return Err(Problem::of_arguments(&called.server, tool, error));
             }
             Err(error) => of_error(error),
         };
-        let (code, error) = told.failure.unzip();
+        let (code, error) = parts.failure.unzip();
         Ok(Self {
             success: code.is_none(),
-            data: told.data.unwrap_or_else(null),
-            content: told.content.unwrap_or_else(|| Raw::of(&[(); 0])),
+            data: parts.data.unwrap_or_else(null),
+            content: parts.content.unwrap_or_else(|| Raw::of(&[(); 0])),
             error,
             code,
             hint: code.map(|code| code.row().action),
             retryable: code.map(ErrorCode::is_retryable),
-            rpc_error: told.rpc_error,
-            structured_content: told.structured,
+            rpc_error: parts.rpc_error,
+            structured_content: parts.structured,
             tool,
             server: &called.server,
             tool_name: tool,
@@ -136,7 +136,7 @@ pub(super) fn printed(
     principal: &Principal,
 ) -> Result<Bytes, Problem> {
     let size = called.reply.as_ref().unwrap_or_else(|error| error.raw()).bytes().len();
-    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), Kind::Answer);
+    let mut charge = Charge::open(Account::Principal(Arc::clone(principal.id())), ChargeKind::Answer);
     // While it is printed, the text of a tool is in memory five times: by itself, as a value, and three times in the
     // answer.
     if 2 * size >= SMALL {
@@ -152,30 +152,30 @@ pub(super) fn exhausted(_: Exhausted) -> Problem {
     Problem::new(ErrorCode::MemoryExhausted, detail).hinting(manager::MEMORY_EXHAUSTED)
 }
 
-fn of_result(result: &Raw) -> Told {
+fn of_result(result: &Raw) -> AnswerParts {
     let content = result.get("content").filter(|content| content.bytes().first() == Some(&b'['));
     let kind: Option<String> = result.get_as("resultType");
     match kind.as_deref() {
         None | Some("complete") => of_complete(result, content),
         Some("input_required") => {
             let text = "the tool asks for input, which a REST call cannot give: call it over MCP";
-            Told::failed(ErrorCode::InputRequired, Raw::of(text))
+            AnswerParts::failed(ErrorCode::InputRequired, Raw::of(text))
         }
         Some(other) => {
             let text =
                 format!("the server answered with a result of type {other:?}, which REST cannot follow");
-            Told::failed(ErrorCode::UnsupportedResult, Raw::of(&text))
+            AnswerParts::failed(ErrorCode::UnsupportedResult, Raw::of(&text))
         }
     }
 }
 
-fn of_complete(result: &Raw, content: Option<Raw>) -> Told {
+fn of_complete(result: &Raw, content: Option<Raw>) -> AnswerParts {
     let texts = texts(content.as_ref());
     let structured = result.get("structuredContent").filter(|value| !value.is_null());
     let value = structured.clone().or_else(|| json_in(&texts));
     if result.get_as("isError") == Some(true) {
         let text = joined(&texts).unwrap_or_else(|| Raw::of("the tool reported an error without a text"));
-        return Told {
+        return AnswerParts {
             data: value,
             structured,
             content,
@@ -183,18 +183,27 @@ fn of_complete(result: &Raw, content: Option<Raw>) -> Told {
             rpc_error: None,
         };
     }
-    Told { data: value.or_else(|| joined(&texts)), structured, content, failure: None, rpc_error: None }
+    AnswerParts {
+        data: value.or_else(|| joined(&texts)),
+        structured,
+        content,
+        failure: None,
+        rpc_error: None,
+    }
 }
 
-fn of_error(error: &ErrorObject) -> Told {
+fn of_error(error: &ErrorObject) -> AnswerParts {
     let text = match error.message() {
         text if text.is_empty() => format!("the server answered with the error {}", error.code()),
         text => text,
     };
-    Told { rpc_error: Some(error.raw().clone()), ..Told::failed(ErrorCode::RpcError, Raw::of(&text)) }
+    AnswerParts {
+        rpc_error: Some(error.raw().clone()),
+        ..AnswerParts::failed(ErrorCode::RpcError, Raw::of(&text))
+    }
 }
 
-impl Told {
+impl AnswerParts {
     fn failed(code: ErrorCode, text: Raw) -> Self {
         Self { data: None, structured: None, content: None, failure: Some((code, text)), rpc_error: None }
     }

@@ -41,7 +41,7 @@ pub(super) async fn received(body: Body, limit: usize) -> Result<Bytes, Problem>
     })
 }
 
-/// What to call, and with what.
+/// The tool to call, and its arguments.
 #[derive(Debug, Clone, PartialEq, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallRequest {
@@ -51,7 +51,7 @@ pub(super) struct CallRequest {
     /// The tool: by its name at `server`, or by its discovered name.
     #[schema(min_length = 1, max_length = 1024, examples("create_issue"))]
     pub(super) tool: String,
-    /// What the tool is given, as its `inputSchema` says; `{}` when it is left out.
+    /// The arguments of the tool, as its `inputSchema` says; `{}` when they are left out.
     #[schema(value_type = Option<JsonObject>)]
     pub(super) arguments: Raw,
     /// Seconds the call may take, waiting and retries included; without it the server's own timeout.

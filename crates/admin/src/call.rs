@@ -109,7 +109,7 @@ async fn answer(
         return call_stream::begin(api, principal, request, id);
     }
     let CallRequest { server, tool, arguments, timeout } = request;
-    let deed = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
+    let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
     let called = if manager.live_events().is_watched() {
         let source = CallSource { request_id: Some(id), is_rest: true };
@@ -119,7 +119,7 @@ async fn answer(
     } else {
         manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await
     };
-    let called = call_audit::noted(deed, called)?;
+    let called = call_audit::noted(record, called)?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json_charged(printed(&called, &tool, id, principal)?))
 }

@@ -37,8 +37,8 @@ use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::{ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
-use runtime::telemetry::audit::Deed;
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
+use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
 use upstream::{CallEvent, Inlet, Outlet, Question};
@@ -66,7 +66,7 @@ pub(super) fn begin(
     request: CallRequest,
     id: RequestId,
 ) -> Result<Response, Problem> {
-    let deed = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
+    let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
     let open = api.calls.begin(principal.id())?;
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
@@ -77,7 +77,7 @@ pub(super) fn begin(
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
-    let call = Running { ready, open, inlet, caller, account, gateway, run: Some(run), id, deed };
+    let call = Running { ready, open, inlet, caller, account, gateway, run: Some(run), id, record };
     let events = stream::unfold(Box::new(call), |mut call| async move {
         let bytes = call.next().await?;
         Some((Ok::<_, Infallible>(bytes), call))
@@ -103,7 +103,7 @@ struct Running {
     /// None once it has ended.
     run: Option<BoxFuture<'static, Result<Called, Problem>>>,
     id: RequestId,
-    deed: Option<Box<Deed>>,
+    record: Option<Box<AuditRecord>>,
 }
 
 impl Running {
@@ -179,7 +179,7 @@ impl Running {
         if data.len() < SMALL {
             return Ok(event(name, data));
         }
-        let mut charge = Charge::open(self.account.clone(), Kind::Answer);
+        let mut charge = Charge::open(self.account.clone(), ChargeKind::Answer);
         charge.resize(2 * data.len())?;
         charge.hold(event(name, data))
     }
@@ -197,8 +197,8 @@ impl Running {
             let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
             Ok((called, self.charged("result", &printed).map_err(exhausted)?))
         });
-        if let Some(deed) = self.deed.take() {
-            call_audit::ended(*deed, ended.as_ref().map(|(called, _)| called));
+        if let Some(record) = self.record.take() {
+            call_audit::ended(*record, ended.as_ref().map(|(called, _)| called));
         }
         let last = ended.map_or_else(|problem| self.failed(&problem), |(_, event)| event);
         self.ready.push_back(last);

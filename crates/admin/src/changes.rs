@@ -28,22 +28,21 @@ pub(super) struct ChangedTool {
     /// Its name at the server.
     #[schema(examples("create_issue"))]
     tool: String,
-    /// The members of its definition that are not what they were, such as `description`; `other members`
-    /// stands for all that MCP does not name, and `definition` for a definition of which only the registry has a
-    /// hash. Empty where the server has shown more tools than are remembered. `owner` means that another server
+    /// The members of its definition that changed, such as `description`. `other members` stands for all members
+    /// that MCP does not name. `definition` stands for a definition of which only the registry has a hash. Empty where the server has shown more tools than are remembered. `owner` means that another server
     /// had the bare name of this tool before: until you approve, the tool is offered as `server__tool`.
     changed: Vec<&'static str>,
     /// The server that had the bare name before, where `changed` has `owner`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     previous_owner: Option<String>,
-    /// Whether it is held back: neither listed nor called until it is approved.
+    /// Whether it is blocked: neither listed nor called until it is approved.
     held_back: bool,
     /// SHA-256 of the definition that is trusted, in its one spelling: without white space, keys sorted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     trusted_sha256: Option<String>,
-    /// The same of the definition that the server shows now.
+    /// SHA-256 of the definition that the server shows now, in the same spelling.
     sha256: String,
     /// That definition, as the server wrote it.
     #[schema(value_type = JsonObject)]
@@ -97,11 +96,11 @@ impl ChangedTool {
     }
 }
 
-/// What is approved.
+/// Query parameters that select what is approved.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ApprovalQuery {
     /// One tool, by its name at the server. Without it all that changed are approved.
     #[param(nullable = false, example = "create_issue")]
     tool: Option<String>,
@@ -113,20 +112,20 @@ pub(super) struct Wanted {
 
 /// Approve tools that changed
 ///
-/// Trusts the definitions that the server shows now in place of those it showed first; tools that were held
-/// back for that are listed and called again. What is trusted already stays so. Needs the role *superuser*.
+/// Trusts the definitions that the server shows now in place of those it showed first; tools that were
+/// blocked for that are listed and called again. Tools that are trusted already stay so. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/servers/{name}/tools/approve", tag = "servers", operation_id = "approve_tools",
-    params(("name" = String, Path, description = "The server", example = "issues"), Wanted),
+    params(("name" = String, Path, description = "The server", example = "issues"), ApprovalQuery),
     responses((status = 200, description = "The server, with what is still not approved", body = Server), ApprovalProblems)
 )]
 pub(super) async fn approve(
     State(Api { manager, .. }): State<Api>,
     name: Result<Path<String>, PathRejection>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<ApprovalQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let Query(Wanted { tool, sha256 }) = wanted?;
+    let Query(ApprovalQuery { tool, sha256 }) = wanted?;
     if tool.is_none() && sha256.is_some() {
         return Err(Problem::new(ErrorCode::InvalidRequest, "`sha256` says nothing without `tool`"));
     }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::json_bytes;
 use super::problem::Problem;
 use protocol::ErrorCode;
-use runtime::memory::{self, Account, Exhausted, Kind, SMALL};
+use runtime::memory::{self, Account, ChargeKind, Exhausted, SMALL};
 
 /// When to send a refused request again.
 const RETRY_IN: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) fn json_charged(body: Bytes) -> Response {
 
 /// Charges `body` to `principal` as long as it is unread, if it is large.
 pub(super) fn held(body: Bytes, principal: &Arc<str>) -> Result<Bytes, Exhausted> {
-    memory::hold(body, || Account::Principal(Arc::clone(principal)), Kind::Answer)
+    memory::hold(body, || Account::Principal(Arc::clone(principal)), ChargeKind::Answer)
 }
 
 /// A text of another media type, charged to `account`.
@@ -44,7 +44,7 @@ pub(super) fn text_for(
     media_type: &'static str,
     text: String,
 ) -> Result<Response, Problem> {
-    let text = memory::hold(text.into(), || account, Kind::Answer)?;
+    let text = memory::hold(text.into(), || account, ChargeKind::Answer)?;
     let mut response = ([(CONTENT_TYPE, media_type)], text).into_response();
     response.extensions_mut().insert(Charged);
     Ok(response)

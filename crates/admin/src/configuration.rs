@@ -35,7 +35,7 @@ pub struct Loaded {
 /// The configuration in effect.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LoadedConfiguration)]
-struct Shown {
+struct EffectiveConfiguration {
     /// When the file was loaded: at the start, or by the last reload.
     #[schema(format = DateTime)]
     loaded_at: String,
@@ -51,12 +51,12 @@ struct Shown {
 /// role *superuser*.
 #[utoipa::path(
     get, path = "/configuration", tag = "gateway", operation_id = "get_configuration",
-    responses((status = 200, description = "The configuration", body = Shown), ConfigurationProblems)
+    responses((status = 200, description = "The configuration", body = EffectiveConfiguration), ConfigurationProblems)
 )]
 pub(super) async fn show(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
     let Some(configuration) = &options.configuration else {
         return Err(Problem::new(ErrorCode::NotFound, "this gateway has no configuration file"));
     };
     let Loaded { settings, at } = configuration();
-    Ok(json(&Shown { loaded_at: date(at), configuration: settings }))
+    Ok(json(&EffectiveConfiguration { loaded_at: date(at), configuration: settings }))
 }

@@ -18,7 +18,7 @@ use super::error::of_rest;
 use super::problem::clipped;
 use super::view::{BreakerState, ServerState, date, in_ms};
 use auth::{Principal, Role};
-use gateway::manager::live_events::{CallEnd, CallStart, Happened, LiveEvent, ToolNames};
+use gateway::manager::live_events::{CallEnd, CallStart, Happened, LiveEvent, SampledNames};
 use json::Raw;
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
@@ -304,7 +304,7 @@ fn arguments(text: &str) -> Value {
 }
 
 impl<'a> Names<'a> {
-    fn of(names: &'a ToolNames) -> Self {
+    fn of(names: &'a SampledNames) -> Self {
         Self { count: names.count, first: &names.first }
     }
 }

@@ -45,7 +45,7 @@ const MOST_BYTES: usize = 64 * 1024;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct EventsQuery {
     /// Only events of this server.
     #[param(nullable = false)]
     server: Option<String>,
@@ -79,7 +79,7 @@ struct Resumed {
 /// resumes a stream; the event `gap` says that some were missed. Nothing is recorded while nobody watches. Needs the
 /// role *reader*. Only a *superuser* sees the principals, clients and arguments of the calls of others.
 #[utoipa::path(
-    get, path = "/events", tag = "gateway", operation_id = "watch_events", params(Wanted, Resumed),
+    get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery, Resumed),
     responses(
         (status = 200, body = Value, content_type = "text/event-stream", description =
             "Events. The schemas of `data` are `CallStartedEvent`, `CallEndedEvent`, `ServerChangedEvent`, \
@@ -91,7 +91,7 @@ pub(super) async fn watch(
     State(api): State<Api>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(wanted) = wanted.map_err(|error| Problem::new(ErrorCode::InvalidRequest, error.body_text()))?;
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
@@ -111,7 +111,7 @@ pub(super) async fn watch(
 struct Stream {
     watcher: Watcher,
     principal: Principal,
-    wanted: Wanted,
+    wanted: EventsQuery,
     drain: Shutdown,
     /// When the last piece was sent; none at the beginning.
     sent: Option<Instant>,
@@ -184,7 +184,7 @@ impl Stream {
     }
 }
 
-impl Wanted {
+impl EventsQuery {
     fn has(&self, event: &LiveEvent) -> bool {
         let fits = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))

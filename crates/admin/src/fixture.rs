@@ -54,7 +54,7 @@ impl Gateway {
             drain: drain.clone(),
             reload: Some(reload),
             logins: Some(super::logins::tests::in_memory()),
-            door: None,
+            count_clients: None,
             gateway: None,
         };
         let document = super::operations::described();

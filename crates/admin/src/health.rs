@@ -67,7 +67,7 @@ struct Health {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct HealthQuery {
     /// Whether to ask every server now. It takes at most about 10 s. Servers are asked at most once in 5 s
     /// for all callers together. Requests in between are answered with what was found then.
     #[serde(default)]
@@ -80,14 +80,14 @@ pub(super) struct Asked {
 /// As of their last health check or call, or, with `check=true`, as they answer now. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/health", tag = "servers", operation_id = "server_health",
-    params(Asked),
+    params(HealthQuery),
     responses((status = 200, description = "How they are", body = Health), QueryProblems)
 )]
 pub(super) async fn servers(
     State(Api { manager, .. }): State<Api>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<HealthQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(Asked { check }) = asked.map_err(|rejection| {
+    let Query(HealthQuery { check }) = asked.map_err(|rejection| {
         Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
             .hinting("the only parameter is `check`, `true` or `false`")
     })?;

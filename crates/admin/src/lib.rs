@@ -68,7 +68,7 @@ use problem::Problem;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Who};
+use runtime::telemetry::audit::{self, Actor};
 use runtime::telemetry::metrics::Clients;
 
 /// Path prefix of the API.
@@ -96,13 +96,13 @@ pub struct Options {
     /// The logins to servers; none if nobody can log in here.
     pub logins: Option<LoginContext>,
     /// Counts the clients for the metrics; none if they are not counted.
-    pub door: Option<Door>,
+    pub count_clients: Option<CountClients>,
     /// The MCP methods, over which streaming calls, prompts and resources go; none makes them over the manager.
     pub gateway: Option<Gateway>,
 }
 
 /// Counts the connected clients.
-pub type Door = Arc<dyn Fn() -> Clients + Send + Sync>;
+pub type CountClients = Arc<dyn Fn() -> Clients + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -112,7 +112,7 @@ impl Default for Options {
             reload: None,
             configuration: None,
             logins: None,
-            door: None,
+            count_clients: None,
             gateway: None,
         }
     }
@@ -170,14 +170,14 @@ async fn authorise(
 ) -> Response {
     let (principal, id) = (request.extensions().get(), request.extensions().get().copied());
     let mut operated = None;
-    let (payer, deed) = match authorised(principal, action, id) {
+    let (payer, record) = match authorised(principal, action, id) {
         Ok(principal) if action.is_operation() => {
             // The only parameter of a path is a server.
             let server = named.as_ref().ok().and_then(|named| named.iter().next());
             match audit::operation(who(principal, id), action.as_str(), server.map(|(_, name)| name)) {
-                Ok(deed) => {
+                Ok(record) => {
                     operated = server.map(|(_, name)| name.to_owned());
-                    (Arc::clone(principal.id()), deed)
+                    (Arc::clone(principal.id()), record)
                 }
                 Err(full) => return Problem::from(full).into_response(),
             }
@@ -190,8 +190,8 @@ async fn authorise(
         let failure = response.extensions().get::<Problem>().map(|problem| problem.code().to_string());
         let outcome = failure.map_or(Cow::Borrowed(audit::DONE), Cow::Owned);
         events.operated(&payer, (action.as_str(), operated.as_deref()), &outcome, id);
-        if let Some(deed) = deed {
-            deed.ended(outcome);
+        if let Some(record) = record {
+            record.ended(outcome);
         }
     }
     // The change of an operator is done, so its answer is not refused.
@@ -199,8 +199,8 @@ async fn authorise(
 }
 
 /// Returns `principal` as the audit log shows it.
-fn who(principal: &Principal, request: Option<RequestId>) -> Who<'_> {
-    Who { principal: principal.id(), role: principal.role().as_str(), request }
+fn who(principal: &Principal, request: Option<RequestId>) -> Actor<'_> {
+    Actor { principal: principal.id(), role: principal.role().as_str(), request }
 }
 
 /// Returns the principal, if it may do `action` in the request `id`.

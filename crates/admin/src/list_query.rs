@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 use super::entity_tag;
 use super::problem::Problem;
 use gateway::manager::Snapshot;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use protocol::ErrorCode;
 use runtime::worker::WorkBudget;
 
@@ -76,8 +76,8 @@ impl ListQuery {
     pub(super) async fn page<'a>(
         &self,
         snapshot: &Snapshot,
-        entries: &'a [Entry],
-    ) -> Result<(Vec<&'a Entry>, Option<String>), Problem> {
+        entries: &'a [CatalogEntry],
+    ) -> Result<(Vec<&'a CatalogEntry>, Option<String>), Problem> {
         if let Some(server) = &self.server {
             snapshot.server(server)?;
         }
@@ -95,9 +95,9 @@ impl ListQuery {
         Ok((found, next))
     }
 
-    async fn found<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
+    async fn found<'a>(&self, entries: &'a [CatalogEntry]) -> Vec<&'a CatalogEntry> {
         let of_server =
-            |entry: &&Entry| self.server.as_deref().is_none_or(|name| name == &*entry.route.server);
+            |entry: &&CatalogEntry| self.server.as_deref().is_none_or(|name| name == &*entry.route.server);
         let entries = entries.iter().filter(of_server);
         let query = self.query.as_deref().unwrap_or_default().to_lowercase();
         let words: Vec<&str> = query.split_whitespace().take(MAX_WORDS).collect();
@@ -116,7 +116,7 @@ impl ListQuery {
 }
 
 /// How well `entry` matches, from 0; none if a word is missing.
-fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
+fn rank(entry: &CatalogEntry, query: &str, words: &[&str]) -> Option<u8> {
     let text = |member| {
         let text = entry.definition.text(member).unwrap_or_default();
         text[..text.floor_char_boundary(MAX_SEARCHED)].to_lowercase()
@@ -141,7 +141,7 @@ fn rank(entry: &Entry, query: &str, words: &[&str]) -> Option<u8> {
 }
 
 /// The position of the item that `cursor` names.
-async fn position(cursor: &str, entries: &[&Entry]) -> Option<usize> {
+async fn position(cursor: &str, entries: &[&CatalogEntry]) -> Option<usize> {
     let mut work = WorkBudget::new();
     for (at, entry) in entries.iter().enumerate() {
         if digest_of(entry) == *cursor {
@@ -154,7 +154,7 @@ async fn position(cursor: &str, entries: &[&Entry]) -> Option<usize> {
 }
 
 /// The cursor after `entry`. A name can be a long URI, which would not fit into the head of a request.
-fn digest_of(entry: &Entry) -> String {
+fn digest_of(entry: &CatalogEntry) -> String {
     entity_tag::digest_of(entry.exposed.as_bytes())
 }
 

@@ -168,13 +168,13 @@ pub(super) async fn end(
     let (logins, per) = logins(&api, &name)?;
     let action: Action = per.log_out();
     authorised(Some(&principal), action, Some(id))?;
-    let deed = audit::operation(who(&principal, Some(id)), action.as_str(), Some(&name))?;
+    let record = audit::operation(who(&principal, Some(id)), action.as_str(), Some(&name))?;
     let ended = logins.service.log_out(&name, &principal).await;
     let outcome = if ended.is_ok() { audit::DONE } else { "logout_failed" };
     let events = api.manager.live_events();
     events.operated(principal.id(), (action.as_str(), Some(&name)), outcome, Some(id));
-    if let Some(deed) = deed {
-        deed.ended(outcome);
+    if let Some(record) = record {
+        record.ended(outcome);
     }
     ended.map_err(|error| of_login(&name, error))?;
     shown(logins, name, &principal)

@@ -12,7 +12,7 @@ use super::super::fixture::{Answered, Gateway, request, server};
 use super::*;
 use auth::{Role, Sealer};
 use gateway::login_links::LoginLinks;
-use gateway::logins::{CodeResponse, Consent, LoginService, OwnClient, Seal};
+use gateway::logins::{CodeResponse, Consent, LoginService, OwnClient, SealState};
 
 /// Logins in memory: each principal has an own one at `docs`, and all share the one at `wiki`.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl LoginService for Fake {
         _: &'a str,
         _: &'a Principal,
         _: &'a OwnClient,
-        _: Seal<'a>,
+        _: SealState<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         async { Err(LoginError::NotOffered) }.boxed()
     }

@@ -13,7 +13,7 @@ use gateway::manager::ServerStatus;
 use protocol::ErrorCode;
 use runtime::memory::{Account, budget};
 use runtime::telemetry::metrics::{
-    self, Cache, Calls, Changed, Load, MEDIA_TYPE, Memory, OneOf, Server, Sockets,
+    self, CacheUsage, Calls, Changed, Load, MEDIA_TYPE, MemoryUsage, OneOf, Server, Sockets,
 };
 use upstream::breaker;
 
@@ -35,20 +35,25 @@ pub(super) async fn metrics(State(Api { manager, options, .. }): State<Api>) -> 
     };
     let servers: Vec<Server<'_>> = servers.iter().map(|one| server(one, &words)).collect();
     let counts = store.counts();
-    let caches: Vec<Cache<'_>> = counts
+    let caches: Vec<CacheUsage<'_>> = counts
         .iter()
-        .map(|(area, counts)| Cache { area, hits: counts.hits, misses: counts.misses, faults: counts.faults })
+        .map(|(area, counts)| CacheUsage {
+            area,
+            hits: counts.hits,
+            misses: counts.misses,
+            faults: counts.faults,
+        })
         .collect();
-    let clients = options.door.map(|door| door());
+    let clients = options.count_clients.map(|count| count());
     let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())
         .map_err(|_| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
     // Not to the principal: the metrics are needed most while that has no room for anything else.
     text_for(Account::Nobody, MEDIA_TYPE, text)
 }
 
-fn in_memory() -> Memory {
+fn in_memory() -> MemoryUsage {
     let (usage, refusals) = (budget().usage(), budget().refusals().collect());
-    Memory { limit: usage.limit, used: usage.used, refusals }
+    MemoryUsage { limit: usage.limit, used: usage.used, refusals }
 }
 
 /// The states of servers and breakers.

@@ -29,7 +29,7 @@ use super::problem::Problem;
 use super::view::in_ms;
 use super::{Api, refusal};
 use auth::Principal;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Named, Scope};
 use gateway::{Caller, collect};
 use json::Raw;
@@ -68,7 +68,7 @@ struct Offered {
 }
 
 impl Offered {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &CatalogEntry) -> Self {
         let server = entry.route.server.to_string();
         Self { name: entry.exposed.clone(), server, definition: entry.definition.clone() }
     }
@@ -252,13 +252,13 @@ async fn ask(
     server: Option<String>,
 ) -> Result<Response, Problem> {
     let begun = Instant::now();
-    let deed = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
+    let record = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
     let caller = Caller::of_program(principal.clone(), Scope::All, Raw::of(&json!({})));
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &Outlet::unread()).await;
     let reply = collect(reply, caller.version.era()).await;
-    if let Some(deed) = deed {
-        deed.answered(&reply);
+    if let Some(record) = record {
+        record.answered(&reply);
     }
     let result = result(reply, server.as_deref())?;
     let answer = ReadAnswer { result, server, duration_ms: in_ms(begun.elapsed()), request_id: id };

@@ -36,7 +36,7 @@ use protocol::ErrorCode;
         (name = "tools", description = "Find tools and run them"),
         (name = "resources and prompts", description = "Read what servers offer beside tools"),
         (name = "servers", description = "The servers behind the gateway"),
-        (name = "circuit breakers", description = "Which servers are left alone for a while"),
+        (name = "circuit breakers", description = "Servers that are not contacted for a while"),
         (name = "gateway", description = "The gateway itself"),
     )
 )]

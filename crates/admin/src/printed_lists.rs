@@ -12,10 +12,10 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::entity_tag::Tagged;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Scope, Snapshot};
 use json::Raw;
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::worker::WorkBudget;
 
 /// The list of one scope, of the snapshot that it was printed from. Neither is kept for later requests.
@@ -28,13 +28,13 @@ const ITEM: usize = 192;
 /// written.
 pub(super) async fn printed<T: Serialize>(
     name: &str,
-    (entries, next_cursor): (Vec<&Entry>, Option<String>),
+    (entries, next_cursor): (Vec<&CatalogEntry>, Option<String>),
     principal: &Arc<str>,
-    show: impl Fn(&Entry) -> T,
+    show: impl Fn(&CatalogEntry) -> T,
 ) -> Result<Bytes, Exhausted> {
-    let size = |entry: &&Entry| entry.definition.bytes().len() + 3 * entry.exposed.len() + ITEM;
+    let size = |entry: &&CatalogEntry| entry.definition.bytes().len() + 3 * entry.exposed.len() + ITEM;
     let size: usize = entries.iter().map(size).sum();
-    let mut charge = Charge::open(Account::Principal(Arc::clone(principal)), Kind::Answer);
+    let mut charge = Charge::open(Account::Principal(Arc::clone(principal)), ChargeKind::Answer);
     charge.cover(size)?;
     let (mut out, mut work) = (Vec::with_capacity(size), WorkBudget::new());
     out.extend_from_slice(format!("{{\"{name}\":[").as_bytes());

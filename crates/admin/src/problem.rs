@@ -17,7 +17,7 @@ use super::json_object::JsonObject;
 use json::Raw;
 use protocol::error_data::in_ms;
 use protocol::{ErrorCode, ErrorObject};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 use runtime::telemetry::RequestId;
 
 /// The media type of a problem document.
@@ -25,7 +25,7 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 /// Limit of foreign text that a document repeats, in characters.
 const MAX_TEXT: usize = 2000;
 
-/// A problem document: RFC 9457, with a stable `code` and the facts a program needs to go on.
+/// A problem document: RFC 9457, with a stable `code` and the facts a program needs to continue.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Document {
@@ -40,7 +40,7 @@ pub(crate) struct Document {
     status: u16,
     #[schema(value_type = ProblemCode)]
     code: ErrorCode,
-    /// What happened in this case.
+    /// Description of this occurrence.
     detail: String,
     /// Advice for the caller.
     #[schema(value_type = String)]
@@ -78,14 +78,14 @@ pub(crate) struct Document {
     /// The members of a tool's definition that changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<&'static str>,
-    /// What is wrong with the body, member by member; at most 10.
+    /// Faults of the body, one for each member; at most 10.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError>,
     /// The JSON-RPC error object of the server, as it sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = JsonObject, nullable = false)]
     rpc_error: Option<Raw>,
-    /// The facts that the service behind a built-in server told of its error, such as `code` and `field`.
+    /// The facts that the service behind a built-in server gave about its error, such as `code` and `field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = JsonObject, nullable = false)]
     pub(super) backend: Option<Raw>,
@@ -103,14 +103,14 @@ pub(crate) struct Document {
     current_connections: Option<usize>,
 }
 
-/// What is wrong with one member of a body.
+/// A fault of one member of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct FieldError {
     /// The member, such as `timeout`; empty for the body as a whole.
     pub(super) field: String,
-    /// What stands there.
+    /// The value that was sent.
     pub(super) found: String,
-    /// What should.
+    /// The values that are accepted.
     pub(super) expected: String,
 }
 
@@ -216,7 +216,7 @@ impl Problem {
         let mut document = self.0.clone();
         document.request_id = Some(id);
         let printed = Raw::of(&*document).bytes().clone();
-        memory::hold(printed, || account.clone(), Kind::Answer).unwrap_or_else(|_| {
+        memory::hold(printed, || account.clone(), ChargeKind::Answer).unwrap_or_else(|_| {
             (document.rpc_error, document.backend) = (None, None);
             Raw::of(&*document).bytes().clone()
         })

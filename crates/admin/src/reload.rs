@@ -46,7 +46,7 @@ impl NotReloaded {
     }
 }
 
-/// What a reload came to.
+/// The result of a reload.
 #[derive(Debug, Clone)]
 pub struct Reloaded {
     /// The changes of the servers.
@@ -55,17 +55,17 @@ pub struct Reloaded {
     pub at_restart: Vec<&'static str>,
 }
 
-/// What a reload came to. Servers stand in the order of the registry.
+/// The result of a reload. Servers have the order of the configuration file.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Reloaded)]
-struct Shown {
+struct ReloadResult {
     /// Servers that are new.
     added: Vec<String>,
     /// Servers whose settings changed: they were replaced, and calls that ran may end.
     changed: Vec<String>,
     /// Servers that are gone.
     removed: Vec<String>,
-    /// Servers that go on untouched.
+    /// Servers that continue unchanged.
     unchanged: Vec<String>,
     /// Parts of the file that changed and take effect when the gateway is restarted.
     at_restart: Vec<&'static str>,
@@ -74,11 +74,11 @@ struct Shown {
 /// Read the configuration file again
 ///
 /// Servers that are new in the file are started, servers that are gone are stopped, and servers whose
-/// settings changed are replaced; the others go on with their connections. Running calls end where they
+/// settings changed are replaced; the others keep their connections. Running calls end where they
 /// began. A file with a problem changes nothing. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/reload", tag = "gateway", operation_id = "reload",
-    responses((status = 200, description = "What changed", body = Shown), ReloadProblems)
+    responses((status = 200, description = "What changed", body = ReloadResult), ReloadProblems)
 )]
 pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
     let Some(reload) = &options.reload else {
@@ -87,7 +87,7 @@ pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Res
     let Reloaded { applied, at_restart } =
         reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;
     let names = |list: Vec<Arc<str>>| list.iter().map(ToString::to_string).collect();
-    Ok(json(&Shown {
+    Ok(json(&ReloadResult {
         added: names(applied.added),
         changed: names(applied.changed),
         removed: names(applied.removed),

@@ -31,7 +31,7 @@ pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
 
 /// One server
 ///
-/// The same as its entry in the list of all. Needs the role *reader*.
+/// Returns its entry in the list of all servers. Needs the role *reader*.
 #[utoipa::path(
     get, path = "/servers/{name}", tag = "servers", operation_id = "get_server",
     params(("name" = String, Path, description = "The server", example = "issues")),
@@ -47,7 +47,7 @@ pub(super) async fn one(
 
 /// Rebuild a server's connections
 ///
-/// Drops the connections to the server, connects again and asks it anew what it offers. Calls that
+/// Drops the connections to the server, connects again and asks again what it offers. Calls that
 /// run on the old connections fail. Needs the role *superuser*. 200 when the server is ready again.
 #[utoipa::path(
     post, path = "/servers/{name}/reconnect", tag = "servers", operation_id = "reconnect_server",

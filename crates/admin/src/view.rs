@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::changes::ChangedTool;
 use super::json_object::JsonObject;
 use super::problem::clipped;
-use gateway::manager::catalog::Entry;
+use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
@@ -47,7 +47,7 @@ impl From<&Transport> for TransportName {
 
 /// Whether a server can be used. `connecting`: being connected, or asked what it offers. `ready`:
 /// connected, and its tools are known. `failed`: the last connect, discovery or health check failed;
-/// it is tried again. `auth_failed`: it refuses our credentials and is left alone. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry.
+/// it is tried again. `auth_failed`: it refuses the configured credentials and is not contacted. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ServerState {
@@ -57,8 +57,8 @@ pub(super) enum ServerState {
     Ready,
     /// The last connect, discovery or health check failed; it is tried again.
     Failed,
-    /// It refuses our credentials, for the reason in `last_error`; it is left alone until an operator
-    /// connects it again.
+    /// It refuses the configured credentials, for the reason in `last_error`; it is not contacted until an
+    /// operator connects it again.
     AuthFailed,
     /// Somebody has to log in to it; it is not contacted until then.
     LoginRequired,
@@ -141,14 +141,14 @@ pub(super) struct Server {
     /// The revision of MCP spoken with it; none until it was reached for the first time.
     #[schema(required = true, examples("2026-07-28"))]
     protocol_version: Option<&'static str>,
-    /// What the registry says of it.
+    /// Its description in the configuration file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     description: Option<String>,
     /// Its last failure, in words; it stays after the server recovered.
     #[schema(required = true)]
     last_error: Option<String>,
-    /// What is wrong with what it offers, such as tools that cannot be called.
+    /// Faults of its offer, such as tools that cannot be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     offer_problems: Vec<String>,
     /// Signs that it keeps state for each client: `lists_differ_by_session`, `asks_for_roots`,
@@ -179,9 +179,9 @@ pub(super) struct Server {
 struct Counters {
     /// All of them.
     calls: u64,
-    /// Of those: failed between the gateway and the server. An error of a tool is no failure.
+    /// Calls that failed between the gateway and the server. Errors of tools are not counted.
     failures: u64,
-    /// Of those: refused by the gateway, because a breaker was open or too many calls were waiting.
+    /// Calls that the gateway refused, because a breaker was open or too many calls were waiting.
     refusals: u64,
     /// Attempts beyond the first.
     retries: u64,
@@ -281,7 +281,7 @@ pub(super) struct ListedTool {
 }
 
 impl ListedTool {
-    pub(super) fn of(snapshot: &Snapshot, entry: &Entry) -> Self {
+    pub(super) fn of(snapshot: &Snapshot, entry: &CatalogEntry) -> Self {
         let server = snapshot.server(&entry.route.server).ok();
         Self {
             name: entry.exposed.clone(),

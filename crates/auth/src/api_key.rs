@@ -29,24 +29,24 @@ const MAX_ID_BYTES: usize = 64;
 
 /// The stored hash of a key.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Hash {
+pub enum KeyHash {
     /// Hash of a key that Switchyard made.
     Sha256(Sha),
     /// Hash of a key that another system made.
-    Slow(password_hash::Hash),
+    Slow(password_hash::SlowHash),
 }
 
-impl Hash {
+impl KeyHash {
     /// Reads `sha256:…`, `$2b$…` or `$argon2id$…`. Returns `None` for any other form; the error says why a hash is not
     /// accepted.
     pub fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         match Sha::parse(text) {
             Some(hash) => Some(Ok(Self::Sha256(hash))),
-            None => password_hash::Hash::parse(text).map(|read| read.map(Self::Slow)),
+            None => password_hash::SlowHash::parse(text).map(|read| read.map(Self::Slow)),
         }
     }
 
-    pub(super) const fn slow(&self) -> Option<&password_hash::Hash> {
+    pub(super) const fn slow(&self) -> Option<&password_hash::SlowHash> {
         match self {
             Self::Sha256(_) => None,
             Self::Slow(hash) => Some(hash),
@@ -54,7 +54,7 @@ impl Hash {
     }
 }
 
-impl fmt::Debug for Hash {
+impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hash(_)")
     }
@@ -94,7 +94,7 @@ pub struct ApiKey {
     /// Its name, part of the key itself.
     pub id: String,
     /// The hash of the key.
-    pub hash: Hash,
+    pub hash: KeyHash,
     /// The role of its holder.
     pub role: Role,
     /// From when on the key is refused.
@@ -103,12 +103,12 @@ pub struct ApiKey {
 
 /// One key and the principal that holds it.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct KeyEntry {
     pub(super) key: ApiKey,
     holder: Principal,
 }
 
-impl Entry {
+impl KeyEntry {
     pub(super) fn of(key: &ApiKey) -> Self {
         Self { holder: Principal::of_key(&key.id, key.role), key: key.clone() }
     }
@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn hashes_are_read_as_written() {
         let hash = Sha::of("swy_ci_00");
-        assert_eq!(Hash::parse(&hash.to_string()), Some(Ok(Hash::Sha256(hash))));
-        assert_eq!(Hash::parse(&hash.to_string().to_uppercase()), None, "the prefix is lower case");
+        assert_eq!(KeyHash::parse(&hash.to_string()), Some(Ok(KeyHash::Sha256(hash))));
+        assert_eq!(KeyHash::parse(&hash.to_string().to_uppercase()), None, "the prefix is lower case");
         for bad in ["", "sha256:", "sha256:zz", "md5:00", &hash.to_string()[..70], &format!("{hash}0")] {
-            assert_eq!(Hash::parse(bad), None, "{bad}");
+            assert_eq!(KeyHash::parse(bad), None, "{bad}");
         }
-        assert_eq!(format!("{:?}", Hash::Sha256(hash)), "Hash(_)");
+        assert_eq!(format!("{:?}", KeyHash::Sha256(hash)), "Hash(_)");
     }
 
     #[test]

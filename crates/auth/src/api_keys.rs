@@ -9,35 +9,35 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::api_key::{ApiKey, Entry, Hash, MAX_KEY_BYTES, Sha, id_of};
-use super::password_check::{Desk, Slow};
+use super::api_key::{ApiKey, KeyEntry, KeyHash, MAX_KEY_BYTES, Sha, id_of};
+use super::password_check::{CheckQueue, Slow};
 use super::principal::Principal;
 use super::{Denied, Reason};
 use crate::revocation::Standing;
 
 /// All keys in their configured order, and separately those of other systems.
 #[derive(Debug)]
-pub(super) struct Keys {
-    all: Vec<Entry>,
+pub(super) struct ApiKeys {
+    all: Vec<KeyEntry>,
     /// Index in `all` by id.
     places: HashMap<String, usize>,
     slow: Option<Arc<Slow>>,
 }
 
-impl Keys {
+impl ApiKeys {
     /// The keys of a configuration. No id may occur twice.
     pub(super) fn new(keys: &[ApiKey]) -> Self {
-        Self::with(keys.iter().map(Entry::of).collect(), None)
+        Self::with(keys.iter().map(KeyEntry::of).collect(), None)
     }
 
     /// If two entries have slow hashes of the same key, the first one counts, so their order must stay.
-    fn with(all: Vec<Entry>, before: Option<&Slow>) -> Self {
+    fn with(all: Vec<KeyEntry>, before: Option<&Slow>) -> Self {
         let slow = Slow::new(&all, before);
         let places = all.iter().enumerate().map(|(place, entry)| (entry.key.id.clone(), place)).collect();
         Self { all, places, slow }
     }
 
-    fn get(&self, id: &str) -> Option<&Entry> {
+    fn get(&self, id: &str) -> Option<&KeyEntry> {
         self.all.get(*self.places.get(id)?)
     }
 
@@ -53,7 +53,7 @@ impl Keys {
 
     /// The revocation states of all keys.
     pub(super) fn standings(&self) -> impl Iterator<Item = &Standing> {
-        self.all.iter().map(Entry::standing)
+        self.all.iter().map(KeyEntry::standing)
     }
 
     /// Returns the holder of the key `text`, or [`Denied::Unchecked`] if it needs a slow hash.
@@ -64,8 +64,8 @@ impl Keys {
         let found = id_of(text).and_then(|id| self.get(id));
         // For an unknown key a hash that fits no key is compared, so that the check takes as long.
         let stored = match found.map(|entry| &entry.key.hash) {
-            Some(Hash::Sha256(hash)) => *hash,
-            Some(Hash::Slow(_)) | None => Sha::NONE,
+            Some(KeyHash::Sha256(hash)) => *hash,
+            Some(KeyHash::Slow(_)) | None => Sha::NONE,
         };
         let sent = Sha::of(&text[..text.floor_char_boundary(MAX_KEY_BYTES)]);
         let equal = stored.equals(&sent);
@@ -78,7 +78,7 @@ impl Keys {
     /// Returns the holder of the key `text`; also checks slow hashes.
     pub(super) async fn check_slowly(
         &self,
-        desk: &Desk,
+        desk: &CheckQueue,
         text: &str,
         now: SystemTime,
     ) -> Result<Principal, Denied> {
@@ -109,14 +109,14 @@ mod tests {
 
     fn entry(id: &str, role: Role) -> (String, ApiKey) {
         let (key, hash) = mint(id);
-        let hash = Hash::Sha256(hash);
+        let hash = KeyHash::Sha256(hash);
         (key.expose_secret().to_owned(), ApiKey { id: id.into(), hash, role, expires: None })
     }
 
     #[test]
     fn a_key_opens_what_its_entry_says_and_nothing_else_does() {
         let ((ci, one), (ops, two)) = (entry("ci", Role::Reader), entry("ops-2", Role::Superuser));
-        let keys = Keys::new(&[one, two]);
+        let keys = ApiKeys::new(&[one, two]);
         let now = SystemTime::now();
         assert_eq!(keys.check(&ci, now), Ok(Principal::of_key("ci", Role::Reader)));
         assert_eq!(keys.check(&ops, now), Ok(Principal::of_key("ops-2", Role::Superuser)));
@@ -147,7 +147,7 @@ mod tests {
         let (key, mut entry) = entry("ci", Role::Reader);
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
         entry.expires = Some(end);
-        let keys = Keys::new(&[entry]);
+        let keys = ApiKeys::new(&[entry]);
         assert!(keys.check(&key, end - Duration::from_secs(1)).is_ok());
         assert_eq!(keys.check(&key, end), Err(Denied::Credential(Reason::Expired)));
     }

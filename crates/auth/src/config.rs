@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::ExposeSecret;
 
-use super::api_key::{self, ApiKey, Hash};
+use super::api_key::{self, ApiKey, KeyHash};
 use super::principal::Role;
 use super::token_config::Jwt;
 use crate::password_check;
@@ -34,7 +34,7 @@ pub enum Config {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ModeName {
     None,
     ApiKey,
     Jwt,
@@ -52,13 +52,13 @@ impl Config {
         let mode = fields.take("auth_mode");
         let said = mode.is_some();
         let options = [
-            ("none", Mode::None),
-            ("api_key", Mode::ApiKey),
-            ("jwt", Mode::Jwt),
-            ("any", Mode::Any),
-            ("certificate", Mode::Certificate),
+            ("none", ModeName::None),
+            ("api_key", ModeName::ApiKey),
+            ("jwt", ModeName::Jwt),
+            ("any", ModeName::Any),
+            ("certificate", ModeName::Certificate),
         ];
-        let mode = mode.and_then(|mode| mode.choice(&options)).unwrap_or(Mode::None);
+        let mode = mode.and_then(|mode| mode.choice(&options)).unwrap_or(ModeName::None);
         let (keys, jwt) = (fields.take("api_keys"), fields.take("jwt"));
         for (section, name) in [(&keys, "api_key"), (&jwt, "jwt")] {
             if let Some(section) = section.as_ref().filter(|_| !said) {
@@ -74,21 +74,21 @@ impl Config {
         };
         let keys = keys.map(|keys| read_keys(&keys));
         let jwt = jwt.map(|jwt| Jwt::from_settings(&jwt, folder));
-        if matches!(mode, Mode::ApiKey | Mode::Any) && keys.is_none() {
+        if matches!(mode, ModeName::ApiKey | ModeName::Any) && keys.is_none() {
             missing("api_keys");
         }
-        if matches!(mode, Mode::Jwt | Mode::Any) && jwt.is_none() {
+        if matches!(mode, ModeName::Jwt | ModeName::Any) && jwt.is_none() {
             missing("jwt");
         }
         // A missing or invalid part was already reported as a problem of the file, and such a
         // configuration is not used.
         let (keys, jwt) = (keys.unwrap_or_default(), jwt.flatten().map(Box::new));
         match (mode, jwt) {
-            (Mode::ApiKey, _) => Self::ApiKey(keys),
-            (Mode::Certificate, _) => Self::Certificate,
-            (Mode::Jwt, Some(jwt)) => Self::Jwt(jwt),
-            (Mode::Any, Some(jwt)) => Self::Any(keys, jwt),
-            (Mode::None | Mode::Jwt | Mode::Any, _) => Self::None,
+            (ModeName::ApiKey, _) => Self::ApiKey(keys),
+            (ModeName::Certificate, _) => Self::Certificate,
+            (ModeName::Jwt, Some(jwt)) => Self::Jwt(jwt),
+            (ModeName::Any, Some(jwt)) => Self::Any(keys, jwt),
+            (ModeName::None | ModeName::Jwt | ModeName::Any, _) => Self::None,
         }
     }
 
@@ -149,8 +149,8 @@ fn read_key(setting: &Setting<'_>) -> Option<ApiKey> {
 
 /// Reads a hash. The text is never shown, because the key itself may have been written here by
 /// mistake.
-fn read_hash(setting: &Setting<'_>) -> Option<Hash> {
-    match Hash::parse(setting.secret()?.expose_secret()) {
+fn read_hash(setting: &Setting<'_>) -> Option<KeyHash> {
+    match KeyHash::parse(setting.secret()?.expose_secret()) {
         Some(Ok(hash)) => return Some(hash),
         Some(Err(why)) => setting.hidden_problem(format!("this hash cannot be taken: {why}"), None),
         None => {

@@ -18,14 +18,14 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 
-use super::jwt_keys::{Key, Keys, encoding_key};
+use super::jwt_keys::{VerificationKey, VerificationKeys, encoding_key};
 use super::key_set::KeySet;
 use super::principal::{Principal, Role};
 use super::role_words::RoleWords;
 use super::token_config::{Jwt, KeySource};
 use super::{Denied, Error, Reason};
 use crate::revocation::Standing;
-use crate::token_cache::{Known, Name, Now};
+use crate::token_cache::{Known, Now, TokenDigest};
 use json::Raw;
 
 /// Limit of the length of a token. Common issuers stay below 4 KiB.
@@ -72,13 +72,13 @@ pub(super) struct Verifier {
 
 /// The keys in use.
 struct Ring {
-    keys: Keys,
+    keys: VerificationKeys,
     /// Cache of tokens whose signature was verified with these keys.
     known: Known,
 }
 
 impl Ring {
-    fn of(keys: Keys) -> ArcSwap<Self> {
+    fn of(keys: VerificationKeys) -> ArcSwap<Self> {
         ArcSwap::from_pointee(Self { keys, known: Known::new() })
     }
 }
@@ -104,7 +104,7 @@ impl Verifier {
             _ => None,
         };
         Ok(Self {
-            ring: Ring::of(Keys::new(config)?),
+            ring: Ring::of(VerificationKeys::new(config)?),
             key_set,
             source: Arc::new(TokenSource::of(config)),
             validation: validation(config)?,
@@ -118,7 +118,7 @@ impl Verifier {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Denied::Credential(Reason::Oversized));
         }
-        let (name, now, ring) = (Name::of(token), Now::read(), self.ring.load());
+        let (name, now, ring) = (TokenDigest::of(token), Now::read(), self.ring.load());
         if let Some(principal) = ring.known.find(&name, now) {
             return Ok(principal);
         }
@@ -145,7 +145,7 @@ impl Verifier {
 
     /// Whether a key set that is newer than `keys` could verify `token`. Claims are read without a signature, so
     /// tokens of other issuers never cause a fetch.
-    fn may_have_new_key(&self, keys: &Keys, token: &str) -> bool {
+    fn may_have_new_key(&self, keys: &VerificationKeys, token: &str) -> bool {
         let is_named = || read_header(token).is_ok_and(|header| header.kid.is_some());
         let exp = |claims: &Raw| claims.get_as::<f64>("exp").unwrap_or_default();
         self.key_set.is_some()
@@ -157,7 +157,7 @@ impl Verifier {
     }
 
     /// Returns the principal and role that the claims of a verified token name.
-    fn principal(&self, claims: &Raw, key: &Key) -> Result<Principal, Denied> {
+    fn principal(&self, claims: &Raw, key: &VerificationKey) -> Result<Principal, Denied> {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
         let role = self.roles.role_in(claims).ok_or(Denied::NoRole)?;
@@ -190,12 +190,12 @@ impl Verifier {
     }
 
     /// Reads a published key set.
-    pub(super) fn read_published(&self, json: &[u8]) -> Result<Keys, Error> {
-        Keys::published(json, &self.validation.algorithms)
+    pub(super) fn read_published(&self, json: &[u8]) -> Result<VerificationKeys, Error> {
+        VerificationKeys::published(json, &self.validation.algorithms)
     }
 
     /// Uses `keys` from now on. Principals whose key is not among them are notified. Returns whether there are any.
-    pub(super) fn replace(&self, mut keys: Keys) -> bool {
+    pub(super) fn replace(&self, mut keys: VerificationKeys) -> bool {
         let before = self.ring.load_full();
         keys.go_on(&before.keys);
         let last = keys.standings();
@@ -221,7 +221,11 @@ impl Verifier {
     }
 
     /// Verifies everything but subject and role. Returns the claims, and the key of the signature.
-    fn claims<'k>(&self, keys: &'k Keys, token: &str) -> Result<(Raw, &'k Key), Reason> {
+    fn claims<'k>(
+        &self,
+        keys: &'k VerificationKeys,
+        token: &str,
+    ) -> Result<(Raw, &'k VerificationKey), Reason> {
         let header = read_header(token)?;
         let key = keys.find(header.kid.as_deref(), header.algorithm)?;
         let decoded = jsonwebtoken::decode::<Box<RawValue>>(token, &key.material, &self.validation);

@@ -24,15 +24,15 @@ const MAX_PUBLISHED: usize = 32;
 const MIN_MODULUS_BYTES: usize = 256;
 
 /// Keys that verify signatures.
-pub(super) enum Keys {
+pub(super) enum VerificationKeys {
     /// One key for every token; the `kid` of a token is ignored.
-    One(Key),
+    One(VerificationKey),
     /// A key set, by `kid`.
-    Set(HashMap<String, Key>),
+    Set(HashMap<String, VerificationKey>),
 }
 
 /// One key.
-pub(super) struct Key {
+pub(super) struct VerificationKey {
     /// The only algorithm that the key may be used with, if the set names one.
     algorithm: Option<Algorithm>,
     /// The key material.
@@ -41,7 +41,7 @@ pub(super) struct Key {
     pub(super) standing: Standing,
 }
 
-impl Key {
+impl VerificationKey {
     fn of(algorithm: Option<Algorithm>, key: DecodingKey) -> Self {
         Self { algorithm, material: key, standing: Standing::default() }
     }
@@ -60,7 +60,7 @@ impl Key {
     }
 }
 
-impl Keys {
+impl VerificationKeys {
     pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
         let algorithms = &config.algorithms;
         match &config.key {
@@ -105,7 +105,7 @@ impl Keys {
 
     /// Returns these keys with new revocation states, for tokens that are judged by other rules.
     pub(super) fn anew(&self) -> Self {
-        let anew = |key: &Key| Key::of(key.algorithm, key.material.clone());
+        let anew = |key: &VerificationKey| VerificationKey::of(key.algorithm, key.material.clone());
         match self {
             Self::One(key) => Self::One(anew(key)),
             Self::Set(keys) => Self::Set(keys.iter().map(|(kid, key)| (kid.clone(), anew(key))).collect()),
@@ -113,7 +113,7 @@ impl Keys {
     }
 
     /// Returns the key for a token. A token without `kid` matches a set of one key.
-    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&Key, Reason> {
+    pub(super) fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<&VerificationKey, Reason> {
         let found = match (self, kid) {
             (Self::One(key), _) => return Ok(key),
             (Self::Set(keys), Some(kid)) => keys.get(kid),
@@ -149,12 +149,12 @@ impl Keys {
     }
 }
 
-fn one(key: DecodingKey, algorithms: &[Algorithm]) -> Result<Keys, Error> {
+fn one(key: DecodingKey, algorithms: &[Algorithm]) -> Result<VerificationKeys, Error> {
     check(&key, algorithms)?;
-    Ok(Keys::One(Key::of(None, key)))
+    Ok(VerificationKeys::One(VerificationKey::of(None, key)))
 }
 
-fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<Keys, Error> {
+fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<VerificationKeys, Error> {
     let set: JwkSet =
         serde_json::from_slice(json).map_err(|_| Error::Key("the key set is not a JSON Web Key Set"))?;
     let read = set.keys.into_iter().filter_map(|jwk| Some((key_of(&jwk, algorithms)?, jwk)));
@@ -162,17 +162,17 @@ fn set(json: &[u8], algorithms: &[Algorithm]) -> Result<Keys, Error> {
 }
 
 /// The key of `jwk`, unless it is for another use or of another family.
-fn key_of(jwk: &Jwk, algorithms: &[Algorithm]) -> Option<Result<Key, Error>> {
+fn key_of(jwk: &Jwk, algorithms: &[Algorithm]) -> Option<Result<VerificationKey, Error>> {
     let family = algorithms.first().map(|algorithm| algorithm.family());
     if !is_for_signatures(jwk) || family_of(jwk) != family {
         return None;
     }
     let key = DecodingKey::from_jwk(jwk).map_err(|_| Error::Key("a key of the key set cannot be read"));
     let algorithm = jwk.common.key_algorithm.and_then(|named| Algorithm::try_from(named).ok());
-    Some(key.and_then(|key| check(&key, algorithms).map(|()| Key::of(algorithm, key))))
+    Some(key.and_then(|key| check(&key, algorithms).map(|()| VerificationKey::of(algorithm, key))))
 }
 
-fn collect(read: impl IntoIterator<Item = (Key, Jwk)>) -> Result<Keys, Error> {
+fn collect(read: impl IntoIterator<Item = (VerificationKey, Jwk)>) -> Result<VerificationKeys, Error> {
     let mut keys = HashMap::new();
     for (key, jwk) in read {
         if keys.insert(jwk.common.key_id.unwrap_or_default(), key).is_some() {
@@ -182,7 +182,7 @@ fn collect(read: impl IntoIterator<Item = (Key, Jwk)>) -> Result<Keys, Error> {
     if keys.is_empty() {
         return Err(Error::Key("the key set has no public key for the configured algorithms"));
     }
-    Ok(Keys::Set(keys))
+    Ok(VerificationKeys::Set(keys))
 }
 
 fn is_for_signatures(jwk: &Jwk) -> bool {

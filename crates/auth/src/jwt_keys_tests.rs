@@ -188,20 +188,21 @@ fn a_set_that_turns_over_ends_what_came_in_with_the_key_that_is_gone() {
 #[test]
 fn a_published_set_may_have_keys_for_other_uses() {
     let (one, two) = (Pair::ed(), Pair::ed());
-    let read =
-        |keys: &Value| Keys::published(json!({"keys": keys}).to_string().as_bytes(), &[Algorithm::EdDSA]);
+    let read = |keys: &Value| {
+        VerificationKeys::published(json!({"keys": keys}).to_string().as_bytes(), &[Algorithm::EdDSA])
+    };
     let mut encrypts = jwk(&two, "enc");
     encrypts["use"] = "enc".into();
     let unreadable = json!({"kty": "future", "kid": "x"});
     let keys =
         read(&json!([jwk(&one, "one"), encrypts, unreadable, "text", {"kty": "oct", "k": b64(SECRET)}]));
-    let Ok(Keys::Set(keys)) = keys else { panic!("it has a usable key") };
+    let Ok(VerificationKeys::Set(keys)) = keys else { panic!("it has a usable key") };
     assert_eq!(keys.keys().collect::<Vec<_>>(), ["one"]);
     let many: Vec<Value> = (0..33).map(|at| jwk(&one, &at.to_string())).collect();
     for bad in [json!([]), json!("x"), json!([jwk(&one, "a"), jwk(&two, "a")]), json!(many)] {
         assert!(read(&bad).is_err(), "{bad:.80}");
     }
-    assert!(Keys::published(b"<html>", &[Algorithm::EdDSA]).is_err());
+    assert!(VerificationKeys::published(b"<html>", &[Algorithm::EdDSA]).is_err());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::jwt::Verifier;
-use super::jwt_keys::Keys;
+use super::jwt_keys::VerificationKeys;
 use super::key_set::{KeySet, Outcome};
 use super::{Authenticator, key_set_fetch};
 use runtime::shutdown::Shutdown;
@@ -51,7 +51,7 @@ impl Authenticator {
 
     async fn refresh(&self, key_set: &Arc<KeySet>, fetch: &Fetch) {
         if key_set.expires() {
-            self.replace_keys(key_set, |_| Ok(Keys::none())).unwrap_or_default();
+            self.replace_keys(key_set, |_| Ok(VerificationKeys::none())).unwrap_or_default();
             tracing::error!(
                 issuer = key_set.issuer,
                 "the keys of the login service could not be fetched for 24 h: its tokens are refused from now on"
@@ -71,7 +71,7 @@ impl Authenticator {
     fn replace_keys(
         &self,
         key_set: &Arc<KeySet>,
-        read: impl FnOnce(&Verifier) -> Result<Keys, super::Error>,
+        read: impl FnOnce(&Verifier) -> Result<VerificationKeys, super::Error>,
     ) -> Result<(), super::Error> {
         let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let mode = self.mode.load();

@@ -38,7 +38,7 @@ use http::{HeaderMap, HeaderName};
 use revocation::Standing;
 use tokio::sync::watch;
 
-pub use api_key::{ApiKey, Hash, is_id, mint};
+pub use api_key::{ApiKey, KeyHash, is_id, mint};
 pub use config::Config;
 pub use jwt::{Grant, Signer, TokenSource};
 pub use principal::{Action, Principal, Role};
@@ -94,7 +94,7 @@ pub enum Reason {
     #[error("expired")]
     Expired,
     /// The credential was revoked or changed after the request arrived.
-    #[error("taken back or changed while the request was answered")]
+    #[error("revoked or changed while the request was answered")]
     TakenBack,
     /// Longer than any token that is accepted.
     #[error("oversized token")]
@@ -150,45 +150,45 @@ pub enum Error {
 /// Turns the credentials of a request into a principal, as currently configured.
 #[derive(Debug)]
 pub struct Authenticator {
-    mode: ArcSwap<Mode>,
+    mode: ArcSwap<Verification>,
     /// Held while keys are replaced, by a reload or after a fetch.
     replacing: Mutex<()>,
     /// Changes whenever the keys are replaced.
     renewed: watch::Sender<()>,
     /// One for all keys of the process, so that a reload does not double the cost that wrong keys can cause.
-    desk: password_check::Desk,
+    checks: password_check::CheckQueue,
 }
 
 /// Keys that were read and checked.
 #[derive(Debug)]
-pub struct Keys(Mode);
+pub struct Keys(Verification);
 
 #[derive(Debug)]
-enum Mode {
+enum Verification {
     None(Principal),
-    ApiKey(api_keys::Keys),
+    ApiKey(api_keys::ApiKeys),
     Jwt(Box<jwt::Verifier>),
-    Any(api_keys::Keys, Box<jwt::Verifier>),
+    Any(api_keys::ApiKeys, Box<jwt::Verifier>),
 }
 
 impl Keys {
     /// Reads and checks the keys that `config` names. Blocks on files.
     pub fn read(config: &Config) -> Result<Self, Error> {
         Ok(Self(match config {
-            Config::None => Mode::None(Principal::anonymous().under(Standing::default())),
-            Config::ApiKey(keys) => Mode::ApiKey(api_keys::Keys::new(keys)),
+            Config::None => Verification::None(Principal::anonymous().under(Standing::default())),
+            Config::ApiKey(keys) => Verification::ApiKey(api_keys::ApiKeys::new(keys)),
             // Without keys, no credential in headers is valid.
-            Config::Certificate => Mode::ApiKey(api_keys::Keys::new(&[])),
-            Config::Jwt(jwt) => Mode::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
+            Config::Certificate => Verification::ApiKey(api_keys::ApiKeys::new(&[])),
+            Config::Jwt(jwt) => Verification::Jwt(Box::new(jwt::Verifier::new(jwt)?)),
             Config::Any(keys, jwt) => {
-                Mode::Any(api_keys::Keys::new(keys), Box::new(jwt::Verifier::new(jwt)?))
+                Verification::Any(api_keys::ApiKeys::new(keys), Box::new(jwt::Verifier::new(jwt)?))
             }
         }))
     }
 }
 
-impl Mode {
-    fn keys(&self) -> Option<&api_keys::Keys> {
+impl Verification {
+    fn keys(&self) -> Option<&api_keys::ApiKeys> {
         match self {
             Self::ApiKey(keys) | Self::Any(keys, _) => Some(keys),
             Self::None(_) | Self::Jwt(_) => None,
@@ -233,7 +233,7 @@ impl Mode {
 
     /// Replaces `before`. A principal whose credential is valid in both stays authenticated.
     fn after(self, before: &Self) -> Self {
-        let keys_after = |keys: api_keys::Keys| match before.keys() {
+        let keys_after = |keys: api_keys::ApiKeys| match before.keys() {
             Some(before) => keys.after(before, SystemTime::now()),
             None => keys,
         };
@@ -256,7 +256,7 @@ impl Mode {
             Self::None(everybody) => Some(everybody.standing().clone()),
             _ => None,
         };
-        let of_keys = self.keys().into_iter().flat_map(api_keys::Keys::standings).cloned();
+        let of_keys = self.keys().into_iter().flat_map(api_keys::ApiKeys::standings).cloned();
         let of_tokens = self.tokens().into_iter().flat_map(jwt::Verifier::standings);
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
@@ -274,8 +274,8 @@ impl Authenticator {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let Keys(mode) = Keys::read(config)?;
         let (renewed, _) = watch::channel(());
-        let (mode, desk) = (ArcSwap::from_pointee(mode), password_check::Desk::default());
-        Ok(Self { mode, replacing: Mutex::new(()), renewed, desk })
+        let (mode, checks) = (ArcSwap::from_pointee(mode), password_check::CheckQueue::default());
+        Ok(Self { mode, replacing: Mutex::new(()), renewed, checks })
     }
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
@@ -329,7 +329,7 @@ impl Authenticator {
                 });
             }
             let Some(keys) = mode.keys() else { return judged };
-            let checked = keys.check_slowly(&self.desk, text, SystemTime::now()).await;
+            let checked = keys.check_slowly(&self.checks, text, SystemTime::now()).await;
             // The keys were replaced during the check, so the result may be outdated: the key may be revoked. Check it
             // against the new ones.
             if Arc::ptr_eq(&mode, &self.mode.load()) {

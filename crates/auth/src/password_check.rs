@@ -1,7 +1,7 @@
 //! Checks API keys from another system, which are stored with its hashes (`password_hash`).
 //!
 //! Such a hash takes a tenth of a second of CPU time, and most such keys do not name their entry. Invariants: the whole
-//! process computes one hash at a time ([`Desk`]), and few requests wait for it briefly, so wrong keys cost one
+//! process computes one hash at a time ([`CheckQueue`]), and few requests wait for it briefly, so wrong keys cost one
 //! processor at most. A text is not checked again if its result, good or bad, is still cached. The cache uses a keyed
 //! hash of the text and lasts [`GOOD_FOR`] or [`BAD_FOR`] at most. A reload keeps the good results of entries that
 //! stay.
@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use super::api_key::Entry;
+use super::api_key::KeyEntry;
 use super::principal::Principal;
 use super::{Denied, Reason};
 
@@ -43,19 +43,19 @@ const MOST_GOOD: NonZeroUsize = NonZeroUsize::new(4 * MOST_KEYS).expect("not zer
 
 /// Runs checks one after another, also across reloads of the keys.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct CheckQueue {
     running: Arc<Semaphore>,
     /// One sender for each waiting request. Dropping it ends the wait.
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
-impl Default for Desk {
+impl Default for CheckQueue {
     fn default() -> Self {
         Self { running: Arc::new(Semaphore::new(1)), waiting: Mutex::default() }
     }
 }
 
-impl Desk {
+impl CheckQueue {
     /// Waits for the right to compute, which lasts until it is dropped.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let evicted = self.wait()?;
@@ -87,25 +87,26 @@ impl Desk {
 
 /// The keys with such hashes, and the cached results.
 pub(super) struct Slow {
-    keys: Vec<Entry>,
+    keys: Vec<KeyEntry>,
     /// A key of this process, so that the cache says nothing to a reader of its memory later.
     secret: hmac::Key,
     seen: Mutex<Seen>,
 }
 
-type Name = [u8; 32];
+type CheckId = [u8; 32];
 
 struct Seen {
     /// Index of the matching key, and the time of the check.
-    good: LruCache<Name, (usize, Instant)>,
-    bad: LruCache<Name, Instant>,
+    good: LruCache<CheckId, (usize, Instant)>,
+    bad: LruCache<CheckId, Instant>,
 }
 
 impl Slow {
     /// The keys with such hashes, and the good results of `before` for entries that stay. Returns `None` if no key has
     /// such a hash.
-    pub(super) fn new(keys: &[Entry], before: Option<&Self>) -> Option<Arc<Self>> {
-        let keys: Vec<Entry> = keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
+    pub(super) fn new(keys: &[KeyEntry], before: Option<&Self>) -> Option<Arc<Self>> {
+        let keys: Vec<KeyEntry> =
+            keys.iter().filter(|entry| entry.key.hash.slow().is_some()).cloned().collect();
         if keys.is_empty() {
             return None;
         }
@@ -117,12 +118,13 @@ impl Slow {
     }
 
     /// Returns the good results of entries that are unchanged in `keys`.
-    fn still_good(&self, keys: &[Entry]) -> LruCache<Name, (usize, Instant)> {
+    fn still_good(&self, keys: &[KeyEntry]) -> LruCache<CheckId, (usize, Instant)> {
         let mut good = LruCache::new(MOST_GOOD);
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, (index, since)) in seen.good.iter().rev() {
-            let is_same =
-                |entry: &Entry, old: &Entry| entry.key.id == old.key.id && entry.key.hash == old.key.hash;
+            let is_same = |entry: &KeyEntry, old: &KeyEntry| {
+                entry.key.id == old.key.id && entry.key.hash == old.key.hash
+            };
             let old = self.keys.get(*index);
             let now = old.and_then(|old| keys.iter().position(|entry| is_same(entry, old)));
             if let Some(now) = now {
@@ -157,12 +159,12 @@ impl Slow {
     /// can match.
     pub(super) async fn check(
         self: &Arc<Self>,
-        desk: &Desk,
+        checks: &CheckQueue,
         text: &str,
         id: Option<&str>,
         now: SystemTime,
     ) -> Result<Principal, Denied> {
-        let turn = desk.turn().await.ok_or(Denied::Busy)?;
+        let turn = checks.turn().await.ok_or(Denied::Busy)?;
         // Another request may have checked this text while this one waited.
         let known = self.remembered(text, now);
         if known != Err(Denied::Unchecked) {
@@ -182,8 +184,9 @@ impl Slow {
 
     /// Compares `text` with the keys that can match, and caches the result.
     fn compute(&self, text: &str, id: Option<&str>, now: SystemTime) {
-        let can_be = |entry: &Entry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
-        let is = |entry: &Entry| entry.key.hash.slow().is_some_and(|hash| hash.is_of(text));
+        let can_be =
+            |entry: &KeyEntry| id.is_none_or(|id| id == entry.key.id) && entry.principal(now).is_ok();
+        let is = |entry: &KeyEntry| entry.key.hash.slow().is_some_and(|hash| hash.is_of(text));
         let found = self.keys.iter().position(|entry| can_be(entry) && is(entry));
         let (name, since) = (self.name(text), Instant::now());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,8 +196,8 @@ impl Slow {
         }
     }
 
-    fn name(&self, text: &str) -> Name {
-        let mut name = Name::default();
+    fn name(&self, text: &str) -> CheckId {
+        let mut name = CheckId::default();
         name.copy_from_slice(hmac::sign(&self.secret, text.as_bytes()).as_ref());
         name
     }

@@ -9,7 +9,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::password_hash::tests::argon2id_of;
-use crate::{ApiKey, Authenticator, Config, Hash as AnyHash, Keys, Role, mint};
+use crate::{ApiKey, Authenticator, Config, KeyHash as AnyHash, Keys, Role, mint};
 
 const KEY: &str = "legacy-key-of-another-system";
 
@@ -111,7 +111,7 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
         let door = Door::new(vec![same.clone()]);
         let headers = sent(KEY);
         let mut check = pin!(door.door.check(&headers));
-        let busy = door.door.desk.turn().await.expect("nobody else is here");
+        let busy = door.door.checks.turn().await.expect("nobody else is here");
         assert!(poll!(check.as_mut()).is_pending(), "it waits for its turn, with the keys of before");
         door.door.renew(Keys::read(&next).expect("no files"));
         drop(busy);
@@ -123,10 +123,10 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
 async fn what_is_remembered_ends() {
     let mut ends = entry("old", &bcrypt_of(KEY), Role::Reader);
     ends.expires = Some(SystemTime::now() + Duration::from_hours(24));
-    let slow = Slow::new(&[Entry::of(&ends)], None).expect("one such key");
-    let (desk, now) = (Desk::default(), SystemTime::now());
-    assert!(slow.check(&desk, KEY, None, now).await.is_ok());
-    assert!(slow.check(&desk, "wrong", None, now).await.is_err());
+    let slow = Slow::new(&[KeyEntry::of(&ends)], None).expect("one such key");
+    let (checks, now) = (CheckQueue::default(), SystemTime::now());
+    assert!(slow.check(&checks, KEY, None, now).await.is_ok());
+    assert!(slow.check(&checks, "wrong", None, now).await.is_err());
     advance(BAD_FOR.saturating_sub(Duration::from_secs(1))).await;
     assert_eq!(slow.remembered("wrong", now), UNKNOWN);
     advance(Duration::from_secs(1)).await;
@@ -141,16 +141,16 @@ async fn what_is_remembered_ends() {
 #[tokio::test(start_paused = true)]
 async fn wrong_keys_are_checked_one_at_a_time_and_few_of_them_wait() {
     let slow =
-        Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
-    let (desk, now) = (Desk::default(), SystemTime::now());
-    let busy = desk.turn().await.expect("nobody else is here");
+        Slow::new(&[KeyEntry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
+    let (checks, now) = (CheckQueue::default(), SystemTime::now());
+    let busy = checks.turn().await.expect("nobody else is here");
     let keys: Vec<String> = (0..200).map(|number| format!("wrong-{number}")).collect();
-    let judged = join_all(keys.iter().map(|key| slow.check(&desk, key, None, now))).await;
+    let judged = join_all(keys.iter().map(|key| slow.check(&checks, key, None, now))).await;
     assert!(judged.iter().all(|judged| *judged == Err(Denied::Busy)), "nobody had a turn");
     assert_eq!(slow.seen.lock().expect("whole").bad.len(), 0, "nothing was computed");
     // Some waited until they were evicted or their time was over. A later request is served.
     drop(busy);
-    assert!(slow.check(&desk, KEY, None, now).await.is_ok());
+    assert!(slow.check(&checks, KEY, None, now).await.is_ok());
 }
 
 #[tokio::test]
@@ -168,11 +168,11 @@ async fn a_reload_keeps_the_good_checks_of_unchanged_entries_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_evicts_at_random_and_stays_bounded() {
-    let desk = Desk::default();
-    let _busy = desk.turn().await.expect("nobody else is here");
+    let checks = CheckQueue::default();
+    let _busy = checks.turn().await.expect("nobody else is here");
     // This task polls all of them in one turn, which is more progress than the runtime's budget allows.
     let mut waits: Vec<_> =
-        (0..1_000).map(|_| Box::pin(tokio::task::coop::unconstrained(desk.turn()))).collect();
+        (0..1_000).map(|_| Box::pin(tokio::task::coop::unconstrained(checks.turn()))).collect();
     let mut waiting = Vec::new();
     for (number, wait) in waits.iter_mut().enumerate() {
         if poll!(wait.as_mut()).is_pending() {
@@ -196,12 +196,12 @@ async fn a_full_queue_evicts_at_random_and_stays_bounded() {
 #[tokio::test]
 async fn many_who_come_with_the_same_key_at_once_cost_one_check() {
     let slow =
-        Slow::new(&[Entry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
-    let (desk, now) = (Desk::default(), SystemTime::now());
-    let judged = join_all((0..20).map(|_| slow.check(&desk, KEY, None, now))).await;
+        Slow::new(&[KeyEntry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
+    let (checks, now) = (CheckQueue::default(), SystemTime::now());
+    let judged = join_all((0..20).map(|_| slow.check(&checks, KEY, None, now))).await;
     assert!(judged.iter().all(Result::is_ok), "{judged:?}");
     let seen = slow.seen.lock().expect("whole");
-    let since = |name: &Name| seen.good.peek(name).map(|(_, since)| *since);
+    let since = |name: &CheckId| seen.good.peek(name).map(|(_, since)| *since);
     assert_eq!((seen.good.len(), seen.bad.len()), (1, 0));
     assert!(since(&slow.name(KEY)).is_some() && since(&slow.name("x")).is_none());
 }

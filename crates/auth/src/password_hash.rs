@@ -24,21 +24,21 @@ const MOST_WORK: u32 = 512 << 10;
 
 /// A hash of another system, as it is written in the configuration.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hash(Kind);
+pub struct SlowHash(HashScheme);
 
 #[derive(Clone, PartialEq, Eq)]
-enum Kind {
+enum HashScheme {
     Bcrypt(Arc<str>),
     Argon2id(Arc<str>),
 }
 
-impl Hash {
+impl SlowHash {
     /// Reads `$2b$…` and `$argon2id$…`. Returns `None` for any other form; the error says why a hash is not accepted.
     pub(super) fn parse(text: &str) -> Option<Result<Self, &'static str>> {
         if text.starts_with("$2") {
-            Some(of_bcrypt(text).map(|()| Self(Kind::Bcrypt(text.into()))))
+            Some(of_bcrypt(text).map(|()| Self(HashScheme::Bcrypt(text.into()))))
         } else if text.starts_with("$argon2") {
-            Some(of_argon2(text).map(|()| Self(Kind::Argon2id(text.into()))))
+            Some(of_argon2(text).map(|()| Self(HashScheme::Argon2id(text.into()))))
         } else {
             None
         }
@@ -47,14 +47,16 @@ impl Hash {
     /// Whether this is the hash of `key`. It takes long.
     pub(super) fn is_of(&self, key: &str) -> bool {
         match &self.0 {
-            Kind::Bcrypt(hash) => key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false),
-            Kind::Argon2id(hash) => PasswordHash::new(hash)
+            HashScheme::Bcrypt(hash) => {
+                key.len() <= BCRYPT_BYTES && bcrypt::verify(key, hash).unwrap_or(false)
+            }
+            HashScheme::Argon2id(hash) => PasswordHash::new(hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(key.as_bytes(), &hash).is_ok()),
         }
     }
 }
 
-impl fmt::Debug for Hash {
+impl fmt::Debug for SlowHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hash(_)")
     }
@@ -120,10 +122,10 @@ pub(super) mod tests {
             (argon2id_of(KEY).replacen("m=8", "m=262144", 1), "128 MiB"),
             (argon2id_of(KEY).replacen("m=8,t=1", "m=65536,t=16", 1), "512 MiB"),
         ] {
-            let refused = Hash::parse(&text).expect("it is meant to be one").expect_err(&text);
+            let refused = SlowHash::parse(&text).expect("it is meant to be one").expect_err(&text);
             assert!(refused.contains(why), "{text}: {refused}");
         }
-        assert!(Hash::parse("sha256:00").is_none() && Hash::parse(KEY).is_none());
-        assert_eq!(format!("{:?}", Hash::parse(&good)), "Some(Ok(Hash(_)))");
+        assert!(SlowHash::parse("sha256:00").is_none() && SlowHash::parse(KEY).is_none());
+        assert_eq!(format!("{:?}", SlowHash::parse(&good)), "Some(Ok(Hash(_)))");
     }
 }

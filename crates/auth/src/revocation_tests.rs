@@ -8,7 +8,7 @@ use jsonwebtoken::Algorithm;
 use secrecy::ExposeSecret;
 
 use crate::jwt::tests::{SECRET, grant, hmac};
-use crate::{ApiKey, Authenticator, Config, Hash, Jwt, KeySource, Keys, Principal, Role, Signer, mint};
+use crate::{ApiKey, Authenticator, Config, Jwt, KeyHash, KeySource, Keys, Principal, Role, Signer, mint};
 
 /// Headers with a credential.
 fn sent(credential: &str) -> HeaderMap {
@@ -18,7 +18,7 @@ fn sent(credential: &str) -> HeaderMap {
 
 fn key(id: &str) -> (String, ApiKey) {
     let (text, hash) = mint(id);
-    let entry = ApiKey { id: id.into(), hash: Hash::Sha256(hash), role: Role::Superuser, expires: None };
+    let entry = ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None };
     (text.expose_secret().to_owned(), entry)
 }
 
@@ -78,9 +78,9 @@ fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
 #[tokio::test]
 async fn so_it_is_with_a_key_of_another_system() {
     let hash =
-        |cost| Hash::parse(&bcrypt::hash("theirs", cost).expect("hashed")).expect("one").expect("taken");
+        |cost| KeyHash::parse(&bcrypt::hash("theirs", cost).expect("hashed")).expect("one").expect("taken");
     let entry =
-        |hash: &Hash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None };
+        |hash: &KeyHash| ApiKey { id: "old".into(), hash: hash.clone(), role: Role::Reader, expires: None };
     let (one, again) = (hash(4), hash(4));
     for (next, expected) in [(&one, true), (&again, false)] {
         let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)])).expect("no files");
@@ -94,7 +94,7 @@ async fn so_it_is_with_a_key_of_another_system() {
 #[tokio::test]
 async fn of_two_entries_with_one_key_the_first_counts_after_each_reload() {
     let entry = |id: &str, role| {
-        let hash = Hash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
+        let hash = KeyHash::parse(&bcrypt::hash("theirs", 4).expect("hashed")).expect("one").expect("taken");
         ApiKey { id: id.into(), hash, role, expires: None }
     };
     let config = Config::ApiKey(vec![entry("b", Role::Reader), entry("a", Role::Superuser)]);

@@ -32,13 +32,13 @@ const KIND: u8 = 0;
 
 /// Seals tokens with its first key and opens them with any of its keys.
 pub struct Sealer {
-    first: Key,
+    first: SealingKey,
     /// Earlier keys, whose tokens are still opened.
-    others: Vec<Key>,
+    others: Vec<SealingKey>,
 }
 
 /// The keys derived from one secret.
-struct Key {
+struct SealingKey {
     key: LessSafeKey,
     /// Derives the nonce from the content, so that equal content gives equal tokens. GCM-SIV stays safe when a nonce
     /// repeats.
@@ -55,19 +55,22 @@ impl Sealer {
         // The library's generator is not used: its first use measures the noise of the processor for tens of
         // milliseconds, which would delay the start.
         SysRng.try_fill_bytes(&mut key).expect("the system gives random bytes");
-        Self { first: Key::of(&key), others: Vec::new() }
+        Self { first: SealingKey::of(&key), others: Vec::new() }
     }
 
     /// A sealer whose tokens outlive the process, and are opened by every instance with the same secret. The secret
     /// must be hard to guess: at least 32 random bytes.
     pub fn from_secret(secret: &SecretString) -> Self {
-        Self { first: Key::from_secret(secret), others: Vec::new() }
+        Self { first: SealingKey::from_secret(secret), others: Vec::new() }
     }
 
     /// A sealer that seals with the first of `secrets` and opens with all of them; without any, a random sealer.
     pub fn from_secrets(secrets: &[SecretString]) -> Self {
         let Some((first, others)) = secrets.split_first() else { return Self::random() };
-        Self { first: Key::from_secret(first), others: others.iter().map(Key::from_secret).collect() }
+        Self {
+            first: SealingKey::from_secret(first),
+            others: others.iter().map(SealingKey::from_secret).collect(),
+        }
     }
 
     /// Seals `payload` into a token that only `principal` can send back, and only for `purpose`. It has letters,
@@ -83,7 +86,7 @@ impl Sealer {
     }
 }
 
-impl Key {
+impl SealingKey {
     fn from_secret(secret: &SecretString) -> Self {
         Self::of(secret.expose_secret().as_bytes())
     }

@@ -25,11 +25,11 @@ const AT_MOST: Duration = Duration::from_mins(1);
 const MOST: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
 /// The cached tokens with their principals.
-pub(super) struct Known(Mutex<LruCache<Name, Checked>>);
+pub(super) struct Known(Mutex<LruCache<TokenDigest, Checked>>);
 
 /// The SHA-256 of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Name([u8; 32]);
+pub(super) struct TokenDigest([u8; 32]);
 
 /// The current time on two clocks: the wall clock, which tokens use, and a monotonic one.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ struct Checked {
     expires: SystemTime,
 }
 
-impl Name {
+impl TokenDigest {
     pub(super) fn of(token: &str) -> Self {
         Self(Sha256::digest(token).into())
     }
@@ -69,7 +69,7 @@ impl Known {
     }
 
     /// Returns the principal of a token, if it is cached and still valid.
-    pub(super) fn find(&self, name: &Name, now: Now) -> Option<Principal> {
+    pub(super) fn find(&self, name: &TokenDigest, now: Now) -> Option<Principal> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let checked = known.get(name)?;
         if checked.holds(now) {
@@ -81,7 +81,7 @@ impl Known {
 
     /// Caches a token that passed every check. The check began at `at`, and the token expires at `exp`,
     /// in seconds since 1970.
-    pub(super) fn keep(&self, name: Name, principal: &Principal, at: Now, exp: u64) {
+    pub(super) fn keep(&self, name: TokenDigest, principal: &Principal, at: Now, exp: u64) {
         let Some(expires) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(exp)) else { return };
         let checked = Checked { principal: principal.clone(), at, expires };
         if checked.holds(at) {
@@ -121,7 +121,7 @@ mod tests {
     // RULES R27
     #[test]
     fn it_holds_for_a_minute_and_not_beyond_exp_nor_before_the_check() {
-        let (now, name) = (Now::read(), Name::of("token"));
+        let (now, name) = (Now::read(), TokenDigest::of("token"));
         for (exp_in, wall, steady, holds) in [
             (600, 0, 0, true),
             (600, 59, 59, true),
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_least_used_makes_room() {
         let (known, now) = (Known::new(), Now::read());
-        let name = |number: usize| Name::of(&number.to_string());
+        let name = |number: usize| TokenDigest::of(&number.to_string());
         for number in 0..MOST.get() {
             known.keep(name(number), &bob(), now, seconds(now.wall) + 600);
         }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_exp_beyond_all_time_is_not_kept() {
-        let (known, now, name) = (Known::new(), Now::read(), Name::of("token"));
+        let (known, now, name) = (Known::new(), Now::read(), TokenDigest::of("token"));
         known.keep(name, &bob(), now, u64::MAX);
         assert_eq!(known.find(&name, now), None);
     }

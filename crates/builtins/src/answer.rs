@@ -47,14 +47,14 @@ pub(super) fn passing(reply: Reply) -> Reply {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolResult<'a> {
-    content: [Text<'a>; 1],
+    content: [TextContent<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     structured_content: Option<&'a Raw>,
     is_error: bool,
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
+struct TextContent<'a> {
     r#type: &'static str,
     text: &'a str,
 }
@@ -62,7 +62,7 @@ struct Text<'a> {
 /// Makes a result of `answer`, an object that fits the tool's output schema. Repeats it as text for clients
 /// without support for structured content.
 pub(super) fn result(answer: &Raw) -> Raw {
-    let content = [Text { r#type: "text", text: answer.as_str() }];
+    let content = [TextContent { r#type: "text", text: answer.as_str() }];
     Raw::of(&ToolResult { content, structured_content: Some(answer), is_error: false })
 }
 
@@ -74,6 +74,6 @@ pub(super) fn refused(refusal: &Refusal) -> Raw {
 /// Makes an error result of `why`, an object. It has no `structuredContent`, which would have to fit the
 /// tool's output schema.
 pub(super) fn failed(why: &Raw) -> Raw {
-    let content = [Text { r#type: "text", text: why.as_str() }];
+    let content = [TextContent { r#type: "text", text: why.as_str() }];
     Raw::of(&ToolResult { content, structured_content: None, is_error: true })
 }

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use boundary::{Boundary, Strength};
-use markdown::Outline;
+use markdown::HeadingOutline;
 use settings::{Fields, Setting};
 
 /// The largest budget, in characters.
@@ -166,9 +166,9 @@ impl Chunk<'_> {
 pub fn chunks<'t>(text: &'t str, document_id: &'t str, chunking: Chunking, format: Format) -> Chunks<'t> {
     let outline = match format {
         Format::Markdown if text.len() <= MOST_MARKDOWN => markdown::outline(text, chunking.size),
-        Format::Markdown | Format::Plain => Outline::default(),
+        Format::Markdown | Format::Plain => HeadingOutline::default(),
     };
-    let start = Place::default();
+    let start = TextPosition::default();
     Chunks {
         text,
         document_id,
@@ -188,11 +188,11 @@ pub struct Chunks<'t> {
     text: &'t str,
     document_id: &'t str,
     chunking: Chunking,
-    outline: Outline,
+    outline: HeadingOutline,
     /// Where the next chunk begins, if it then ends after `covered`.
-    start: Place,
+    start: TextPosition,
     /// Where the last chunk ended.
-    covered: Place,
+    covered: TextPosition,
     index: usize,
     /// The section that `start` is in.
     section: usize,
@@ -202,15 +202,15 @@ pub struct Chunks<'t> {
 
 /// A position in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Place {
+struct TextPosition {
     byte: usize,
     chars: usize,
 }
 
 /// Where a chunk ends and the next one begins.
-struct Cut {
-    end: Place,
-    next: Place,
+struct ChunkEnd {
+    end: TextPosition,
+    next: TextPosition,
 }
 
 impl<'t> Iterator for Chunks<'t> {
@@ -236,7 +236,7 @@ impl<'t> Iterator for Chunks<'t> {
 }
 
 impl<'t> Chunks<'t> {
-    fn chunk(&self, end: Place) -> Chunk<'t> {
+    fn chunk(&self, end: TextPosition) -> Chunk<'t> {
         let bytes = self.start.byte..end.byte;
         Chunk {
             id: format!("{}#{:05}", self.document_id, self.index),
@@ -251,7 +251,7 @@ impl<'t> Chunks<'t> {
     }
 
     /// Finds where the chunk that begins at `start` ends.
-    fn cut(&mut self) -> Cut {
+    fn cut(&mut self) -> ChunkEnd {
         let size = self.chunking.size;
         let rest = &self.text[self.start.byte..];
         // A character has at most four bytes, so a window of that many bytes suffices.
@@ -260,7 +260,7 @@ impl<'t> Chunks<'t> {
         let mut places = rest.char_indices().map(|(byte, _)| byte).skip(size);
         let Some(full) = places.next() else {
             let end = self.place(rest.len(), rest.chars().count());
-            return Cut { end, next: end };
+            return ChunkEnd { end, next: end };
         };
         // Includes one more character, which is needed to judge the last boundary.
         let seen = &rest[..places.next().unwrap_or(rest.len())];
@@ -271,14 +271,14 @@ impl<'t> Chunks<'t> {
             // If the first boundary is beyond the budget, there is no good position.
             let early = self.window.last().map_or((full, size), |last| (last.byte, last.chars));
             let end = self.place(early.0, early.1);
-            return Cut { end, next: end };
+            return ChunkEnd { end, next: end };
         };
         let next = self.shared(end.chars).map_or(end, |next| next);
-        Cut { end: self.place(end.byte, end.chars), next: self.place(next.byte, next.chars) }
+        ChunkEnd { end: self.place(end.byte, end.chars), next: self.place(next.byte, next.chars) }
     }
 
-    fn place(&self, bytes: usize, chars: usize) -> Place {
-        Place { byte: self.start.byte + bytes, chars: self.start.chars + chars }
+    fn place(&self, bytes: usize, chars: usize) -> TextPosition {
+        TextPosition { byte: self.start.byte + bytes, chars: self.start.chars + chars }
     }
 
     /// Returns the last of the strongest boundaries that leave the chunk large enough.

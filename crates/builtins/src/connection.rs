@@ -22,12 +22,12 @@ const RESOURCES: &str = "resourceSubscriptions";
 
 /// Opens the server when it is first needed, and again after a failure. For example, a missing folder may
 /// exist later.
-pub struct InProcess<F> {
+pub struct InProcessConnector<F> {
     open: F,
     declared: Option<Declared>,
 }
 
-impl<F, B> InProcess<F>
+impl<F, B> InProcessConnector<F>
 where
     F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
     B: Builtin,
@@ -44,7 +44,7 @@ where
     }
 }
 
-impl<F, B> Connector for InProcess<F>
+impl<F, B> Connector for InProcessConnector<F>
 where
     F: Fn(Events) -> BoxFuture<'static, Result<B, Error>> + Send + Sync + 'static,
     B: Builtin,
@@ -56,7 +56,7 @@ where
     ) -> BoxFuture<'static, Result<Arc<dyn Connection>, Error>> {
         let opening = (self.open)(events);
         async move {
-            let connection: Arc<dyn Connection> = Arc::new(Local::new(opening.await?));
+            let connection: Arc<dyn Connection> = Arc::new(InProcessConnection::new(opening.await?));
             Ok(connection)
         }
         .boxed()
@@ -76,7 +76,7 @@ where
 }
 
 /// A running built-in server.
-struct Local<B> {
+struct InProcessConnection<B> {
     builtin: B,
     peer: Peer,
 }
@@ -90,7 +90,7 @@ fn list(member: &'static str, items: &[Raw]) -> Raw {
     ])
 }
 
-impl<B: Builtin> Local<B> {
+impl<B: Builtin> InProcessConnection<B> {
     fn new(builtin: B) -> Self {
         let subscribable = builtin.resources().map(|_| !builtin.told_resources().is_empty());
         let peer = declared::peer(builtin.info(), builtin.instructions(), subscribable);
@@ -142,7 +142,7 @@ impl<B: Builtin> Local<B> {
     }
 }
 
-impl<B: Builtin> Connection for Local<B> {
+impl<B: Builtin> Connection for InProcessConnection<B> {
     fn peer(&self) -> &Peer {
         &self.peer
     }

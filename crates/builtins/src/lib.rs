@@ -43,7 +43,7 @@ mod tool;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-pub use connection::InProcess;
+pub use connection::InProcessConnector;
 pub use progress::Report;
 use serde::Serialize;
 use serde_json::json;
@@ -53,7 +53,7 @@ use json::Raw;
 use protocol::error_data::Rejected;
 use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Reply, sanitize};
 use runtime::telemetry::RequestId;
-use upstream::api::{Error, Kind, Kinds};
+use upstream::api::{BuiltinKind, Error, Kinds};
 
 /// Makes a connector that opens a new server of this type for each connection.
 macro_rules! connect {
@@ -67,7 +67,7 @@ macro_rules! connect {
                 async move { <$server>::open(&name, &options, &means, events).await },
             )
         };
-        std::sync::Arc::new($crate::InProcess::new(open).declaring(<$server>::declared($options)))
+        std::sync::Arc::new($crate::InProcessConnector::new(open).declaring(<$server>::declared($options)))
     }};
 }
 pub(crate) use connect;
@@ -75,13 +75,13 @@ pub(crate) use connect;
 /// The built-in servers of this build, in the order of messages that list them.
 pub const KINDS: Kinds = &[
     #[cfg(feature = "handbook")]
-    Kind { name: "handbook", fields: &["handbook"], read: handbook::config::read },
+    BuiltinKind { name: "handbook", fields: &["handbook"], read: handbook::config::read },
     #[cfg(feature = "r2r")]
-    Kind { name: "r2r", fields: &["url", "r2r"], read: r2r::config::read },
+    BuiltinKind { name: "r2r", fields: &["url", "r2r"], read: r2r::config::read },
     #[cfg(feature = "rag")]
-    Kind { name: "rag", fields: &["url", "rag"], read: rag::config::read },
+    BuiltinKind { name: "rag", fields: &["url", "rag"], read: rag::config::read },
     #[cfg(feature = "chroma")]
-    Kind { name: "chroma", fields: &["url", "chroma"], read: chroma::config::read },
+    BuiltinKind { name: "chroma", fields: &["url", "chroma"], read: chroma::config::read },
 ];
 
 /// Makes the resources of a built-in server under test. Its tasks belong to the group of `shutdown`.

@@ -32,10 +32,10 @@ fn end(number: f64) -> Value {
 
 /// Refusal of one argument.
 #[derive(Debug, Clone)]
-pub(super) struct Refusal(Box<Members>);
+pub(super) struct Refusal(Box<RefusalMembers>);
 
 #[derive(Debug, Clone, Serialize)]
-struct Members {
+struct RefusalMembers {
     /// `invalid_argument`, or a code of the tool such as `invalid_path` or `not_found`.
     error: &'static str,
     /// The kind of failure, as in the gateway's own errors.
@@ -54,7 +54,15 @@ impl Refusal {
         let rejected_value = sanitize::value(&Raw::of(value));
         let (message, valid_range, suggestion) = <(String, Value, String)>::default();
         let (field, r#type) = (field.to_owned(), kind(error));
-        Self(Box::new(Members { error, r#type, message, field, rejected_value, valid_range, suggestion }))
+        Self(Box::new(RefusalMembers {
+            error,
+            r#type,
+            message,
+            field,
+            rejected_value,
+            valid_range,
+            suggestion,
+        }))
     }
 
     /// Names another argument than the original one.
@@ -128,7 +136,8 @@ impl Refusal {
             valid_range: &'a Value,
             suggestion: &'a str,
         }
-        let Members { error, r#type, message, field, rejected_value, valid_range, suggestion } = &*self.0;
+        let RefusalMembers { error, r#type, message, field, rejected_value, valid_range, suggestion } =
+            &*self.0;
         let mut data = ErrorData::new(code, message);
         data.kind = *r#type;
         if !suggestion.is_empty() {

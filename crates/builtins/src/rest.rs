@@ -60,9 +60,9 @@ impl Rest {
     }
 
     /// A request for what is at `path` below the base, a segment each.
-    pub(super) fn request(&self, method: Method, path: &[&str]) -> Request {
+    pub(super) fn request(&self, method: Method, path: &[&str]) -> RestRequest {
         let builder = RequestBuilder::new(method, self.base.clone()).below(path);
-        Request {
+        RestRequest {
             client: Arc::clone(&self.client),
             builder,
             secrets: self.password.iter().cloned().collect(),
@@ -76,14 +76,14 @@ pub(super) fn unsendable(why: &str) -> Error {
 }
 
 /// One request that is being put together.
-pub(super) struct Request {
+pub(super) struct RestRequest {
     client: Arc<Client>,
     builder: RequestBuilder,
     /// Removed from everything that the service says.
     secrets: Vec<SecretString>,
 }
 
-impl Request {
+impl RestRequest {
     /// Adds parameters to the address.
     pub(super) fn query(self, pairs: &[(&str, &str)]) -> Self {
         self.with(|builder| builder.query(pairs))

@@ -23,8 +23,8 @@ use protocol::{Reply, method};
 use runtime::shutdown::Shutdown;
 use settings::{Node, Problems, Setting};
 use upstream::api::{
-    BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Given, Kind, Kinds, Means, Outlet,
-    require,
+    BuiltinKind, BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Given, Kinds, Means,
+    Outlet, require,
 };
 use upstream::config::{Config, Transport};
 
@@ -132,7 +132,7 @@ mod config {
     }
 }
 
-const KINDS: Kinds = &[Kind { name: "sample", fields: &["sample"], read: sample::config::read }];
+const KINDS: Kinds = &[BuiltinKind { name: "sample", fields: &["sample"], read: sample::config::read }];
 
 proptest! {
     #[test]

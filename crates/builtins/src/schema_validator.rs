@@ -9,7 +9,7 @@ mod refuse;
 
 use serde_json::{Map, Value};
 
-use self::refuse::Place;
+use self::refuse::ValuePlace;
 use super::refusal::Refusal;
 use super::strict;
 use json::Raw;
@@ -20,19 +20,19 @@ const WHOLE: f64 = 9_007_199_254_740_992.0;
 /// Schema of one value.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
-    kind: Kind,
+    kind: ShapeKind,
     /// A valid value.
     example: Option<Value>,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
-    Text(Text),
+enum ShapeKind {
+    Text(TextShape),
     Number(Number),
     Truth,
     List(Box<Shape>),
     /// An object with these members and no others.
-    Object(Members),
+    Object(ObjectMembers),
     /// Any object.
     Free,
     /// Any value, or one with an unsupported schema.
@@ -40,7 +40,7 @@ enum Kind {
 }
 
 #[derive(Debug, Clone)]
-struct Text {
+struct TextShape {
     least: usize,
     most: usize,
     not_blank: bool,
@@ -57,7 +57,7 @@ struct Number {
 }
 
 /// Required ones first, each group in the order of the schema.
-type Members = Vec<Member>;
+type ObjectMembers = Vec<Member>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
@@ -70,16 +70,16 @@ impl Shape {
     /// Reads a JSON schema.
     pub(super) fn of(schema: &Value) -> Self {
         let kind = match schema["type"].as_str() {
-            Some("string") => Kind::Text(Text::of(schema)),
-            Some("integer") => Kind::Number(Number::of(schema, true)),
-            Some("number") => Kind::Number(Number::of(schema, false)),
-            Some("boolean") => Kind::Truth,
-            Some("array") => Kind::List(Box::new(Self::of(&schema["items"]))),
+            Some("string") => ShapeKind::Text(TextShape::of(schema)),
+            Some("integer") => ShapeKind::Number(Number::of(schema, true)),
+            Some("number") => ShapeKind::Number(Number::of(schema, false)),
+            Some("boolean") => ShapeKind::Truth,
+            Some("array") => ShapeKind::List(Box::new(Self::of(&schema["items"]))),
             Some("object") => match schema["properties"].as_object() {
-                Some(properties) => Kind::Object(members(properties, &schema["required"])),
-                None => Kind::Free,
+                Some(properties) => ShapeKind::Object(members(properties, &schema["required"])),
+                None => ShapeKind::Free,
             },
-            _ => Kind::Any,
+            _ => ShapeKind::Any,
         };
         let example = schema["examples"].get(0).or(schema.get("default")).cloned();
         Self { kind, example }
@@ -89,16 +89,16 @@ impl Shape {
     #[cfg(test)]
     pub(super) fn is_known(&self) -> bool {
         match &self.kind {
-            Kind::Any => false,
-            Kind::List(items) => items.is_known(),
-            Kind::Object(members) => members.iter().all(|member| member.shape.is_known()),
-            Kind::Text(_) | Kind::Number(_) | Kind::Truth | Kind::Free => true,
+            ShapeKind::Any => false,
+            ShapeKind::List(items) => items.is_known(),
+            ShapeKind::Object(members) => members.iter().all(|member| member.shape.is_known()),
+            ShapeKind::Text(_) | ShapeKind::Number(_) | ShapeKind::Truth | ShapeKind::Free => true,
         }
     }
 
     /// Checks the arguments of a call. Integral numbers become integers.
     pub(super) fn arguments(&self, raw: &Raw) -> Result<Map<String, Value>, Refusal> {
-        let Kind::Object(members) = &self.kind else { return Ok(Map::new()) };
+        let ShapeKind::Object(members) = &self.kind else { return Ok(Map::new()) };
         if !raw.is_object() {
             return Err(refuse::no_object(raw));
         }
@@ -112,7 +112,7 @@ impl Shape {
         let mut checked = Map::new();
         for member in members {
             let given = raw.get(&member.name);
-            let place = Place { field: &member.name, required: member.required, shape: &member.shape };
+            let place = ValuePlace { field: &member.name, required: member.required, shape: &member.shape };
             match given.filter(|value| !value.is_null()) {
                 Some(value) => {
                     let read = strict::read(&value).map_err(|reason| place.unreadable(&value, &reason))?;
@@ -125,31 +125,31 @@ impl Shape {
         Ok(checked)
     }
 
-    fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
+    fn check(&self, place: &ValuePlace<'_>, value: Value) -> Result<Value, Refusal> {
         match (&self.kind, value) {
-            (Kind::Text(text), value) => text.check(place, value),
-            (Kind::Number(number), value) => number.check(place, value),
-            (Kind::List(items), Value::Array(list)) => items.check_items(place, list),
-            (Kind::Object(members), Value::Object(map)) => check_members(members, place, map),
-            (Kind::Truth, value @ Value::Bool(_))
-            | (Kind::Free, value @ Value::Object(_))
-            | (Kind::Any, value) => Ok(value),
+            (ShapeKind::Text(text), value) => text.check(place, value),
+            (ShapeKind::Number(number), value) => number.check(place, value),
+            (ShapeKind::List(items), Value::Array(list)) => items.check_items(place, list),
+            (ShapeKind::Object(members), Value::Object(map)) => check_members(members, place, map),
+            (ShapeKind::Truth, value @ Value::Bool(_))
+            | (ShapeKind::Free, value @ Value::Object(_))
+            | (ShapeKind::Any, value) => Ok(value),
             (_, value) => Err(place.wrong_type(&Raw::of(&value))),
         }
     }
 
-    fn check_items(&self, place: &Place<'_>, list: Vec<Value>) -> Result<Value, Refusal> {
+    fn check_items(&self, place: &ValuePlace<'_>, list: Vec<Value>) -> Result<Value, Refusal> {
         let item = |(at, value): (usize, Value)| {
             let field = format!("{}[{at}]", place.field);
-            self.check(&Place { field: &field, required: true, shape: self }, value)
+            self.check(&ValuePlace { field: &field, required: true, shape: self }, value)
         };
         list.into_iter().enumerate().map(item).collect::<Result<Vec<_>, _>>().map(Value::Array)
     }
 }
 
 fn check_members(
-    members: &Members,
-    place: &Place<'_>,
+    members: &ObjectMembers,
+    place: &ValuePlace<'_>,
     mut map: Map<String, Value>,
 ) -> Result<Value, Refusal> {
     let unknown = map.iter().find(|(name, _)| !members.iter().any(|member| member.name == **name));
@@ -159,7 +159,7 @@ fn check_members(
     let mut checked = Map::new();
     for member in members {
         let field = format!("{}.{}", place.field, member.name);
-        let inner = Place { field: &field, required: member.required, shape: &member.shape };
+        let inner = ValuePlace { field: &field, required: member.required, shape: &member.shape };
         match map.remove(&member.name).filter(|value| !value.is_null()) {
             Some(value) => {
                 checked.insert(member.name.clone(), member.shape.check(&inner, value)?);
@@ -171,11 +171,11 @@ fn check_members(
     Ok(Value::Object(checked))
 }
 
-fn names(members: &Members) -> Vec<&str> {
+fn names(members: &ObjectMembers) -> Vec<&str> {
     members.iter().map(|member| member.name.as_str()).collect()
 }
 
-fn members(properties: &Map<String, Value>, required: &Value) -> Members {
+fn members(properties: &Map<String, Value>, required: &Value) -> ObjectMembers {
     let required: Vec<&str> = required.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let member = |name: &str, required| {
         let shape = properties.get(name).map(Shape::of)?;
@@ -186,7 +186,7 @@ fn members(properties: &Map<String, Value>, required: &Value) -> Members {
     required.iter().filter_map(|name| member(name, true)).chain(others).collect()
 }
 
-impl Text {
+impl TextShape {
     fn of(schema: &Value) -> Self {
         let length = |name: &str| schema[name].as_u64().and_then(|length| usize::try_from(length).ok());
         let words = schema["enum"].as_array().into_iter().flatten();
@@ -199,7 +199,7 @@ impl Text {
         }
     }
 
-    fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
+    fn check(&self, place: &ValuePlace<'_>, value: Value) -> Result<Value, Refusal> {
         let Value::String(text) = &value else { return Err(place.wrong_type(&Raw::of(&value))) };
         let length = text.chars().count();
         if length < self.least || self.not_blank && text.trim().is_empty() {
@@ -229,7 +229,7 @@ impl Number {
         Self { whole, least: end("minimum", -far), most: end("maximum", far) }
     }
 
-    fn check(&self, place: &Place<'_>, value: Value) -> Result<Value, Refusal> {
+    fn check(&self, place: &ValuePlace<'_>, value: Value) -> Result<Value, Refusal> {
         let number = value.as_f64().filter(|number| !self.whole || number.fract() == 0.0);
         match number.filter(|number| self.least <= *number && *number <= self.most) {
             // Within the range and integral, so nothing is lost.

@@ -92,7 +92,7 @@ impl Tool {
         serde_json::from_value(Value::Object(checked)).map_err(|error| {
             // Only if a type is narrower than its schema. A test looks for such types.
             Refusal::new("invalid_argument", "arguments", arguments)
-                .because(&format!("The arguments can not be read: {error}."))
+                .because(&format!("The arguments cannot be read: {error}."))
                 .valid("what the input schema of the tool says")
                 .suggest("Compare them with the schema.")
         })

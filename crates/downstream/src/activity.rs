@@ -231,7 +231,7 @@ impl Activity {
 
     /// Registers a request, which ends when the returned value is dropped. `size` returns the bytes of its head; it
     /// is called only for a head that may be large. Without a share there is no room for the head.
-    pub(super) fn request(&self, size: impl FnOnce() -> usize) -> (Running, Option<Share>) {
+    pub(super) fn request(&self, size: impl FnOnce() -> usize) -> (RunningRequest, Option<Share>) {
         let mut state = self.state();
         state.phase = Phase::Busy;
         let mut share = std::mem::take(&mut state.share);
@@ -241,7 +241,7 @@ impl Activity {
             share.resize(size)
         };
         drop(state);
-        (Running(self.clone()), has_room.then_some(share))
+        (RunningRequest(self.clone()), has_room.then_some(share))
     }
 
     /// Records that the body of the request was dropped before its end.
@@ -338,9 +338,9 @@ impl Activity {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(super) struct Running(Activity);
+pub(super) struct RunningRequest(Activity);
 
-impl Running {
+impl RunningRequest {
     /// Records that the connection got a part of an answer that has more parts.
     pub(super) fn handed(&self) {
         self.0.state().handed = Some(now());
@@ -352,7 +352,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.handed = None;

@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The slots for clients. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Places(Arc<Parts>);
+pub struct Slots(Arc<SlotCount>);
 
 #[derive(Debug)]
-struct Parts {
+struct SlotCount {
     most: usize,
     taken: AtomicUsize,
 }
 
 /// A slot, taken until this is dropped.
 #[derive(Debug)]
-pub struct Place(Places);
+pub struct Slot(Slots);
 
 /// The error if all slots are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +30,16 @@ pub struct Full {
     pub most: usize,
 }
 
-impl Places {
+impl Slots {
     /// Creates `most` free slots.
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Parts { most, taken: AtomicUsize::new(0) }))
+        Self(Arc::new(SlotCount { most, taken: AtomicUsize::new(0) }))
     }
 
     /// Takes a free slot.
-    pub fn take(&self) -> Result<Place, Full> {
-        let Parts { most, taken } = &*self.0;
-        let place = Place(self.clone());
+    pub fn take(&self) -> Result<Slot, Full> {
+        let SlotCount { most, taken } = &*self.0;
+        let place = Slot(self.clone());
         // If all slots are taken, dropping `place` undoes the count.
         if taken.fetch_add(1, Ordering::Relaxed) < *most { Ok(place) } else { Err(Full { most: *most }) }
     }
@@ -50,7 +50,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_there_are_and_each_is_given_back() {
-        let places = Places::new(2);
+        let places = Slots::new(2);
         let (one, two) = (places.take().expect("free"), places.clone().take().expect("free"));
         for _ in 0..3 {
             assert_eq!(places.take().err(), Some(Full { most: 2 }), "who is refused takes nothing");

@@ -1,10 +1,10 @@
-//! What clients of the MCP endpoint do and may not do, for the audit; and what failed of it, for the log.
+//! Audit records and log lines for requests of the MCP endpoint: calls, refusals and failures.
 //!
 //! Invariants: a request that the gateway refused or that failed leaves one line, at the level that REST has for it
-//! (`admin::error`); what a server answered leaves none, whatever it says of itself. A request that goes well costs
-//! nothing here but the question whether it did.
+//! (`admin::error`). An answer of a server leaves no line, also if it is an error. A request that succeeds costs
+//! only the check whether it did.
 //!
-//! Not here: what is told of it (`telemetry::audit`), who may do what (`auth`), the REST API (`admin`).
+//! Not here: the fields of a record (`telemetry::audit`), permissions (`auth`), the REST API (`admin`).
 
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ use gateway::manager::Named;
 use gateway::{Caller, Gateway};
 use json::Raw;
 use protocol::{ErrorObject, Origin, Request, method};
-use runtime::telemetry::audit::{self, Deed, Full, Who};
+use runtime::telemetry::audit::{self, Actor, AuditRecord, Full};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted, untrusted_if_any};
 use upstream::ResponseBody;
@@ -25,7 +25,7 @@ pub(super) struct Audited<'a> {
     request: &'a Request,
     id: Option<RequestId>,
     /// The call that it is; none where nobody reads of it.
-    deed: Option<Box<Deed>>,
+    record: Option<Box<AuditRecord>>,
 }
 
 impl<'a> Audited<'a> {
@@ -37,27 +37,27 @@ impl<'a> Audited<'a> {
         id: Option<RequestId>,
     ) -> Result<Self, Full> {
         let is_call = request.method == method::TOOLS_CALL && caller.principal.may(Action::Call);
-        let deed = if is_call { audit::call(who(caller, id), || tool(request))? } else { None };
-        let deed = deed.map(|mut deed| {
+        let record = if is_call { audit::call(who(caller, id), || tool(request))? } else { None };
+        let record = record.map(|mut record| {
             let route = gateway.manager().seen_by(Some(&caller.home)).route(
                 &caller.scope,
                 Named::Tool,
                 &tool(request),
             );
             if let Ok(route) = route {
-                deed.at(&route.server);
+                record.at(&route.server);
             }
-            deed
+            record
         });
-        Ok(Self { caller, request, id, deed })
+        Ok(Self { caller, request, id, record })
     }
 
     /// Ends it with `received`, of which the rest may still be arriving. A refusal by role becomes another one if its
     /// audit line cannot be written.
     pub(super) fn end(self, received: &mut ResponseBody) {
-        match (self.deed, &*received) {
-            (Some(deed), ResponseBody::Buffered(reply)) => deed.answered(reply),
-            (Some(deed), ResponseBody::Streaming(_)) => deed.ended(audit::DONE),
+        match (self.record, &*received) {
+            (Some(record), ResponseBody::Buffered(reply)) => record.answered(reply),
+            (Some(record), ResponseBody::Streaming(_)) => record.ended(audit::DONE),
             (None, _) => {}
         }
         match received {
@@ -66,7 +66,7 @@ impl<'a> Audited<'a> {
             // It may still break.
             ResponseBody::Streaming(flow) => flow.answers(self.id),
         }
-        // Nothing of theirs reaches a server, so it was us who refused it.
+        // Their requests reach no server, so the gateway refused it.
         if !self.caller.principal.may(Action::Call)
             && is_forbidden(received)
             && let Err(full) = audit::refused(who(self.caller, self.id), &self.request.method)
@@ -76,7 +76,7 @@ impl<'a> Audited<'a> {
     }
 }
 
-/// What the log has of the `data` of our own errors.
+/// The members of the `data` of the gateway's own errors that are logged.
 #[derive(Debug, Default, Deserialize)]
 struct ErrorFacts {
     code: String,
@@ -111,8 +111,8 @@ fn failed(method: &str, id: Option<RequestId>, error: &ErrorObject) {
     }
 }
 
-fn who(caller: &Caller, request: Option<RequestId>) -> Who<'_> {
-    Who { principal: caller.principal.id(), role: caller.principal.role().as_str(), request }
+fn who(caller: &Caller, request: Option<RequestId>) -> Actor<'_> {
+    Actor { principal: caller.principal.id(), role: caller.principal.role().as_str(), request }
 }
 
 /// Which tool, as the client calls it.

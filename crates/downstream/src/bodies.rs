@@ -16,7 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::activity::{Activity, Running};
+use super::activity::{Activity, RunningRequest};
 use json::Raw;
 use protocol::{RequestId, Response};
 use runtime::worker::hushed;
@@ -78,7 +78,7 @@ impl HttpBody for Arriving {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let (frame, rang) = hushed(cx.waker(), || Pin::new(&mut self.body).poll_frame(cx));
-        // The connection is told that there is room for more, unless there is no more.
+        // Wakes the connection, which has room for more, unless the body has ended.
         if rang && !self.body.is_end_stream() {
             cx.waker().wake_by_ref();
         }
@@ -108,27 +108,27 @@ impl HttpBody for Arriving {
 /// A connection takes no more of an answer while this much of it waits to be written, in bytes. It also reads at
 /// most this much of a body at once.
 pub(super) const WRITE_BUFFER: usize = 64 * 1024;
-/// What a connection takes of a body before it writes it out: hyper takes the next part while less
+/// Bytes of a body that a connection takes before it writes them: hyper takes the next part while less
 /// than [`WRITE_BUFFER`] waits. Some room is left for the head of the answer.
 const TAKEN: usize = WRITE_BUFFER - 4 * 1024;
 /// How much is copied at most to spare a second write.
 const JOINED: usize = 64 * 1024;
 
 /// A body that is there, in parts that are not copied into one, such as a head, a large payload, a short tail.
-pub(super) struct Parts<const N: usize> {
+pub(super) struct SegmentedBody<const N: usize> {
     rest: std::array::IntoIter<Bytes, N>,
 }
 
-impl<const N: usize> Parts<N> {
+impl<const N: usize> SegmentedBody<N> {
     /// These, as they are.
     pub(super) fn of(parts: [Bytes; N]) -> Self {
         Self { rest: parts.into_iter() }
     }
 }
 
-impl Parts<3> {
-    /// Behind a payload that fills what a connection takes at once, the tail would need a write of its
-    /// own, and a second look of the reader: then it is joined to as much of the payload as is left over.
+impl SegmentedBody<3> {
+    /// Joins the tail to the end of the payload if the payload fills what a connection takes at once. Otherwise
+    /// the tail would need a write and a read of its own.
     pub(super) fn new([head, mut payload, tail]: [Bytes; 3]) -> Self {
         let room = TAKEN.saturating_sub(head.len());
         let is_joined = payload.len() > room && payload.len() - room <= JOINED;
@@ -137,7 +137,7 @@ impl Parts<3> {
     }
 }
 
-impl<const N: usize> HttpBody for Parts<N> {
+impl<const N: usize> HttpBody for SegmentedBody<N> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -213,20 +213,20 @@ impl HttpBody for StreamingBody {
 
 /// The body of an answer. Its request counts as running for as long as it exists. A connection that has no
 /// room for more does not ask for the next part, which is how `Activity` sees a client that reads too slowly.
-pub(super) struct Answer {
+pub(super) struct AnswerBody {
     body: Body,
     /// Whether the connection has a part and was not back for more.
     is_handed: bool,
-    running: Running,
+    running: RunningRequest,
 }
 
-impl Answer {
-    pub(super) const fn new(body: Body, running: Running) -> Self {
+impl AnswerBody {
+    pub(super) const fn new(body: Body, running: RunningRequest) -> Self {
         Self { body, is_handed: false, running }
     }
 }
 
-impl HttpBody for Answer {
+impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -263,7 +263,8 @@ mod tests {
     #[tokio::test]
     async fn parts_are_one_body_of_known_length_and_none_is_copied() {
         let payload = Bytes::from(vec![b'x'; 200_000]);
-        let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
+        let mut body =
+            SegmentedBody::new([Bytes::from_static(b"{"), payload.clone(), Bytes::from_static(b"}")]);
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(200_002), false));
         let _brace = body.frame().await;
         let frame = body.frame().await.expect("a frame").expect("it cannot fail");
@@ -278,7 +279,7 @@ mod tests {
         let brace = || Bytes::from_static(b"}");
         for (length, joined) in [(1_000, 1), (TAKEN - 1, 1), (TAKEN, 2), (70_000, 70_001 - (TAKEN - 1))] {
             let payload = Bytes::from(vec![b'x'; length]);
-            let mut body = Parts::new([Bytes::from_static(b"{"), payload.clone(), brace()]);
+            let mut body = SegmentedBody::new([Bytes::from_static(b"{"), payload.clone(), brace()]);
             assert_eq!(body.size_hint().exact(), Some(length as u64 + 2));
             let mut parts = Vec::new();
             while let Some(frame) = body.frame().await {

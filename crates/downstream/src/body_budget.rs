@@ -150,7 +150,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use runtime::memory::{Account, Budget, Kind};
+    use runtime::memory::{Account, Budget, ChargeKind};
 
     const KIB: usize = 1024;
     const LIMIT: usize = 100 * KIB;
@@ -178,7 +178,7 @@ mod tests {
 
     fn open(budget: &'static Budget, id: &str) -> impl Fn() -> Charge {
         let account = Account::Principal(id.into());
-        move || budget.open(account.clone(), Kind::Request)
+        move || budget.open(account.clone(), ChargeKind::Request)
     }
 
     #[tokio::test]

@@ -81,7 +81,7 @@ pub struct Config {
     /// Certificate and key, if the listener speaks TLS.
     pub tls: Option<Tls>,
     /// The log.
-    pub log: telemetry::Options,
+    pub log: telemetry::LogOptions,
 }
 
 impl Default for Config {
@@ -106,7 +106,7 @@ impl Default for Config {
             session_idle_timeout: Duration::from_mins(30),
             memory_budget: memory::system::default_limit(),
             tls: None,
-            log: telemetry::Options::default(),
+            log: telemetry::LogOptions::default(),
         }
     }
 }
@@ -342,10 +342,10 @@ fn read_anonymous_role(fields: &mut Fields<'_>, auth: &auth::Config) -> bool {
     is_reader.unwrap_or_default()
 }
 
-fn read_log(fields: &mut Fields<'_>, folder: &Path) -> telemetry::Options {
+fn read_log(fields: &mut Fields<'_>, folder: &Path) -> telemetry::LogOptions {
     let formats = [("auto", Format::Auto), ("json", Format::Json), ("pretty", Format::Pretty)];
     let levels = "one of `error`, `warn`, `info`, `debug`, `trace`";
-    telemetry::Options {
+    telemetry::LogOptions {
         format: fields.choice("log_format", &formats).unwrap_or_default(),
         level: fields.parsed("log_level", levels, Level::from_word).unwrap_or_default(),
         file: fields.part("log_file", |file| file.file_path(folder)),

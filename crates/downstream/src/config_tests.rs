@@ -54,7 +54,7 @@ fn everything_can_be_said() {
     assert_eq!((config.max_connections, config.shutdown_delay), (7, seconds(7)));
     assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
     let file = Some("logs/a.log".into());
-    let log = telemetry::Options { format: Format::Json, level: Level::Warn, file };
+    let log = telemetry::LogOptions { format: Format::Json, level: Level::Warn, file };
     assert_eq!((config.max_body_bytes, config.log.clone()), (1_024, log));
     assert!(config.anonymous_reader && !config.allow_unauthenticated);
     assert_eq!(config.exceptions().len(), 1);

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::error::{Refusal, described};
+use super::error::{MessageRefusal, described};
 use super::exchange::{Exchange, Named};
 use super::headers::check_meta;
 use super::outside_calls::OutsideCalls;
@@ -89,13 +89,13 @@ impl Conversation {
     }
 
     /// Answers a message that cannot be handled.
-    pub async fn refuse(&self, id: Option<RequestId>, refusal: &Refusal) {
+    pub async fn refuse(&self, id: Option<RequestId>, refusal: &MessageRefusal) {
         let response = Response { id, reply: Err(refusal.object()) };
         // A closed channel means that the client has disconnected.
         let _ = self.outgoing.send((self.frame)(response.encode())).await;
     }
 
-    fn request(self: &Arc<Self>, request: Request, named: Named) -> Result<(), Refusal> {
+    fn request(self: &Arc<Self>, request: Request, named: Named) -> Result<(), MessageRefusal> {
         let caller = self.caller(&request)?;
         let running = self.session.begin(&request.id)?;
         let cancel = running.cancel.clone();
@@ -119,7 +119,7 @@ impl Conversation {
     }
 
     /// Returns the caller of a request: from its own description if it has one, else the session's client.
-    fn caller(&self, request: &Request) -> Result<Arc<Caller>, Refusal> {
+    fn caller(&self, request: &Request) -> Result<Arc<Caller>, MessageRefusal> {
         let opener = &self.session.caller;
         let (principal, scope, params) =
             (opener.principal.clone(), opener.scope.clone(), request.params.as_ref());
@@ -141,7 +141,7 @@ impl Conversation {
             Some(caller) => Ok(caller.clone()),
             // A ping is allowed before the handshake (2025-11-25, `basic/lifecycle`).
             None if request.method == method::PING => Ok(opener.clone()),
-            None => Err(Refusal::NoSession),
+            None => Err(MessageRefusal::NoSession),
         }
     }
 

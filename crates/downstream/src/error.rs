@@ -28,7 +28,7 @@ const REQUEST_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// Why a request does not reach its method.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum MessageRefusal {
     /// The body is not exactly one message.
     #[error("{0}")]
     Message(#[from] ParseError),
@@ -119,23 +119,23 @@ pub enum Refusal {
 }
 
 /// Returns the client of a legacy session that `params` of its `initialize` describe.
-pub fn described(principal: Principal, scope: Scope, params: Option<&Raw>) -> Result<Caller, Refusal> {
+pub fn described(principal: Principal, scope: Scope, params: Option<&Raw>) -> Result<Caller, MessageRefusal> {
     for member in ["capabilities", "clientInfo"] {
         let size = params.and_then(|params| params.get(member)).map_or(0, |value| value.bytes().len());
         if size > MAX_DESCRIPTION {
-            return Err(Refusal::DescriptionTooLarge { member });
+            return Err(MessageRefusal::DescriptionTooLarge { member });
         }
     }
     Ok(Caller::legacy(principal, scope, params).charged()?)
 }
 
-impl From<Exhausted> for Refusal {
+impl From<Exhausted> for MessageRefusal {
     fn from(_: Exhausted) -> Self {
         Self::MemoryExhausted
     }
 }
 
-impl From<Full> for Refusal {
+impl From<Full> for MessageRefusal {
     fn from(full: Full) -> Self {
         Self::NoPlace { most: full.most }
     }
@@ -149,7 +149,7 @@ fn unsupported(text: &str, requested: &str) -> ErrorObject {
     object.with_data(&data.with("supported", &supported).with("requested", &Raw::of(requested)))
 }
 
-impl Refusal {
+impl MessageRefusal {
     /// Returns the JSON-RPC error.
     pub fn object(&self) -> ErrorObject {
         let (code, text) = (self.code(), self.to_string());

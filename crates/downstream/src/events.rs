@@ -1,9 +1,9 @@
 //! Answers over HTTP: a single JSON body, or an event stream that stays open.
 //!
 //! Streams of legacy sessions are recorded (`replay`) and read from the record, so that a client
-//! whose connection broke reads on. Invariants: a stream shows a sign of life every 15 seconds, so
-//! that nobody in between takes it for dead; what waits for a slow reader is bounded by the record or
-//! by the exchange, not by this.
+//! whose connection broke reads on. Invariants: a stream sends a keep-alive comment every 15 seconds, so
+//! that no proxy in between closes it as idle. The record or the exchange bounds the messages that wait for a slow
+//! reader; this module does not.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::bodies::{Parts, StreamingBody, enveloped};
+use super::bodies::{SegmentedBody, StreamingBody, enveloped};
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
 use super::outside_calls::OutsideCalls;
@@ -39,15 +39,15 @@ pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const STREAM_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose connection broke.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
-/// When clients come back whose streams we end.
+/// When clients come back whose streams the gateway ends.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
 /// A payload that is not larger is copied, which costs less than to hand it over in parts.
 const COPIED: usize = 16 * 1024;
 
-/// What the client of a session would rather have, where both are right.
+/// The form of a response that the client of a session prefers, where it accepts both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseFormat {
     Json,
     Stream,
 }
@@ -55,7 +55,9 @@ pub(super) enum Form {
 /// A page of a list for a modern client. A large one is copied for none who reads it.
 pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>) -> Response {
     match listed {
-        Ok(page) if page.size() > COPIED => json(Body::new(Parts::of(page.parts(&id))), StatusCode::OK),
+        Ok(page) if page.size() > COPIED => {
+            json(Body::new(SegmentedBody::of(page.parts(&id))), StatusCode::OK)
+        }
         Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
         Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
     }
@@ -70,7 +72,7 @@ fn given(response: &protocol::Response) -> Response {
 pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
     let first = async {
         loop {
-            // A modern client is not told of pauses.
+            // A modern client is not notified of pauses.
             match exchange.step().await {
                 Some(Step::Pause(_)) => {}
                 step => return step,
@@ -96,16 +98,16 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     }
 }
 
-/// The same for a request of a session, whose stream can be read again and on other connections.
+/// The answer to a request of a session, whose stream can be read again and on other connections.
 pub(super) async fn recorded(
     mut exchange: Exchange,
-    form: Form,
+    form: ResponseFormat,
     session: &Arc<Session>,
     tasks: &Shutdown,
 ) -> Response {
     let first = match form {
-        Form::Stream => None,
-        Form::Json => match within(STREAM_AFTER, exchange.step()).await {
+        ResponseFormat::Stream => None,
+        ResponseFormat::Json => match within(STREAM_AFTER, exchange.step()).await {
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
@@ -127,7 +129,7 @@ pub(super) async fn recorded(
     event_stream(read(reader, session.hold()))
 }
 
-/// What comes of `work` within `limit`.
+/// Returns the output of `work`, or nothing if it takes longer than `limit`.
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -163,7 +165,7 @@ fn read(reader: Reader, held: Held) -> Body {
     }))
 }
 
-/// A stream that goes on where `reader` begins.
+/// A stream that continues where `reader` begins.
 pub(super) fn resumed(
     gateway: &Gateway,
     session: &Arc<Session>,
@@ -192,18 +194,18 @@ fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response
     event_stream(Body::from_stream(all))
 }
 
-/// What the gateway tells a legacy session by itself, on its way into the record and out of it.
+/// Messages of the gateway to a legacy session outside of calls, on their way into the record and out of it.
 struct Notices {
     held: Held,
     reader: Reader,
     feed: Feed,
     asks: OutsideCalls,
     tasks: Shutdown,
-    /// Whether the client was told that the stream ends.
+    /// Whether the client was notified that the stream ends.
     is_over: bool,
 }
 
-/// The stream for what the gateway tells a legacy session by itself, from now on.
+/// The stream for messages of the gateway to a legacy session outside of calls, from now on.
 pub(super) fn own_stream(gateway: &Gateway, session: &Arc<Session>, tasks: &Shutdown) -> Response {
     let log = session.own_stream();
     let reader = log.reader_from_now();
@@ -255,7 +257,7 @@ fn event(printer: &Printer, message: &Message) -> Bytes {
 /// The response to the request `id` whose result is still arriving, unless all of it is there.
 fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
     let body = match stream.arrived() {
-        Some((result, ending)) => Body::new(Parts::new(enveloped(id, result, &ending))),
+        Some((result, ending)) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
         None => Body::new(StreamingBody::new(id, stream)),
     };
     json(body, StatusCode::OK)
@@ -265,7 +267,10 @@ fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
 fn whole(response: &protocol::Response, status: StatusCode) -> Response {
     let payload = response.reply.as_ref().unwrap_or_else(|error| error.raw());
     let is_large = payload.bytes().len() > COPIED;
-    json(if is_large { Body::new(Parts::new(response.parts())) } else { response.encode().into() }, status)
+    json(
+        if is_large { Body::new(SegmentedBody::new(response.parts())) } else { response.encode().into() },
+        status,
+    )
 }
 
 fn json(body: Body, status: StatusCode) -> Response {

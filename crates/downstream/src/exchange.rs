@@ -1,12 +1,13 @@
 //! One request of a client, as the stream of messages that ends in its response.
 //!
-//! Every transport serves requests through this: what was said during the call comes first and in
-//! order, the response last. Invariants: after the response there is nothing; a cancelled request
-//! has no response; a notice carries the client's own progress token or does not arrive; a question
-//! that the client cannot be asked is refused, and one that is open at the end of the call is
-//! cancelled before the response.
+//! Every transport serves requests through this: the messages of the call come first and in
+//! order, the response last.
 //!
-//! Who keeps an answer going differs by era. A modern client's request dies with this object,
+//! Invariants: no message follows the response. A cancelled request has no response. A notice carries the
+//! client's own progress token or does not arrive. A server request that the client does not support is refused. One
+//! that is open at the end of the call is cancelled before the response.
+//!
+//! The owner of a running request differs by era. A modern client's request dies with this object,
 //! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
 //! ([`Exchange::keep_going`]). A legacy client's runs in a task of its own, because there it does
 //! not, and only `notifications/cancelled` ends it.
@@ -23,9 +24,9 @@ use tracing::{Instrument, Span};
 
 use super::audited::Audited;
 use super::printed::Printer;
-use super::questions::{Asked, End, Questions};
-use super::sessions::Running;
-use crate::admission::Place;
+use super::questions::{End, OpenQuestion, Questions};
+use super::sessions::SessionRequest;
+use crate::admission::Slot;
 use gateway::error::{audit_full, internal, taken_back};
 use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
@@ -53,26 +54,26 @@ pub struct Exchange {
     named: Named,
     token: Option<Raw>,
     inlet: Inlet,
-    /// So that the end of the call, which comes with its answer, is not told to the inlet as well.
+    /// Keeps the inlet open, because the end of the call comes with its answer.
     #[allow(dead_code)] // held for its drop
     outlet: Outlet,
     /// The books of what its client is asked; none where it cannot be.
     questions: Option<Arc<Questions>>,
-    /// What it was asked during this call, until it is answered.
-    asked: Vec<Asked>,
-    answer: Answer,
-    /// Whether the answer goes on by itself.
+    /// Server requests that the client was sent during this call and has not answered.
+    asked: Vec<OpenQuestion>,
+    answer: AnswerState,
+    /// Whether the answer runs in a task of its own.
     is_in_task: bool,
     /// Ends the task of [`Exchange::keep_going`] together with the exchange.
     #[allow(dead_code)] // held for its drop
     life: Option<DropGuard>,
     /// That of its client, where the client has no session.
     #[allow(dead_code)] // held for its drop
-    place: Option<Place>,
+    place: Option<Slot>,
     work: WorkBudget,
 }
 
-/// What comes next on the stream of a request.
+/// The next event on the stream of a request.
 pub enum Step {
     /// A message for the client.
     Message(Message),
@@ -82,7 +83,7 @@ pub enum Step {
     Stream(Box<ResponseStream>),
 }
 
-enum Answer {
+enum AnswerState {
     Pending(BoxFuture<'static, Option<ResponseBody>>),
     Ready(Option<ResponseBody>),
     Given,
@@ -105,7 +106,7 @@ impl Exchange {
             outlet,
             questions: None,
             asked: Vec::new(),
-            answer: Answer::Pending(answer.boxed()),
+            answer: AnswerState::Pending(answer.boxed()),
             is_in_task: false,
             life: None,
             place: None,
@@ -114,7 +115,7 @@ impl Exchange {
     }
 
     /// Keeps `place` for as long as there is the exchange.
-    pub fn hold(&mut self, place: Place) {
+    pub fn hold(&mut self, place: Slot) {
         self.place = Some(place);
     }
 
@@ -124,7 +125,7 @@ impl Exchange {
         gateway: &Gateway,
         caller: Arc<Caller>,
         (request, named): (Request, Named),
-        running: Running,
+        running: SessionRequest,
         tasks: &Shutdown,
     ) -> Self {
         let mut exchange = Self::attached(gateway, caller, request, named);
@@ -133,7 +134,7 @@ impl Exchange {
         exchange
     }
 
-    /// Lets the answer go on in a task while nobody asks for the next message, so that a reader who
+    /// Lets the answer continue in a task while nobody asks for the next message, so that a reader who
     /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it, unless
     /// it is detached, and then it is in a task already.
     pub fn keep_going(&mut self, tasks: &Shutdown) {
@@ -150,25 +151,25 @@ impl Exchange {
     /// Buffers the response.
     fn collect(&mut self) {
         let era = self.caller.version.era();
-        self.answer = match std::mem::replace(&mut self.answer, Answer::Given) {
-            Answer::Pending(running) => {
+        self.answer = match std::mem::replace(&mut self.answer, AnswerState::Given) {
+            AnswerState::Pending(running) => {
                 let whole =
                     async move { Some(ResponseBody::Buffered(gateway::collect(running.await?, era).await)) };
-                Answer::Pending(whole.boxed())
+                AnswerState::Pending(whole.boxed())
             }
             // It came together with the first message. One that is buffered already needs no task, so it is written
             // together with that message.
-            Answer::Ready(Some(body @ ResponseBody::Streaming(_))) => Answer::Pending(
+            AnswerState::Ready(Some(body @ ResponseBody::Streaming(_))) => AnswerState::Pending(
                 async move { Some(ResponseBody::Buffered(gateway::collect(body, era).await)) }.boxed(),
             ),
             answer => answer,
         };
     }
 
-    /// Has the answer be a refusal, and what is done for it be dropped, once the credential is taken back.
-    /// A session's requests end with it, and who was not answered yet is looked after at the door.
+    /// Replaces the answer by a refusal, and drops the work for it, once the credential is revoked. The requests of
+    /// a session end with the session. The listener handles requests that were not answered yet.
     fn end_with_credential(&mut self) {
-        let Answer::Pending(answer) = &mut self.answer else { return };
+        let AnswerState::Pending(answer) = &mut self.answer else { return };
         let running = std::mem::replace(answer, std::future::pending().boxed());
         let principal = self.caller.principal.clone();
         let lasting = async move {
@@ -183,7 +184,7 @@ impl Exchange {
 
     /// Moves the answer into a task that `cancel` ends; the task keeps `held` as long as it runs.
     fn go_on<T: Send + 'static>(&mut self, cancel: CancellationToken, held: T, tasks: &Shutdown) {
-        let Answer::Pending(answer) = &mut self.answer else { return };
+        let AnswerState::Pending(answer) = &mut self.answer else { return };
         let (sender, receiver) = oneshot::channel();
         let waiting = receiver.map(|reply| reply.ok().flatten()).boxed();
         let running = std::mem::replace(answer, waiting);
@@ -191,7 +192,7 @@ impl Exchange {
         tasks.spawn(async move {
             let reply = cancel.run_until_cancelled(running).await.flatten();
             drop(held);
-            // Whoever asked may have gone; the call was made to its end all the same.
+            // The client may be gone; the call was completed all the same.
             let _ = sender.send(reply);
         });
     }
@@ -241,8 +242,8 @@ impl Exchange {
             // Before anything is taken: a future that is dropped here loses nothing.
             self.work.yield_if_spent().await;
             match &mut self.answer {
-                Answer::Given => return None,
-                Answer::Pending(answer) => {
+                AnswerState::Given => return None,
+                AnswerState::Pending(answer) => {
                     tokio::select! {
                         biased;
                         Some(said) = self.inlet.recv() => {
@@ -255,11 +256,11 @@ impl Exchange {
                             }
                         }
                         message = withdrawn(&mut self.asked) => return Some(Step::Message(message)),
-                        reply = answer => self.answer = Answer::Ready(reply),
+                        reply = answer => self.answer = AnswerState::Ready(reply),
                     }
                 }
-                Answer::Ready(_) => {
-                    // What was said before the answer arrives before it.
+                AnswerState::Ready(_) => {
+                    // Messages that were sent before the answer arrive before it.
                     while let Ok(said) = self.inlet.try_recv() {
                         self.work.charge(PRINTED);
                         if let CallEvent::Notice(_) = said
@@ -271,11 +272,13 @@ impl Exchange {
                     if let Some(message) = self.unanswered() {
                         return Some(Step::Message(message));
                     }
-                    return match std::mem::replace(&mut self.answer, Answer::Given) {
-                        Answer::Ready(Some(ResponseBody::Buffered(reply))) => {
+                    return match std::mem::replace(&mut self.answer, AnswerState::Given) {
+                        AnswerState::Ready(Some(ResponseBody::Buffered(reply))) => {
                             Some(Step::Message(self.response(reply)))
                         }
-                        Answer::Ready(Some(ResponseBody::Streaming(stream))) => Some(Step::Stream(stream)),
+                        AnswerState::Ready(Some(ResponseBody::Streaming(stream))) => {
+                            Some(Step::Stream(stream))
+                        }
                         _ => None,
                     };
                 }
@@ -285,8 +288,8 @@ impl Exchange {
 
     /// The end of a question that is open although its call is over.
     fn unanswered(&mut self) -> Option<Message> {
-        self.asked.retain(Asked::is_open);
-        self.asked.pop().map(Asked::cancel)
+        self.asked.retain(OpenQuestion::is_open);
+        self.asked.pop().map(OpenQuestion::cancel)
     }
 
     fn passed(&mut self, said: CallEvent) -> Option<Message> {
@@ -307,12 +310,12 @@ impl Exchange {
     }
 }
 
-/// Resolves when one of the questions is withdrawn, with what its client is told.
-pub(super) async fn withdrawn(asked: &mut Vec<Asked>) -> Message {
+/// Resolves when one of the server requests is withdrawn, with the notification for its client.
+pub(super) async fn withdrawn(asked: &mut Vec<OpenQuestion>) -> Message {
     std::future::poll_fn(|cx| poll_withdrawn(asked, cx)).await.cancel()
 }
 
-fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
+fn poll_withdrawn(asked: &mut Vec<OpenQuestion>, cx: &mut Context<'_>) -> Poll<OpenQuestion> {
     let mut at = 0;
     while let Some(one) = asked.get(at) {
         match one.poll_end(cx) {
@@ -324,8 +327,8 @@ fn poll_withdrawn(asked: &mut Vec<Asked>, cx: &mut Context<'_>) -> Poll<Asked> {
     Poll::Pending
 }
 
-/// The answer to what needs no exchange, because it is known already. A panic on the way is caught where
-/// requests are let in.
+/// The answer to a request that needs no exchange, because it is known already. A panic on the way is caught
+/// where requests are accepted.
 pub(super) fn at_once(
     gateway: &Gateway,
     caller: &Caller,
@@ -334,7 +337,7 @@ pub(super) fn at_once(
     span(caller, request, None).in_scope(|| gateway.at_once(caller, request))
 }
 
-/// Of use to who follows one request; made for nobody else, because its fields are printed at once.
+/// The tracing span of one request. It exists at the level `debug` only, because its fields are printed at once.
 fn span(caller: &Caller, request: &Request, named: Named) -> Span {
     let (method, principal) = (untrusted(&request.method), untrusted(caller.principal.id()));
     let request_id = named.map(tracing::field::display);
@@ -366,7 +369,7 @@ async fn answer(
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
-        // What came over a pipe has no name; then its fault gets one.
+        // A message over a pipe has no request id; then its fault gets one.
         let id = named.unwrap_or_else(telemetry::RequestId::new);
         telemetry::panics::caught(id, Some(&request.method));
         let text = "the gateway failed on this request; its log says more under request_id";

@@ -1,4 +1,4 @@
-//! What an exchange holds while nobody reads.
+//! Memory and slots that an exchange holds while nobody reads.
 
 use super::*;
 use auth::Principal;
@@ -6,7 +6,7 @@ use gateway::manager::{Config, Manager, Scope};
 use upstream::{Error, arriving};
 
 /// A request that is answered by `answer`.
-fn exchange(answer: Answer) -> Exchange {
+fn exchange(answer: AnswerState) -> Exchange {
     let tasks = Shutdown::new();
     let manager = Manager::with_connectors(Config::of(Vec::new()), Vec::new(), tasks.clone());
     let caller = Arc::new(Caller::modern(Principal::anonymous(), Scope::All, None));
@@ -21,9 +21,9 @@ async fn a_result_behind_a_stream_holds_nothing_of_its_server_while_nobody_reads
         let (flow, pen) = arriving();
         let received = Some(ResponseBody::Streaming(Box::new(flow)));
         let answer = if is_known {
-            Answer::Ready(received)
+            AnswerState::Ready(received)
         } else {
-            Answer::Pending(std::future::ready(received).boxed())
+            AnswerState::Pending(std::future::ready(received).boxed())
         };
         let mut exchange = exchange(answer);
         exchange.keep_going(&Shutdown::new());
@@ -42,7 +42,7 @@ async fn a_result_behind_a_stream_holds_nothing_of_its_server_while_nobody_reads
 #[tokio::test]
 async fn a_response_that_came_with_the_first_message_is_written_without_waiting_for_a_task() {
     let reply = Ok(Raw::of(&serde_json::json!({"content": []})));
-    let mut exchange = exchange(Answer::Ready(Some(ResponseBody::Buffered(reply))));
+    let mut exchange = exchange(AnswerState::Ready(Some(ResponseBody::Buffered(reply))));
     exchange.keep_going(&Shutdown::new());
     let next = exchange.next().now_or_never().expect("it is there already");
     assert!(matches!(next, Some(Message::Response(Response { reply: Ok(_), .. }))), "{next:?}");

@@ -33,7 +33,7 @@ use crate::browser::sessions::{BrowserSessions, Visitors};
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::http::CDN_LOOP;
 use net::transfer_coding;
-use runtime::memory::{Account, Charge, Kind};
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::worker::{WorkBudget, bulk};
 
 /// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
@@ -289,13 +289,13 @@ impl Guard {
             // A request without a credential needs a body only if it is a form. A body that is not read
             // costs nothing: its connection ends after the answer.
             let is_form = is_for_people(head) && head.method == Method::POST;
-            let nobody = || Charge::open(Account::Nobody, Kind::Request);
+            let nobody = || Charge::open(Account::Nobody, ChargeKind::Request);
             let form = if is_form { body_budget::read(body, MAX_FORM, nobody).await? } else { Bytes::new() };
             return Ok((None, form));
         };
         let mut waited = false;
         let body = {
-            let open = || Charge::open(Account::of(Some(principal.id())), Kind::Request);
+            let open = || Charge::open(Account::of(Some(principal.id())), ChargeKind::Request);
             let mut reading = pin!(body_budget::read(body, self.max_body_bytes, open));
             let body = poll_fn(|cx| {
                 let body = reading.as_mut().poll(cx);
@@ -316,7 +316,7 @@ impl Guard {
     pub(super) async fn discard<B: Incoming>(&self, head: request::Parts, mut body: B) {
         let is_sent = !head.headers.contains_key(EXPECT);
         drop(head);
-        let nobody = || Charge::open(Account::Nobody, Kind::Request);
+        let nobody = || Charge::open(Account::Nobody, ChargeKind::Request);
         // A body that does not fit the memory budget is not read: its connection ends after the answer.
         if is_sent && let Ok(_trailers) = body_budget::trailers(&body, nobody) {
             let rest = drop_rest(&mut body, self.max_body_bytes);

@@ -16,7 +16,7 @@ use super::*;
 use crate::bodies::BodyTimedOut;
 use crate::http_service::Front;
 use crate::refusal::Face;
-use auth::{ApiKey, Denied, Hash, Role, mint};
+use auth::{ApiKey, Denied, KeyHash, Role, mint};
 use runtime::telemetry::RequestId;
 
 #[path = "guard_probe_tests.rs"]
@@ -42,7 +42,7 @@ fn door(config: &Config) -> Router {
 
 fn with_key() -> (Config, String) {
     let (key, hash) = mint("ci");
-    let hash = Hash::Sha256(hash);
+    let hash = KeyHash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
     (Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() }, key.expose_secret().to_owned())
 }
@@ -382,7 +382,7 @@ async fn a_panic_is_an_answer() {
 #[tokio::test]
 async fn a_key_with_a_slow_hash_gets_in_at_its_first_request_and_a_wrong_one_does_not() {
     let key = "legacy-key-of-another-system";
-    let hash = Hash::parse(&bcrypt::hash(key, 4).expect("hashed")).expect("a hash").expect("taken");
+    let hash = KeyHash::parse(&bcrypt::hash(key, 4).expect("hashed")).expect("a hash").expect("taken");
     let entry = ApiKey { id: "old".into(), hash, role: Role::Reader, expires: None };
     let door = door(&Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() });
     for _ in 0..2 {

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use http::header::{ACCEPT, AsHeaderName, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::error::Refusal;
+use super::error::MessageRefusal;
 use gateway::tools::Mirrored;
 use json::{Part, Raw};
 use protocol::{Request, Version, headers, meta, sanitize};
@@ -24,7 +24,7 @@ const USUAL_ACCEPT: [&str; 3] =
     ["application/json, text/event-stream", "text/event-stream, application/json", "*/*"];
 
 /// Returns the value of a header that may occur once, without the white space around it.
-pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, Refusal>
+pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, MessageRefusal>
 where
     K: AsHeaderName + Copy + Display,
 {
@@ -53,13 +53,13 @@ impl<'a> Single<'a> {
     }
 
     /// Returns the value without the white space around it; `name` is for error texts.
-    fn text(self, name: &dyn Display) -> Result<Option<&'a str>, Refusal> {
+    fn text(self, name: &dyn Display) -> Result<Option<&'a str>, MessageRefusal> {
         let Some(value) = self.value else { return Ok(None) };
         if self.is_repeated {
-            return Err(Refusal::HeaderMismatch(format!("{name} stands more than once")));
+            return Err(MessageRefusal::HeaderMismatch(format!("{name} stands more than once")));
         }
         let text = value.to_str();
-        let text = text.map_err(|_| Refusal::HeaderMismatch(format!("{name} is not plain text")))?;
+        let text = text.map_err(|_| MessageRefusal::HeaderMismatch(format!("{name} is not plain text")))?;
         Ok(Some(text.trim_ascii()))
     }
 }
@@ -70,17 +70,21 @@ fn has_repeated(map: &HeaderMap) -> bool {
 }
 
 /// Requires exactly one `Content-Type`, and that it is JSON: a proxy might read another one.
-pub fn check_content_type(map: &HeaderMap) -> Result<(), Refusal> {
+pub fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
     let value = map.get(CONTENT_TYPE);
     if has_repeated(map) && map.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
-        return Err(Refusal::ContentType);
+        return Err(MessageRefusal::ContentType);
     }
     if value.is_some_and(|value| value == "application/json") {
         return Ok(());
     }
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = value.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Refusal::ContentType) }
+    if media_type.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(MessageRefusal::ContentType)
+    }
 }
 
 /// Requires that the client accepts every one of `types`.
@@ -88,7 +92,7 @@ pub fn check_accept(
     map: &HeaderMap,
     types: &'static [&'static str],
     shown: &'static str,
-) -> Result<(), Refusal> {
+) -> Result<(), MessageRefusal> {
     if map.get(ACCEPT).is_some_and(|value| USUAL_ACCEPT.iter().any(|usual| value == usual)) {
         return Ok(());
     }
@@ -104,7 +108,7 @@ pub fn check_accept(
         let mut values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         values.any(|value| value.split(',').any(has))
     };
-    if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(Refusal::Accept(shown)) }
+    if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(MessageRefusal::Accept(shown)) }
 }
 
 /// Whether the client prefers an event stream to JSON, because `Accept` names the stream first.
@@ -128,28 +132,32 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
 }
 
 /// Checks the version header of a legacy request: absent, or a known revision.
-pub fn check_legacy_version(map: &HeaderMap) -> Result<(), Refusal> {
+pub fn check_legacy_version(map: &HeaderMap) -> Result<(), MessageRefusal> {
     match single(map, &PROTOCOL_VERSION)? {
-        Some(name) if Version::from_name(name).is_none() => Err(Refusal::VersionHeader(sanitize::name(name))),
+        Some(name) if Version::from_name(name).is_none() => {
+            Err(MessageRefusal::VersionHeader(sanitize::name(name)))
+        }
         _ => Ok(()),
     }
 }
 
 /// Checks `_meta` and the headers of a modern request against each other.
-pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
+pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), MessageRefusal> {
     let [version, method, name] = Single::all(map, [&PROTOCOL_VERSION, &METHOD, &NAME]);
     let header = version
         .text(&PROTOCOL_VERSION)?
-        .ok_or_else(|| Refusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
-    let described = meta::part(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+        .ok_or_else(|| MessageRefusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
+    let described =
+        meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described.get(meta::PROTOCOL_VERSION);
     if !claimed.is_some_and(|claimed| claimed.says(header)) {
-        let claimed = claimed.and_then(Part::text).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+        let claimed = claimed.and_then(Part::text).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
         return Err(mismatch("MCP-Protocol-Version", header, &claimed));
     }
     check_description(described, header)?;
-    let method =
-        method.text(&METHOD)?.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Method is missing".into()))?;
+    let method = method
+        .text(&METHOD)?
+        .ok_or_else(|| MessageRefusal::HeaderMismatch("Mcp-Method is missing".into()))?;
     if method != request.method {
         return Err(mismatch("Mcp-Method", method, &request.method));
     }
@@ -157,27 +165,28 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Refusal> {
 }
 
 /// Checks the `_meta` that a modern request needs on every transport.
-pub fn check_meta(request: &Request) -> Result<(), Refusal> {
-    let described = meta::part(request.params.as_ref()).ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+pub fn check_meta(request: &Request) -> Result<(), MessageRefusal> {
+    let described =
+        meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described
         .get(meta::PROTOCOL_VERSION)
         .and_then(Part::text)
-        .ok_or(Refusal::Meta(meta::PROTOCOL_VERSION))?;
+        .ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
     check_description(described, &claimed)
 }
 
 /// Checks the `_meta` of a modern request that declares the revision `claimed`.
-fn check_description(described: Part<'_>, claimed: &str) -> Result<(), Refusal> {
+fn check_description(described: Part<'_>, claimed: &str) -> Result<(), MessageRefusal> {
     if Version::from_name(claimed).is_none_or(|version| !version.is_modern()) {
-        return Err(Refusal::UnsupportedVersion { requested: sanitize::name(claimed) });
+        return Err(MessageRefusal::UnsupportedVersion { requested: sanitize::name(claimed) });
     }
     if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(Part::is_object) {
-        return Err(Refusal::Meta(meta::CLIENT_CAPABILITIES));
+        return Err(MessageRefusal::Meta(meta::CLIENT_CAPABILITIES));
     }
     Ok(())
 }
 
-fn check_name(name: Single<'_>, request: &Request) -> Result<(), Refusal> {
+fn check_name(name: Single<'_>, request: &Request) -> Result<(), MessageRefusal> {
     let Some(member) = headers::name_member(&request.method) else { return Ok(()) };
     let Some(body) = request.params.as_ref().and_then(|params| params.part(member)) else {
         return Ok(()); // the method itself refuses parameters that lack it
@@ -188,30 +197,33 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), Refusal> {
         return Ok(());
     }
     let Some(body) = body.text() else { return Ok(()) }; // the method also refuses one that is not a string
-    let sent = sent.ok_or_else(|| Refusal::HeaderMismatch("Mcp-Name is missing".into()))?;
+    let sent = sent.ok_or_else(|| MessageRefusal::HeaderMismatch("Mcp-Name is missing".into()))?;
     let decoded = decoded.ok_or_else(|| {
         let sent = sanitize::name(sent);
-        Refusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value"))
+        MessageRefusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value"))
     })?;
     Err(mismatch("Mcp-Name", &decoded, &body))
 }
 
 /// Checks the mirrored parameters of a tool call: each has its header exactly when it is in the body,
 /// with an equal value.
-pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Refusal> {
+pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), MessageRefusal> {
     for Mirrored { header, value, is_ambiguous } in mirrored {
         if *is_ambiguous {
-            return Err(Refusal::HeaderMismatch(format!("what {header} mirrors stands twice in the body")));
+            return Err(MessageRefusal::HeaderMismatch(format!(
+                "what {header} mirrors stands twice in the body"
+            )));
         }
         match (single(map, header.as_str())?, value) {
             (None, None) => {}
-            (None, Some(_)) => return Err(Refusal::HeaderMismatch(format!("{header} is missing"))),
+            (None, Some(_)) => return Err(MessageRefusal::HeaderMismatch(format!("{header} is missing"))),
             (Some(_), None) => {
-                return Err(Refusal::HeaderMismatch(format!("{header} stands in the headers only")));
+                return Err(MessageRefusal::HeaderMismatch(format!("{header} stands in the headers only")));
             }
             (Some(sent), Some(value)) => {
-                let decoded = headers::decode(sent)
-                    .ok_or_else(|| Refusal::HeaderMismatch(format!("{header} is not a readable value")))?;
+                let decoded = headers::decode(sent).ok_or_else(|| {
+                    MessageRefusal::HeaderMismatch(format!("{header} is not a readable value"))
+                })?;
                 if !headers::HeaderParam::agrees(&decoded, value) {
                     return Err(mismatch(header, &decoded, value));
                 }
@@ -221,9 +233,9 @@ pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), Refu
     Ok(())
 }
 
-fn mismatch(name: &str, header: &str, body: &str) -> Refusal {
+fn mismatch(name: &str, header: &str, body: &str) -> MessageRefusal {
     let cut = |text: &str| text.chars().take(80).collect::<String>();
-    Refusal::HeaderMismatch(format!("{name} is {:?}, the body says {:?}", cut(header), cut(body)))
+    MessageRefusal::HeaderMismatch(format!("{name} is {:?}, the body says {:?}", cut(header), cut(body)))
 }
 
 #[cfg(test)]

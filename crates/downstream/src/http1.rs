@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::activity::{Activity, Rest, Times};
-use super::bodies::{Answer, Arriving, WRITE_BUFFER};
+use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
 use super::head_budget;
 use super::limits::Limits;
 use super::refusal::{Face, Refusal};
@@ -43,7 +43,7 @@ use runtime::worker::{Bell, due, turn};
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Bytes that are kept of a refused head: enough for its first line.
 const LINE_BYTES: usize = 1_024;
-/// How long connections go on after the end was requested, so that a request which has arrived
+/// How long connections continue after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
@@ -64,7 +64,7 @@ impl Site for Router {
 }
 
 /// Everything that a connection shares with its listener.
-pub(super) struct House<S> {
+pub(super) struct ConnectionContext<S> {
     pub(super) live: Shutdown,
     pub(super) cut: CancellationToken,
     pub(super) site: S,
@@ -75,16 +75,16 @@ pub(super) struct House<S> {
 pub(super) fn connection<S: Site>(
     (stream, client): (ClientStream, Option<Certified>),
     activity: Activity,
-    house: House<S>,
+    context: ConnectionContext<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
     let bell = Bell::new();
     activity.opened(bell.waker().clone(), client.is_some());
-    let House { live, cut, site, limits } = house;
+    let ConnectionContext { live, cut, site, limits } = context;
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service((site, client), activity.clone(), limits.body_timeout);
     async move {
         let io = TokioIo::new(Watched::new(stream, activity.clone()));
-        // Absent only while it is made anew.
+        // Absent only while it is replaced.
         let mut connection = Some(protocol().serve_connection(io, service));
         let mut end = pin!(async {
             live.requested().await;
@@ -166,7 +166,7 @@ type Connection<S> = http1::Connection<TokioIo<Watched<ClientStream>>, S>;
 /// runtime may not have noticed yet, so the socket itself is asked.
 fn with_request<S>(connection: Connection<S>) -> Option<Connection<S>>
 where
-    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     let parts = connection.into_parts();
     let has_arrived = !parts.read_buf.is_empty() || parts.io.inner().socket().has_arrived();
@@ -177,7 +177,7 @@ where
 /// the map of the largest head. Only for connections where all was read and flushed.
 fn renewed<S>(connection: Connection<S>) -> Connection<S>
 where
-    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     serve_again(connection.into_parts())
 }
@@ -185,7 +185,7 @@ where
 /// A new connection with nothing but the socket and the unread bytes of an old one.
 fn serve_again<S>(mut parts: http1::Parts<TokioIo<Watched<ClientStream>>, S>) -> Connection<S>
 where
-    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     // Bytes that the client sent ahead are read again, from a buffer of their own size.
     parts.io.inner_mut().put_back(Bytes::copy_from_slice(&parts.read_buf));
@@ -195,7 +195,7 @@ where
 /// Answers a client whose head is not complete, and for which there is no more room.
 async fn refuse_head<S>(connection: Connection<S>)
 where
-    S: HttpService<Incoming, ResBody = Answer, Error = Infallible>,
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     let parts = connection.into_parts();
     let begun = parts.read_buf[..parts.read_buf.len().min(LINE_BYTES)].to_vec();
@@ -219,9 +219,9 @@ fn service<S: Site>(
     body_timeout: Duration,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
-    Response = http::Response<Answer>,
+    Response = http::Response<AnswerBody>,
     Error = Infallible,
-    Future = impl Future<Output = Result<http::Response<Answer>, Infallible>> + Send + 'static,
+    Future = impl Future<Output = Result<http::Response<AnswerBody>, Infallible>> + Send + 'static,
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, share) = activity.request(|| head_budget::size_of(&request));
@@ -238,7 +238,7 @@ fn service<S: Site>(
                 None => heads_full(face.unwrap_or(Face::Rest)),
             };
             drop(share);
-            Ok(response.map(|body| Answer::new(body, running)))
+            Ok(response.map(|body| AnswerBody::new(body, running)))
         }
     })
 }
@@ -263,7 +263,7 @@ impl Limit {
         Self { activity, times, alarm: Box::pin(tokio::time::sleep(times.head)) }
     }
 
-    /// To be polled after the connection: what it does moves the deadline. The alarm is set anew only
+    /// To be polled after the connection: what it does moves the deadline. The alarm is set again only
     /// when the deadline came nearer or the alarm rang, so a busy connection hardly ever touches it.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {

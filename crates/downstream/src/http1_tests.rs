@@ -17,9 +17,14 @@ async fn connected(live: &Shutdown) -> (Activity, std::net::TcpStream) {
     let client = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("connects");
     let socket: TcpStream = listener.accept().await.expect("a client").0;
     let site = Router::new().route("/", get(|| async { "hello" }));
-    let house = House { live: live.clone(), cut: CancellationToken::new(), site, limits: Limits::default() };
+    let context = ConnectionContext {
+        live: live.clone(),
+        cut: CancellationToken::new(),
+        site,
+        limits: Limits::default(),
+    };
     let (activity, stream) = (Activity::new(), ClientStream::Plain(MovingSocket::new(socket)));
-    live.spawn(connection((stream, None), activity.clone(), house));
+    live.spawn(connection((stream, None), activity.clone(), context));
     (activity, client)
 }
 

@@ -37,7 +37,7 @@ use super::cors;
 use super::guard::Guard;
 use super::listener::Site;
 use super::refusal::{Face, Refusal, add_to_challenge};
-use super::streamable_http::{Asked, Endpoint};
+use super::streamable_http::{MessageContext, StreamableHttpEndpoint};
 use auth::{Denied, Principal, Reason};
 use gateway::manager::Scope;
 use runtime::telemetry::limit::Limit;
@@ -68,11 +68,11 @@ pub type Shortcut = Box<dyn Fn(Admitted) -> BoxFuture<'static, Response> + Send 
 
 /// The complete HTTP service. Clones share it.
 #[derive(Clone)]
-pub struct Front(Arc<Parts>);
+pub struct Front(Arc<ServiceParts>);
 
-struct Parts {
+struct ServiceParts {
     guard: Guard,
-    mcp: Option<Endpoint>,
+    mcp: Option<StreamableHttpEndpoint>,
     shortcuts: Vec<(&'static str, Shortcut)>,
     rest: Router,
 }
@@ -86,12 +86,12 @@ impl Front {
     /// A service whose MCP endpoint and shortcuts are tried before the router.
     pub fn with(
         guard: Guard,
-        mcp: Option<Endpoint>,
+        mcp: Option<StreamableHttpEndpoint>,
         shortcuts: Vec<(&'static str, Shortcut)>,
         rest: Router,
     ) -> Self {
         let rest = rest.layer(DefaultBodyLimit::disable());
-        Self(Arc::new(Parts { guard, mcp, shortcuts, rest }))
+        Self(Arc::new(ServiceParts { guard, mcp, shortcuts, rest }))
     }
 
     /// Returns the service as a router, for programs that mount it in their own.
@@ -116,7 +116,7 @@ impl Front {
     }
 }
 
-impl Parts {
+impl ServiceParts {
     /// Answers the request by its path. A panic ends this request only; the panic hook logs it.
     async fn route(&self, request: Admitted) -> Response {
         let Some((mcp, scope)) = self.mcp.as_ref().zip(scope_of(request.head.uri.path())) else {
@@ -126,7 +126,8 @@ impl Parts {
         let Some(principal) = principal else {
             return self.refused(Refusal::Denied(Denied::Missing), &Line::of(&head), id);
         };
-        let asked = Asked { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
+        let asked =
+            MessageContext { principal: principal.clone(), scope, headers: &head.headers, named: Some(id) };
         let answer = {
             let answer = pin!(mcp.answer(asked, &head.method, body));
             while_good(Some(&principal), answer).await

@@ -1,4 +1,4 @@
-//! Towards MCP clients: transports, sessions, and the guard at the door.
+//! Towards MCP clients: listeners and their admission control, transports, sessions.
 
 mod activity;
 pub mod admission;

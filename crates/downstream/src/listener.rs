@@ -27,10 +27,10 @@ use tokio_util::sync::CancellationToken;
 use super::activity::Activity;
 pub use super::bodies::Arriving;
 pub use super::http1::Site;
-use super::http1::{House, connection};
+use super::http1::{ConnectionContext, connection};
 pub use super::limits::Limits;
 use super::moving_socket::MovingSocket;
-use super::socket_slots::{Slot, SocketSlots};
+use super::socket_slots::{SocketSlot, SocketSlots};
 use super::tls::Certificates;
 use super::tls_handshake::{Certified, ClientStream, Handshakes};
 use crate::load_shed::LoadShed;
@@ -78,13 +78,13 @@ pub async fn serve_with<S: Site>(
     certificates: Option<Arc<Certificates>>,
     crew: &Crew,
 ) {
-    let door = Door {
+    let server = Server {
         live: shutdown.child(),
         cut: CancellationToken::new(),
         slots: SocketSlots::new(limits.max_sockets),
         yielded: AtomicU64::new(0),
         refused: AtomicU64::new(0),
-        porter: LoadShed::new(limits.max_sockets),
+        load_shed: LoadShed::new(limits.max_sockets),
         handshakes: certificates.map(Handshakes::new),
         site,
         limits,
@@ -92,17 +92,17 @@ pub async fn serve_with<S: Site>(
     };
     tokio::select! {
         () = shutdown.requested() => {}
-        () = door.accept(&listener) => {}
+        () = server.accept(&listener) => {}
     }
-    door.accept_waiting(listener);
-    if !door.live.wait(limits.drain_timeout).await {
+    server.accept_waiting(listener);
+    if !server.live.wait(limits.drain_timeout).await {
         tracing::warn!(drain_timeout = ?limits.drain_timeout, "requests were still running and are cut");
-        door.cut.cancel();
-        door.live.wait(CUT_TIME).await;
+        server.cut.cancel();
+        server.live.wait(CUT_TIME).await;
     }
 }
 
-struct Door<'a, S> {
+struct Server<'a, S> {
     crew: &'a Crew,
     /// The connections; asked to end at shutdown.
     live: Shutdown,
@@ -114,14 +114,14 @@ struct Door<'a, S> {
     /// Number of connections that were refused because all slots were taken.
     refused: AtomicU64,
     /// Answers refused connections.
-    porter: LoadShed,
+    load_shed: LoadShed,
     /// Present if the listener speaks TLS.
     handshakes: Option<Handshakes>,
     site: S,
     limits: Limits,
 }
 
-impl<S: Site> Door<'_, S> {
+impl<S: Site> Server<'_, S> {
     /// Accepts connections; never returns. If it is dropped, the few connections that wait for a slot are closed.
     async fn accept(&self, listener: &TcpListener) {
         let most_waiting = (self.limits.max_sockets / 8).clamp(1, MOST_WAITING);
@@ -188,11 +188,11 @@ impl<S: Site> Door<'_, S> {
         let refused = limit::Limit::Sockets.met(self.refused.fetch_add(1, Ordering::Relaxed) + 1);
         // A flood must not fill the log.
         if refused.is_power_of_two() {
-            tracing::warn!(refused, "too many connections, new ones are turned away");
+            tracing::warn!(refused, "too many connections, new ones are rejected");
         }
         // An answer in TLS would cost a handshake, so such a client is only closed.
         if self.handshakes.is_none() {
-            self.porter.turn_away(socket, &self.live);
+            self.load_shed.reject(socket, &self.live);
         }
     }
 
@@ -201,7 +201,7 @@ impl<S: Site> Door<'_, S> {
         let _ = socket.set_nodelay(true);
         #[cfg(target_os = "linux")]
         let _ = socket2::SockRef::from(&socket).set_tcp_notsent_lowat(MOST_UNSENT);
-        let house = House {
+        let context = ConnectionContext {
             live: self.live.clone(),
             cut: self.cut.clone(),
             site: self.site.clone(),
@@ -211,10 +211,10 @@ impl<S: Site> Door<'_, S> {
         let (bulk, handshakes) = (self.crew.bulk().cloned(), self.handshakes.clone());
         self.crew.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
-            let (live, activity) = (house.live.clone(), slot.activity.clone());
+            let (live, activity) = (context.live.clone(), slot.activity.clone());
             let connection = async move {
-                if let Some(opened) = opened(socket, handshakes, (&house, &activity)).await {
-                    connection(opened, activity, house).await;
+                if let Some(opened) = opened(socket, handshakes, (&context, &activity)).await {
+                    connection(opened, activity, context).await;
                 }
             };
             live.clone().spawn(async move {
@@ -234,18 +234,18 @@ impl<S: Site> Door<'_, S> {
 async fn opened<S>(
     socket: TcpStream,
     handshakes: Option<Handshakes>,
-    (house, activity): (&House<S>, &Activity),
+    (context, activity): (&ConnectionContext<S>, &Activity),
 ) -> Option<(ClientStream, Option<Certified>)> {
     let Some(handshakes) = handshakes else {
         return Some((ClientStream::Plain(MovingSocket::new(socket)), None));
     };
     let end = async {
-        house.live.requested().await;
+        context.live.requested().await;
         tokio::time::sleep(LAST_HANDSHAKES).await;
     };
     tokio::select! {
         // Boxed, so that a connection without TLS does not keep the room for it.
-        opened = Box::pin(handshakes.open(socket, house.limits.header_timeout)) => opened,
+        opened = Box::pin(handshakes.open(socket, context.limits.header_timeout)) => opened,
         () = end => None,
         () = activity.claimed() => None,
     }
@@ -254,7 +254,7 @@ async fn opened<S>(
 /// Runs `connection`, which holds `slot`, and moves it to a bulk thread on request.
 async fn movable(
     mut connection: Pin<Box<impl Future<Output = ()> + Send + 'static>>,
-    slot: Slot,
+    slot: SocketSlot,
     bulk: &BulkThreads,
     live: &Shutdown,
 ) {

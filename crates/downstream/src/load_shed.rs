@@ -45,7 +45,7 @@ impl LoadShed {
     }
 
     /// Answers `socket` in a task of `live`, or closes it if too many are being answered.
-    pub(super) fn turn_away(&self, socket: std::net::TcpStream, live: &Shutdown) {
+    pub(super) fn reject(&self, socket: std::net::TcpStream, live: &Shutdown) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
         let Ok(socket) = TcpStream::from_std(socket) else { return };
         let refusal = Refusal::Full { most: self.most };

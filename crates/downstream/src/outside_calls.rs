@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::exchange::withdrawn;
-use super::questions::{Asked, Questions};
+use super::questions::{OpenQuestion, Questions};
 use gateway::{Caller, Gateway, era};
 use protocol::Message;
 use runtime::memory::Account;
@@ -23,7 +23,7 @@ pub(super) struct OutsideCalls {
     caller: Arc<Caller>,
     questions: Arc<Questions>,
     inlet: Inlet,
-    asked: Vec<Asked>,
+    asked: Vec<OpenQuestion>,
     /// So that the inlet does not end.
     #[allow(dead_code)] // held for its drop
     outlet: Outlet,

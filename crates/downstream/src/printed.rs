@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use gateway::error::memory_exhausted;
 use protocol::{Era, Message, Response};
-use runtime::memory::{Account, Charge, Exhausted, Kind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::limit::Limit;
 
 /// Prints messages for one client.
@@ -41,10 +41,10 @@ impl Printer {
 
     /// A charge of the principal for notifications.
     pub(super) fn charge(&self) -> Charge {
-        self.open(Kind::Notice)
+        self.open(ChargeKind::Notice)
     }
 
-    fn open(&self, kind: Kind) -> Charge {
+    fn open(&self, kind: ChargeKind) -> Charge {
         Charge::open(Account::Principal(Arc::clone(&self.principal)), kind)
     }
 
@@ -54,7 +54,8 @@ impl Printer {
         if size < SMALL {
             return Ok(frame(message.encode()));
         }
-        let kind = if matches!(message, Message::Response(_)) { Kind::Answer } else { Kind::Notice };
+        let kind =
+            if matches!(message, Message::Response(_)) { ChargeKind::Answer } else { ChargeKind::Notice };
         let mut charge = self.open(kind);
         // Two copies at a time: the encoded message and the framed one.
         charge.resize(2 * size)?;

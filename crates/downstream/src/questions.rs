@@ -32,10 +32,10 @@ const REASON: &str = "nobody waits for the answer any more";
 
 /// The open server requests of one session.
 #[derive(Debug, Default)]
-pub struct Questions(Mutex<Table>);
+pub struct Questions(Mutex<QuestionTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct QuestionTable {
     last_id: u64,
     open: HashMap<u64, Question>,
     is_closed: bool,
@@ -44,7 +44,7 @@ struct Table {
 impl Questions {
     /// Opens a server request and returns the message for the client. Returns none, which refuses
     /// it, if too many are open or if the session has ended.
-    pub fn ask(self: &Arc<Self>, question: Question) -> Option<(Asked, Message)> {
+    pub fn ask(self: &Arc<Self>, question: Question) -> Option<(OpenQuestion, Message)> {
         let mut table = self.lock();
         if table.is_closed || table.open.len() >= MAX_OPEN {
             return if table.is_closed { None } else { Limit::SessionQuestions.met(None) };
@@ -54,7 +54,7 @@ impl Questions {
         let (method, params) = (question.method.clone(), question.params.clone());
         table.open.insert(id, question);
         let request = Request { id: RequestId::from_u64(id), method, params };
-        Some((Asked { questions: Arc::clone(self), id }, Message::Request(request)))
+        Some((OpenQuestion { questions: Arc::clone(self), id }, Message::Request(request)))
     }
 
     /// Handles a response of the client.
@@ -83,7 +83,7 @@ impl Questions {
         self.lock().open.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, QuestionTable> {
         // No code panics while it holds the lock, and every write leaves a valid table.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +91,7 @@ impl Questions {
 
 /// An open server request. Dropping it refuses the request, if it is still open.
 #[derive(Debug)]
-pub struct Asked {
+pub struct OpenQuestion {
     questions: Arc<Questions>,
     id: u64,
 }
@@ -112,7 +112,7 @@ struct Cancelled {
     reason: &'static str,
 }
 
-impl Asked {
+impl OpenQuestion {
     /// Polls for the end. An answer does not wake the task, because there is nothing to do then.
     pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<End> {
         match self.questions.lock().open.get_mut(&self.id) {
@@ -133,7 +133,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         self.questions.lock().open.remove(&self.id);
     }
@@ -166,7 +166,7 @@ mod tests {
         Raw::empty_object()
     }
 
-    async fn end(asked: &Asked) -> End {
+    async fn end(asked: &OpenQuestion) -> End {
         std::future::poll_fn(|cx| asked.poll_end(cx)).await
     }
 

@@ -62,11 +62,11 @@ pub struct Replay {
     questions: Arc<Questions>,
     kept: Kept,
     printer: Printer,
-    table: Mutex<Table>,
+    table: Mutex<LogTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct LogTable {
     last: u64,
     logs: HashMap<u64, Arc<Log>>,
     ended: VecDeque<Ended>,
@@ -148,7 +148,7 @@ impl Replay {
         while self.forget_oldest(&mut table) {}
     }
 
-    fn make_room(&self, table: &mut Table) {
+    fn make_room(&self, table: &mut LogTable) {
         let now = Instant::now();
         while let Some(oldest) = table.ended.front()
             && (oldest.until <= now || table.ended.len() > MAX_ENDED || self.kept.bytes() > MAX_KEPT_BYTES)
@@ -157,14 +157,14 @@ impl Replay {
         }
     }
 
-    fn forget_oldest(&self, table: &mut Table) -> bool {
+    fn forget_oldest(&self, table: &mut LogTable) -> bool {
         let Some(oldest) = table.ended.pop_front() else { return false };
         table.logs.remove(&oldest.number);
         self.kept.0.fetch_sub(oldest.bytes, Ordering::Relaxed);
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LogTable> {
         // No code panics while it holds the lock, and every write leaves a valid table.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

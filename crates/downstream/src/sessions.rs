@@ -18,16 +18,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::error::Refusal;
+use super::error::MessageRefusal;
 use super::questions::Questions;
 use super::replay::{Kept, Log, Replay};
-use crate::admission::{Place, Places};
+use crate::admission::{Slot, Slots};
 use auth::Principal;
 use gateway::Caller;
 use gateway::manager::Scope;
 use protocol::{Notification, RequestId, method};
 use runtime::telemetry::limit::Limit;
-use table::{Returned, Table};
+use table::{Returned, SessionTable};
 
 /// Limit of concurrent requests of one session.
 const MAX_RUNNING: usize = 256;
@@ -62,7 +62,7 @@ struct State {
     is_set_aside: bool,
     running: HashMap<RequestId, CancellationToken>,
     /// The client slot of the session, held until the session ends; none for a pipe.
-    place: Option<Place>,
+    place: Option<Slot>,
 }
 
 impl Session {
@@ -99,22 +99,22 @@ impl Session {
 
     /// Registers the request `id`. Fails if this id is already running, if too many requests run, or if the
     /// session has ended.
-    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<Running, Refusal> {
+    pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<SessionRequest, MessageRefusal> {
         if self.ended.is_cancelled() {
-            return Err(Refusal::UnknownSession);
+            return Err(MessageRefusal::UnknownSession);
         }
         let cancel = self.ended.child_token();
         let mut state = self.state();
         if state.running.contains_key(id) {
-            return Err(Refusal::IdInUse);
+            return Err(MessageRefusal::IdInUse);
         }
         if state.running.len() >= MAX_RUNNING {
-            return Err(Limit::SessionRequests.met(Refusal::TooManyRequests));
+            return Err(Limit::SessionRequests.met(MessageRefusal::TooManyRequests));
         }
         state.running.insert(id.clone(), cancel.clone());
         state.open += 1;
         drop(state);
-        Ok(Running { session: self.clone(), id: id.clone(), cancel })
+        Ok(SessionRequest { session: self.clone(), id: id.clone(), cancel })
     }
 
     /// Stops the request `id`, if it is running.
@@ -220,21 +220,21 @@ impl fmt::Debug for Session {
 
 /// A running request of a session. Dropping it unregisters the request.
 #[derive(Debug)]
-pub struct Running {
+pub struct SessionRequest {
     session: Arc<Session>,
     id: RequestId,
     /// Cancelled by `notifications/cancelled` and by the end of the session.
     pub cancel: CancellationToken,
 }
 
-impl Running {
+impl SessionRequest {
     /// Server requests that the session's client has not answered yet.
     pub fn questions(&self) -> &Arc<Questions> {
         &self.session.questions
     }
 }
 
-impl Drop for Running {
+impl Drop for SessionRequest {
     fn drop(&mut self) {
         self.session.close_one(Some(&self.id));
     }
@@ -259,7 +259,7 @@ impl Drop for Held {
 
 /// All sessions of an endpoint.
 pub struct Sessions {
-    table: RwLock<Table>,
+    table: RwLock<SessionTable>,
     /// The time of the last sweep.
     swept: Mutex<Option<Instant>>,
     /// Counts the bytes of the ended streams of all sessions.
@@ -267,40 +267,41 @@ pub struct Sessions {
     returned: Returned,
     max: usize,
     idle: Duration,
-    places: Places,
+    places: Slots,
 }
 
 impl Sessions {
     /// An empty table: at most `max` sessions, each gone after being idle for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
         let returned = Returned::default();
-        let table = RwLock::new(Table::new(max, returned.clone()));
-        let places = Places::new(usize::MAX);
+        let table = RwLock::new(SessionTable::new(max, returned.clone()));
+        let places = Slots::new(usize::MAX);
         Self { table, swept: Mutex::default(), kept: Kept::default(), returned, max, idle, places }
     }
 
     /// Makes each session take one of `places`, which it shares with requests without a session.
     #[must_use]
-    pub fn among(self, places: Places) -> Self {
+    pub fn among(self, places: Slots) -> Self {
         Self { places, ..self }
     }
 
-    /// Opens a session. If all slots are taken, an unused session gives up its slot (`Table::displaced_by`);
+    /// Opens a session. If all slots are taken, an unused session gives up its slot (`SessionTable::displaced_by`);
     /// the session is refused if all are in use.
-    pub fn open(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+    pub fn open(&self, caller: Caller) -> Result<Arc<Session>, MessageRefusal> {
         self.open_as(caller, false)
     }
 
     /// Opens a session that one channel carries; `find` does not return it.
-    pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, Refusal> {
+    pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, MessageRefusal> {
         self.open_as(caller, true)
     }
 
-    fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, Refusal> {
+    fn open_as(&self, caller: Caller, is_channel: bool) -> Result<Arc<Session>, MessageRefusal> {
         let place = self.place_for(caller.principal.id())?;
         let session = Session::new(caller, (self.kept.clone(), self.returned.clone()), is_channel);
         session.state().place = Some(place);
-        self.add(session).ok_or_else(|| Limit::Sessions.met(Refusal::TooManySessions { most: self.max }))
+        self.add(session)
+            .ok_or_else(|| Limit::Sessions.met(MessageRefusal::TooManySessions { most: self.max }))
     }
 
     /// The session `id`, if it belongs to `principal` and to `scope`.
@@ -336,7 +337,7 @@ impl Sessions {
     /// Ends every session.
     pub fn close_all(&self) {
         let mut table = self.write();
-        let all = std::mem::replace(&mut *table, Table::new(self.max, self.returned.clone()));
+        let all = std::mem::replace(&mut *table, SessionTable::new(self.max, self.returned.clone()));
         all.iter().for_each(|session| session.end());
     }
 
@@ -381,11 +382,11 @@ impl Sessions {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Table> {
+    fn read(&self) -> RwLockReadGuard<'_, SessionTable> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+    fn write(&self) -> RwLockWriteGuard<'_, SessionTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -170,24 +170,24 @@ async fn a_session_of_a_channel_counts_and_is_not_found() {
 async fn requests_of_one_session_are_bounded() {
     let session = Session::alone(caller(Scope::All));
     let running: Vec<_> = (0..MAX_RUNNING as u64).map(|n| session.begin(&id(n)).expect("room")).collect();
-    assert!(matches!(session.begin(&id(9_999)), Err(Refusal::TooManyRequests)));
+    assert!(matches!(session.begin(&id(9_999)), Err(MessageRefusal::TooManyRequests)));
     drop(running);
     assert!(session.begin(&id(9_999)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_comes_free_when_its_session_ends_though_a_stream_has_yet_to_see_it() {
-    let sessions = Sessions::new(10, Duration::from_mins(1)).among(Places::new(1));
+    let sessions = Sessions::new(10, Duration::from_mins(1)).among(Slots::new(1));
     let session = sessions.open(caller(Scope::All)).expect("a place");
     let _reads = session.hold();
-    assert!(matches!(sessions.open(caller(Scope::All)), Err(Refusal::NoPlace { most: 1 })));
+    assert!(matches!(sessions.open(caller(Scope::All)), Err(MessageRefusal::NoPlace { most: 1 })));
     sessions.close(&session);
     assert!(sessions.open(caller(Scope::All)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_without_a_session_gets_the_slot_of_an_unused_one() {
-    let sessions = Sessions::new(10, Duration::from_mins(1)).among(Places::new(3));
+    let sessions = Sessions::new(10, Duration::from_mins(1)).among(Slots::new(3));
     let open = |who: &str| open_for(&sessions, who).expect("a slot");
     let mut of_alice = Vec::new();
     for _ in 0..3 {

@@ -36,7 +36,7 @@ struct Open {
 
 /// The slot of one connection, until this is dropped. Then it goes to the connection that claimed it, or it is free.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SocketSlot {
     /// The state of the connection.
     pub(super) activity: Activity,
     index: usize,
@@ -57,7 +57,7 @@ impl SocketSlots {
     }
 
     /// Adds a connection that has the slot of `permit`.
-    pub(super) fn open(&self, permit: OwnedSemaphorePermit) -> Slot {
+    pub(super) fn open(&self, permit: OwnedSemaphorePermit) -> SocketSlot {
         let activity = Activity::new();
         let mut open = self.lock();
         let index = open.free.pop().unwrap_or_else(|| {
@@ -66,7 +66,7 @@ impl SocketSlots {
         });
         open.all[index] = Some(activity.clone());
         drop(open);
-        Slot { activity, index, slots: self.clone(), permit: Some(permit), _counted: Socket::opened() }
+        SocketSlot { activity, index, slots: self.clone(), permit: Some(permit), _counted: Socket::opened() }
     }
 
     /// Asks a connection that waits for its client to yield its slot. None if no connection was found. The receiver
@@ -97,7 +97,7 @@ impl SocketSlots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for SocketSlot {
     fn drop(&mut self) {
         let mut open = self.slots.lock();
         open.all[self.index] = None;

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use super::*;
 
-fn slots<const N: usize>() -> (SocketSlots, [Slot; N]) {
+fn slots<const N: usize>() -> (SocketSlots, [SocketSlot; N]) {
     let slots = SocketSlots::new(N);
     let open = [(); N].map(|()| slots.open(slots.take().expect("a free slot")));
     (slots, open)

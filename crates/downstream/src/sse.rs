@@ -31,7 +31,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::conversation::Conversation;
-use super::error::Refusal;
+use super::error::MessageRefusal;
 use super::sessions::{Held, Session, Sessions};
 use super::{events, headers, streamable_http};
 use auth::Principal;
@@ -50,9 +50,9 @@ const MESSAGES: &str = "/messages";
 
 /// The endpoint: the gateway, its sessions, and the conversations of open streams.
 #[derive(Clone)]
-pub struct Endpoint(Arc<Parts>);
+pub struct SseEndpoint(Arc<SseParts>);
 
-struct Parts {
+struct SseParts {
     gateway: Gateway,
     sessions: Arc<Sessions>,
     tasks: Shutdown,
@@ -66,12 +66,12 @@ struct Of {
     session_id: Option<String>,
 }
 
-impl Endpoint {
+impl SseEndpoint {
     /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused. At shutdown `tasks` ends the
     /// streams after their calls have ended.
     pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
         let conversations = RwLock::default();
-        Self(Arc::new(Parts { gateway, sessions, tasks, max_body, conversations }))
+        Self(Arc::new(SseParts { gateway, sessions, tasks, max_body, conversations }))
     }
 
     /// Returns a router with `/sse` for all servers, `/sse/{server}` for one, both also with a final slash, and
@@ -86,13 +86,18 @@ impl Endpoint {
             .with_state(self)
     }
 
-    fn open(&self, principal: Principal, scope: Scope, request: &HttpRequest) -> Result<Response, Refusal> {
+    fn open(
+        &self,
+        principal: Principal,
+        scope: Scope,
+        request: &HttpRequest,
+    ) -> Result<Response, MessageRefusal> {
         if request.method() != Method::GET {
-            return Err(Refusal::Method { allow: "GET" });
+            return Err(MessageRefusal::Method { allow: "GET" });
         }
         headers::check_accept(request.headers(), &["text/event-stream"], "text/event-stream")?;
         if let Scope::Server(name) = &scope {
-            self.0.gateway.manager().snapshot().server(name).map(drop).map_err(Refusal::Server)?;
+            self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::Server)?;
         }
         // The client describes itself in `initialize`; until then only the principal is known.
         let caller = Caller::legacy(principal, scope, None);
@@ -137,16 +142,16 @@ impl Endpoint {
         principal: &Principal,
         of: Of,
         request: HttpRequest,
-    ) -> Result<Response, (Refusal, Bytes)> {
+    ) -> Result<Response, (MessageRefusal, Bytes)> {
         let early = |refusal| (refusal, Bytes::new());
         if request.method() != Method::POST {
-            return Err(early(Refusal::Method { allow: "POST" }));
+            return Err(early(MessageRefusal::Method { allow: "POST" }));
         }
         let conversation = self.find(of.session_id.as_deref(), principal).map_err(early)?;
         let (head, body) = request.into_parts();
         headers::check_content_type(&head.headers).map_err(early)?;
         let bytes = streamable_http::read(body, self.0.max_body).await.map_err(early)?;
-        let message = Message::from_client(&bytes).map_err(|error| (Refusal::from(error), bytes))?;
+        let message = Message::from_client(&bytes).map_err(|error| (MessageRefusal::from(error), bytes))?;
         conversation.take(message, streamable_http::named(&head.extensions)).await;
         Ok(streamable_http::empty(StatusCode::ACCEPTED))
     }
@@ -157,16 +162,16 @@ impl Endpoint {
     }
 
     /// Returns the conversation of the session `id`, if it belongs to the principal.
-    fn find(&self, id: Option<&str>, principal: &Principal) -> Result<Arc<Conversation>, Refusal> {
+    fn find(&self, id: Option<&str>, principal: &Principal) -> Result<Arc<Conversation>, MessageRefusal> {
         let conversations = self.0.conversations.read().unwrap_or_else(PoisonError::into_inner);
         let found = id.and_then(|id| conversations.get(id));
         let own = found.filter(|conversation| conversation.session().caller.principal == *principal);
-        own.cloned().ok_or(Refusal::UnknownSession)
+        own.cloned().ok_or(MessageRefusal::UnknownSession)
     }
 }
 
 /// Waits for the end of a session and of its requests.
-async fn keep(endpoint: Endpoint, session: Arc<Session>, requests: Shutdown) {
+async fn keep(endpoint: SseEndpoint, session: Arc<Session>, requests: Shutdown) {
     session.ended().await;
     endpoint.forget(&session);
     requests.begin();
@@ -175,7 +180,7 @@ async fn keep(endpoint: Endpoint, session: Arc<Session>, requests: Shutdown) {
 
 /// The stream of one session. Dropping it ends the session.
 struct Channel {
-    endpoint: Endpoint,
+    endpoint: SseEndpoint,
     held: Held,
     waiting: mpsc::Receiver<Bytes>,
     requests: Shutdown,
@@ -222,7 +227,7 @@ fn message_event(data: Bytes) -> Bytes {
 }
 
 async fn listen_to_all(
-    State(endpoint): State<Endpoint>,
+    State(endpoint): State<SseEndpoint>,
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
@@ -230,7 +235,7 @@ async fn listen_to_all(
 }
 
 async fn listen_to_one(
-    State(endpoint): State<Endpoint>,
+    State(endpoint): State<SseEndpoint>,
     Extension(principal): Extension<Principal>,
     Path(server): Path<String>,
     request: HttpRequest,
@@ -240,7 +245,7 @@ async fn listen_to_one(
 }
 
 async fn say(
-    State(endpoint): State<Endpoint>,
+    State(endpoint): State<SseEndpoint>,
     Extension(principal): Extension<Principal>,
     Query(of): Query<Of>,
     request: HttpRequest,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::codec::FramedRead;
 
 use super::conversation::Conversation;
-use super::error::Refusal;
+use super::error::MessageRefusal;
 use super::sessions::Session;
 use auth::Principal;
 use gateway::manager::{Manager, Scope};
@@ -76,10 +76,12 @@ async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, 
         match line {
             Line::Whole(line) => match Message::from_client(&line) {
                 Ok(message) => conversation.take(message, None).await,
-                Err(error) => conversation.refuse(Message::readable_id(&line), &Refusal::from(error)).await,
+                Err(error) => {
+                    conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await;
+                }
             },
             Line::TooLong(_) => {
-                let refusal = Limit::Body.met(Refusal::BodyTooLarge { limit: max_line });
+                let refusal = Limit::Body.met(MessageRefusal::BodyTooLarge { limit: max_line });
                 conversation.refuse(None, &refusal).await;
             }
         }

@@ -19,8 +19,8 @@ use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::error::{Refusal, described};
-use super::events::{self, Form};
+use super::error::{MessageRefusal, described};
+use super::events::{self, ResponseFormat};
 use super::exchange::{self, Exchange, Named};
 use super::headers;
 use super::sessions::{Session, Sessions};
@@ -40,9 +40,9 @@ const ALL_METHODS: &str = "GET, POST, DELETE";
 
 /// The MCP endpoint: the gateway, its sessions, and tasks that outlive a connection.
 #[derive(Clone)]
-pub struct Endpoint(Arc<Parts>);
+pub struct StreamableHttpEndpoint(Arc<StreamableHttpParts>);
 
-struct Parts {
+struct StreamableHttpParts {
     gateway: Gateway,
     sessions: Arc<Sessions>,
     tasks: Shutdown,
@@ -50,7 +50,7 @@ struct Parts {
 }
 
 /// The sender and target of a message, before the message is parsed.
-pub(super) struct Asked<'a> {
+pub(super) struct MessageContext<'a> {
     pub principal: Principal,
     pub scope: Scope,
     pub headers: &'a HeaderMap,
@@ -58,9 +58,9 @@ pub(super) struct Asked<'a> {
     pub named: Named,
 }
 
-impl Asked<'_> {
-    fn form(&self) -> Form {
-        if headers::prefers_stream(self.headers) { Form::Stream } else { Form::Json }
+impl MessageContext<'_> {
+    fn form(&self) -> ResponseFormat {
+        if headers::prefers_stream(self.headers) { ResponseFormat::Stream } else { ResponseFormat::Json }
     }
 }
 
@@ -76,16 +76,16 @@ enum Begun<'a> {
 }
 
 impl Begun<'_> {
-    fn refused(refusal: Refusal, id: Option<RequestId>, named: Named) -> Self {
+    fn refused(refusal: MessageRefusal, id: Option<RequestId>, named: Named) -> Self {
         Self::Answered(refusal.into_response(id, named))
     }
 }
 
-impl Endpoint {
+impl StreamableHttpEndpoint {
     /// An endpoint over `gateway`. Bodies larger than `max_body` bytes are refused. At shutdown
     /// `tasks` ends the streams and waits for the calls.
     pub fn new(gateway: Gateway, sessions: Arc<Sessions>, tasks: Shutdown, max_body: usize) -> Self {
-        Self(Arc::new(Parts { gateway, sessions, tasks, max_body }))
+        Self(Arc::new(StreamableHttpParts { gateway, sessions, tasks, max_body }))
     }
 
     /// Returns a router with `/mcp` for all servers and `/mcp/{server}` for one, for programs that do
@@ -100,8 +100,12 @@ impl Endpoint {
         let (head, body) = request.into_parts();
         match read(body, self.0.max_body).await {
             Ok(body) => {
-                let asked =
-                    Asked { principal, scope, headers: &head.headers, named: named(&head.extensions) };
+                let asked = MessageContext {
+                    principal,
+                    scope,
+                    headers: &head.headers,
+                    named: named(&head.extensions),
+                };
                 self.answer(asked, &head.method, body).await
             }
             Err(refusal) => refusal.into_response(None, named(&head.extensions)),
@@ -109,7 +113,7 @@ impl Endpoint {
     }
 
     /// Answers a request that passed the checks of `guard`.
-    pub(super) async fn answer(&self, asked: Asked<'_>, method: &Method, body: Bytes) -> Response {
+    pub(super) async fn answer(&self, asked: MessageContext<'_>, method: &Method, body: Bytes) -> Response {
         match self.begin(asked, method, &body) {
             Begun::Answered(response) => response,
             Begun::Running(exchange) => events::answer(exchange, &self.0.tasks).await,
@@ -117,28 +121,28 @@ impl Endpoint {
         }
     }
 
-    fn begin<'a>(&'a self, asked: Asked<'a>, method: &Method, body: &Bytes) -> Begun<'a> {
+    fn begin<'a>(&'a self, asked: MessageContext<'a>, method: &Method, body: &Bytes) -> Begun<'a> {
         let named = asked.named;
         let answered = match *method {
             Method::POST => return self.post(asked, body),
             Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
             Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
-            _ => Err(Refusal::Method { allow: ALL_METHODS }),
+            _ => Err(MessageRefusal::Method { allow: ALL_METHODS }),
         };
         answered.map_or_else(|refusal| Begun::refused(refusal, None, named), Begun::Answered)
     }
 
     /// Checks that the endpoint exists: `/mcp/{server}` exists if the server does.
-    fn known(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
+    fn known(&self, asked: &MessageContext<'_>) -> Result<(), MessageRefusal> {
         match &asked.scope {
             Scope::All => Ok(()),
             Scope::Server(name) => {
-                self.0.gateway.manager().snapshot().server(name).map(drop).map_err(Refusal::Server)
+                self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::Server)
             }
         }
     }
 
-    fn post<'a>(&'a self, asked: Asked<'a>, bytes: &Bytes) -> Begun<'a> {
+    fn post<'a>(&'a self, asked: MessageContext<'a>, bytes: &Bytes) -> Begun<'a> {
         if let Err(refusal) = check_media_types(asked.headers) {
             return Begun::refused(refusal, None, asked.named);
         }
@@ -153,7 +157,7 @@ impl Endpoint {
     }
 
     /// Handles a message that needs no answer.
-    fn note(&self, asked: &Asked<'_>, message: Message) -> Result<(), Refusal> {
+    fn note(&self, asked: &MessageContext<'_>, message: Message) -> Result<(), MessageRefusal> {
         self.known(asked)?;
         match message {
             Message::Notification(notice) => {
@@ -166,7 +170,7 @@ impl Endpoint {
                 }
             }
             Message::Response(_) if headers::is_modern(asked.headers, None) => {
-                return Err(Refusal::PostedResponse);
+                return Err(MessageRefusal::PostedResponse);
             }
             // A response without a matching server request is legal too: the request may have been
             // withdrawn.
@@ -176,7 +180,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn request<'a>(&'a self, asked: Asked<'a>, request: Request) -> Begun<'a> {
+    fn request<'a>(&'a self, asked: MessageContext<'a>, request: Request) -> Begun<'a> {
         if let Err(refusal) = self.known(&asked) {
             return Begun::refused(refusal, Some(request.id), asked.named);
         }
@@ -191,8 +195,8 @@ impl Endpoint {
         }
     }
 
-    fn modern<'a>(&'a self, asked: Asked<'a>, request: Request) -> Begun<'a> {
-        let Parts { gateway, tasks, .. } = &*self.0;
+    fn modern<'a>(&'a self, asked: MessageContext<'a>, request: Request) -> Begun<'a> {
+        let StreamableHttpParts { gateway, tasks, .. } = &*self.0;
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             let listed = listed.map_err(|error| error.of_request(asked.named));
@@ -224,7 +228,7 @@ impl Endpoint {
         Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing) }))
     }
 
-    async fn legacy(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
+    async fn legacy(&self, asked: MessageContext<'_>, request: Request) -> Result<Response, MessageRefusal> {
         if request.method == method::INITIALIZE {
             return self.initialize(asked, request).await;
         }
@@ -236,7 +240,11 @@ impl Endpoint {
         Ok(events::recorded(exchange, asked.form(), &session, tasks).await)
     }
 
-    async fn initialize(&self, asked: Asked<'_>, request: Request) -> Result<Response, Refusal> {
+    async fn initialize(
+        &self,
+        asked: MessageContext<'_>,
+        request: Request,
+    ) -> Result<Response, MessageRefusal> {
         let caller = described(asked.principal, asked.scope, request.params.as_ref())?;
         let session = self.0.sessions.open(caller)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);
@@ -247,30 +255,30 @@ impl Endpoint {
         Ok(response)
     }
 
-    fn get(&self, asked: &Asked<'_>) -> Result<Response, Refusal> {
+    fn get(&self, asked: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
         if headers::is_modern(asked.headers, None) {
-            return Err(Refusal::Method { allow: "POST" });
+            return Err(MessageRefusal::Method { allow: "POST" });
         }
         headers::check_accept(asked.headers, &["text/event-stream"], "text/event-stream")?;
         let (session, gateway, tasks) = (self.session(asked)?, &self.0.gateway, &self.0.tasks);
         let last = headers::single(asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
         let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };
-        let reader = session.replay.resume(last).ok_or(Refusal::UnknownEvent)?;
+        let reader = session.replay.resume(last).ok_or(MessageRefusal::UnknownEvent)?;
         Ok(events::resumed(gateway, &session, reader, tasks))
     }
 
-    fn delete(&self, asked: &Asked<'_>) -> Result<Response, Refusal> {
+    fn delete(&self, asked: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
         if headers::is_modern(asked.headers, None) {
-            return Err(Refusal::Method { allow: "POST" });
+            return Err(MessageRefusal::Method { allow: "POST" });
         }
         self.0.sessions.close(self.session(asked)?.as_ref());
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    fn session(&self, asked: &Asked<'_>) -> Result<Arc<Session>, Refusal> {
+    fn session(&self, asked: &MessageContext<'_>) -> Result<Arc<Session>, MessageRefusal> {
         headers::check_legacy_version(asked.headers)?;
-        let id = headers::single(asked.headers, SESSION_ID)?.ok_or(Refusal::NoSession)?;
-        self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or(Refusal::UnknownSession)
+        let id = headers::single(asked.headers, SESSION_ID)?.ok_or(MessageRefusal::NoSession)?;
+        self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or(MessageRefusal::UnknownSession)
     }
 }
 
@@ -280,22 +288,22 @@ pub(super) fn named(extensions: &Extensions) -> Named {
 }
 
 /// Checks that a POST has JSON, and accepts both forms of answers.
-fn check_media_types(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_media_types(headers: &HeaderMap) -> Result<(), MessageRefusal> {
     headers::check_content_type(headers)?;
     headers::check_accept(headers, BOTH, BOTH_SHOWN)
 }
 
 /// Reads the body of a message.
-pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Refusal> {
+pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, MessageRefusal> {
     axum::body::to_bytes(body, limit).await.map_err(|error| {
         let cause = std::error::Error::source(&error);
         let too_large = cause.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
-        if too_large { Refusal::BodyTooLarge { limit } } else { Refusal::Body }
+        if too_large { MessageRefusal::BodyTooLarge { limit } } else { MessageRefusal::Body }
     })
 }
 
 async fn serve_all(
-    State(endpoint): State<Endpoint>,
+    State(endpoint): State<StreamableHttpEndpoint>,
     Extension(principal): Extension<Principal>,
     request: HttpRequest,
 ) -> Response {
@@ -303,7 +311,7 @@ async fn serve_all(
 }
 
 async fn serve_one(
-    State(endpoint): State<Endpoint>,
+    State(endpoint): State<StreamableHttpEndpoint>,
     Extension(principal): Extension<Principal>,
     Path(server): Path<String>,
     request: HttpRequest,
@@ -312,7 +320,7 @@ async fn serve_one(
 }
 
 /// Returns a function that answers the request `id` with a refusal.
-fn refusing(id: RequestId, named: Named) -> impl FnOnce(Refusal) -> Response {
+fn refusing(id: RequestId, named: Named) -> impl FnOnce(MessageRefusal) -> Response {
     move |refusal| refusal.into_response(Some(id), named)
 }
 

@@ -45,30 +45,30 @@ pub(super) struct Certified(pub(super) Principal);
 #[derive(Debug, Clone)]
 pub(super) struct Handshakes {
     certificates: Arc<Certificates>,
-    running: Arc<Mutex<Running>>,
+    running: Arc<Mutex<RunningHandshakes>>,
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningHandshakes {
     next: u64,
     /// By the order in which they began. The token ends the handshake.
     all: BTreeMap<u64, CancellationToken>,
 }
 
 /// The place of one running handshake.
-struct Place {
+struct HandshakeSlot {
     number: u64,
     ended: CancellationToken,
-    running: Arc<Mutex<Running>>,
+    running: Arc<Mutex<RunningHandshakes>>,
 }
 
-impl Drop for Place {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         lock(&self.running).all.remove(&self.number);
     }
 }
 
-fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
+fn lock(running: &Mutex<RunningHandshakes>) -> MutexGuard<'_, RunningHandshakes> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -78,7 +78,7 @@ impl Handshakes {
     }
 
     /// Takes a place, the one of the oldest handshake if there is no other.
-    fn place(&self) -> Place {
+    fn place(&self) -> HandshakeSlot {
         let (mut running, ended) = (lock(&self.running), CancellationToken::new());
         let number = running.next;
         running.next += 1;
@@ -90,7 +90,7 @@ impl Handshakes {
             oldest.cancel();
         }
         drop(running);
-        Place { number, ended, running: Arc::clone(&self.running) }
+        HandshakeSlot { number, ended, running: Arc::clone(&self.running) }
     }
 
     /// Makes a stream of `socket` within `limit`, or returns nothing if its client failed to.

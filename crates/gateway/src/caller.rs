@@ -10,7 +10,7 @@ use json::Raw;
 use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
 use protocol::{Abilities, LogLevel, Method, Version, implementation};
-use runtime::memory::{Account, Charge, Exhausted, Kind};
+use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
 use upstream::{Call, Home, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.
@@ -114,7 +114,7 @@ impl Caller {
         let account = Account::Principal(Arc::clone(self.principal.id()));
         let keep = |text: Raw| match text.bytes().len() {
             ..SMALL_DESCRIPTION => Ok(text),
-            _ => text.kept(|bytes| Charge::open(account.clone(), Kind::Request).hold(bytes)),
+            _ => text.kept(|bytes| Charge::open(account.clone(), ChargeKind::Request).hold(bytes)),
         };
         let Sender { capabilities, info, log_level } = self.sender;
         let sender = Sender { capabilities: keep(capabilities)?, info: keep(info)?, log_level };

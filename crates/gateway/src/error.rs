@@ -229,7 +229,7 @@ pub fn bad_cursor(found: &Raw) -> ErrorObject {
 
 /// The end of a request whose credential was revoked while it was answered.
 pub fn taken_back() -> ErrorObject {
-    let text = "the credential of this request was taken back or changed; send one that is valid";
+    let text = "the credential of this request was revoked or changed; send one that is valid";
     refusal(ErrorCode::Unauthorized, Era::Modern, text)
 }
 

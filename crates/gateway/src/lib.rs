@@ -35,7 +35,7 @@ pub use caller::Caller;
 
 use bridge::suspended_calls::Parked;
 pub use login_elicitation::LoginPages;
-use subscriptions::{Board, Feed};
+use subscriptions::{Feed, NotificationRouter};
 use tasks::TaskIds;
 
 use crate::manager::Manager;
@@ -56,7 +56,7 @@ pub struct Parts {
     shutdown: Shutdown,
     sealer: Arc<Sealer>,
     parked: Arc<Parked>,
-    board: Arc<Board>,
+    router: Arc<NotificationRouter>,
     task_ids: TaskIds,
     /// The pages at which people log in to servers; none where there is no HTTP listener.
     pages: Option<LoginPages>,
@@ -128,14 +128,14 @@ impl Gateway {
     ) -> Self {
         let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
         let task_ids = TaskIds::new(Arc::clone(&sealer));
-        let board = Arc::new(Board::default());
-        shutdown.spawn_until_end(Arc::clone(&board).run(manager.notices()));
-        Self(Arc::new(Parts { manager, shutdown, sealer, parked, board, task_ids, pages }))
+        let router = Arc::new(NotificationRouter::default());
+        shutdown.spawn_until_end(Arc::clone(&router).run(manager.notices()));
+        Self(Arc::new(Parts { manager, shutdown, sealer, parked, router, task_ids, pages }))
     }
 
     /// Returns the router of notifications to subscribers.
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub fn router(&self) -> &Arc<NotificationRouter> {
+        &self.router
     }
 
     /// Returns the manager of the servers.

@@ -42,7 +42,7 @@ pub enum LoginError {
 }
 
 /// Seals the state of an unfinished login into the `state` parameter of the authorization request.
-pub type Seal<'a> = Box<dyn FnOnce(&str) -> String + Send + 'a>;
+pub type SealState<'a> = Box<dyn FnOnce(&str) -> String + Send + 'a>;
 
 /// The logins to all servers.
 pub trait LoginService: Send + Sync {
@@ -55,7 +55,7 @@ pub trait LoginService: Send + Sync {
         server: &'a str,
         principal: &'a Principal,
         own: &'a OwnClient,
-        seal: Seal<'a>,
+        seal: SealState<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>>;
 
     /// Exchanges the code for tokens and stores them. `pending` is what was sealed by [`LoginService::start`].

@@ -48,7 +48,7 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
 }
 
 /// The server that answered, and its URI.
-pub(super) struct Place {
+pub(super) struct ReadFrom {
     server: Arc<str>,
     uri: String,
 }
@@ -60,11 +60,11 @@ pub(super) async fn first(
     caller: &Caller,
     requests: Vec<RoutedRequest>,
     outlet: &Outlet,
-) -> Result<(Place, Raw), ErrorObject> {
+) -> Result<(ReadFrom, Raw), ErrorObject> {
     let mut trials = Trials::of(gateway, &requests);
     let mut told: Option<ErrorObject> = None;
     for request in requests {
-        let place = Place { server: Arc::clone(&request.server), uri: request.subject.to_string() };
+        let place = ReadFrom { server: Arc::clone(&request.server), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let request = RoutedRequest { begun: trials.begun, timeout, ..request };
         let answered = bridge::call(gateway, caller, request, outlet).await;

@@ -15,7 +15,7 @@ mod member;
 use bytes::Bytes;
 
 use super::skip::{Nested, Quoted};
-use member::{Member, Token};
+use member::{EnvelopeMember, Token};
 
 /// The conditions under which a result may be passed on before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Splice {
     /// Whether the position is on the first level of the result.
     is_inside: bool,
     /// The member at the position.
-    member: Member,
+    member: EnvelopeMember,
     token: Token,
     seen: Seen,
 }
@@ -125,7 +125,7 @@ impl Splice {
             terms,
             state: State::Begin,
             is_inside: false,
-            member: Member::Other,
+            member: EnvelopeMember::Other,
             token: Token::default(),
             seen: Seen::default(),
         }
@@ -243,18 +243,18 @@ impl Splice {
     fn named(&mut self) -> Result<(), Error> {
         if self.is_inside {
             self.seen.members = true;
-            self.member = Member::in_result(&self.token);
+            self.member = EnvelopeMember::in_result(&self.token);
             if let Some(number) = self.terms.added.iter().position(|added| self.token.is(added.name)) {
                 self.seen.added |= 1 << number;
             }
             return Ok(());
         }
-        self.member = match Member::in_envelope(&self.token) {
-            Member::Method => return Err(Error::NotResponse),
-            Member::Error => return Err(Error::Unfit),
-            Member::Version if self.seen.version => Member::Other,
-            Member::Id if self.seen.id => Member::Other,
-            Member::Result if self.seen.result => Member::Other,
+        self.member = match EnvelopeMember::in_envelope(&self.token) {
+            EnvelopeMember::Method => return Err(Error::NotResponse),
+            EnvelopeMember::Error => return Err(Error::Unfit),
+            EnvelopeMember::Version if self.seen.version => EnvelopeMember::Other,
+            EnvelopeMember::Id if self.seen.id => EnvelopeMember::Other,
+            EnvelopeMember::Result if self.seen.result => EnvelopeMember::Other,
             member => member,
         };
         Ok(())
@@ -264,14 +264,14 @@ impl Splice {
     fn value(&mut self, first: u8) -> Result<(), Error> {
         self.token.clear();
         self.state = match (self.member, first) {
-            (Member::Result, b'{') => {
+            (EnvelopeMember::Result, b'{') => {
                 (self.is_inside, self.seen.result) = (true, true);
                 State::Name { or_end: true }
             }
-            (Member::Result, _) => return Err(Error::Unfit),
-            (Member::Version, b'{' | b'[') => return Err(Error::Version),
-            (Member::Id, b'{' | b'[') => return Err(Error::Id),
-            (Member::Type, b'{' | b'[') => {
+            (EnvelopeMember::Result, _) => return Err(Error::Unfit),
+            (EnvelopeMember::Version, b'{' | b'[') => return Err(Error::Version),
+            (EnvelopeMember::Id, b'{' | b'[') => return Err(Error::Id),
+            (EnvelopeMember::Type, b'{' | b'[') => {
                 self.seen.not_final = true;
                 State::Nested(Nested::begun())
             }
@@ -288,14 +288,14 @@ impl Splice {
     fn value_ended(&mut self) -> Result<(), Error> {
         self.state = State::Comma;
         match self.member {
-            Member::Version if self.token.bytes() == Some(b"\"2.0\"") => self.seen.version = true,
-            Member::Version => return Err(Error::Version),
-            Member::Id if self.token.number() == Some(self.id) => self.seen.id = true,
-            Member::Id => return Err(Error::Id),
-            Member::Type if self.terms.refused.iter().any(|kind| self.token.is(kind)) => {
+            EnvelopeMember::Version if self.token.bytes() == Some(b"\"2.0\"") => self.seen.version = true,
+            EnvelopeMember::Version => return Err(Error::Version),
+            EnvelopeMember::Id if self.token.number() == Some(self.id) => self.seen.id = true,
+            EnvelopeMember::Id => return Err(Error::Id),
+            EnvelopeMember::Type if self.terms.refused.iter().any(|kind| self.token.is(kind)) => {
                 return Err(Error::Refused);
             }
-            Member::Type => self.seen.not_final |= !self.token.is("complete"),
+            EnvelopeMember::Type => self.seen.not_final |= !self.token.is("complete"),
             _ => {}
         }
         Ok(())

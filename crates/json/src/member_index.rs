@@ -80,12 +80,12 @@ impl Place {
 
 /// The positions of the members of one object, if they are known. Cloning copies a pointer.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct MemberIndex {
     all: Option<Arc<[Place]>>,
     own: Span,
 }
 
-impl Places {
+impl MemberIndex {
     /// The members are not known.
     pub(super) const UNKNOWN: Self = Self { all: None, own: Span::NONE };
 
@@ -142,7 +142,7 @@ impl Places {
     }
 }
 
-/// [`Places`] that are known, borrowed.
+/// [`MemberIndex`] that are known, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     all: &'a [Place],

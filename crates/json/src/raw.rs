@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::part::{Part, decode_key};
-use crate::member_index::Places;
+use crate::member_index::MemberIndex;
 use crate::scanner::Survey;
 use crate::tokens;
 
@@ -29,7 +29,7 @@ use crate::tokens;
 pub struct Raw {
     bytes: Bytes,
     /// The positions of the members, if the reader recorded them.
-    places: Places,
+    places: MemberIndex,
 }
 
 impl Raw {
@@ -37,7 +37,7 @@ impl Raw {
     pub fn parse(bytes: &Bytes) -> Result<Self, serde_json::Error> {
         let mut survey = Survey::new();
         if let Some(range) = survey.read_value(bytes) {
-            let places = survey.payload().map_or(Places::UNKNOWN, |(_, places)| places);
+            let places = survey.payload().map_or(MemberIndex::UNKNOWN, |(_, places)| places);
             return Ok(Self::surveyed(bytes.slice(range), places));
         }
         Self::judged(bytes)
@@ -51,11 +51,11 @@ impl Raw {
 
     /// One JSON value whose members are not known.
     pub const fn unsurveyed(bytes: Bytes) -> Self {
-        Self { bytes, places: Places::UNKNOWN }
+        Self { bytes, places: MemberIndex::UNKNOWN }
     }
 
     /// One JSON value and the positions of its members.
-    pub const fn surveyed(bytes: Bytes, places: Places) -> Self {
+    pub const fn surveyed(bytes: Bytes, places: MemberIndex) -> Self {
         Self { bytes, places }
     }
 

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::member_index::{MOST, Place, Places};
+use crate::member_index::{MOST, MemberIndex, Place};
 use crate::string_scan::plain;
 
 /// The deepest nesting that a message may have.
@@ -67,10 +67,10 @@ impl Survey {
     }
 
     /// The position of `params` or `result`, whichever the message has, and the positions of its members.
-    pub fn payload(&self) -> Option<(usize, Places)> {
+    pub fn payload(&self) -> Option<(usize, MemberIndex)> {
         let start = self.starts[PAYLOAD].filter(|_| self.lists[PAYLOAD].count > 0)?;
         let meta = self.starts[META].map(|at| (at, self.lists[META].own()));
-        Some((start, Places::of(start, self.lists[PAYLOAD].own(), meta)))
+        Some((start, MemberIndex::of(start, self.lists[PAYLOAD].own(), meta)))
     }
 
     /// Scans the object that begins at `at` and records its members; returns the position after it.

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::account::Account;
 use crate::authorization::check_issuer;
-use crate::saved::{SavedLogin, Shelf};
+use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
 use crate::{
     AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,
@@ -125,7 +125,7 @@ impl Logins {
     /// The logins to the server `name` at `url`.
     pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
         let Place { vault, shutdown } = place;
-        let shelf = Shelf { vault, server: Arc::clone(name) };
+        let shelf = LoginStore { vault, server: Arc::clone(name) };
         let shared = Shared::new(shelf, url, settings, shutdown);
         Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
     }

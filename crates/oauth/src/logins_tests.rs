@@ -230,7 +230,7 @@ async fn a_refused_token_is_renewed_once_and_a_new_one_is_not_renewed_again() {
     let logins = logins(&fake);
     let folder = tempfile::tempdir().expect("a folder");
     let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
-    let shelf = Shelf { vault: Some(Arc::clone(&vault)), server: "notes".into() };
+    let shelf = LoginStore { vault: Some(Arc::clone(&vault)), server: "notes".into() };
     shelf.save_login(None, &saved(&fake, Duration::from_hours(1))).await;
     drop(logins);
     let logins = logins_with(&fake, settings(), Some(vault));

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::vault::{Entry, Kind, Lease, Vault};
+use auth::vault::{Entry, EntryKind, Lease, Vault};
 use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -39,12 +39,12 @@ impl SavedLogin {
 
 /// The vault, as far as the logins to one server use it. Without a vault, values end with the process.
 #[derive(Clone)]
-pub(crate) struct Shelf {
+pub(crate) struct LoginStore {
     pub(crate) vault: Option<Arc<Vault>>,
     pub(crate) server: Arc<str>,
 }
 
-impl Shelf {
+impl LoginStore {
     /// Returns the login of `principal`.
     pub(crate) fn login(&self, principal: Option<&str>) -> Option<SavedLogin> {
         self.read(&self.token_entry(principal))
@@ -97,7 +97,11 @@ impl Shelf {
     }
 
     fn token_entry(&self, principal: Option<&str>) -> Entry {
-        Entry { kind: Kind::Token, name: self.server.to_string(), principal: principal.map(str::to_owned) }
+        Entry {
+            kind: EntryKind::Token,
+            name: self.server.to_string(),
+            principal: principal.map(str::to_owned),
+        }
     }
 
     fn read<T: DeserializeOwned>(&self, entry: &Entry) -> Option<T> {
@@ -125,5 +129,5 @@ impl Shelf {
 
 /// A registration is for one redirect URI. An issuer has no space in it.
 fn client_entry(issuer: &str, redirect_uri: &str) -> Entry {
-    Entry { kind: Kind::Client, name: format!("{issuer} {redirect_uri}"), principal: None }
+    Entry { kind: EntryKind::Client, name: format!("{issuer} {redirect_uri}"), principal: None }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use url::Url;
 
 use crate::held::Held;
-use crate::saved::{SavedLogin, Shelf};
+use crate::saved::{LoginStore, SavedLogin};
 use crate::{
     Challenge, Discovered, Error, Grant, OwnClient, Registration, Services, Settings, TokenClient, union,
 };
@@ -19,7 +19,7 @@ pub(crate) const NO_LOGIN: &str = "nobody has logged in yet";
 
 /// The parts that all logins to one server share.
 pub(crate) struct Shared {
-    pub(crate) shelf: Shelf,
+    pub(crate) shelf: LoginStore,
     pub(crate) settings: Arc<Settings>,
     pub(crate) shutdown: Shutdown,
     url: Url,
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(shelf: Shelf, url: &Url, settings: &Arc<Settings>, shutdown: Shutdown) -> Self {
+    pub(crate) fn new(shelf: LoginStore, url: &Url, settings: &Arc<Settings>, shutdown: Shutdown) -> Self {
         Self {
             shelf,
             services: Services::new(url, &settings.operator_hosts(), &shutdown),

@@ -9,15 +9,15 @@ use super::tests::{bearer, challenge, logins_with, requests, saved};
 use crate::Error;
 use crate::account::Account;
 use crate::fake_tests::{Fake, settings};
-use crate::saved::Shelf;
+use crate::saved::LoginStore;
 
 #[tokio::test]
 async fn processes_that_share_the_vault_renew_a_token_once() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
     let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
-    let shelf = Shelf { vault: Some(vault()), server: "notes".into() };
-    shelf.save_login(None, &saved(&fake, Duration::ZERO)).await;
+    let store = LoginStore { vault: Some(vault()), server: "notes".into() };
+    store.save_login(None, &saved(&fake, Duration::ZERO)).await;
     let processes: Vec<_> = (0..4).map(|_| logins_with(&fake, settings(), Some(vault()))).collect();
     let accounts: Vec<_> = processes.iter().map(|logins| logins.account(None)).collect();
     for header in futures_util::future::join_all(accounts.iter().map(Account::header)).await {
@@ -28,7 +28,7 @@ async fn processes_that_share_the_vault_renew_a_token_once() {
     // One of them has renewed it, long ago, and the others still have the refresh token of before.
     let mut renewed = saved(&fake, Duration::ZERO);
     renewed.tokens.refresh_token = Some("canary-rotated".into());
-    shelf.save_login(None, &renewed).await;
+    store.save_login(None, &renewed).await;
     let old = accounts[0].header().await.expect("a token");
     let invalid = challenge("Bearer error=\"invalid_token\"");
     tokio::time::pause();

@@ -15,7 +15,7 @@ use super::error::{ErrorObject, Reply, code};
 use super::method::Method;
 use crate::sanitize;
 use json::decimal::Decimal;
-use json::member_index::Places;
+use json::member_index::MemberIndex;
 use json::part::{Part, decode_key};
 use json::raw::Raw;
 use json::raw::edit::write_string;
@@ -201,7 +201,7 @@ impl Envelope {
     }
 
     /// The message in `text`. `surveyed` is the start of an object whose members are known.
-    fn message(self, text: &Bytes, surveyed: Option<(usize, Places)>) -> Result<Message, ParseError> {
+    fn message(self, text: &Bytes, surveyed: Option<(usize, MemberIndex)>) -> Result<Message, ParseError> {
         let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
         let payload = |range: Range<usize>| match surveyed {
             Some((start, places)) if start == range.start => Raw::surveyed(text.slice(range), places),

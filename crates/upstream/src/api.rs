@@ -4,7 +4,7 @@
 
 pub use crate::Means;
 pub use crate::close_reason::Closing;
-pub use crate::config::{BuiltinOptions, Defaults, Given, Kind, Kinds, header_value, require};
+pub use crate::config::{BuiltinKind, BuiltinOptions, Defaults, Given, Kinds, header_value, require};
 pub use crate::connection::{
     Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, RequestFuture,
 };

@@ -18,12 +18,12 @@ use tracing::Instrument;
 use super::Upstream;
 use super::attempt_log;
 use super::bulkhead::Lane;
-use super::connection::{Answered, Call, Connection, Outlet};
+use super::connection::{Call, Connection, Outlet, ServerResponse};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::{Delivery, Error};
 use super::frame::Frame;
-use super::retry::Kind;
+use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
 use crate::liveness::Silence;
 use crate::response_stream::{ResponseBody, ResponseStream};
@@ -43,7 +43,7 @@ pub(super) trait Work: Sync {
     fn name(&self) -> &str;
 
     /// Returns whether the work may be repeated.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> RetrySafety;
 
     /// Returns the least level of log lines that its caller requested, if any.
     fn log_level(&self) -> Option<LogLevel> {
@@ -102,8 +102,8 @@ impl Work for (&Call, &Outlet) {
         &self.0.method
     }
 
-    fn kind(&self) -> Kind {
-        Kind::of(self.0)
+    fn kind(&self) -> RetrySafety {
+        RetrySafety::of(self.0)
     }
 
     fn log_level(&self) -> Option<LogLevel> {
@@ -158,8 +158,8 @@ impl Work for Health<'_> {
         "health"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Read
+    fn kind(&self) -> RetrySafety {
+        RetrySafety::Read
     }
 
     fn is_excused(&self) -> bool {
@@ -187,7 +187,7 @@ impl Upstream {
         call: &Call,
         deadline: impl Into<Deadline>,
         outlet: &Outlet,
-    ) -> Result<Answered, Error> {
+    ) -> Result<ServerResponse, Error> {
         let deadline = deadline.into();
         let call = &*self.with_own_home(call);
         if let Some(client) = self.has_to_answer(call) {
@@ -198,7 +198,7 @@ impl Upstream {
         if !matches!(result, Ok((ResponseBody::Streaming(_), _))) {
             self.facts.called(&result);
         }
-        result.map(|(body, version)| Answered { body, version })
+        result.map(|(body, version)| ServerResponse { body, version })
     }
 
     /// Returns `call` with a home, if each principal has its own connections. The call of a program has no home.
@@ -236,9 +236,9 @@ impl Upstream {
                     }
                     return Ok(output);
                 }
-                // It will be so for whoever tries again.
+                // A further attempt would fail in the same way.
                 Err(error) if error.refuses_credentials() => return Err(error),
-                // A retry that we refuse ourselves says less than the failure before it.
+                // The refusal of a retry says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
                 Err(error) => error,
             };
@@ -295,7 +295,7 @@ impl Upstream {
             rate.take(work.principal(), begun)?;
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
-        self.pool.check_stamina(work.wish())?;
+        self.pool.check_flapping(work.wish())?;
         guard.begin(work.is_a_call(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
         let was_cut_short = ended.is_err() && !guard.had_a_chance();

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
 use super::super::fake::{Answer, Dial, Fake, config, tool_call};
-use super::super::{Config, Update, breaker, config as settings};
+use super::super::{Config, Update, breaker, config::BreakerConfig};
 use super::*;
 use json::Raw;
 use protocol::{Reply, Version, feature::Effect, method};
@@ -149,7 +149,7 @@ async fn a_server_with_a_short_timeout_is_judged_by_that() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_was_given_no_time_leaves_the_seat_to_the_next() {
     let scene = Scene::ready(|config| {
-        config.breaker = settings::Breaker { threshold: 1, successes: 1, timeout: Duration::from_secs(1) };
+        config.breaker = BreakerConfig { threshold: 1, successes: 1, timeout: Duration::from_secs(1) };
     })
     .await;
     scene.server.answer_calls(lost());
@@ -209,7 +209,7 @@ async fn a_retry_that_we_refuse_leaves_the_real_failure_to_tell() {
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_opens_during_a_pause_does_not_hide_what_happened() {
     let scene = Scene::ready(|config| {
-        config.breaker = settings::Breaker { threshold: 2, successes: 1, timeout: Duration::from_hours(1) };
+        config.breaker = BreakerConfig { threshold: 2, successes: 1, timeout: Duration::from_hours(1) };
         config.retry.delay = Duration::from_secs(20);
     })
     .await;
@@ -263,7 +263,7 @@ async fn a_server_that_asks_for_a_pause_gets_it() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_gives_everything_back() {
     let scene = Scene::ready(|config| {
-        config.breaker = settings::Breaker { threshold: 1, successes: 1, timeout: Duration::from_secs(1) };
+        config.breaker = BreakerConfig { threshold: 1, successes: 1, timeout: Duration::from_secs(1) };
         config.limits.concurrent_calls = 1;
     })
     .await;

@@ -49,10 +49,10 @@ const KNOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The clients with private connections to one server.
 #[derive(Default)]
-pub(super) struct Attended(Mutex<HashMap<Home, Arc<Client>>>);
+pub(super) struct Attended(Mutex<HashMap<Home, Arc<PrivateClient>>>);
 
 /// One client with a private connection, or with an attempt to make one.
-pub(super) struct Client {
+pub(super) struct PrivateClient {
     home: Home,
     events: Events,
     pub(super) watches: Arc<Watches>,
@@ -67,7 +67,7 @@ impl Attended {
     }
 
     /// Returns the client of `home`, if it has an attendant.
-    pub(super) fn get(&self, home: &Home) -> Option<Arc<Client>> {
+    pub(super) fn get(&self, home: &Home) -> Option<Arc<PrivateClient>> {
         self.lock().get(home).cloned()
     }
 
@@ -77,7 +77,7 @@ impl Attended {
     }
 
     /// Returns the client of `home`, with the receiver of its events if it is new.
-    fn enter(&self, home: &Home) -> (Arc<Client>, Option<mpsc::Receiver<Event>>) {
+    fn enter(&self, home: &Home) -> (Arc<PrivateClient>, Option<mpsc::Receiver<Event>>) {
         let mut clients = self.lock();
         if let Some(client) = clients.get(home) {
             return (Arc::clone(client), None);
@@ -85,7 +85,8 @@ impl Attended {
         let (events, heard) = Events::channel();
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
         let home = home.attended();
-        let client = Arc::new(Client { home: home.clone(), events, watches, begun: Instant::now(), outcome });
+        let client =
+            Arc::new(PrivateClient { home: home.clone(), events, watches, begun: Instant::now(), outcome });
         clients.insert(home, Arc::clone(&client));
         (client, Some(heard))
     }
@@ -94,7 +95,7 @@ impl Attended {
         self.lock().remove(home);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Arc<Client>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Arc<PrivateClient>>> {
         // Nothing panics while it is held, and every write leaves a valid table.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +109,7 @@ impl Upstream {
 
     /// Whether the first request of `home` has to wait ([`Upstream::attend`]).
     pub fn has_to_attend(&self, home: &Home) -> bool {
-        let is_settled = |client: Arc<Client>| client.outcome.borrow().is_some();
+        let is_settled = |client: Arc<PrivateClient>| client.outcome.borrow().is_some();
         self.config.enabled
             && self.is_private_to(home)
             && !self.pool.attended.get(home).is_some_and(is_settled)
@@ -147,7 +148,7 @@ impl Upstream {
 impl Upstream {
     /// Returns the client of `call` if the server waits for an answer of the client that has to come first.
     /// The client has no session, so it gets the server request during a call.
-    pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<Client>> {
+    pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<PrivateClient>> {
         let home = call.home.as_ref().filter(|home| home.ends_when_idle() && self.is_private_to(home))?;
         let client = self.pool.attended.get(home)?;
         let is_asked = client.home.requests()?.borrow().1 > 0;
@@ -160,7 +161,7 @@ impl Upstream {
     /// Lets `client` answer these server requests during `call`.
     pub(super) async fn answer_first(
         &self,
-        client: &Client,
+        client: &PrivateClient,
         (call, outlet): (&Call, &Outlet),
         deadline: Deadline,
     ) {
@@ -185,7 +186,7 @@ impl Upstream {
 
 struct Attendant {
     upstream: Arc<Upstream>,
-    client: Arc<Client>,
+    client: Arc<PrivateClient>,
     /// A request of the gateway in the name of the client, for everything but its calls.
     call: Call,
     home: Home,
@@ -283,8 +284,9 @@ impl Attendant {
 
     /// Serves the connection until it closes.
     async fn serve(&mut self, connection: Arc<dyn Connection>, heard: &mut mpsc::Receiver<Event>) {
-        let carrier = self.upstream.carrier(&self.client.watches, self.client.events.clone());
-        let mut subscribing = pin!(carrier.serve(Arc::clone(&connection)));
+        let subscription_task =
+            self.upstream.subscription_task(&self.client.watches, self.client.events.clone());
+        let mut subscribing = pin!(subscription_task.serve(Arc::clone(&connection)));
         let mut roots = self.home.roots();
         let (mut changed, mut due) = (Lists::default(), None);
         loop {
@@ -361,8 +363,8 @@ impl Work for Reading<'_> {
         "discovery"
     }
 
-    fn kind(&self) -> retry::Kind {
-        retry::Kind::Read
+    fn kind(&self) -> retry::RetrySafety {
+        retry::RetrySafety::Read
     }
 
     fn wish(&self) -> PoolRequest<'_> {

@@ -38,13 +38,13 @@ const WHILE_PROBING: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug)]
 pub struct Breaker {
-    config: config::Breaker,
-    inner: Mutex<Inner>,
+    config: config::BreakerConfig,
+    inner: Mutex<BreakerState>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    phase: Phase,
+struct BreakerState {
+    phase: BreakerPhase,
     /// Consecutive failures; kept while open, for operators.
     failures: u32,
     /// Counts the changes of `phase`, to detect late results.
@@ -75,7 +75,7 @@ impl fmt::Debug for Listener {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum BreakerPhase {
     Closed,
     Open {
         until: Instant,
@@ -87,7 +87,7 @@ enum Phase {
     },
 }
 
-impl Phase {
+impl BreakerPhase {
     const fn state(self) -> State {
         match self {
             Self::Closed => State::Closed,
@@ -163,13 +163,22 @@ impl Verdict {
 
 impl Breaker {
     /// A closed breaker.
-    pub const fn new(config: config::Breaker) -> Self {
-        let inner = Inner { phase: Phase::Closed, failures: 0, generation: 0, faults: 0, listener: None };
+    pub const fn new(config: config::BreakerConfig) -> Self {
+        let inner = BreakerState {
+            phase: BreakerPhase::Closed,
+            failures: 0,
+            generation: 0,
+            faults: 0,
+            listener: None,
+        };
         Self { config, inner: Mutex::new(inner) }
     }
 
     /// A closed breaker that passes its changes to `listener`, which must not wait.
-    pub fn telling(config: config::Breaker, listener: impl Fn(Changed) + Send + Sync + 'static) -> Self {
+    pub fn telling(
+        config: config::BreakerConfig,
+        listener: impl Fn(Changed) + Send + Sync + 'static,
+    ) -> Self {
         let breaker = Self::new(config);
         breaker.lock().listener = Some(Listener(Box::new(listener)));
         breaker
@@ -185,12 +194,12 @@ impl Breaker {
         if let Some(retry_in) = inner.refuses_for(now) {
             return Err(Error::CircuitOpen { retry_in });
         }
-        let is_probe = !matches!(inner.phase, Phase::Closed);
+        let is_probe = !matches!(inner.phase, BreakerPhase::Closed);
         match inner.phase {
-            Phase::Closed => {}
-            Phase::Open { .. } => inner.change(Phase::HalfOpen { probing: true, successes: 0 }),
-            Phase::HalfOpen { successes, .. } => {
-                inner.phase = Phase::HalfOpen { probing: true, successes };
+            BreakerPhase::Closed => {}
+            BreakerPhase::Open { .. } => inner.change(BreakerPhase::HalfOpen { probing: true, successes: 0 }),
+            BreakerPhase::HalfOpen { successes, .. } => {
+                inner.phase = BreakerPhase::HalfOpen { probing: true, successes };
             }
         }
         Ok(Permit { generation: inner.generation, faults: inner.faults, is_probe })
@@ -209,8 +218,8 @@ impl Breaker {
     fn snapshot_at(&self, now: Instant) -> Snapshot {
         let inner = self.lock();
         let retry_in = match inner.phase {
-            Phase::Open { until } => Some(until.saturating_duration_since(now)),
-            Phase::Closed | Phase::HalfOpen { .. } => None,
+            BreakerPhase::Open { until } => Some(until.saturating_duration_since(now)),
+            BreakerPhase::Closed | BreakerPhase::HalfOpen { .. } => None,
         };
         Snapshot { state: inner.phase.state(), consecutive_failures: inner.failures, retry_in }
     }
@@ -229,7 +238,7 @@ impl Breaker {
     pub fn reset(&self) {
         let mut inner = self.lock();
         inner.failures = 0;
-        inner.change(Phase::Closed);
+        inner.change(BreakerPhase::Closed);
     }
 
     /// Records the result of one permit.
@@ -244,43 +253,43 @@ impl Breaker {
         }
         match (inner.phase, verdict) {
             // No permit was issued by an open breaker.
-            (Phase::Open { .. }, _) | (Phase::Closed, Verdict::Nothing) => {}
-            (Phase::Closed, Verdict::Success) => inner.failures = 0,
-            (Phase::Closed, Verdict::ConnectionFault) if faults != inner.faults => {}
-            (Phase::Closed, Verdict::Failure | Verdict::ConnectionFault) => {
+            (BreakerPhase::Open { .. }, _) | (BreakerPhase::Closed, Verdict::Nothing) => {}
+            (BreakerPhase::Closed, Verdict::Success) => inner.failures = 0,
+            (BreakerPhase::Closed, Verdict::ConnectionFault) if faults != inner.faults => {}
+            (BreakerPhase::Closed, Verdict::Failure | Verdict::ConnectionFault) => {
                 inner.faults += u64::from(verdict == Verdict::ConnectionFault);
                 inner.failures = inner.failures.saturating_add(1);
                 if inner.failures >= self.config.threshold {
-                    inner.change(Phase::Open { until: now() + self.config.timeout });
+                    inner.change(BreakerPhase::Open { until: now() + self.config.timeout });
                 }
             }
-            (Phase::HalfOpen { successes, .. }, Verdict::Nothing) => {
-                inner.phase = Phase::HalfOpen { probing: false, successes };
+            (BreakerPhase::HalfOpen { successes, .. }, Verdict::Nothing) => {
+                inner.phase = BreakerPhase::HalfOpen { probing: false, successes };
             }
-            (Phase::HalfOpen { successes, .. }, Verdict::Success)
+            (BreakerPhase::HalfOpen { successes, .. }, Verdict::Success)
                 if successes + 1 < self.config.successes =>
             {
-                inner.phase = Phase::HalfOpen { probing: false, successes: successes + 1 };
+                inner.phase = BreakerPhase::HalfOpen { probing: false, successes: successes + 1 };
             }
-            (Phase::HalfOpen { .. }, Verdict::Success) => {
+            (BreakerPhase::HalfOpen { .. }, Verdict::Success) => {
                 inner.failures = 0;
-                inner.change(Phase::Closed);
+                inner.change(BreakerPhase::Closed);
             }
-            (Phase::HalfOpen { .. }, Verdict::Failure | Verdict::ConnectionFault) => {
+            (BreakerPhase::HalfOpen { .. }, Verdict::Failure | Verdict::ConnectionFault) => {
                 inner.failures = inner.failures.saturating_add(1);
-                inner.change(Phase::Open { until: now() + self.config.timeout });
+                inner.change(BreakerPhase::Open { until: now() + self.config.timeout });
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    fn change(&mut self, phase: Phase) {
+impl BreakerState {
+    fn change(&mut self, phase: BreakerPhase) {
         let from = std::mem::replace(&mut self.phase, phase).state();
         let changed = Changed { from, to: phase.state(), failures: self.failures };
         if let Some(Listener(tell)) = self.listener.as_ref().filter(|_| changed.from != changed.to) {
@@ -294,9 +303,9 @@ impl Inner {
     /// clock.
     fn refuses_for(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
         match self.phase {
-            Phase::Closed | Phase::HalfOpen { probing: false, .. } => None,
-            Phase::HalfOpen { probing: true, .. } => Some(WHILE_PROBING),
-            Phase::Open { until } => {
+            BreakerPhase::Closed | BreakerPhase::HalfOpen { probing: false, .. } => None,
+            BreakerPhase::HalfOpen { probing: true, .. } => Some(WHILE_PROBING),
+            BreakerPhase::Open { until } => {
                 Some(until.saturating_duration_since(now())).filter(|left| !left.is_zero())
             }
         }

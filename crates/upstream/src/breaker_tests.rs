@@ -11,8 +11,8 @@ use runtime::shutdown::Shutdown;
 
 type Outcome = Result<(), Error>;
 
-const CONFIG: config::Breaker =
-    config::Breaker { threshold: 3, successes: 1, timeout: Duration::from_secs(30) };
+const CONFIG: config::BreakerConfig =
+    config::BreakerConfig { threshold: 3, successes: 1, timeout: Duration::from_secs(30) };
 
 fn timed_out() -> Outcome {
     Err(Error::TimedOut { after: Duration::from_secs(1) })
@@ -65,7 +65,7 @@ fn random_step(random: &mut StdRng) -> Step {
 /// An independent implementation of the rules. It keeps all events in one list and reads it for each
 /// question.
 struct Model {
-    config: config::Breaker,
+    config: config::BreakerConfig,
     /// Events in the current state, oldest first.
     history: Vec<Past>,
     state: &'static str,
@@ -90,7 +90,7 @@ struct Ticket {
 }
 
 impl Model {
-    const fn new(config: config::Breaker) -> Self {
+    const fn new(config: config::BreakerConfig) -> Self {
         let history = Vec::new();
         Self { config, history, state: "closed", open_until: 0, failures_before: 0, period: 0, clock: 0 }
     }
@@ -176,7 +176,7 @@ impl Model {
     }
 }
 
-fn run_both(config: config::Breaker, steps: &[Step]) -> Result<(), String> {
+fn run_both(config: config::BreakerConfig, steps: &[Step]) -> Result<(), String> {
     let (start, breaker, mut model) = (Instant::now(), Breaker::new(config), Model::new(config));
     let mut out: Vec<(Permit, Ticket)> = Vec::new();
     for (number, step) in steps.iter().enumerate() {
@@ -234,7 +234,7 @@ fn it_does_what_the_model_does() {
     for seed in 0..20_000 {
         let mut random = StdRng::seed_from_u64(seed);
         let steps: Vec<_> = (0..random.random_range(1..60)).map(|_| random_step(&mut random)).collect();
-        let config = config::Breaker { successes: random.random_range(1..4), ..CONFIG };
+        let config = config::BreakerConfig { successes: random.random_range(1..4), ..CONFIG };
         if let Err(difference) = run_both(config, &steps) {
             panic!("{difference} in sequence {seed} with {config:?}: {steps:?}");
         }

@@ -22,7 +22,7 @@ use super::error::Error;
 use super::frame::Frame;
 use protocol::method;
 use slots::Slots;
-pub(super) use slots::{Held, Slot};
+pub(super) use slots::{ReservedShare, Slot};
 
 /// The `retry_in` of refused callers. The duration of the calls before them is unknown.
 const RETRY_IN: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl Bulkhead {
     }
 
     /// Frees a slot that a response kept.
-    pub(super) fn free(&self, lane: Lane, held: Held) {
+    pub(super) fn free(&self, lane: Lane, held: ReservedShare) {
         self.slots(lane).give_back(held);
     }
 

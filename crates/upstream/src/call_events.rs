@@ -23,14 +23,14 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use line::{EventSender, Reader, Unsaid};
+use line::{EventReceiver, EventSender, Unsaid};
 pub use pauses::Hold;
 use pauses::{Pause, Pauses};
 
 use super::deadline::Deadline;
 use json::Raw;
 use protocol::{Method, Notification, Reply};
-use runtime::memory::{self, Account, Charge, Kind, SMALL};
+use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::until;
 
@@ -111,9 +111,9 @@ pub type Answer = BoxFuture<'static, Option<Reply>>;
 
 /// The sending end of the messages during a call.
 #[derive(Clone)]
-pub struct Outlet(Option<Arc<Open>>);
+pub struct Outlet(Option<Arc<OpenChannel>>);
 
-struct Open {
+struct OpenChannel {
     line: EventSender<CallEvent>,
     dropped: AtomicU64,
     asked: AtomicBool,
@@ -123,7 +123,7 @@ struct Open {
 }
 
 /// The receiving end of an [`Outlet`].
-pub struct Inlet(Reader<CallEvent>);
+pub struct Inlet(EventReceiver<CallEvent>);
 
 impl Inlet {
     /// Returns the next message; `None` when every outlet is gone.
@@ -141,7 +141,7 @@ impl Inlet {
     }
 }
 
-impl Open {
+impl OpenChannel {
     /// Prepares a notification for waiting. A small one is copied out of the buffer in which it came. It is charged if
     /// it is large, or if others already wait. `None` if the memory budget has no room.
     fn kept(&self, notification: Notification, waiting: usize) -> Option<CallEvent> {
@@ -149,7 +149,11 @@ impl Open {
         let is_charged = waiting >= SMALL;
         let keep = |bytes: Bytes| {
             let own = if bytes.len() < LARGE { Bytes::copy_from_slice(&bytes) } else { bytes };
-            if is_charged { Charge::open(self.account.clone(), Kind::Notice).hold(own) } else { Ok(own) }
+            if is_charged {
+                Charge::open(self.account.clone(), ChargeKind::Notice).hold(own)
+            } else {
+                Ok(own)
+            }
         };
         let params = params.map(|params| params.kept(keep)).transpose().ok()?;
         Some(CallEvent::Notice(Notification { method, params }))
@@ -179,7 +183,7 @@ impl Outlet {
     /// which `account` pays for.
     pub fn paid_by(capacity: usize, account: Account) -> (Self, Inlet) {
         let (line, reader) = line::line(capacity);
-        let open = Open {
+        let open = OpenChannel {
             line,
             dropped: AtomicU64::new(0),
             asked: AtomicBool::new(false),
@@ -247,7 +251,7 @@ impl Outlet {
     pub fn ask_for(&self, server: Option<Arc<str>>, method: Method, params: Option<Raw>) -> Answer {
         let Some(open) = self.0.clone() else { return Box::pin(std::future::ready(None)) };
         // Without memory for it the request is refused.
-        let keep = |bytes| memory::hold(bytes, || open.account.clone(), Kind::Notice);
+        let keep = |bytes| memory::hold(bytes, || open.account.clone(), ChargeKind::Notice);
         let Ok(params) = params.map(|params| params.kept(keep)).transpose() else {
             return Box::pin(std::future::ready(None));
         };

@@ -7,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The close state that all parts of one connection share. Only the first reason is kept.
 #[derive(Debug, Clone, Default)]
-pub struct Closing(Arc<Inner>);
+pub struct Closing(Arc<CloseState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct CloseState {
     reason: OnceLock<String>,
     token: CancellationToken,
 }

@@ -8,7 +8,7 @@ mod parse;
 mod tools;
 mod transport;
 
-pub use builtin::{BuiltinOptions, Kind, Kinds};
+pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use tools::{OnChange, Tools};
 pub use transport::{Given, header_value, is_reserved_header, require};
@@ -55,7 +55,7 @@ pub struct Config {
     /// The retries of failed calls.
     pub retry: Retry,
     /// The settings of the circuit breaker.
-    pub breaker: Breaker,
+    pub breaker: BreakerConfig,
     /// The limits for one server.
     pub limits: Limits,
     /// Which clients share a connection to it.
@@ -208,7 +208,7 @@ pub struct Retry {
 
 /// The settings of the circuit breaker.
 #[derive(Debug, Clone, Copy)]
-pub struct Breaker {
+pub struct BreakerConfig {
     /// Consecutive failures that open it.
     pub threshold: u32,
     /// Consecutive probes that must succeed before an open one is closed.

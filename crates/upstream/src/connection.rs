@@ -249,7 +249,7 @@ impl Call {
 
 /// The response of a server, and its revision.
 #[derive(Debug)]
-pub struct Answered {
+pub struct ServerResponse {
     /// The response.
     pub body: ResponseBody,
     /// The revision of the connection that it came over.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use json::Raw;
 use runtime::memory::Exhausted;
 
-/// A failure between us and one server. Texts are for people; they hold no secrets.
+/// A failure between Switchyard and one server. Texts are for people; they hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Our breaker refused the call.
@@ -43,25 +43,25 @@ pub enum Error {
     /// No connection could be made, or its handshake failed. The call was not sent.
     #[error("{reason}")]
     Connect {
-        /// What went wrong, in words.
+        /// Description of the failure.
         reason: String,
     },
     /// The connection died before it took the call. The call was not sent.
     #[error("the connection closed before the call was sent: {reason}")]
     NotSent {
-        /// What went wrong, in words.
+        /// Description of the failure.
         reason: String,
     },
     /// The connection died after the call was sent and before any byte of an answer.
     #[error("the connection was lost after the call was sent, its outcome is unknown: {reason}")]
     Lost {
-        /// What went wrong, in words.
+        /// Description of the failure.
         reason: String,
     },
     /// The answer had begun when it was cut off.
     #[error("the answer was cut off: {reason}")]
     Cut {
-        /// What went wrong, in words.
+        /// Description of the failure.
         reason: String,
     },
     /// No answer within the deadline. The call was cancelled.
@@ -75,7 +75,7 @@ pub enum Error {
     Status {
         /// The status code.
         status: u16,
-        /// What `Retry-After` asked for.
+        /// The time to wait that `Retry-After` asked for.
         retry_after: Option<Duration>,
     },
     /// The service behind a built-in server answered with an error.
@@ -83,7 +83,7 @@ pub enum Error {
     Backend {
         /// The HTTP status of its answer.
         status: u16,
-        /// What it said, for people: clipped, without what was sent.
+        /// Its error text, for people: clipped, without the contents of the request.
         detail: String,
         /// The time to wait that `Retry-After` or the body of the answer asked for.
         retry_after: Option<Duration>,
@@ -95,7 +95,7 @@ pub enum Error {
     /// file of its token holds another one.
     #[error("the server refuses our credentials: {reason}")]
     AuthFailed {
-        /// What was refused, in words.
+        /// Description of the credential that was refused.
         reason: String,
     },
     /// Somebody has to log in to it first (`auth: oauth`). Nothing is sent to it until then.
@@ -106,10 +106,10 @@ pub enum Error {
         /// Whether only this call needs it, because it needs more scopes than others.
         only_this_call: bool,
     },
-    /// What came back is not a JSON-RPC answer.
+    /// The body of the answer is not a JSON-RPC response.
     #[error("the answer is not a valid MCP message: {reason}")]
     Malformed {
-        /// What is wrong with it.
+        /// Description of the fault.
         reason: String,
     },
     /// The answer is larger than allowed; it was discarded.
@@ -123,7 +123,7 @@ pub enum Error {
         "the server answered, and the memory budget of the gateway has no room for the answer, so it was discarded; the call may have taken effect"
     )]
     MemoryExhausted,
-    /// The operator disconnected or disabled this server, or we are shutting down, or the client that a
+    /// The operator disconnected or disabled this server, or Switchyard is shutting down, or the client that a
     /// connection was to be made for is gone.
     #[error("the server is {state}")]
     Unavailable {
@@ -132,10 +132,10 @@ pub enum Error {
     },
 }
 
-/// Whether a call reached its server, as far as we can know.
+/// Whether a call reached its server, as far as that can be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// We refused it ourselves.
+    /// Switchyard refused it.
     Refused,
     /// Nothing of it was sent.
     NotSent,
@@ -213,7 +213,7 @@ impl Error {
         }
     }
 
-    /// The same failure, what is told of it in other words.
+    /// Rewrites the texts of the failure with `say`.
     #[must_use]
     pub fn reworded(self, say: impl FnOnce(String) -> String) -> Self {
         match self {
@@ -252,7 +252,7 @@ impl Error {
         self
     }
 
-    /// The facts that the service behind a built-in server told beside its text.
+    /// The facts that the service behind a built-in server gave beside its text.
     pub fn facts(&self) -> Option<&Raw> {
         match self {
             Self::Backend { facts, .. } => facts.as_deref(),

@@ -377,7 +377,7 @@ pub fn config(name: &str) -> Config {
         max_timeout: Duration::from_mins(10),
         health_check_interval: Duration::from_secs(30),
         retry: config::Retry { attempts: 3, delay: second, max_delay: 30 * second },
-        breaker: config::Breaker { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
+        breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
         limits: config::Limits {
             connections: 10,
             concurrent_calls: 64,

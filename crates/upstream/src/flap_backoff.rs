@@ -21,7 +21,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
 
 /// The recent connections of one server.
 #[derive(Debug, Default)]
-pub(super) struct Stamina {
+pub(super) struct FlapBackoff {
     backoff: Backoff,
     /// Early losses in a row.
     early_deaths: u32,
@@ -29,7 +29,7 @@ pub(super) struct Stamina {
     hold: Option<Instant>,
 }
 
-impl Stamina {
+impl FlapBackoff {
     /// Records a connect at the current time.
     pub(super) fn connecting(&mut self) {
         self.backoff.tried();
@@ -79,29 +79,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_early_death_and_one_after_a_long_life_hold_nobody() {
-        let mut stamina = Stamina::default();
+        let mut flap_backoff = FlapBackoff::default();
         for lived in [YOUNG, OLD, YOUNG, OLD, OLD, YOUNG] {
-            stamina.connecting();
-            stamina.lost(lived);
-            assert_eq!(stamina.check(), Ok(()), "{lived:?}");
+            flap_backoff.connecting();
+            flap_backoff.lost(lived);
+            assert_eq!(flap_backoff.check(), Ok(()), "{lived:?}");
         }
         tokio::time::sleep(FORGOTTEN_AFTER).await;
-        stamina.lost(YOUNG);
-        assert_eq!(stamina.check(), Ok(()), "long ago");
+        flap_backoff.lost(YOUNG);
+        assert_eq!(flap_backoff.check(), Ok(()), "long ago");
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_keeps_dying_young_is_connected_to_ten_times_a_minute() {
-        let (mut stamina, mut connects) = (Stamina::default(), Vec::new());
+        let (mut flap_backoff, mut connects) = (FlapBackoff::default(), Vec::new());
         while connects.len() < 100 {
-            if let Some(until) = stamina.held_until() {
-                let reason = stamina.check().expect_err("held").to_string();
+            if let Some(until) = flap_backoff.held_until() {
+                let reason = flap_backoff.check().expect_err("held").to_string();
                 assert!(reason.contains("closed soon") && reason.contains(" s"), "{reason}");
                 tokio::time::sleep_until(until).await;
             }
             connects.push(Instant::now());
-            stamina.connecting();
-            stamina.lost(Duration::ZERO);
+            flap_backoff.connecting();
+            flap_backoff.lost(Duration::ZERO);
         }
         for window in connects.windows(11) {
             assert!(window[10] - window[0] >= Duration::from_mins(1));

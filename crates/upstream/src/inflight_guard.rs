@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Upstream;
 use super::breaker::Permit;
-use super::bulkhead::{Held, Lane};
+use super::bulkhead::{Lane, ReservedShare};
 use super::error::Error;
 use super::pool::PooledConnection;
 use crate::liveness::Round;
@@ -30,7 +30,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 pub(super) struct InflightGuard {
     upstream: Arc<Upstream>,
     lane: Lane,
-    slot: Held,
+    slot: ReservedShare,
     /// None while no attempt is under way.
     permit: Option<Permit>,
     /// Present for attempts of clients only.
@@ -45,7 +45,12 @@ pub(super) struct InflightGuard {
 
 impl InflightGuard {
     /// The guard of a call that has a slot and makes no attempt yet.
-    pub(super) const fn new(upstream: Arc<Upstream>, lane: Lane, slot: Held, begun: Instant) -> Self {
+    pub(super) const fn new(
+        upstream: Arc<Upstream>,
+        lane: Lane,
+        slot: ReservedShare,
+        begun: Instant,
+    ) -> Self {
         let (permit, round, connection) = (None, None, None);
         let (had_a_chance, counts, is_streaming) = (false, true, false);
         Self { upstream, lane, slot, permit, round, begun, had_a_chance, counts, is_streaming, connection }

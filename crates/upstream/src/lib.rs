@@ -60,8 +60,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub use attempt_log::{Attempt, AttemptLog};
 pub use config::Config;
 pub use connection::{
-    Answered, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,
-    Sockets,
+    Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,
+    ServerResponse, Sockets,
 };
 pub use deadline::Deadline;
 pub use discover::Offer;
@@ -74,7 +74,7 @@ pub use signs::Sign;
 pub use signs::{any_logins, any_private};
 pub use status::{State, Status};
 pub use supervisor_messages::{Change, Update};
-pub use watches::{Refusal, Subject, Watching};
+pub use watches::{Subject, WatchRefusal, Watching};
 
 use breaker::Breaker;
 use bulkhead::Bulkhead;
@@ -228,7 +228,7 @@ impl Upstream {
             upstream.note_sharing();
             let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
             group.spawn(supervisor.run());
-            group.spawn_until_end(upstream.carrier(&upstream.watches, events).run());
+            group.spawn_until_end(upstream.subscription_task(&upstream.watches, events).run());
             // The shutdown of the program also waits for this server.
             shutdown.include(&group, pool::CLOSE_LIMIT);
         } else {
@@ -354,7 +354,7 @@ impl Upstream {
         self.pool.end_connections_of(principal);
     }
 
-    /// What the operator says of it.
+    /// Its settings in the configuration file.
     pub const fn config(&self) -> &Config {
         &self.config
     }
@@ -380,8 +380,8 @@ pub fn first_attempt_limit(config: &Config) -> Duration {
     config.connect_limit() + config.timeout
 }
 
-fn pool_limits(config: &Config) -> pool::Limits {
-    pool::Limits {
+fn pool_limits(config: &Config) -> pool::PoolLimits {
+    pool::PoolLimits {
         connections: config.limits.connections,
         connect: config.connect_limit(),
         is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Call, CallEvent, Connection, Inlet, Outlet};
 use super::error::Error;
-use super::watches::{Refusal, Subject};
-use crate::subscription_task::Carrier;
+use super::watches::{Subject, WatchRefusal};
+use crate::subscription_task::SubscriptionTask;
 use json::Raw;
 use protocol::feature::{List, Lists};
 use protocol::lifecycle::{Peer, TASKS_EXTENSION};
@@ -46,14 +46,14 @@ const RATE: f64 = 1024.0 * 1024.0;
 
 /// Keeps the stream of one connection open.
 pub(super) struct Listening<'a> {
-    carrier: &'a Carrier,
+    subscription_task: &'a SubscriptionTask,
     connection: &'a Arc<dyn Connection>,
     lists: Lists,
     /// The stream that is read.
-    current: Option<Stream>,
+    current: Option<ListenStream>,
     /// The stream that replaces it and is not acknowledged yet.
-    next: Option<Stream>,
-    pauses: Pauses,
+    next: Option<ListenStream>,
+    pauses: ReopenPauses,
     reopen_at: Option<Instant>,
     /// No other request is sent before, because the last one was large.
     not_before: Option<Instant>,
@@ -63,7 +63,7 @@ pub(super) struct Listening<'a> {
     was_away: bool,
 }
 
-struct Stream {
+struct ListenStream {
     asked: BTreeSet<Subject>,
     honoured: BTreeSet<Subject>,
     begun: Instant,
@@ -72,26 +72,26 @@ struct Stream {
 }
 
 impl<'a> Listening<'a> {
-    pub(super) fn new(carrier: &'a Carrier, connection: &'a Arc<dyn Connection>) -> Self {
+    pub(super) fn new(subscription_task: &'a SubscriptionTask, connection: &'a Arc<dyn Connection>) -> Self {
         Self {
-            carrier,
+            subscription_task,
             connection,
             lists: announced(connection.peer()),
             current: None,
             next: None,
-            pauses: Pauses::new(),
+            pauses: ReopenPauses::new(),
             reopen_at: None,
             not_before: None,
             is_refused: false,
             // The lists of a new connection are read anyway. The server may have sent notifications of
             // earlier subscriptions while no stream was open.
-            was_away: carrier.watches.wanted().values().any(|agreed| *agreed),
+            was_away: subscription_task.watches.wanted().values().any(|agreed| *agreed),
         }
     }
 
     /// Runs until it is dropped.
     pub(super) async fn run(mut self) {
-        let mut changes = self.carrier.watches.changes();
+        let mut changes = self.subscription_task.watches.changes();
         loop {
             changes.mark_unchanged();
             self.open_if_wanted();
@@ -110,7 +110,7 @@ impl<'a> Listening<'a> {
     }
 
     fn open_if_wanted(&mut self) {
-        let wanted = self.carrier.watches.wanted();
+        let wanted = self.subscription_task.watches.wanted();
         self.settle_known(&wanted);
         let asked: BTreeSet<Subject> = wanted.into_keys().collect();
         if self.next.is_some() || self.reopen_at.is_some() || self.is_refused {
@@ -125,7 +125,7 @@ impl<'a> Listening<'a> {
             }
             let call = call(self.lists, &asked);
             self.not_before = Some(Instant::now() + pace(&call));
-            self.next = Some(Stream::open(self.connection, call, asked));
+            self.next = Some(ListenStream::open(self.connection, call, asked));
         }
     }
 
@@ -135,21 +135,21 @@ impl<'a> Listening<'a> {
         for (subject, _) in
             wanted.iter().filter(|(subject, agreed)| !**agreed && current.honoured.contains(*subject))
         {
-            self.carrier.watches.settle(subject, Ok(Ok(Raw::empty_object())));
+            self.subscription_task.watches.settle(subject, Ok(Ok(Raw::empty_object())));
         }
     }
 
     fn take_over(&mut self, honoured: BTreeSet<Subject>) {
         let Some(mut stream) = self.next.take() else { return };
-        for (subject, agreed) in self.carrier.watches.wanted() {
+        for (subject, agreed) in self.subscription_task.watches.wanted() {
             if stream.asked.contains(&subject) {
                 let is_honoured = honoured.contains(&subject);
-                let reply = if is_honoured { Ok(Raw::empty_object()) } else { Err(Refusal::LeftOut) };
-                self.carrier.conclude(&subject, agreed, Ok(reply));
+                let reply = if is_honoured { Ok(Raw::empty_object()) } else { Err(WatchRefusal::LeftOut) };
+                self.subscription_task.conclude(&subject, agreed, Ok(reply));
             }
         }
         if std::mem::take(&mut self.was_away) {
-            self.carrier.missed();
+            self.subscription_task.missed();
         }
         stream.honoured = honoured;
         self.current = Some(stream);
@@ -161,22 +161,22 @@ impl<'a> Listening<'a> {
         let is_refusal = is_refusal(&end);
         let outcome = match end {
             Ok(Ok(_)) => Err(Error::Cut { reason: "the server ended the stream of notices".into() }),
-            Ok(Err(refusal)) => Ok(Err(Refusal::CallEvent(refusal))),
+            Ok(Err(refusal)) => Ok(Err(WatchRefusal::Refused(refusal))),
             Err(failure) => Err(failure),
         };
-        let wanted = self.carrier.watches.wanted();
+        let wanted = self.subscription_task.watches.wanted();
         let fresh = wanted.iter().filter(|(subject, agreed)| !**agreed && stream.asked.contains(*subject));
         let mut had_fresh = false;
         for (subject, _) in fresh {
             had_fresh = true;
-            self.carrier.watches.settle(subject, outcome.clone());
+            self.subscription_task.watches.settle(subject, outcome.clone());
         }
         // A task that the server no longer knows must not end all other subscriptions.
         let tasks = || stream.asked.iter().filter(|subject| matches!(subject, Subject::Task(_)));
         if is_refusal && !had_fresh && tasks().next().is_some() {
-            tasks().for_each(|task| self.carrier.watches.settle(task, outcome.clone()));
+            tasks().for_each(|task| self.subscription_task.watches.settle(task, outcome.clone()));
         } else if is_refusal && !had_fresh {
-            tracing::debug!(outcome = %self.carrier.told(&outcome), "the server does not keep a stream of notices");
+            tracing::debug!(outcome = %self.subscription_task.told(&outcome), "the server does not keep a stream of notices");
             self.is_refused = true;
         } else if !is_refusal {
             self.pause(stream.begun);
@@ -196,7 +196,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-impl Stream {
+impl ListenStream {
     fn open(connection: &Arc<dyn Connection>, call: Call, asked: BTreeSet<Subject>) -> Self {
         let (outlet, inlet) = Outlet::new(4);
         let connection = Arc::clone(connection);
@@ -255,7 +255,7 @@ fn some(names: &[&str]) -> Option<Raw> {
 
 /// Returns the accepted subscriptions once the server acknowledges the stream. The error is how the stream
 /// ended before.
-async fn acknowledged(next: &mut Option<Stream>) -> Result<BTreeSet<Subject>, Result<Reply, Error>> {
+async fn acknowledged(next: &mut Option<ListenStream>) -> Result<BTreeSet<Subject>, Result<Reply, Error>> {
     let Some(stream) = next else { return pending().await };
     loop {
         tokio::select! {
@@ -274,7 +274,7 @@ async fn acknowledged(next: &mut Option<Stream>) -> Result<BTreeSet<Subject>, Re
 }
 
 /// Resolves with the result of the stream.
-async fn ended(current: &mut Option<Stream>) -> Result<Reply, Error> {
+async fn ended(current: &mut Option<ListenStream>) -> Result<Reply, Error> {
     match current {
         Some(stream) => (&mut stream.answer).await,
         None => pending().await,
@@ -292,9 +292,9 @@ fn is_refusal(end: &Result<Reply, Error>) -> bool {
 
 /// Pauses between attempts to open a long stream.
 #[derive(Debug)]
-pub(super) struct Pauses(Duration);
+pub(super) struct ReopenPauses(Duration);
 
-impl Pauses {
+impl ReopenPauses {
     pub(super) const fn new() -> Self {
         Self(FIRST_PAUSE)
     }

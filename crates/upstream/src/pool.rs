@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::group::{Connecting, Group};
-use self::lease::Turn;
+use self::lease::QueuePlace;
 use self::live::Sitter;
 use super::attendant::Attended;
 use super::connection::{Connection, Connector, Events};
@@ -37,7 +37,7 @@ use super::dialect::{Key, PoolRequest};
 use super::error::Error;
 use super::secrets::Secrets;
 use super::signs::Signs;
-use crate::flap_backoff::Stamina;
+use crate::flap_backoff::FlapBackoff;
 use crate::liveness::Patience;
 use runtime::shutdown::Shutdown;
 
@@ -51,7 +51,7 @@ pub(super) const SHUTTING_DOWN: &str = "shutting down";
 
 /// The limits of a pool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct PoolLimits {
     /// The most connections of one dialect.
     pub connections: usize,
     /// The time limit of one connect, handshake included.
@@ -68,7 +68,7 @@ pub(super) struct Limits {
 pub(super) struct Pool {
     pub(super) connector: Arc<dyn Connector>,
     events: Events,
-    limits: Limits,
+    limits: PoolLimits,
     /// The secrets to redact from connection errors.
     secrets: Secrets,
     shutdown: Shutdown,
@@ -115,7 +115,7 @@ enum Choice {
     Take(PooledConnection),
     /// Wait for the end of a connect, if one is pending. If all connections are leased to others, wait for one that
     /// becomes free.
-    Wait(Key, Option<Connecting>, Option<Turn>),
+    Wait(Key, Option<Connecting>, Option<QueuePlace>),
 }
 
 impl Pool {
@@ -123,7 +123,7 @@ impl Pool {
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         events: Events,
-        (limits, secrets): (Limits, Secrets),
+        (limits, secrets): (PoolLimits, Secrets),
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let tasks = shutdown.child();
@@ -134,16 +134,17 @@ impl Pool {
         Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
     }
 
-    /// Returns a share of the connection with the fewest requests in the dialect of `wish`, or of the first connection
+    /// Returns a share of the connection with the fewest requests in the dialect of `request`, or of the first connection
     /// as soon as it exists. `leased` is set while others hold all connections.
     pub(super) async fn seat(
         self: &Arc<Self>,
-        wish: PoolRequest<'_>,
+        request: PoolRequest<'_>,
         leased: &AtomicBool,
     ) -> Result<PooledConnection, Error> {
-        let mut sitter = Sitter { owner: wish.owner(), capabilities: wish.capabilities(), is_woken: false };
+        let mut sitter =
+            Sitter { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
         loop {
-            let (key, connecting, freed) = match self.choose(wish, sitter)? {
+            let (key, connecting, freed) = match self.choose(request, sitter)? {
                 Choice::Take(seat) => return Ok(seat),
                 Choice::Wait(key, connecting, freed) => (key, connecting, freed),
             };
@@ -152,7 +153,7 @@ impl Pool {
             let done = tokio::select! {
                 biased;
                 done = group::connected(connecting) => Some(done),
-                () = Turn::of(freed) => None,
+                () = QueuePlace::of(freed) => None,
             };
             leased.store(false, Ordering::Relaxed);
             let Some(done) = done else {
@@ -160,7 +161,7 @@ impl Pool {
                 continue;
             };
             match done {
-                Some(Ok(live)) if self.key(&self.lock(), wish).0 == live.key => {
+                Some(Ok(live)) if self.key(&self.lock(), request).0 == live.key => {
                     // If the server sent requests on another connection, it may do so on this one.
                     let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
                     if let Some(seat) = PooledConnection::on(&live, sitter, exclusive) {
@@ -168,7 +169,7 @@ impl Pool {
                     }
                 }
                 // The server does not speak this dialect.
-                Some(Err(_)) if !self.key(&self.lock(), wish).0.is_spoken_like(key) => {}
+                Some(Err(_)) if !self.key(&self.lock(), request).0.is_spoken_like(key) => {}
                 // The other connections are still there, and no extra one is tried again at once.
                 Some(Err(_)) if is_extra => {}
                 Some(Err(error)) => return Err(error),
@@ -178,16 +179,16 @@ impl Pool {
         }
     }
 
-    fn choose(self: &Arc<Self>, wish: PoolRequest<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, request: PoolRequest<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
-        let (key, is_base) = self.key(state, wish);
+        let (key, is_base) = self.key(state, request);
         if is_base && key != state.base {
             state.move_base(key);
             self.publish(state, None);
         }
-        let at = state.group(key, wish, self.limits.connections)?;
+        let at = state.group(key, request, self.limits.connections)?;
         let group = &mut state.groups[at];
         let all_full = |seat: &PooledConnection| seat.requests() > self.connector.requests_per_connection();
         if let Some(seat) = group.seat(sitter) {
@@ -198,7 +199,7 @@ impl Pool {
         }
         let Some(owner) = sitter.owner.filter(|_| !group.live.is_empty()) else {
             if group.connecting.is_none() {
-                group.stamina.check()?;
+                group.flap_backoff.check()?;
                 self.begin_connect(group, &state.tasks);
             }
             return Ok(Choice::Wait(key, group.connecting.clone(), None));
@@ -247,7 +248,7 @@ impl Pool {
             let mut state = self.lock();
             let base = state.base;
             // The backoff of flapping connections is kept.
-            state.groups.retain(|group| group.key == base || group.stamina.held_until().is_some());
+            state.groups.retain(|group| group.key == base || group.flap_backoff.held_until().is_some());
             for group in &mut state.groups {
                 group.live.clear();
                 group.connecting = None;
@@ -280,28 +281,28 @@ impl Pool {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = None;
-        state.groups.iter_mut().for_each(|group| group.stamina = Stamina::default());
+        state.groups.iter_mut().for_each(|group| group.flap_backoff = FlapBackoff::default());
     }
 
-    /// Returns [`Error::Connect`] while there is no connection for `wish` and the backoff delays the next one.
-    pub(super) fn check_stamina(&self, wish: PoolRequest<'_>) -> Result<(), Error> {
+    /// Returns [`Error::Connect`] while there is no connection for `request` and the backoff delays the next one.
+    pub(super) fn check_flapping(&self, request: PoolRequest<'_>) -> Result<(), Error> {
         let state = self.lock();
-        let group = state.find(self.key(&state, wish).0);
+        let group = state.find(self.key(&state, request).0);
         let waits = |group: &&Group| group.live.is_empty() && group.connecting.is_none();
-        group.filter(waits).map_or(Ok(()), |group| group.stamina.check())
+        group.filter(waits).map_or(Ok(()), |group| group.flap_backoff.check())
     }
 
-    /// Whether `wish` uses a private connection while the shared connections are up.
-    pub(super) fn is_private_matter(&self, wish: PoolRequest<'_>) -> bool {
+    /// Whether `request` uses a private connection while the shared connections are up.
+    pub(super) fn is_private_matter(&self, request: PoolRequest<'_>) -> bool {
         let state = self.lock();
         let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
-        self.key(&state, wish).0.home.is_some() && is_up()
+        self.key(&state, request).0.home.is_some() && is_up()
     }
 
     /// The earliest time of the next first connection, if that is later than now.
     pub(super) fn held_until(&self) -> Option<Instant> {
         let state = self.lock();
-        state.find(state.base)?.stamina.held_until()
+        state.find(state.base)?.flap_backoff.held_until()
     }
 
     /// Returns [`Error::Unavailable`] while the pool is shut, [`Error::AuthFailed`] or [`Error::LoginRequired`] if the

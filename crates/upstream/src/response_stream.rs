@@ -34,7 +34,7 @@ use crate::inflight_guard::InflightGuard;
 use json::Raw;
 use json::envelope_stream::{self, Splice};
 use protocol::Reply;
-use runtime::memory::{self, Account, Charge, Kind, SMALL};
+use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
 use runtime::telemetry::pace::FAILURES;
 use runtime::telemetry::{RequestId, untrusted};
 use runtime::worker::WorkBudget;
@@ -62,7 +62,7 @@ impl ResponseBody {
 
     /// Charges a large buffered reply to `principal`, until its last clone is dropped.
     pub(super) fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
-        let hold = |bytes| memory::hold(bytes, || Account::of(principal), Kind::Answer);
+        let hold = |bytes| memory::hold(bytes, || Account::of(principal), ChargeKind::Answer);
         Ok(match self {
             Self::Buffered(Ok(result)) if result.bytes().len() >= SMALL => {
                 Self::Buffered(Ok(result.kept(hold)?))
@@ -210,7 +210,7 @@ impl ResponseStream {
 
     async fn collected(&mut self) -> Result<Raw, Error> {
         let mut whole = BytesMut::new();
-        let mut charge = Charge::open(self.account.clone(), Kind::Answer);
+        let mut charge = Charge::open(self.account.clone(), ChargeKind::Answer);
         while let Some(part) = poll_fn(|cx| self.poll_part(cx)).await {
             let part = part?;
             charge.cover(whole.len() + part.len())?;

@@ -29,7 +29,7 @@ const BUDGET_MEMORY: Duration = Duration::from_secs(1);
 
 /// Whether a call may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RetrySafety {
     /// Lists, reads, discovery and health checks: harmless at any time.
     Read,
     /// A tool declared read-only or idempotent.
@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Unsafe,
 }
 
-impl Kind {
+impl RetrySafety {
     /// Returns the kind of `call`.
     pub(super) fn of(call: &Call) -> Self {
         match call.effect {
@@ -62,8 +62,8 @@ enum Next {
 
 /// The table: the failure of the attempt × whether the call may be repeated.
 #[allow(clippy::match_same_arms)] // one arm per row: the table is read, not computed
-const fn after(error: &Error, kind: Kind) -> Next {
-    use Kind::{Read, Repeatable, Unsafe};
+const fn after(error: &Error, kind: RetrySafety) -> Next {
+    use RetrySafety::{Read, Repeatable, Unsafe};
     match (error, kind) {
         // Switchyard itself refused the call, and an immediate retry would be refused again.
         (
@@ -95,13 +95,18 @@ const fn after(error: &Error, kind: Kind) -> Next {
 
 /// The rows of [`after`] for an HTTP status without a message. A 429 of the service behind a built-in server
 /// is a refusal even without `Retry-After`. Its 500 may be a model that failed once.
-const fn after_status(status: u16, retry_after: Option<Duration>, kind: Kind, is_backend: bool) -> Next {
+const fn after_status(
+    status: u16,
+    retry_after: Option<Duration>,
+    kind: RetrySafety,
+    is_backend: bool,
+) -> Next {
     match (status, retry_after, kind) {
         // With `Retry-After` both mean that the request was not accepted, so a retry is safe for every kind.
         (429 | 503, Some(pause), _) => Next::Pace(pause),
         // A proxy reports that its server was unreachable or silent.
-        (502..=504, _, Kind::Read | Kind::Repeatable) => Next::Again,
-        (429 | 500, _, Kind::Read | Kind::Repeatable) if is_backend => Next::Again,
+        (502..=504, _, RetrySafety::Read | RetrySafety::Repeatable) => Next::Again,
+        (429 | 500, _, RetrySafety::Read | RetrySafety::Repeatable) if is_backend => Next::Again,
         _ => Next::Answer,
     }
 }
@@ -120,7 +125,7 @@ impl Retries {
     }
 
     /// Counts a request towards the budget and returns its attempts.
-    pub(super) fn begin(&self, kind: Kind) -> Attempts<'_> {
+    pub(super) fn begin(&self, kind: RetrySafety) -> Attempts<'_> {
         self.budget.deposit();
         Attempts { retries: self, kind, extra: 0 }
     }
@@ -130,7 +135,7 @@ impl Retries {
 #[derive(Debug)]
 pub(super) struct Attempts<'a> {
     retries: &'a Retries,
-    kind: Kind,
+    kind: RetrySafety,
     extra: u32,
 }
 

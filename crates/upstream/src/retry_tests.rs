@@ -21,7 +21,7 @@ fn in_an_hour() -> Instant {
 
 /// Checks one row: the error, then whether a read, a repeatable and an unsafe call are retried.
 fn row(error: &Error, expected: [bool; 3]) {
-    let kinds = [Kind::Read, Kind::Repeatable, Kind::Unsafe];
+    let kinds = [RetrySafety::Read, RetrySafety::Repeatable, RetrySafety::Unsafe];
     let decided = kinds.map(|kind| after(error, kind) != Next::Answer);
     assert_eq!(decided, expected, "read, repeatable, unsafe after: {error}");
 }
@@ -59,7 +59,7 @@ fn silence_is_repeated_only_where_that_is_harmless() {
 fn a_server_that_says_when_is_asked_then() {
     for code in [429, 503] {
         row(&status(code, Some(2)), [true; 3]);
-        let pace = after(&status(code, Some(2)), Kind::Unsafe);
+        let pace = after(&status(code, Some(2)), RetrySafety::Unsafe);
         assert_eq!(pace, Next::Pace(Duration::from_secs(2)));
     }
     row(&status(429, None), [false; 3]);
@@ -83,7 +83,7 @@ fn the_service_behind_a_built_in_is_asked_again_where_that_is_harmless() {
     };
     for code in [429, 503] {
         row(&backend(code, Some(2)), [true; 3]);
-        assert_eq!(after(&backend(code, Some(2)), Kind::Unsafe), Next::Pace(Duration::from_secs(2)));
+        assert_eq!(after(&backend(code, Some(2)), RetrySafety::Unsafe), Next::Pace(Duration::from_secs(2)));
     }
     for code in [429, 500, 502, 503, 504] {
         row(&backend(code, None), [true, true, false]);
@@ -107,12 +107,12 @@ fn answers_are_final() {
 #[test]
 fn only_a_tool_can_be_cut_beyond_repair() {
     let call = |method: &str, effect| Call { effect, ..Call::of_gateway(method, Some(Raw::empty_object())) };
-    assert_eq!(Kind::of(&call(method::TOOLS_LIST, Effect::ReadOnly)), Kind::Read);
-    assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::ReadOnly)), Kind::Repeatable);
-    assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::Idempotent)), Kind::Repeatable);
-    assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::Metered)), Kind::Unsafe);
-    assert_eq!(Kind::of(&call(method::TOOLS_CALL, Effect::Unsafe)), Kind::Unsafe);
-    assert_eq!(Kind::of(&call("vendor/anything", Effect::Unsafe)), Kind::Unsafe);
+    assert_eq!(RetrySafety::of(&call(method::TOOLS_LIST, Effect::ReadOnly)), RetrySafety::Read);
+    assert_eq!(RetrySafety::of(&call(method::TOOLS_CALL, Effect::ReadOnly)), RetrySafety::Repeatable);
+    assert_eq!(RetrySafety::of(&call(method::TOOLS_CALL, Effect::Idempotent)), RetrySafety::Repeatable);
+    assert_eq!(RetrySafety::of(&call(method::TOOLS_CALL, Effect::Metered)), RetrySafety::Unsafe);
+    assert_eq!(RetrySafety::of(&call(method::TOOLS_CALL, Effect::Unsafe)), RetrySafety::Unsafe);
+    assert_eq!(RetrySafety::of(&call("vendor/anything", Effect::Unsafe)), RetrySafety::Unsafe);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +121,7 @@ async fn pauses_are_spread_below_a_doubling_ceiling() {
     let mut longest = [Duration::ZERO; 3];
     for _ in 0..400 {
         let retries = Retries::new(POLICY);
-        let mut attempts = retries.begin(Kind::Unsafe);
+        let mut attempts = retries.begin(RetrySafety::Unsafe);
         for (index, longest) in longest.iter_mut().enumerate() {
             let pause = attempts.pause_after(&error, in_an_hour(), None).expect("three extra attempts");
             assert!(pause <= SECOND * (1 << index), "{pause:?} before extra attempt {index}");
@@ -141,7 +141,7 @@ async fn pauses_are_spread_below_a_doubling_ceiling() {
 #[tokio::test(start_paused = true)]
 async fn no_pause_reaches_the_deadline() {
     let retries = Retries::new(POLICY);
-    let mut attempts = retries.begin(Kind::Read);
+    let mut attempts = retries.begin(RetrySafety::Read);
     let now = Instant::now();
     assert_eq!(attempts.pause_after(&status(503, Some(5)), now + Duration::from_secs(5), None), None);
     assert!(attempts.pause_after(&status(503, Some(5)), now + Duration::from_secs(6), None).is_some());
@@ -153,12 +153,13 @@ async fn no_pause_reaches_the_deadline() {
 async fn retry_after_is_honoured_up_to_half_a_minute() {
     for asked in [0, 1, 30] {
         let retries = Retries::new(POLICY);
-        let pause = retries.begin(Kind::Unsafe).pause_after(&status(429, Some(asked)), in_an_hour(), None);
+        let pause =
+            retries.begin(RetrySafety::Unsafe).pause_after(&status(429, Some(asked)), in_an_hour(), None);
         let (pause, asked) = (pause.expect("paced"), Duration::from_secs(asked));
         assert!(pause >= asked && pause <= asked * 11 / 10, "{pause:?} for {asked:?}");
     }
     let retries = Retries::new(POLICY);
-    let mut attempts = retries.begin(Kind::Read);
+    let mut attempts = retries.begin(RetrySafety::Read);
     assert_eq!(attempts.pause_after(&status(503, Some(31)), in_an_hour(), None), None);
     assert_eq!(attempts.pause_after(&status(503, Some(u64::MAX / 2)), in_an_hour(), None), None);
 }
@@ -166,7 +167,7 @@ async fn retry_after_is_honoured_up_to_half_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_breaker_that_will_refuse() {
     let retries = Retries::new(POLICY);
-    let mut attempts = retries.begin(Kind::Read);
+    let mut attempts = retries.begin(RetrySafety::Read);
     let error = Error::Connect { reason: text() };
     assert_eq!(attempts.pause_after(&error, in_an_hour(), Some(Duration::from_secs(30))), None);
     assert!(attempts.pause_after(&error, in_an_hour(), Some(Duration::ZERO)).is_some());
@@ -180,7 +181,7 @@ async fn the_budget_is_a_fifth_and_three_a_second() {
     let (requests_a_second, seconds) = (50, 20);
     for _ in 0..seconds {
         for _ in 0..requests_a_second {
-            let mut attempts = retries.begin(Kind::Read);
+            let mut attempts = retries.begin(RetrySafety::Read);
             while attempts.pause_after(&error, in_an_hour(), None).is_some() {
                 granted += 1;
             }
@@ -195,6 +196,7 @@ async fn the_budget_is_a_fifth_and_three_a_second() {
 #[tokio::test(start_paused = true)]
 async fn no_configured_attempts_means_none() {
     let retries = Retries::new(config::Retry { attempts: 0, ..POLICY });
-    let pause = retries.begin(Kind::Read).pause_after(&Error::Connect { reason: text() }, in_an_hour(), None);
+    let pause =
+        retries.begin(RetrySafety::Read).pause_after(&Error::Connect { reason: text() }, in_an_hour(), None);
     assert_eq!(pause, None);
 }

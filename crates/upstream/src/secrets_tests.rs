@@ -1,4 +1,4 @@
-//! Which texts count as secret, how they are found in what is said, and that nobody is told one.
+//! Which texts count as secret, how they are found in texts of servers, and that they are never shown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ async fn neither_the_state_of_a_server_nor_the_failure_of_a_call_tells_its_key()
     assert_eq!(error.to_string(), "the answer was cut off: Incorrect API key provided: ***");
     assert!(last_error(&upstream).contains("***"));
 
-    // What it answers to a call is its caller's.
+    // The result of a call is passed to its caller unchanged.
     server.answer_calls(Answer::Reply(Err(refusal.clone())));
     let answered = upstream.call(&call, deadline(), &Outlet::none()).await.expect("it answers");
     assert_eq!(answered.body.as_buffered(), Some(&Err(refusal)));

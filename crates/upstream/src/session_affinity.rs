@@ -24,11 +24,11 @@ use protocol::Notification;
 
 /// A client's session, or its principal and capabilities. Clones share its state.
 #[derive(Debug, Clone)]
-pub struct Home(Kind);
+pub struct Home(HomeKind);
 
 #[derive(Debug, Clone)]
-enum Kind {
-    Session(Arc<Session>),
+enum HomeKind {
+    Session(Arc<HomeSession>),
     Principal(Sessionless),
 }
 
@@ -42,7 +42,7 @@ struct Sessionless {
     reach: Option<Arc<Reach>>,
 }
 
-struct Session {
+struct HomeSession {
     number: u64,
     ended: CancellationToken,
     client: OnceLock<Weak<dyn ClientSession>>,
@@ -102,7 +102,7 @@ pub(super) struct OpenRequest(Arc<Reach>);
 impl Home {
     /// Begins a session.
     pub fn session() -> Self {
-        Self(Kind::Session(Arc::new(Session {
+        Self(HomeKind::Session(Arc::new(HomeSession {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             ended: CancellationToken::new(),
             client: OnceLock::new(),
@@ -118,14 +118,14 @@ impl Home {
     pub fn of_principal(principal: Arc<str>, capabilities: &Raw) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(capabilities.bytes());
-        Self(Kind::Principal(Sessionless { principal, capabilities: hasher.finish(), reach: None }))
+        Self(HomeKind::Principal(Sessionless { principal, capabilities: hasher.finish(), reach: None }))
     }
 
     /// Returns this home with a place for outlets.
     pub(super) fn attended(&self) -> Self {
         match &self.0 {
-            Kind::Principal(clients) if clients.reach.is_none() => {
-                Self(Kind::Principal(Sessionless { reach: Some(Arc::default()), ..clients.clone() }))
+            HomeKind::Principal(clients) if clients.reach.is_none() => {
+                Self(HomeKind::Principal(Sessionless { reach: Some(Arc::default()), ..clients.clone() }))
             }
             _ => self.clone(),
         }
@@ -133,7 +133,7 @@ impl Home {
 
     /// Ends the session, its private connections, and their calls.
     pub fn end(&self) {
-        if let Kind::Session(session) = &self.0 {
+        if let HomeKind::Session(session) = &self.0 {
             session.ended.cancel();
         }
     }
@@ -141,14 +141,14 @@ impl Home {
     /// Resolves when the session has ended. Never resolves for a principal.
     pub async fn ended(&self) {
         match &self.0 {
-            Kind::Session(session) => session.ended.cancelled().await,
-            Kind::Principal(_) => std::future::pending().await,
+            HomeKind::Session(session) => session.ended.cancelled().await,
+            HomeKind::Principal(_) => std::future::pending().await,
         }
     }
 
     /// Sets the client session of this home. A session without one counts as in use.
     pub fn belongs_to<S: ClientSession>(&self, client: &Arc<S>) {
-        if let Kind::Session(session) = &self.0 {
+        if let HomeKind::Session(session) = &self.0 {
             let client: Weak<S> = Arc::downgrade(client);
             let _ = session.client.set(client); // it has one client from its beginning to its end
         }
@@ -174,28 +174,28 @@ impl Home {
 
     /// Records that the client has other roots now.
     pub fn roots_changed(&self) {
-        if let Kind::Session(session) = &self.0 {
+        if let HomeKind::Session(session) = &self.0 {
             session.roots.send_modify(|count| *count += 1);
         }
     }
 
     /// Records that the client is initialized, so that servers may send requests to it.
     pub fn is_initialized(&self) {
-        if let Kind::Session(session) = &self.0 {
+        if let HomeKind::Session(session) = &self.0 {
             session.is_ready.store(true, Ordering::Release);
         }
     }
 
     /// Whether its client is initialized and has an outlet. Returns true once in a session.
     pub fn begins(&self) -> bool {
-        let Kind::Session(session) = &self.0 else { return false };
+        let HomeKind::Session(session) = &self.0 else { return false };
         let can_begin = session.is_ready.load(Ordering::Acquire) && !session.reach.lent().is_empty();
         can_begin && !session.is_expected.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it is a session that began after `number` sessions, or a principal.
     pub(super) fn is_newer_than(&self, number: u64) -> bool {
-        !matches!(&self.0, Kind::Session(session) if session.number <= number)
+        !matches!(&self.0, HomeKind::Session(session) if session.number <= number)
     }
 
     /// Returns the number of sessions so far.
@@ -253,13 +253,13 @@ impl Home {
 
     fn reach(&self) -> Option<&Arc<Reach>> {
         match &self.0 {
-            Kind::Session(session) => Some(&session.reach),
-            Kind::Principal(clients) => clients.reach.as_ref(),
+            HomeKind::Session(session) => Some(&session.reach),
+            HomeKind::Principal(clients) => clients.reach.as_ref(),
         }
     }
 
-    fn of_session(&self) -> Option<&Arc<Session>> {
-        if let Kind::Session(session) = &self.0 { Some(session) } else { None }
+    fn of_session(&self) -> Option<&Arc<HomeSession>> {
+        if let HomeKind::Session(session) = &self.0 { Some(session) } else { None }
     }
 
     fn client(&self) -> Option<Arc<dyn ClientSession>> {
@@ -268,12 +268,12 @@ impl Home {
 
     /// Whether the session has ended. It is never true for a principal.
     pub(super) fn is_over(&self) -> bool {
-        matches!(&self.0, Kind::Session(session) if session.ended.is_cancelled())
+        matches!(&self.0, HomeKind::Session(session) if session.ended.is_cancelled())
     }
 
     /// Whether it ends after an idle time, because no other event marks its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
-        matches!(self.0, Kind::Principal(_))
+        matches!(self.0, HomeKind::Principal(_))
     }
 }
 
@@ -311,7 +311,7 @@ impl Drop for OpenRequest {
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for HomeSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({})", self.number)
     }
@@ -320,8 +320,8 @@ impl fmt::Debug for Session {
 impl PartialEq for Home {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Kind::Session(one), Kind::Session(two)) => one.number == two.number,
-            (Kind::Principal(one), Kind::Principal(two)) => {
+            (HomeKind::Session(one), HomeKind::Session(two)) => one.number == two.number,
+            (HomeKind::Principal(one), HomeKind::Principal(two)) => {
                 one.capabilities == two.capabilities && one.principal == two.principal
             }
             _ => false,
@@ -334,8 +334,8 @@ impl Eq for Home {}
 impl Hash for Home {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
-            Kind::Session(session) => session.number.hash(state),
-            Kind::Principal(clients) => (&clients.principal, clients.capabilities).hash(state),
+            HomeKind::Session(session) => session.number.hash(state),
+            HomeKind::Principal(clients) => (&clients.principal, clients.capabilities).hash(state),
         }
     }
 }

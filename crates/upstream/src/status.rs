@@ -139,12 +139,12 @@ pub(super) struct Facts {
     answers_errors: AtomicBool,
     /// The secrets to redact from errors.
     secrets: Secrets,
-    told: Mutex<Told>,
+    told: Mutex<ReportedStatus>,
 }
 
 /// The facts that change rarely.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct ReportedStatus {
     pub state: State,
     pub error: Option<(String, Instant)>,
     pub latency: Option<Duration>,
@@ -164,7 +164,13 @@ impl Facts {
             retries: AtomicU64::new(0),
             answers_errors: AtomicBool::new(false),
             secrets: secrets.clone(),
-            told: Mutex::new(Told { state, error: None, latency: None, offer: None, next_attempt: None }),
+            told: Mutex::new(ReportedStatus {
+                state,
+                error: None,
+                latency: None,
+                offer: None,
+                next_attempt: None,
+            }),
         }
     }
 
@@ -248,7 +254,7 @@ impl Facts {
         std::mem::replace(&mut self.lock().state, state) != state
     }
 
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn told(&self) -> ReportedStatus {
         self.lock().clone()
     }
 
@@ -266,7 +272,7 @@ impl Facts {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, ReportedStatus> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,7 +29,7 @@ use super::error::Error;
 use super::listen;
 use super::pool::{self, Pool};
 use super::secrets::Secrets;
-use super::watches::{Outcome, Refusal, Subject, Watches, Watching};
+use super::watches::{Subject, WatchOutcome, WatchRefusal, Watches, Watching};
 use crate::session_affinity::Home;
 use json::Raw;
 use protocol::method;
@@ -42,7 +42,7 @@ static RENEWALS: Pace = Pace::new();
 const AT_A_TIME: usize = 8;
 
 /// Subscribes to one server.
-pub(super) struct Carrier {
+pub(super) struct SubscriptionTask {
     pub(super) pool: Arc<Pool>,
     pub(super) watches: Arc<Watches>,
     pub(super) events: Events,
@@ -52,7 +52,7 @@ pub(super) struct Carrier {
     pub(super) limit: Duration,
 }
 
-impl Carrier {
+impl SubscriptionTask {
     /// Runs until the task is dropped.
     pub(super) async fn run(self) {
         let mut occupancy = self.pool.occupancy();
@@ -153,7 +153,7 @@ impl Carrier {
     }
 
     /// Reports the outcome of a subscription. Returns whether the subscription is settled.
-    pub(super) fn conclude(&self, subject: &Subject, agreed: bool, outcome: Outcome) -> bool {
+    pub(super) fn conclude(&self, subject: &Subject, agreed: bool, outcome: WatchOutcome) -> bool {
         if agreed {
             // Its clients wait for notifications, not for an answer.
             if !matches!(outcome, Ok(Ok(_)))
@@ -170,7 +170,7 @@ impl Carrier {
     }
 
     /// Returns the answer of a server, for the log.
-    pub(super) fn told(&self, outcome: &Outcome) -> String {
+    pub(super) fn told(&self, outcome: &WatchOutcome) -> String {
         shown(&self.secrets.blank(&format!("{outcome:?}")))
     }
 
@@ -179,13 +179,13 @@ impl Carrier {
         self.events.report(Event::Missed);
     }
 
-    async fn ask(&self, connection: &dyn Connection, method: &str, subject: &Subject) -> Outcome {
+    async fn ask(&self, connection: &dyn Connection, method: &str, subject: &Subject) -> WatchOutcome {
         // A legacy server sends task notifications without a subscription.
         let Subject::Resource(uri) = subject else { return Ok(Ok(Raw::empty_object())) };
         let call = Call::of_gateway(method, Some(Raw::of(&json!({ "uri": uri }))));
         let asked = timeout(self.limit, connection.request(&call, &Outlet::none())).await;
         let reply = asked.unwrap_or(Err(Error::TimedOut { after: self.limit }))?.collect().await?;
-        Ok(reply.map_err(Refusal::CallEvent))
+        Ok(reply.map_err(WatchRefusal::Refused))
     }
 }
 
@@ -197,7 +197,7 @@ impl Upstream {
         (principal, home): (&Arc<str>, Option<&Home>),
         subject: Subject,
         deadline: Instant,
-    ) -> Result<Result<(Raw, Watching), Refusal>, Error> {
+    ) -> Result<Result<(Raw, Watching), WatchRefusal>, Error> {
         self.pool.check_open()?;
         if let Some(retry_in) = self.breaker.refuses_for() {
             return Err(Error::CircuitOpen { retry_in });
@@ -228,9 +228,9 @@ impl Upstream {
     }
 
     /// Returns the task that subscribes to the subjects of `watches` and reports to `events`.
-    pub(super) fn carrier(&self, watches: &Arc<Watches>, events: Events) -> Carrier {
+    pub(super) fn subscription_task(&self, watches: &Arc<Watches>, events: Events) -> SubscriptionTask {
         let (pool, watches) = (Arc::clone(&self.pool), Arc::clone(watches));
-        Carrier { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
+        SubscriptionTask { pool, watches, events, secrets: self.secrets.clone(), limit: self.config.timeout }
     }
 }
 

@@ -47,7 +47,7 @@ impl Scene {
         updates.filter(|update| matches!(update.change, Change::Missed)).count()
     }
 
-    async fn watch(&self, uri: &str) -> Result<Result<(Raw, Watching), Refusal>, Error> {
+    async fn watch(&self, uri: &str) -> Result<Result<(Raw, Watching), WatchRefusal>, Error> {
         self.upstream
             .watch((&"key:a".into(), None), Subject::Resource(uri.into()), Instant::now() + SECOND * 5)
             .await
@@ -56,8 +56,8 @@ impl Scene {
     /// Returns the server's refusal of a subscription to `uri`.
     async fn refusal(&self, uri: &str) -> ErrorObject {
         match self.watch(uri).await.expect("no failure").expect_err("refused") {
-            Refusal::CallEvent(words) => words,
-            Refusal::LeftOut => panic!("it said nothing"),
+            WatchRefusal::Refused(words) => words,
+            WatchRefusal::LeftOut => panic!("it said nothing"),
         }
     }
 
@@ -176,7 +176,7 @@ async fn a_resource_that_is_not_acknowledged_is_refused() {
     let mut scene = Scene::modern().await;
     scene.server.honours_lists_only();
     let refused = scene.watch("a:1").await.expect("no failure").expect_err("not honoured");
-    assert_eq!(refused, Refusal::LeftOut);
+    assert_eq!(refused, WatchRefusal::LeftOut);
     scene.settle().await;
     assert_eq!((scene.server.listening(), scene.upstream.watched()), (vec![TOOLS.to_owned()], 0));
 }

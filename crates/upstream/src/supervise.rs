@@ -46,7 +46,7 @@ const MAX_WAITING: usize = 16;
 enum Happened {
     End,
     Command(Command),
-    Done(Done),
+    Done(TaskResult),
     Occupancy,
     Event(Event),
     Doubt,
@@ -55,7 +55,7 @@ enum Happened {
 }
 
 /// The result of the current task.
-enum Done {
+enum TaskResult {
     Discovered(Result<Arc<Offer>, Error>),
     Checked(Result<Duration, Error>),
 }
@@ -68,7 +68,7 @@ pub(super) struct Supervisor {
     commands: mpsc::Receiver<Command>,
     occupancy: watch::Receiver<Occupancy>,
     phase: Phase,
-    task: Option<BoxFuture<'static, Done>>,
+    task: Option<BoxFuture<'static, TaskResult>>,
     /// The time of the next action if no event comes and no task runs.
     due: Instant,
     backoff: Backoff,
@@ -206,18 +206,18 @@ impl Supervisor {
             let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
             let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
             let offer = discover::off_worker(bytes, move || upstream.covered(read)).await;
-            Done::Discovered(offer.map_err(Error::of_all_calls))
+            TaskResult::Discovered(offer.map_err(Error::of_all_calls))
         }));
     }
 
-    async fn conclude(&mut self, done: Done) {
+    async fn conclude(&mut self, done: TaskResult) {
         self.task = None;
         self.calls = self.upstream.facts.counters().calls;
         match done {
-            Done::Discovered(Ok(offer)) => self.came_up(offer).await,
-            Done::Discovered(Err(error)) => self.stayed_down(error).await,
-            Done::Checked(Ok(_)) => self.is_well().await,
-            Done::Checked(Err(error)) => self.is_unwell(error).await,
+            TaskResult::Discovered(Ok(offer)) => self.came_up(offer).await,
+            TaskResult::Discovered(Err(error)) => self.stayed_down(error).await,
+            TaskResult::Checked(Ok(_)) => self.is_well().await,
+            TaskResult::Checked(Err(error)) => self.is_unwell(error).await,
         }
     }
 

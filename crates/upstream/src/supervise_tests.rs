@@ -1,4 +1,4 @@
-//! Servers that are down, come up, change, die and hang, seen through what the manager is told.
+//! Servers that are down, come up, change, die and hang, seen through the events that the manager receives.
 
 use super::super::fake::{Answer, Dial, Fake, config, tool_call};
 use super::super::{Config, Outlet};
@@ -140,7 +140,8 @@ async fn an_open_breaker_is_waited_for_and_no_longer() {
     server.dial(Dial::Refuse);
     let open_for = Duration::from_mins(5);
     let mut scene = Scene::of(server, |config| {
-        config.breaker = super::super::config::Breaker { threshold: 1, successes: 1, timeout: open_for };
+        config.breaker =
+            super::super::config::BreakerConfig { threshold: 1, successes: 1, timeout: open_for };
     });
     scene.until(State::Failed).await;
     let opened = Instant::now();

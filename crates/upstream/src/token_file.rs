@@ -33,15 +33,15 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 /// The file and its last token. Clones share them.
 #[derive(Clone)]
-pub struct TokenFile(Arc<Inner>);
+pub struct TokenFile(Arc<TokenFileState>);
 
-struct Inner {
+struct TokenFileState {
     path: PathBuf,
-    held: ArcSwapOption<Held>,
+    held: ArcSwapOption<LoadedToken>,
     /// The previous token, which pending requests may carry.
-    before: ArcSwapOption<Held>,
+    before: ArcSwapOption<LoadedToken>,
     /// The last token that the server refused.
-    refused: ArcSwapOption<Held>,
+    refused: ArcSwapOption<LoadedToken>,
     /// Locked while the file is read, so that a file that blocks holds up one thread only.
     looking: Arc<Mutex<()>>,
     made: Instant,
@@ -49,7 +49,7 @@ struct Inner {
     due: AtomicU64,
 }
 
-struct Held {
+struct LoadedToken {
     token: SecretString,
     header: HeaderValue,
 }
@@ -59,7 +59,7 @@ impl TokenFile {
     pub fn new(path: PathBuf) -> Self {
         let [held, before, refused] = [const { ArcSwapOption::const_empty() }; 3];
         let (looking, made, due) = (Arc::default(), Instant::now(), AtomicU64::new(0));
-        Self(Arc::new(Inner { path, held, before, refused, looking, made, due }))
+        Self(Arc::new(TokenFileState { path, held, before, refused, looking, made, due }))
     }
 
     /// Returns the value of `Authorization` for a request that is sent now; [`Error::Connect`] if there is none.
@@ -67,7 +67,7 @@ impl TokenFile {
         let fault = self.look_if_due().await.err();
         let held = self.0.held.load();
         if let Some(fault) = &fault {
-            tracing::warn!(path = %self.0.path.display(), fault, "the file of a token can not be read");
+            tracing::warn!(path = %self.0.path.display(), fault, "the file of a token cannot be read");
         }
         held.as_ref().map(|held| held.header.clone()).ok_or_else(|| {
             let fault = fault.unwrap_or_else(|| "it is being read".to_owned());
@@ -92,7 +92,7 @@ impl TokenFile {
             sleep(LOOK_EVERY).await;
             let _ = self.look().await; // on failure the token has not changed
             let (held, refused) = (self.0.held.load(), self.0.refused.load());
-            let header = |held: &Arc<Held>| held.header.clone();
+            let header = |held: &Arc<LoadedToken>| held.header.clone();
             if held.is_some() && held.as_ref().map(header) != refused.as_ref().map(header) {
                 return;
             }
@@ -139,7 +139,7 @@ impl fmt::Debug for TokenFile {
     }
 }
 
-fn read(path: &Path) -> Result<Held, String> {
+fn read(path: &Path) -> Result<LoadedToken, String> {
     let content = regular_file::read(path, MAX_BYTES).map_err(|error| error.to_string())?;
     let content = Zeroizing::new(content);
     let text = std::str::from_utf8(&content).map_err(|_| "it is not UTF-8")?;
@@ -151,7 +151,7 @@ fn read(path: &Path) -> Result<Held, String> {
     let header = header.filter(|_| token.expose_secret().is_ascii());
     let mut header = header.ok_or("it is not one line of ASCII characters")?;
     header.set_sensitive(true);
-    Ok(Held { token, header })
+    Ok(LoadedToken { token, header })
 }
 
 fn millis(time: Duration) -> u64 {

@@ -35,18 +35,18 @@ pub enum Subject {
 
 /// The reason why a server does not report changes of a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WatchRefusal {
     /// The server refused with this error.
-    CallEvent(ErrorObject),
+    Refused(ErrorObject),
     /// The server acknowledged the subscription without this subject (2026-07-28).
     LeftOut,
 }
 
 /// The server's answer to the subscription, or the failure.
-pub(super) type Outcome = Result<Result<Raw, Refusal>, Error>;
+pub(super) type WatchOutcome = Result<Result<Raw, WatchRefusal>, Error>;
 
 /// Waits for the outcome, which may already be there.
-pub(super) type Awaited = watch::Receiver<Option<Outcome>>;
+pub(super) type Awaited = watch::Receiver<Option<WatchOutcome>>;
 
 /// All watched subjects of one server.
 pub(super) struct Watches {
@@ -58,7 +58,7 @@ struct Wanted {
     /// The principal of each [`Watching`]. The subject counts for the first one.
     holders: Vec<Arc<str>>,
     /// Also distinguishes an entry from a later one for the same subject.
-    outcome: Arc<watch::Sender<Option<Outcome>>>,
+    outcome: Arc<watch::Sender<Option<WatchOutcome>>>,
 }
 
 /// One client's subscription. Dropping it ends the subscription.
@@ -66,7 +66,7 @@ pub struct Watching {
     watches: Arc<Watches>,
     subject: Subject,
     principal: Arc<str>,
-    outcome: Arc<watch::Sender<Option<Outcome>>>,
+    outcome: Arc<watch::Sender<Option<WatchOutcome>>>,
 }
 
 impl Watches {
@@ -102,7 +102,7 @@ impl Watches {
     }
 
     /// Sends the outcome to all waiting clients. A refused subject is removed.
-    pub(super) fn settle(&self, subject: &Subject, outcome: Outcome) {
+    pub(super) fn settle(&self, subject: &Subject, outcome: WatchOutcome) {
         let mut table = self.lock();
         let waiting = match &outcome {
             Ok(Ok(_)) => table.get(subject).map(|wanted| Arc::clone(&wanted.outcome)),
@@ -210,7 +210,7 @@ mod tests {
         let watches = Watches::new();
         let (early, first) = add(&watches, "key:a", "a:1").expect("room");
         let (_too, second) = add(&watches, "key:a", "a:1").expect("room");
-        watches.settle(&subject("a:1"), Ok(Err(Refusal::LeftOut)));
+        watches.settle(&subject("a:1"), Ok(Err(WatchRefusal::LeftOut)));
         assert!(matches!(*first.borrow(), Some(Ok(Err(_)))) && matches!(*second.borrow(), Some(Ok(Err(_)))));
         let (_late, third) = add(&watches, "key:a", "a:1").expect("room");
         assert!(third.borrow().is_none(), "asked for anew");

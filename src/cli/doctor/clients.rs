@@ -6,7 +6,7 @@ use super::super::connect::this_host;
 use super::finding::Finding;
 use super::subject::Subject;
 use crate::connect::clients::Scope;
-use crate::connect::{self, Found, Gateway, State};
+use crate::connect::{self, ClientFile, Gateway, State};
 
 pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     let variable = |name: &str| std::env::var(name).ok();
@@ -24,8 +24,9 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     let public = public.and_then(|url| Url::parse(&format!("{url}/mcp")).ok());
     let gateways: Vec<Gateway> =
         public.map(|url| Gateway { url, ..gateway.clone() }).into_iter().chain([gateway.clone()]).collect();
-    let elsewhere =
-        |found: &Found| gateways.iter().map(|gateway| found.elsewhere(gateway)).min_by_key(Option::is_some);
+    let elsewhere = |found: &ClientFile| {
+        gateways.iter().map(|gateway| found.elsewhere(gateway)).min_by_key(Option::is_some)
+    };
     let (mut findings, mut connected) = (Vec::new(), Vec::new());
     for found in connect::installed(&this_host(&variable)) {
         match (&found.state, elsewhere(&found).flatten()) {
@@ -48,8 +49,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     findings
 }
 
-fn to_connect(found: &Found, place: &str) -> Finding {
-    let Found { client, scope, file, .. } = found;
+fn to_connect(found: &ClientFile, place: &str) -> Finding {
+    let ClientFile { client, scope, file, .. } = found;
     let option = if *scope == Scope::Project { " --scope project" } else { "" };
     Finding::warning(format!("{}: its file {} leads elsewhere: {place}", client.name, file.display()))
         .fix(format!("`switchyard connect {}{option}`", client.id))

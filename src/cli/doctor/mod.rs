@@ -45,7 +45,7 @@ Examples:
 Exit codes: 0 no problem was found, 1 problems, 2 the configuration file or an argument is not valid";
 
 /// One row of the table of checks.
-struct Check {
+struct DoctorCheck {
     name: &'static str,
     /// Finds what is wrong. Nothing, if it does not apply here.
     run: fn(&Subject<'_>) -> Vec<Finding>,
@@ -55,16 +55,16 @@ struct Check {
 const CONFIGURATION: &str = "configuration";
 
 /// All checks, in their order.
-const CHECKS: &[Check] = &[
-    Check { name: CONFIGURATION, run: configuration::check },
-    Check { name: "permissions", run: permissions::check },
-    Check { name: "address", run: address::check },
-    Check { name: "gateway", run: gateway::check },
-    Check { name: "programs", run: programs::check },
-    Check { name: "proxy", run: proxy::check },
-    Check { name: "servers", run: servers::check },
-    Check { name: "clock", run: clock::check },
-    Check { name: "clients", run: clients::check },
+const CHECKS: &[DoctorCheck] = &[
+    DoctorCheck { name: CONFIGURATION, run: configuration::check },
+    DoctorCheck { name: "permissions", run: permissions::check },
+    DoctorCheck { name: "address", run: address::check },
+    DoctorCheck { name: "gateway", run: gateway::check },
+    DoctorCheck { name: "programs", run: programs::check },
+    DoctorCheck { name: "proxy", run: proxy::check },
+    DoctorCheck { name: "servers", run: servers::check },
+    DoctorCheck { name: "clock", run: clock::check },
+    DoctorCheck { name: "clients", run: clients::check },
 ];
 
 /// Runs the command and returns its exit code.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::super::remote::{Failed, Remote, Running, block_on};
+use super::super::remote::{Failed, Remote, RunningGateway, block_on};
 use json::Raw;
 use net::http::ResponseLimits;
 
@@ -22,7 +22,7 @@ pub(super) struct Seen {
 }
 
 /// Asks for the gateway; `None` if there is no Switchyard.
-pub(super) fn look(running: &Running) -> Option<Seen> {
+pub(super) fn look(running: &RunningGateway) -> Option<Seen> {
     let remote = Remote::of(running).ok()?;
     let asked = async {
         let health = remote.without_key(Method::GET, &["health"], LIMITS).await?;

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::super::connect::listener_url;
 use super::super::operate::Output;
-use super::super::remote::Running;
+use super::super::remote::RunningGateway;
 use super::running::{self, Seen};
 use crate::config::{Config, Error};
 
@@ -21,7 +21,7 @@ use crate::config::{Config, Error};
 pub struct Doctor {
     /// Which gateway.
     #[command(flatten)]
-    pub running: Running,
+    pub running: RunningGateway,
     /// Address to listen on instead of the configured one.
     #[arg(long, env = "SWITCHYARD_LISTEN", hide_env_values = true, value_name = "ADDRESS:PORT", value_parser = crate::cli::address)]
     pub listen: Option<SocketAddr>,
@@ -95,7 +95,7 @@ impl<'a> Subject<'a> {
     /// The gateway that runs at that address.
     pub(super) fn gateway(&self) -> Option<&Seen> {
         let seen = self.seen.get_or_init(|| {
-            running::look(&Running { url: Some(self.base()), ..self.arguments.running.clone() })
+            running::look(&RunningGateway { url: Some(self.base()), ..self.arguments.running.clone() })
         });
         seen.as_ref()
     }

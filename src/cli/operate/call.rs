@@ -11,7 +11,7 @@ use super::super::remote::{Failed, Remote};
 use super::arguments::Given;
 use super::mcp::{Answer, Request, send};
 use super::questions::Person;
-use super::screen::{Format, Screen};
+use super::screen::{OutputFormat, Screen};
 use super::{content, tools};
 use json::Raw;
 use protocol::{headers, method};
@@ -93,7 +93,7 @@ fn progress_of(message: &Raw) -> Option<String> {
 fn show(result: &Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
     let state = result.text("resultType").unwrap_or_else(|| "complete".into());
     match screen.format {
-        Format::Table if state == "complete" => show_text(result, screen)?,
+        OutputFormat::Table if state == "complete" => show_text(result, screen)?,
         _ => screen.document(result)?,
     }
     if state != "complete" {

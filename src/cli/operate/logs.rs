@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::super::remote::{Failed, Remote};
 use super::super::visible;
 use super::events::Events;
-use super::screen::{Format, Screen};
+use super::screen::{OutputFormat, Screen};
 use super::{json_text, yaml};
 use json::Raw;
 use net::sse::Event;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Which events are shown.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Wanted {
+pub struct EventFilter {
     /// Continue with future events until Ctrl-C.
     #[arg(short, long)]
     follow: bool,
@@ -35,7 +35,7 @@ pub struct Wanted {
     outcome: Option<String>,
 }
 
-impl Wanted {
+impl EventFilter {
     fn query(&self) -> Vec<(&str, &str)> {
         let texts = [("server", &self.server), ("tool", &self.tool), ("outcome", &self.outcome)];
         let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
@@ -44,7 +44,11 @@ impl Wanted {
 }
 
 /// Shows the recorded events, and future ones if that is wanted.
-pub(super) async fn run(remote: &Remote, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn run(
+    remote: &Remote,
+    wanted: &EventFilter,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failed> {
     let (mut last, mut is_lost) = (None, false);
     loop {
         match read(remote, wanted, &mut last, screen).await {
@@ -65,7 +69,7 @@ pub(super) async fn run(remote: &Remote, wanted: &Wanted, screen: &mut Screen<'_
 /// Reads one stream to its end. `last` is the id of the last event, empty if a stream had none yet.
 async fn read(
     remote: &Remote,
-    wanted: &Wanted,
+    wanted: &EventFilter,
     last: &mut Option<Vec<u8>>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failed> {
@@ -78,10 +82,10 @@ async fn read(
     Ok(())
 }
 
-fn show(event: &Event, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), Failed> {
+fn show(event: &Event, wanted: &EventFilter, screen: &mut Screen<'_>) -> Result<(), Failed> {
     let Ok(data) = Raw::parse(&event.data) else { return Ok(()) };
     let name = String::from_utf8_lossy(&event.name);
-    if name == "gap" && screen.format == Format::Table {
+    if name == "gap" && screen.format == OutputFormat::Table {
         // Without `--follow`, everything before the recording began counts as missed.
         let missed = data.get("missed").filter(|_| wanted.follow);
         return Ok(
@@ -90,8 +94,8 @@ fn show(event: &Event, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), F
     }
     let written = || Raw::object(&[("event", &Raw::of(&*name)), ("data", &data)]);
     match screen.format {
-        Format::Json => writeln!(screen.out, "{}", json_text::line(&written()))?,
-        Format::Yaml => write!(screen.out, "---\n{}", yaml::document(&written()))?,
+        OutputFormat::Json => writeln!(screen.out, "{}", json_text::line(&written()))?,
+        OutputFormat::Yaml => write!(screen.out, "---\n{}", yaml::document(&written()))?,
         _ => match line(&name, &data) {
             Some(line) => writeln!(screen.out, "{}", visible::line(&line))?,
             None => return Ok(()),

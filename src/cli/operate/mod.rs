@@ -37,8 +37,8 @@ use clap::{Args, Subcommand};
 
 use self::arguments::Given;
 use self::screen::Screen;
-pub use self::screen::{Format, Output};
-use super::remote::{Failed, Remote, Running, block_on, exit};
+pub use self::screen::{Output, OutputFormat};
+use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
 
 const STATUS_HELP: &str = "\
 Examples:
@@ -121,7 +121,7 @@ Examples:
 pub struct Options {
     /// Which gateway.
     #[command(flatten)]
-    pub running: Running,
+    pub running: RunningGateway,
     /// How to write the result.
     #[command(flatten)]
     pub output: Output,
@@ -129,7 +129,7 @@ pub struct Options {
 
 /// Commands for the running gateway.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Command {
+pub enum OperateCommand {
     /// Show whether the running gateway and its servers are healthy.
     #[command(after_help = STATUS_HELP)]
     Status {
@@ -239,7 +239,7 @@ pub enum Command {
     Logs {
         /// Which events.
         #[command(flatten)]
-        wanted: logs::Wanted,
+        wanted: logs::EventFilter,
         /// Options.
         #[command(flatten)]
         options: Options,
@@ -286,7 +286,7 @@ pub enum BreakerAction {
     },
 }
 
-impl Command {
+impl OperateCommand {
     const fn options(&self) -> &Options {
         match self {
             Self::Breakers { action: Some(BreakerAction::Reset { options, .. }), .. }
@@ -317,45 +317,45 @@ impl Command {
 }
 
 /// Runs the command and returns its exit code.
-pub(super) fn run(command: &Command) -> ExitCode {
+pub(super) fn run(command: &OperateCommand) -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let mut screen = Screen::of(&command.options().output, &mut out, &mut err);
     let ended = block_on(done(command, &mut screen));
     exit(ended, &mut err)
 }
 
-async fn done(command: &Command, screen: &mut Screen<'_>) -> Result<(), Failed> {
-    if screen.format == Format::Name && !command.has_names() {
+async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), Failed> {
+    if screen.format == OutputFormat::Name && !command.has_names() {
         return Err(Failed::Usage("-o name is for lists; use table, json or yaml".into()));
     }
     let remote = &Remote::of(&command.options().running)?;
     match command {
-        Command::Status { check, .. } => servers::status(remote, *check, screen).await,
-        Command::Servers(_) => servers::list(remote, screen).await,
-        Command::Tools { query, .. } => tools::list(remote, query, screen).await,
-        Command::Tool { name, .. } => tools::show(remote, name, screen).await,
-        Command::Call { name, arguments, json, .. } => {
+        OperateCommand::Status { check, .. } => servers::status(remote, *check, screen).await,
+        OperateCommand::Servers(_) => servers::list(remote, screen).await,
+        OperateCommand::Tools { query, .. } => tools::list(remote, query, screen).await,
+        OperateCommand::Tool { name, .. } => tools::show(remote, name, screen).await,
+        OperateCommand::Call { name, arguments, json, .. } => {
             let call = call::Call { name, words: arguments, json: json.as_deref() };
             call::run(remote, &call, &mut io::stdin().lock(), screen).await
         }
-        Command::Resources(_) => resources::list(remote, screen).await,
-        Command::Read { uri, .. } => resources::read(remote, uri, screen).await,
-        Command::Prompts(_) => prompts::list(remote, screen).await,
-        Command::Prompt { name, arguments, .. } => {
+        OperateCommand::Resources(_) => resources::list(remote, screen).await,
+        OperateCommand::Read { uri, .. } => resources::read(remote, uri, screen).await,
+        OperateCommand::Prompts(_) => prompts::list(remote, screen).await,
+        OperateCommand::Prompt { name, arguments, .. } => {
             let given = Given::read(arguments, None, &mut io::stdin().lock())?;
             prompts::show(remote, name, &given, screen).await
         }
-        Command::Breakers { action: None, .. } => servers::breakers(remote, screen).await,
-        Command::Breakers { action: Some(BreakerAction::Reset { name, .. }), .. } => {
+        OperateCommand::Breakers { action: None, .. } => servers::breakers(remote, screen).await,
+        OperateCommand::Breakers { action: Some(BreakerAction::Reset { name, .. }), .. } => {
             servers::reset_breaker(remote, name, screen).await
         }
-        Command::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
-        Command::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
-        Command::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
-        Command::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
-        Command::Top { wanted, .. } => top::run(remote, wanted, screen).await,
-        Command::Reload(_) => servers::reload(remote, screen).await,
-        Command::Approve { name, tool, sha256, .. } => {
+        OperateCommand::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
+        OperateCommand::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
+        OperateCommand::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
+        OperateCommand::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
+        OperateCommand::Top { wanted, .. } => top::run(remote, wanted, screen).await,
+        OperateCommand::Reload(_) => servers::reload(remote, screen).await,
+        OperateCommand::Approve { name, tool, sha256, .. } => {
             let chosen = [("tool", tool), ("sha256", sha256)];
             let query: Vec<_> =
                 chosen.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?))).collect();

@@ -4,7 +4,7 @@
 
 use super::super::remote::{Failed, Remote, not_a_gateway};
 use super::arguments::Given;
-use super::screen::{Format, Screen, View};
+use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use super::tools::list_of;
 use super::{content, mcp};
@@ -35,7 +35,7 @@ pub(super) async fn show(
 ) -> Result<(), Failed> {
     let params = Raw::object(&[("name", &Raw::of(name)), ("arguments", &given.strings()?)]);
     let result = mcp::ask(remote, method::PROMPTS_GET, params).await?;
-    if screen.format != Format::Table {
+    if screen.format != OutputFormat::Table {
         return Ok(screen.document(&result)?);
     }
     for message in result.get("messages").ok_or_else(not_a_gateway)?.elements() {

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::super::remote::{Failed, Remote, not_a_gateway};
-use super::screen::{Format, Screen, View};
+use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use super::tools::list_of;
 use super::{content, mcp};
@@ -37,7 +37,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
 pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
     let params = Raw::object(&[("uri", &Raw::of(uri))]);
     let result = mcp::ask(remote, method::RESOURCES_READ, params).await?;
-    if screen.format != Format::Table {
+    if screen.format != OutputFormat::Table {
         return Ok(screen.document(&result)?);
     }
     for one in result.get("contents").ok_or_else(not_a_gateway)?.elements() {

@@ -20,7 +20,7 @@ const USUAL_WIDTH: usize = 80;
 
 /// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// A table, or text.
     Table,
     /// The answer of the gateway as JSON.
@@ -36,7 +36,7 @@ pub enum Format {
 pub struct Output {
     /// How to write the result.
     #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
-    pub output: Format,
+    pub output: OutputFormat,
     /// Write results and errors only: no warnings, no progress.
     #[arg(short, long)]
     pub quiet: bool,
@@ -60,7 +60,7 @@ pub(in crate::cli) struct View {
 pub(in crate::cli) struct Screen<'a> {
     pub(in crate::cli) out: &'a mut dyn Write,
     pub(in crate::cli) err: &'a mut dyn Write,
-    pub(in crate::cli) format: Format,
+    pub(in crate::cli) format: OutputFormat,
     is_quiet: bool,
     /// Whether standard output is a terminal.
     pub(in crate::cli) is_terminal: bool,
@@ -103,11 +103,11 @@ impl<'a> Screen<'a> {
     /// Writes a result.
     pub(in crate::cli) fn show(&mut self, view: &View) -> io::Result<()> {
         match self.format {
-            Format::Table => self.table(&view.table),
-            Format::Name => {
+            OutputFormat::Table => self.table(&view.table),
+            OutputFormat::Name => {
                 view.names.iter().try_for_each(|name| writeln!(self.out, "{}", visible::line(name)))
             }
-            Format::Json | Format::Yaml => self.document(&view.document),
+            OutputFormat::Json | OutputFormat::Yaml => self.document(&view.document),
         }
     }
 
@@ -127,7 +127,7 @@ impl<'a> Screen<'a> {
     /// Writes an answer as JSON, or as YAML if that is asked for.
     pub(in crate::cli) fn document(&mut self, document: &Raw) -> io::Result<()> {
         match self.format {
-            Format::Yaml => write!(self.out, "{}", yaml::document(document)),
+            OutputFormat::Yaml => write!(self.out, "{}", yaml::document(document)),
             _ => writeln!(self.out, "{}", json_text::indented(document)),
         }
     }

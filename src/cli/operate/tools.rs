@@ -7,7 +7,7 @@ use http::Method;
 use super::super::remote::{Failed, Remote, not_a_gateway};
 use super::super::visible;
 use super::json_text;
-use super::screen::{Format, Screen, View};
+use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use json::Raw;
 
@@ -39,7 +39,7 @@ pub(super) async fn list(remote: &Remote, query: &[String], screen: &mut Screen<
 pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
     let tool = find(&all(remote).await?, name)?;
     let table = parameters(&tool);
-    if screen.format != Format::Table {
+    if screen.format != OutputFormat::Table {
         let names = vec![text(&tool, "name")];
         return Ok(screen.show(&View { document: tool, names, table })?);
     }

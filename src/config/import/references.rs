@@ -46,13 +46,13 @@ pub(super) struct Translated {
 }
 
 #[derive(Clone, Copy)]
-enum Piece<'t> {
+enum ReferencePiece<'t> {
     Literal(&'t str),
     /// The text between `${` and `}`.
     Reference(&'t str),
 }
 
-impl Piece<'_> {
+impl ReferencePiece<'_> {
     /// Whether it is a reference to the variable `wanted`.
     fn names(&self, wanted: &str) -> bool {
         matches!(self, Self::Reference(inner) if variable(inner).is_some_and(|(name, _)| name == wanted))
@@ -65,8 +65,8 @@ impl<'j> References<'j> {
         let mut taken: BTreeSet<String> = USUAL.map(str::to_owned).into();
         let mut note = |text: &'j str| {
             taken.extend(pieces(text).into_iter().filter_map(|piece| match piece {
-                Piece::Reference(inner) => variable(inner).map(|(name, _)| name.to_owned()),
-                Piece::Literal(_) => None,
+                ReferencePiece::Reference(inner) => variable(inner).map(|(name, _)| name.to_owned()),
+                ReferencePiece::Literal(_) => None,
             }));
         };
         for server in servers {
@@ -94,7 +94,7 @@ impl<'j> References<'j> {
         let mut translated = Translated::default();
         for piece in pieces(text) {
             match piece {
-                Piece::Reference(inner) if self.own.contains(inner) => {
+                ReferencePiece::Reference(inner) if self.own.contains(inner) => {
                     translated.left_to_program.push(inner.to_owned());
                     translated.text.extend(["$${", inner, "}"]);
                 }
@@ -113,10 +113,10 @@ impl<'j> References<'j> {
         translated
     }
 
-    fn piece(&mut self, piece: Piece<'_>, into: &mut Translated) {
+    fn piece(&mut self, piece: ReferencePiece<'_>, into: &mut Translated) {
         match piece {
-            Piece::Literal(literal) => into.text.push_str(&literal.replace('$', "$$")),
-            Piece::Reference(inner) => self.reference(inner, into),
+            ReferencePiece::Literal(literal) => into.text.push_str(&literal.replace('$', "$$")),
+            ReferencePiece::Reference(inner) => self.reference(inner, into),
         }
     }
 
@@ -203,23 +203,23 @@ impl<'j> References<'j> {
 }
 
 /// Splits a text into literal parts and references.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn pieces(text: &str) -> Vec<ReferencePiece<'_>> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find("${") {
         let Some(length) = rest[start..].find('}') else { break };
-        found.push(Piece::Literal(&rest[..start]));
-        found.push(Piece::Reference(&rest[start + 2..start + length]));
+        found.push(ReferencePiece::Literal(&rest[..start]));
+        found.push(ReferencePiece::Reference(&rest[start + 2..start + length]));
         rest = &rest[start + length + 1..];
     }
-    found.push(Piece::Literal(rest));
+    found.push(ReferencePiece::Literal(rest));
     found
 }
 
 /// Returns the variables without a default in a string of a configuration file.
 pub(super) fn without_default(text: &str) -> impl Iterator<Item = &str> {
     let names = pieces(text).into_iter().filter_map(|piece| match piece {
-        Piece::Reference(inner) => variable(inner),
-        Piece::Literal(_) => None,
+        ReferencePiece::Reference(inner) => variable(inner),
+        ReferencePiece::Literal(_) => None,
     });
     names.filter(|(name, default)| default.is_none() && !USUAL.contains(name)).map(|(name, _)| name)
 }

@@ -217,7 +217,7 @@ impl<'j> Reader<'j, '_, '_> {
             self.remarks.push(format!("`{path}`: `${{{}}}` stays as it is: {reason}", one_line(name)));
         }
         for name in &translated.lost_defaults {
-            let reason = "a default that holds a dollar sign can not be written here";
+            let reason = "a default that holds a dollar sign cannot be written here";
             self.remarks.push(format!("`{path}`: the default of `{}` is left out: {reason}", one_line(name)));
         }
         if text == "~" || text.starts_with("~/") {

@@ -134,7 +134,7 @@ fn urls_and_headers_are_those_of_the_client() {
     );
     assert_eq!(remote(&servers["old"]), "sse https://example.com/sse?api_key=s3cret-literal");
     assert_eq!(remote(&servers["true"]), "http http://localhost:9000/mcp");
-    assert_eq!(servers.len(), 4, "two can not be taken over");
+    assert_eq!(servers.len(), 4, "two cannot be taken over");
     let servers = loaded(&imported("cursor").yaml);
     assert_eq!(
         remote(&servers["github"]),
@@ -181,7 +181,7 @@ fn what_is_not_taken_over_is_said() {
         [
             "a: whether it is disabled is not `true` or `false`: it is enabled",
             "a: not taken over: `envFile`, `x\\ny`",
-            "b: `headers.X`: the default of `A` is left out: a default that holds a dollar sign can not be written here",
+            "b: `headers.X`: the default of `A` is left out: a default that holds a dollar sign cannot be written here",
             "b: `headers.mcp-version` is left out: the protocol sets this header",
             "set the variable A: needed by `b`",
         ]

@@ -9,7 +9,7 @@ mod rows;
 
 use std::path::PathBuf;
 
-use super::document::{Format, Place};
+use super::document::{ServersPlace, Syntax};
 pub use rows::CLIENTS;
 
 /// One MCP client.
@@ -24,13 +24,13 @@ pub struct Client {
     /// The file of a project, below its folder.
     pub project: Option<&'static str>,
     /// The syntax of the files.
-    pub format: Format,
+    pub format: Syntax,
     /// The keys that lead to the servers.
     pub key: &'static [&'static str],
     /// An entry with a URL, if the client connects over Streamable HTTP.
     pub http: Option<Http>,
     /// An entry with a program.
-    pub stdio: Stdio,
+    pub stdio: StdioEntry,
     /// How an entry refers to a variable of the environment.
     pub reference: Reference,
     /// Largest length of an entry's name.
@@ -122,7 +122,7 @@ pub struct Http {
 
 /// The shape of an entry with a program.
 #[derive(Debug, Clone, Copy)]
-pub struct Stdio {
+pub struct StdioEntry {
     /// Members before the program.
     pub before: Constants,
     /// The member with the program.
@@ -184,8 +184,8 @@ impl Client {
         }
     }
 
-    pub(super) const fn place(&self) -> Place {
-        Place { format: self.format, key: self.key }
+    pub(super) const fn place(&self) -> ServersPlace {
+        ServersPlace { format: self.format, key: self.key }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a row names its source and the day. A test compares `docs/connect.md` with these rows.
 
-use super::{Base, Client, Constant, EVERYWHERE, Http, Reference, Stdio, System, UserFile};
-use crate::connect::document::Format;
+use super::{Base, Client, Constant, EVERYWHERE, Http, Reference, StdioEntry, System, UserFile};
+use crate::connect::document::Syntax;
 use Constant::{Everything, Name, Number, Text, Variable, Yes};
 
 /// An entry that has only a URL and headers.
@@ -11,10 +11,10 @@ const URL: Http = Http { before: &[], url: "url", headers: &["headers"], after: 
 const TYPED: Http = Http { before: &[("type", Text("http"))], ..URL };
 const STREAMABLE: Http = Http { before: &[("type", Text("streamable-http"))], ..URL };
 const REMOTE: Http = Http { before: &[("type", Text("remote"))], after: &[("enabled", Yes)], ..URL };
-const COMMAND: Stdio = Stdio { before: &[], command: "command", args: Some("args"), after: &[] };
-const TYPED_COMMAND: Stdio = Stdio { before: &[("type", Text("stdio"))], ..COMMAND };
-const LOCAL: Stdio =
-    Stdio { before: &[("type", Text("local"))], command: "command", args: None, after: &[("enabled", Yes)] };
+const COMMAND: StdioEntry = StdioEntry { before: &[], command: "command", args: Some("args"), after: &[] };
+const TYPED_COMMAND: StdioEntry = StdioEntry { before: &[("type", Text("stdio"))], ..COMMAND };
+const LOCAL: StdioEntry =
+    StdioEntry { before: &[("type", Text("local"))], args: None, after: &[("enabled", Yes)], ..COMMAND };
 const BRACES: Reference = Reference::Between("${", "}");
 const ENV: Reference = Reference::Between("${env:", "}");
 
@@ -24,7 +24,7 @@ const COMMON: Client = Client {
     name: "",
     user: &[],
     project: None,
-    format: Format::Json,
+    format: Syntax::Json,
     key: &["mcpServers"],
     http: Some(URL),
     stdio: COMMAND,
@@ -137,7 +137,7 @@ pub const CLIENTS: &[Client] = &[
         name: "OpenAI Codex",
         user: &[UserFile { variable: Some(("CODEX_HOME", "config.toml")), ..home(".codex/config.toml") }],
         project: Some(".codex/config.toml"),
-        format: Format::Toml,
+        format: Syntax::Toml,
         key: &["mcp_servers"],
         http: Some(Http { headers: &["http_headers"], ..URL }),
         reference: Reference::Members(&[("bearer_token_env_var", Variable)]),
@@ -148,13 +148,13 @@ pub const CLIENTS: &[Client] = &[
         id: "continue",
         name: "Continue",
         user: &[home(".continue/config.yaml")],
-        format: Format::YamlList,
+        format: Syntax::YamlList,
         http: Some(Http {
             before: &[("name", Name), ("type", Text("streamable-http"))],
             headers: &["requestOptions", "headers"],
             ..URL
         }),
-        stdio: Stdio { before: &[("name", Name)], ..COMMAND },
+        stdio: StdioEntry { before: &[("name", Name)], ..COMMAND },
         reference: Reference::Between("${{ secrets.", " }}"),
         source: "https://docs.continue.dev/customize/deep-dives/mcp",
         verified: false,
@@ -165,7 +165,7 @@ pub const CLIENTS: &[Client] = &[
         name: "GitHub Copilot CLI",
         user: &[home(".copilot/mcp-config.json")],
         http: Some(Http { after: &[("tools", Everything)], ..TYPED }),
-        stdio: Stdio { before: &[("type", Text("local"))], after: &[("tools", Everything)], ..COMMAND },
+        stdio: StdioEntry { before: &[("type", Text("local"))], after: &[("tools", Everything)], ..COMMAND },
         source: "https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
         ..COMMON
     },
@@ -199,7 +199,7 @@ pub const CLIENTS: &[Client] = &[
                 ..in_folder(Base::Application, "Block/goose/config/config.yaml")
             },
         ],
-        format: Format::Yaml,
+        format: Syntax::Yaml,
         key: &["extensions"],
         http: Some(Http {
             before: &[("enabled", Yes), ("type", Text("streamable_http")), ("name", Name)],
@@ -207,7 +207,7 @@ pub const CLIENTS: &[Client] = &[
             after: &[("timeout", Number("300"))],
             ..URL
         }),
-        stdio: Stdio {
+        stdio: StdioEntry {
             before: &[("enabled", Yes), ("type", Text("stdio")), ("name", Name)],
             command: "cmd",
             after: &[("timeout", Number("300"))],
@@ -221,7 +221,7 @@ pub const CLIENTS: &[Client] = &[
         name: "Grok Build",
         user: &[UserFile { variable: Some(("GROK_HOME", "config.toml")), ..home(".grok/config.toml") }],
         project: Some(".grok/config.toml"),
-        format: Format::Toml,
+        format: Syntax::Toml,
         key: &["mcp_servers"],
         reference: BRACES,
         source: "https://docs.x.ai/build/features/mcp-servers",
@@ -231,7 +231,7 @@ pub const CLIENTS: &[Client] = &[
         id: "hermes",
         name: "Hermes Agent",
         user: &[home(".hermes/config.yaml")],
-        format: Format::Yaml,
+        format: Syntax::Yaml,
         key: &["mcp_servers"],
         source: "https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
         ..COMMON
@@ -241,7 +241,7 @@ pub const CLIENTS: &[Client] = &[
         name: "Jan",
         user: &[in_folder(Base::Data, "Jan/data/mcp_config.json")],
         http: Some(Http { after: &[("active", Yes)], ..TYPED }),
-        stdio: Stdio { after: &[("active", Yes)], ..COMMAND },
+        stdio: StdioEntry { after: &[("active", Yes)], ..COMMAND },
         source: "https://jan.ai/docs/desktop/integrations/mcp-servers",
         verified: false,
         ..COMMON

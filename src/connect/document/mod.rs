@@ -16,7 +16,7 @@ use settings::{Problems, one_line};
 
 /// The syntax of a client's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum Syntax {
     /// JSON, with comments and trailing commas where the file has them.
     Json,
     /// TOML.
@@ -29,8 +29,8 @@ pub enum Format {
 
 /// The place of the servers in a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    pub(super) format: Format,
+pub(super) struct ServersPlace {
+    pub(super) format: Syntax,
     /// The keys that lead to the servers.
     pub(super) key: &'static [&'static str],
 }
@@ -47,15 +47,15 @@ pub(super) struct Edit<'e> {
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-impl Place {
+impl ServersPlace {
     /// Returns `content` with `edit` applied.
     pub(super) fn apply(self, content: &str, edit: &Edit<'_>) -> Result<String, String> {
         with_unix_lines(content, |text| {
             let before = self.parse(text)?;
             let after = match self.format {
-                Format::Json => jsonc::apply(text, self.key, edit),
-                Format::Toml => toml::apply(text, self.key, edit),
-                Format::Yaml | Format::YamlList => yaml::apply(text, self, edit),
+                Syntax::Json => jsonc::apply(text, self.key, edit),
+                Syntax::Toml => toml::apply(text, self.key, edit),
+                Syntax::Yaml | Syntax::YamlList => yaml::apply(text, self, edit),
             }?;
             self.verify(before, &after, edit)?;
             Ok(after)
@@ -66,10 +66,10 @@ impl Place {
     pub(super) fn parse(self, content: &str) -> Result<Json, String> {
         let text = content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content);
         let root = match self.format {
-            Format::Json if jsonc::is_empty(text) => Json::Object(Members::new()),
-            Format::Json => json::read(text).map_err(|error| error.to_string())?,
-            Format::Toml => toml::read(text)?,
-            Format::Yaml | Format::YamlList => read_yaml(text)?,
+            Syntax::Json if jsonc::is_empty(text) => Json::Object(Members::new()),
+            Syntax::Json => json::read(text).map_err(|error| error.to_string())?,
+            Syntax::Toml => toml::read(text)?,
+            Syntax::Yaml | Syntax::YamlList => read_yaml(text)?,
         };
         match root {
             Json::Object(_) => Ok(root),
@@ -81,10 +81,10 @@ impl Place {
     /// Returns the servers of a parsed file, with their names.
     pub(super) fn entries(self, root: &Json) -> Vec<(String, &Json)> {
         match (self.servers(root), self.format) {
-            (Some(Json::Object(members)), Format::Json | Format::Toml | Format::Yaml) => {
+            (Some(Json::Object(members)), Syntax::Json | Syntax::Toml | Syntax::Yaml) => {
                 members.iter().map(|(name, entry)| (name.clone(), entry)).collect()
             }
-            (Some(Json::List(items)), Format::YamlList) => {
+            (Some(Json::List(items)), Syntax::YamlList) => {
                 items.iter().filter_map(|item| Some((name_of(item)?.to_owned(), item))).collect()
             }
             _ => Vec::new(),

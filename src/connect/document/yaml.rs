@@ -9,19 +9,19 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::{Edit, Format, Place, name_of};
+use super::{Edit, ServersPlace, Syntax, name_of};
 use crate::config::import::json::{Json, Members};
 use crate::config::import::yaml::{key, scalar};
 use settings::document as settings_document;
 use settings::{Entry, Node, Problems, Value};
 
 /// Applies `edit` to the servers, which stand at the top of the file.
-pub(super) fn apply(text: &str, place: Place, edit: &Edit<'_>) -> Result<String, String> {
+pub(super) fn apply(text: &str, place: ServersPlace, edit: &Edit<'_>) -> Result<String, String> {
     let top = place.key.first().copied().unwrap_or_default();
     let mut block = Block::of(text, top)?;
     let indent = block.indent.unwrap_or(2);
     let lines = match place.format {
-        Format::YamlList => item_lines(edit.entry, indent),
+        Syntax::YamlList => item_lines(edit.entry, indent),
         _ => entry_lines(edit.name, edit.entry, indent),
     };
     // From the last to the first, so that earlier ranges stay valid.

@@ -14,7 +14,7 @@ use secrecy::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
 
 use super::Entry;
-use super::keys::Key;
+use super::keys::VaultKey;
 
 /// The only version so far.
 const VERSION: u32 = 1;
@@ -76,7 +76,7 @@ impl Container {
     }
 
     /// Whether `key` sealed the entries.
-    pub(super) fn is_sealed_by(&self, key: &Key) -> bool {
+    pub(super) fn is_sealed_by(&self, key: &VaultKey) -> bool {
         self.key == key.mark()
     }
 
@@ -86,7 +86,7 @@ impl Container {
     }
 
     /// Looks for `entry` under each of `keys`.
-    pub(super) fn find(&self, keys: &[Arc<Key>], entry: &Entry) -> Found {
+    pub(super) fn find(&self, keys: &[Arc<VaultKey>], entry: &Entry) -> Found {
         let name = entry.encoded();
         let sealed = keys.iter().find_map(|key| Some((key, self.entries.get(&key.id(&name))?)));
         let Some((key, sealed)) = sealed else { return Found::Missing };
@@ -95,7 +95,7 @@ impl Container {
     }
 
     /// The entries with the times at which they were set, and the number of entries that do not open.
-    pub(super) fn list(&self, keys: &[Arc<Key>]) -> (Vec<(Entry, SystemTime)>, usize) {
+    pub(super) fn list(&self, keys: &[Arc<VaultKey>]) -> (Vec<(Entry, SystemTime)>, usize) {
         let opened = self.entries.iter().filter_map(|(id, sealed)| {
             let label = keys.iter().find_map(|key| open_label(key, id, sealed))?;
             Some((label.entry, SystemTime::UNIX_EPOCH + Duration::from_secs(label.set_at.min(MAX_SECONDS))))
@@ -106,7 +106,7 @@ impl Container {
     }
 
     /// Seals with `first` what other `keys` have sealed. Entries that do not open stay as they are.
-    pub(super) fn reseal(&mut self, first: &Key, keys: &[Arc<Key>]) -> io::Result<()> {
+    pub(super) fn reseal(&mut self, first: &VaultKey, keys: &[Arc<VaultKey>]) -> io::Result<()> {
         if self.is_sealed_by(first) {
             return Ok(());
         }
@@ -121,12 +121,12 @@ impl Container {
     }
 
     /// Sets the value of `entry`, sealed with `key`.
-    pub(super) fn set(&mut self, key: &Key, entry: &Entry, value: &[u8]) -> io::Result<()> {
+    pub(super) fn set(&mut self, key: &VaultKey, entry: &Entry, value: &[u8]) -> io::Result<()> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.insert(key, &Label { entry: entry.clone(), set_at: since.as_secs() }, value)
     }
 
-    fn insert(&mut self, key: &Key, label: &Label, value: &[u8]) -> io::Result<()> {
+    fn insert(&mut self, key: &VaultKey, label: &Label, value: &[u8]) -> io::Result<()> {
         let name = label.entry.encoded();
         let id = key.id(&name);
         let plain = serde_json::to_vec(label)?;
@@ -136,7 +136,7 @@ impl Container {
     }
 
     /// Removes `entry`, whichever of `keys` has sealed it. Returns whether it was there.
-    pub(super) fn remove(&mut self, keys: &[Arc<Key>], entry: &Entry) -> bool {
+    pub(super) fn remove(&mut self, keys: &[Arc<VaultKey>], entry: &Entry) -> bool {
         let name = entry.encoded();
         // Each key is tried: an entry that was damaged during a rotation keeps the id of its old key.
         keys.iter().filter(|key| self.entries.remove(&key.id(&name)).is_some()).count() > 0
@@ -146,13 +146,13 @@ impl Container {
 /// The last second of the year 9999, which every system can represent.
 const MAX_SECONDS: u64 = 253_402_300_799;
 
-fn open_label(key: &Key, id: &str, sealed: &str) -> Option<Label> {
+fn open_label(key: &VaultKey, id: &str, sealed: &str) -> Option<Label> {
     let (label, _) = sealed.split_once(SEPARATOR)?;
     let label: Label = serde_json::from_slice(&key.open(&of_label(id), label)?).ok()?;
     (key.id(&label.entry.encoded()) == id).then_some(label)
 }
 
-fn open(key: &Key, id: &str, sealed: &str) -> Option<(Label, Zeroizing<Vec<u8>>)> {
+fn open(key: &VaultKey, id: &str, sealed: &str) -> Option<(Label, Zeroizing<Vec<u8>>)> {
     let label = open_label(key, id, sealed)?;
     let (_, value) = sealed.split_once(SEPARATOR)?;
     let value = key.open(&of_value(&label.entry.encoded()), value)?;

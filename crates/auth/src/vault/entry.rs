@@ -10,7 +10,7 @@ const MAX_SECRET_NAME: usize = 64;
 /// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum EntryKind {
     /// Tokens of one login.
     Token,
     /// A client that is registered at an authorization server.
@@ -19,7 +19,7 @@ pub enum Kind {
     Secret,
 }
 
-impl Kind {
+impl EntryKind {
     /// The kind as it is shown and stored.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Entry {
     /// The kind of the value.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The server, or the name of the secret.
     pub name: String,
     /// The principal that owns the value; `None` for a value that all principals share.
@@ -44,7 +44,7 @@ pub struct Entry {
 impl Entry {
     /// The static secret `name`.
     pub fn secret(name: &str) -> Self {
-        Self { kind: Kind::Secret, name: name.to_owned(), principal: None }
+        Self { kind: EntryKind::Secret, name: name.to_owned(), principal: None }
     }
 
     /// Encodes the name without ambiguity: each part has its length before it.

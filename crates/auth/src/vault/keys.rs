@@ -31,14 +31,14 @@ const MAX_KEY_FILE_BYTES: u64 = 1_024;
 const OTHERS: u32 = 0o077;
 
 /// The keys derived from one secret.
-pub(super) struct Key {
+pub(super) struct VaultKey {
     sealing: LessSafeKey,
     /// Hides the names of entries.
     names: hmac::Key,
     mark: String,
 }
 
-impl Key {
+impl VaultKey {
     /// Derives the keys from `secret`, which must be hard to guess.
     pub(super) fn of(secret: &[u8]) -> Self {
         let secret = Secret::new(LABEL, secret);
@@ -75,7 +75,7 @@ impl Key {
         Ok(URL_SAFE_NO_PAD.encode(&*sealed))
     }
 
-    /// Opens what [`Key::seal`] returned for an equal `context`.
+    /// Opens what [`VaultKey::seal`] returned for an equal `context`.
     pub(super) fn open(&self, context: &[u8], sealed: &str) -> Option<Zeroizing<Vec<u8>>> {
         let mut sealed = Zeroizing::new(URL_SAFE_NO_PAD.decode(sealed).ok()?);
         let (nonce, sealed) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
@@ -86,7 +86,7 @@ impl Key {
 }
 
 /// Reads the key file at `path`; `None` if there is no such file.
-pub(super) fn read_file(path: &Path) -> Result<Option<Key>, Error> {
+pub(super) fn read_file(path: &Path) -> Result<Option<VaultKey>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), action: "read", source };
     let file = match regular_file::open(path) {
         Ok(file) => file,
@@ -104,15 +104,15 @@ pub(super) fn read_file(path: &Path) -> Result<Option<Key>, Error> {
     if key.len() < KEY_BYTES {
         return Err(refused("it is too short"));
     }
-    Ok(Some(Key::of(&key)))
+    Ok(Some(VaultKey::of(&key)))
 }
 
 /// Writes a random key to `path`. The caller holds the lock of the vault, and has seen that there is no file.
-pub(super) fn write_file(path: &Path) -> Result<Key, Error> {
+pub(super) fn write_file(path: &Path) -> Result<VaultKey, Error> {
     let failed = |source| Error::File { path: path.to_owned(), action: "written", source };
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     SysRng.try_fill_bytes(&mut *key).map_err(|error| failed(io::Error::other(error)))?;
     let text = Zeroizing::new(STANDARD.encode(*key) + "\n");
     private_file::replace(path, text.as_bytes()).map_err(failed)?;
-    Ok(Key::of(&*key))
+    Ok(VaultKey::of(&*key))
 }

@@ -28,12 +28,12 @@ use runtime::{private_file, regular_file};
 use secrecy::zeroize::Zeroizing;
 
 pub use config::Settings;
-pub use entry::{Entry, Kind, SECRET_NAME, is_secret_name};
+pub use entry::{Entry, EntryKind, SECRET_NAME, is_secret_name};
 pub use error::Error;
 pub use lease::Lease;
 
 use container::{Container, Found};
-use keys::Key;
+use keys::VaultKey;
 
 /// Limit of entries.
 pub const MAX_ENTRIES: usize = 4_096;
@@ -67,7 +67,7 @@ pub struct Vault {
     path: PathBuf,
     key_file: PathBuf,
     /// The configured keys, the first of which seals.
-    configured: Vec<Arc<Key>>,
+    configured: Vec<Arc<VaultKey>>,
     /// The file as it was read last.
     read: Mutex<Option<Arc<Content>>>,
     /// Held by the task that writes.
@@ -81,7 +81,7 @@ struct Content {
     /// Open, so that no later file has the same number.
     _file: File,
     container: Container,
-    keys: Vec<Arc<Key>>,
+    keys: Vec<Arc<VaultKey>>,
 }
 
 /// Tells an open file and its content from any other. Each write makes a new file.
@@ -112,7 +112,8 @@ impl Vault {
     /// A vault whose file is not read yet. Nothing fails before a value is needed.
     pub fn new(config: VaultConfig) -> Arc<Self> {
         let VaultConfig { path, keys } = config;
-        let configured = keys.iter().map(|key| Arc::new(Key::of(key.expose_secret().as_bytes()))).collect();
+        let configured =
+            keys.iter().map(|key| Arc::new(VaultKey::of(key.expose_secret().as_bytes()))).collect();
         Arc::new(Self {
             key_file: path.with_file_name(KEY_FILE_NAME),
             path,
@@ -269,7 +270,7 @@ impl Vault {
 
     /// Returns the keys for an existing vault, one of which has sealed it. The first of them seals. The key file still
     /// opens a vault for which keys were configured later.
-    fn keys_of(&self, container: &Container) -> Result<Vec<Arc<Key>>, Error> {
+    fn keys_of(&self, container: &Container) -> Result<Vec<Arc<VaultKey>>, Error> {
         let mut keys = self.configured.clone();
         if !keys.iter().any(|key| container.is_sealed_by(key)) {
             keys.extend(keys::read_file(&self.key_file)?.map(Arc::new));
@@ -286,7 +287,7 @@ impl Vault {
     }
 
     /// Returns the keys for a vault without a file. Makes the key file if no key is configured.
-    fn keys_of_a_new_vault(&self) -> Result<Vec<Arc<Key>>, Error> {
+    fn keys_of_a_new_vault(&self) -> Result<Vec<Arc<VaultKey>>, Error> {
         if !self.configured.is_empty() {
             return Ok(self.configured.clone());
         }

@@ -50,7 +50,7 @@ impl Place {
 }
 
 fn token(name: &str, principal: Option<&str>) -> Entry {
-    Entry { kind: Kind::Token, name: name.to_owned(), principal: principal.map(str::to_owned) }
+    Entry { kind: EntryKind::Token, name: name.to_owned(), principal: principal.map(str::to_owned) }
 }
 
 fn value(vault: &Vault, entry: &Entry) -> Option<String> {
@@ -78,7 +78,7 @@ async fn a_value_is_kept_under_its_kind_name_and_principal() {
         token("one", Some("ann")),
         token("one", Some("")),
         token("on", Some("eann")),
-        Entry { kind: Kind::Client, ..token("one", None) },
+        Entry { kind: EntryKind::Client, ..token("one", None) },
         Entry::secret("one"),
     ];
     for (at, entry) in entries.iter().enumerate() {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::model::{Collection, Metadata};
 use crate::answer::Failure;
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use crate::embedding::Embedding;
 use crate::refusal::Refusal;
 
@@ -24,7 +24,7 @@ pub(super) const CREATED_AT: &str = "created_at";
 
 /// A model, as the metadata of a collection tell it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub(crate) struct Model {
+pub(crate) struct CollectionModel {
     provider: String,
     #[serde(rename = "model")]
     name: String,
@@ -32,7 +32,7 @@ pub(crate) struct Model {
     dimension: Option<usize>,
 }
 
-impl Model {
+impl CollectionModel {
     /// Returns the model in the metadata of a collection, if there is one.
     pub(crate) fn of(collection: &Collection) -> Option<Self> {
         let metadata = collection.metadata.as_ref()?;
@@ -82,23 +82,32 @@ impl Model {
 }
 
 /// Checks that vectors of the configured model, with `dimension` numbers if known, fit `collection`.
-pub(super) fn check(desk: &Desk, collection: &Collection, dimension: Option<usize>) -> Result<(), Refusal> {
-    let ours = Model::ours(&*desk.embedding, dimension);
-    let (Some(ours), theirs) = (ours, Model::of(collection)) else { return Ok(()) };
+pub(super) fn check(
+    context: &ChromaContext,
+    collection: &Collection,
+    dimension: Option<usize>,
+) -> Result<(), Refusal> {
+    let ours = CollectionModel::ours(&*context.embedding, dimension);
+    let (Some(ours), theirs) = (ours, CollectionModel::of(collection)) else { return Ok(()) };
     match theirs {
-        Some(theirs) if !theirs.is_same(&ours) => Err(mismatch(desk, collection, &theirs.words(), &ours)),
+        Some(theirs) if !theirs.is_same(&ours) => Err(mismatch(context, collection, &theirs.words(), &ours)),
         Some(_) => Ok(()),
         None => match (collection.dimension, ours.dimension) {
             (Some(theirs), Some(own)) if theirs != own => {
-                Err(mismatch(desk, collection, &format!("vectors of {theirs} numbers"), &ours))
+                Err(mismatch(context, collection, &format!("vectors of {theirs} numbers"), &ours))
             }
             _ => Ok(()),
         },
     }
 }
 
-fn mismatch(desk: &Desk, collection: &Collection, theirs: &str, ours: &Model) -> Refusal {
-    let prefix = desk.options.collection_prefix.as_str();
+fn mismatch(
+    context: &ChromaContext,
+    collection: &Collection,
+    theirs: &str,
+    ours: &CollectionModel,
+) -> Refusal {
+    let prefix = context.options.collection_prefix.as_str();
     let name = collection.name.strip_prefix(prefix).unwrap_or(&collection.name);
     Refusal::new("model_mismatch", "collection", name)
         .because(&format!(
@@ -111,27 +120,27 @@ fn mismatch(desk: &Desk, collection: &Collection, theirs: &str, ours: &Model) ->
 
 /// Makes sure that `collection` names the configured model, before anything is written to it.
 pub(super) async fn agree(
-    desk: &Desk,
+    context: &ChromaContext,
     collection: &Arc<Collection>,
     dimension: usize,
 ) -> Result<(), Failure> {
-    check(desk, collection, Some(dimension))?;
-    let is_told = Model::of(collection).is_some_and(|model| model.dimension.is_some());
+    check(context, collection, Some(dimension))?;
+    let is_told = CollectionModel::of(collection).is_some_and(|model| model.dimension.is_some());
     let Some(metadata) = collection.metadata.as_ref().filter(|metadata| is_ours(metadata) && !is_told) else {
         return Ok(());
     };
-    let Some(ours) = Model::ours(&*desk.embedding, Some(dimension)) else { return Ok(()) };
+    let Some(ours) = CollectionModel::ours(&*context.embedding, Some(dimension)) else { return Ok(()) };
     // The cached metadata may be old: another gateway may have named its model in the meantime.
-    let now = desk.chroma.collection(&collection.name).await?;
+    let now = context.chroma.collection(&collection.name).await?;
     let said = now.as_ref().and_then(|now| now.metadata.as_ref()).unwrap_or(metadata);
     if let Some(now) = &now {
-        check(desk, now, Some(dimension))?;
+        check(context, now, Some(dimension))?;
     }
     let mut said = said.clone();
     ours.note(&mut said);
-    desk.chroma.describe(collection.id, &said).await?;
-    if let Some(after) = desk.chroma.collection(&collection.name).await? {
-        check(desk, &desk.note(after), Some(dimension))?;
+    context.chroma.describe(collection.id, &said).await?;
+    if let Some(after) = context.chroma.collection(&collection.name).await? {
+        check(context, &context.note(after), Some(dimension))?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Chroma;
+use super::ChromaClient;
 use upstream::api::Error;
 
 /// A vector under its id.
@@ -33,7 +33,7 @@ pub struct Distant {
 }
 
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct DistancesRequest<'a> {
     query_embeddings: [&'a [f32]; 1],
     n_results: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,24 +43,24 @@ struct Wanted<'a> {
 
 /// The response to `query`: one list for each vector of the request.
 #[derive(Deserialize)]
-struct Found {
+struct DistancesResponse {
     ids: Vec<Vec<String>>,
     distances: Option<Vec<Vec<Option<f64>>>>,
 }
 
 #[derive(Serialize)]
-struct Known<'a> {
+struct VectorsRequest<'a> {
     ids: &'a [String],
     include: [&'static str; 1],
 }
 
 #[derive(Deserialize)]
-struct Got {
+struct VectorsResponse {
     ids: Vec<String>,
     embeddings: Option<Vec<Option<Vec<f32>>>>,
 }
 
-impl Chroma {
+impl ChromaClient {
     /// Returns the `limit` records nearest to `vector`, the nearest first. If `ids` are given, only those
     /// count.
     pub async fn nearest(
@@ -70,8 +70,9 @@ impl Chroma {
         limit: usize,
         ids: Option<&[String]>,
     ) -> Result<Vec<Distant>, Error> {
-        let body = Wanted { query_embeddings: [vector], n_results: limit, ids, include: ["distances"] };
-        let found: Found =
+        let body =
+            DistancesRequest { query_embeddings: [vector], n_results: limit, ids, include: ["distances"] };
+        let found: DistancesResponse =
             self.of(Method::POST, collection, "query").json(&body).send().await?.json().await?;
         let ids = found.ids.into_iter().next().unwrap_or_default();
         let distances = found.distances.and_then(|lists| lists.into_iter().next()).unwrap_or_default();
@@ -84,8 +85,9 @@ impl Chroma {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let body = Known { ids, include: ["embeddings"] };
-        let got: Got = self.of(Method::POST, collection, "get").json(&body).send().await?.json().await?;
+        let body = VectorsRequest { ids, include: ["embeddings"] };
+        let got: VectorsResponse =
+            self.of(Method::POST, collection, "get").json(&body).send().await?.json().await?;
         let all = got.ids.into_iter().zip(got.embeddings.unwrap_or_default());
         let vector = |(id, numbers): (String, Option<Vec<f32>>)| Some(Vector { id, numbers: numbers? });
         Ok(all.filter_map(vector).take(ids.len()).collect())

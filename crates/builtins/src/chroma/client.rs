@@ -16,8 +16,8 @@ use tokio::sync::OnceCell;
 use url::Url;
 use uuid::Uuid;
 
-use super::model::{Collection, Hit, Metadata, Query, Records, Select, Space};
-use crate::rest::{Request, Rest};
+use super::model::{Collection, Hit, Metadata, Records, Select, Space, VectorQuery};
+use crate::rest::{Rest, RestRequest};
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
@@ -28,7 +28,7 @@ static CLOUD_TOKEN: HeaderName = HeaderName::from_static("x-chroma-token");
 
 /// The address of a database. It has no `Debug`, because any part of a URL may be a secret.
 #[derive(Clone)]
-pub struct Place {
+pub struct DatabaseAddress {
     /// The server, without `/api/v2`.
     pub url: Url,
     /// The tenant.
@@ -36,10 +36,10 @@ pub struct Place {
     /// The database of the tenant.
     pub database: String,
     /// The credential, if the server requires one.
-    pub token: Option<Token>,
+    pub token: Option<ChromaToken>,
 }
 
-impl Place {
+impl DatabaseAddress {
     /// The default database, which every server has.
     pub fn usual(url: Url) -> Self {
         Self { url, tenant: "default_tenant".into(), database: "default_database".into(), token: None }
@@ -48,7 +48,7 @@ impl Place {
 
 /// A credential. A self-hosted server requires none. A proxy in front of it or Chroma Cloud may.
 #[derive(Debug, Clone)]
-pub enum Token {
+pub enum ChromaToken {
     /// `Authorization: Bearer …`.
     Bearer(SecretString),
     /// `x-chroma-token: …`.
@@ -56,19 +56,19 @@ pub enum Token {
 }
 
 /// A client for one database.
-pub struct Chroma {
+pub struct ChromaClient {
     rest: Rest,
-    place: Place,
+    place: DatabaseAddress,
     most_records: OnceCell<usize>,
 }
 
 #[derive(Deserialize)]
-struct Limits {
+struct PreFlightChecks {
     max_batch_size: usize,
 }
 
 #[derive(Deserialize)]
-struct Gone {
+struct DeleteResponse {
     deleted: u64,
 }
 
@@ -82,7 +82,7 @@ struct Creation<'a> {
 
 /// The vector is not a `Value`, because that would print each number as a double.
 #[derive(Serialize)]
-struct Asked<'a> {
+struct QueryRequest<'a> {
     query_embeddings: [&'a [f32]; 1],
     n_results: usize,
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ struct Asked<'a> {
 
 /// The response to `get`. Each list is as long as the ids.
 #[derive(Deserialize)]
-struct Got {
+struct GetResponse {
     ids: Vec<String>,
     documents: Option<Vec<Option<String>>>,
     metadatas: Option<Vec<Option<Metadata>>>,
@@ -100,16 +100,16 @@ struct Got {
 
 /// The response to `query`: one list for each vector of the request.
 #[derive(Deserialize)]
-struct Found {
+struct QueryResponse {
     ids: Vec<Vec<String>>,
     documents: Option<Vec<Vec<Option<String>>>>,
     metadatas: Option<Vec<Vec<Option<Metadata>>>>,
     distances: Option<Vec<Vec<Option<f64>>>>,
 }
 
-impl Chroma {
+impl ChromaClient {
     /// The database at `place`. Nothing is sent yet.
-    pub fn new(place: &Place, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub fn new(place: &DatabaseAddress, shutdown: &Shutdown) -> Result<Self, Error> {
         let rest = Rest::new(&place.url, shutdown)?;
         Ok(Self { rest, place: place.clone(), most_records: OnceCell::new() })
     }
@@ -122,7 +122,7 @@ impl Chroma {
 
     /// Creates the tenant and the database, unless they exist.
     pub async fn make_database(&self) -> Result<(), Error> {
-        let Place { tenant, database, .. } = &self.place;
+        let DatabaseAddress { tenant, database, .. } = &self.place;
         let databases = ["api", "v2", "tenants", tenant, "databases"];
         for (path, name) in [(&databases[..3], tenant), (&databases[..], database)] {
             let made = self.to(Method::POST, path).json(&json!({"name": name})).send().await;
@@ -138,7 +138,7 @@ impl Chroma {
     /// Returns the number of records that one request may have.
     pub async fn most_records(&self) -> Result<usize, Error> {
         let ask = || async {
-            let limits: Limits =
+            let limits: PreFlightChecks =
                 self.to(Method::GET, &["api", "v2", "pre-flight-checks"]).send().await?.json().await?;
             Ok(if limits.max_batch_size == 0 { USUAL_BATCH } else { limits.max_batch_size })
         };
@@ -213,19 +213,20 @@ impl Chroma {
     }
 
     async fn got(&self, collection: Uuid, body: &Including<'_, Select>) -> Result<Vec<Hit>, Error> {
-        let got: Got = self.of(Method::POST, collection, "get").json(body).send().await?.json().await?;
+        let got: GetResponse =
+            self.of(Method::POST, collection, "get").json(body).send().await?.json().await?;
         Ok(hits(got.ids, got.documents, got.metadatas, None))
     }
 
     /// Returns the records nearest to a vector, the nearest first.
-    pub async fn query(&self, collection: Uuid, query: &Query) -> Result<Vec<Hit>, Error> {
-        let body = Asked {
+    pub async fn query(&self, collection: Uuid, query: &VectorQuery) -> Result<Vec<Hit>, Error> {
+        let body = QueryRequest {
             query_embeddings: [&query.vector],
             n_results: query.limit,
             filter: query.filter.as_ref(),
             include: ["documents", "metadatas", "distances"],
         };
-        let found: Found =
+        let found: QueryResponse =
             self.of(Method::POST, collection, "query").json(&body).send().await?.json().await?;
         let distances = first(found.distances);
         let ids = found.ids.into_iter().next().unwrap_or_default();
@@ -249,30 +250,31 @@ impl Chroma {
     /// Deletes the records that match `filter`, see [`super::filter`]. Returns their number.
     pub async fn delete_where(&self, collection: Uuid, filter: &Value) -> Result<u64, Error> {
         let body = json!({"where": filter});
-        let gone: Gone = self.of(Method::POST, collection, "delete").json(&body).send().await?.json().await?;
+        let gone: DeleteResponse =
+            self.of(Method::POST, collection, "delete").json(&body).send().await?.json().await?;
         Ok(gone.deleted)
     }
 
     /// Returns a request for `path` below the collections.
-    fn below(&self, method: Method, path: &[&str]) -> Request {
-        let Place { tenant, database, .. } = &self.place;
+    fn below(&self, method: Method, path: &[&str]) -> RestRequest {
+        let DatabaseAddress { tenant, database, .. } = &self.place;
         let mut whole = vec!["api", "v2", "tenants", tenant, "databases", database, "collections"];
         whole.extend(path);
         self.to(method, &whole)
     }
 
     /// Returns a request about the records of a collection.
-    pub(super) fn of(&self, method: Method, collection: Uuid, what: &str) -> Request {
+    pub(super) fn of(&self, method: Method, collection: Uuid, what: &str) -> RestRequest {
         let id = collection.to_string();
         self.below(method, &[id.as_str(), what])
     }
 
-    fn to(&self, method: Method, path: &[&str]) -> Request {
+    fn to(&self, method: Method, path: &[&str]) -> RestRequest {
         let request = self.rest.request(method, path);
         match &self.place.token {
             None => request,
-            Some(Token::Bearer(token)) => request.bearer(token),
-            Some(Token::Cloud(token)) => request.header(&CLOUD_TOKEN, token),
+            Some(ChromaToken::Bearer(token)) => request.bearer(token),
+            Some(ChromaToken::Cloud(token)) => request.header(&CLOUD_TOKEN, token),
         }
     }
 }

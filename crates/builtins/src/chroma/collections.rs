@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::agreement::{CREATED_AT, Model};
+use super::agreement::{CREATED_AT, CollectionModel};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
 use super::{layout, names};
 use crate::answer::Failure;
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
@@ -66,15 +66,15 @@ pub(super) struct CreateOutput {
     metadata: Metadata,
     created_at: Option<String>,
     /// The model that its vectors are of; null until the first document where nothing embeds yet.
-    embedding: Option<Model>,
+    embedding: Option<CollectionModel>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ListInput {}
+pub(super) struct CollectionListInput {}
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ListOutput {
-    collections: Vec<Listed>,
+pub(super) struct CollectionListOutput {
+    collections: Vec<CollectionItem>,
     /// How many there are.
     total: usize,
     /// There are more than are listed, or than were looked through.
@@ -82,7 +82,7 @@ pub(super) struct ListOutput {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct CollectionItem {
     name: String,
     /// Chunks in it.
     count: u64,
@@ -90,7 +90,7 @@ struct Listed {
     /// When it was made; null where others made it.
     created_at: Option<String>,
     /// The model that its vectors are of; null where nobody said.
-    embedding: Option<Model>,
+    embedding: Option<CollectionModel>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -107,18 +107,18 @@ pub(super) struct DeleteOutput {
 }
 
 /// Returns the result of `create_collection`.
-pub(super) async fn create(desk: &Desk, input: CreateInput) -> Result<Raw, Failure> {
-    let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
+pub(super) async fn create(context: &ChromaContext, input: CreateInput) -> Result<Raw, Failure> {
+    let full = names::full(&context.options.collection_prefix, "name", &input.name)?;
     let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Collection)?;
     let mut metadata = said.clone();
     metadata.insert(CREATED_AT.into(), layout::time_of(layout::now()).into());
-    if let Some(ours) = Model::ours(&*desk.embedding, None) {
+    if let Some(ours) = CollectionModel::ours(&*context.embedding, None) {
         ours.note(&mut metadata);
     }
-    let made = match desk.chroma.create(&full, Some(&metadata)).await {
-        Ok(made) => desk.note(made),
+    let made = match context.chroma.create(&full, Some(&metadata)).await {
+        Ok(made) => context.note(made),
         Err(Error::Backend { status: 409, .. }) => {
-            let there = desk.open_anew(&input.name).await?;
+            let there = context.open_anew(&input.name).await?;
             return if told(&there) == said && created_at(&there).is_some() {
                 Ok(created(input.name, &there, false))
             } else {
@@ -136,7 +136,7 @@ fn created(name: String, collection: &Collection, created: bool) -> Raw {
         created,
         metadata: told(collection),
         created_at: created_at(collection),
-        embedding: Model::of(collection),
+        embedding: CollectionModel::of(collection),
     })
 }
 
@@ -148,13 +148,13 @@ fn taken(name: &str) -> Refusal {
 }
 
 /// Returns the result of `list_collections`.
-pub(super) async fn list(desk: &Desk) -> Result<Raw, Failure> {
+pub(super) async fn list(context: &ChromaContext) -> Result<Raw, Failure> {
     let (mut own, mut seen) = (Vec::new(), 0);
     loop {
-        let page = desk.chroma.collections(names::PAGE, seen).await?;
+        let page = context.chroma.collections(names::PAGE, seen).await?;
         let many = page.len();
         seen += many;
-        let is_own = |one: &Collection| one.name.starts_with(&desk.options.collection_prefix);
+        let is_own = |one: &Collection| one.name.starts_with(&context.options.collection_prefix);
         own.extend(page.into_iter().filter(is_own));
         if many < names::PAGE || seen >= MOST_SEEN {
             break;
@@ -163,35 +163,40 @@ pub(super) async fn list(desk: &Desk) -> Result<Raw, Failure> {
     let total = own.len();
     own.sort_by(|one, other| one.name.cmp(&other.name));
     own.truncate(MOST_LISTED);
-    let counted = own.into_iter().map(|collection| listed(desk, collection));
-    let counted: Vec<Option<Listed>> = stream::iter(counted).buffered(AT_A_TIME).try_collect().await?;
+    let counted = own.into_iter().map(|collection| listed(context, collection));
+    let counted: Vec<Option<CollectionItem>> =
+        stream::iter(counted).buffered(AT_A_TIME).try_collect().await?;
     let incomplete = total > MOST_LISTED || seen >= MOST_SEEN;
-    Ok(Raw::of(&ListOutput { collections: counted.into_iter().flatten().collect(), total, incomplete }))
+    Ok(Raw::of(&CollectionListOutput {
+        collections: counted.into_iter().flatten().collect(),
+        total,
+        incomplete,
+    }))
 }
 
 /// Returns the entry of a collection, or `None` if it was deleted in the meantime.
-async fn listed(desk: &Desk, collection: Collection) -> Result<Option<Listed>, Error> {
-    let count = match desk.chroma.count(collection.id).await {
+async fn listed(context: &ChromaContext, collection: Collection) -> Result<Option<CollectionItem>, Error> {
+    let count = match context.chroma.count(collection.id).await {
         Ok(count) => count,
         Err(Error::Backend { status: 404, .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let name = collection.name.strip_prefix(&desk.options.collection_prefix).unwrap_or_default();
-    Ok(Some(Listed {
+    let name = collection.name.strip_prefix(&context.options.collection_prefix).unwrap_or_default();
+    Ok(Some(CollectionItem {
         name: name.to_owned(),
         count,
         metadata: told(&collection),
         created_at: created_at(&collection),
-        embedding: Model::of(&collection),
+        embedding: CollectionModel::of(&collection),
     }))
 }
 
 /// Returns the result of `delete_collection`.
-pub(super) async fn delete(desk: &Desk, input: DeleteInput) -> Result<Raw, Failure> {
-    let full = names::full(&desk.options.collection_prefix, "name", &input.name)?;
-    desk.forget(&full);
-    if !desk.chroma.drop_collection(&full).await? {
-        return Err(desk.no_collection("name", &input.name).await.into());
+pub(super) async fn delete(context: &ChromaContext, input: DeleteInput) -> Result<Raw, Failure> {
+    let full = names::full(&context.options.collection_prefix, "name", &input.name)?;
+    context.forget(&full);
+    if !context.chroma.drop_collection(&full).await? {
+        return Err(context.no_collection("name", &input.name).await.into());
     }
     Ok(Raw::of(&DeleteOutput { name: input.name, deleted: true }))
 }

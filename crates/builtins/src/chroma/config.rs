@@ -6,7 +6,7 @@ use std::sync::Arc;
 use secrecy::ExposeSecret;
 use url::Url;
 
-use crate::chroma::{Place, Token, is_name};
+use crate::chroma::{ChromaToken, DatabaseAddress, is_name};
 use crate::chunk::Chunking;
 use crate::embedding;
 use settings::{Fields, Setting};
@@ -23,9 +23,9 @@ const LONGEST_PREFIX: usize = 64;
 
 /// Options of the Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct Chroma {
+pub struct ChromaOptions {
     /// The server, the database, and the credentials.
-    pub place: Place,
+    pub place: DatabaseAddress,
     /// Whether a missing tenant or database is created.
     pub create_database: bool,
     /// Prefix of the names of Switchyard's collections. Others are neither listed nor accessible.
@@ -40,13 +40,13 @@ pub struct Chroma {
     pub max_results: u32,
 }
 
-impl fmt::Debug for Chroma {
+impl fmt::Debug for ChromaOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chroma").field("collection_prefix", &self.collection_prefix).finish_non_exhaustive()
     }
 }
 
-impl BuiltinOptions for Chroma {
+impl BuiltinOptions for ChromaOptions {
     fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
         crate::connect!(super::VectorStore, self, name, means)
     }
@@ -61,7 +61,7 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     Some(Arc::new(options_at(url, options?, defaults)?))
 }
 
-fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> Option<Chroma> {
+fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> Option<ChromaOptions> {
     let mut fields = setting.fields()?;
     let (place, create_database) = place(&mut fields, url);
     let collection_prefix = fields.take("collection_prefix");
@@ -74,16 +74,24 @@ fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> O
     let place = place?;
     let (chunking, markdown) = chunking.unwrap_or((Chunking::default(), true));
     let (collection_prefix, embedding) = (collection_prefix?, embedding.unwrap_or_default());
-    Some(Chroma { place, create_database, collection_prefix, embedding, chunking, markdown, max_results })
+    Some(ChromaOptions {
+        place,
+        create_database,
+        collection_prefix,
+        embedding,
+        chunking,
+        markdown,
+        max_results,
+    })
 }
 
 /// Reads the database at `url`, and whether it is created if it is missing.
-pub fn place(fields: &mut Fields<'_>, url: Option<Url>) -> (Option<Place>, bool) {
+pub fn place(fields: &mut Fields<'_>, url: Option<Url>) -> (Option<DatabaseAddress>, bool) {
     let mut name = |field| fields.parsed(field, "a name of 3 to 512 characters", database_name);
     let (tenant, database) = (name("tenant"), name("database"));
     let create_database = fields.boolean("create_database").unwrap_or(false);
     let token = token(fields);
-    let place = url.map(Place::usual).map(|usual| Place {
+    let place = url.map(DatabaseAddress::usual).map(|usual| DatabaseAddress {
         tenant: tenant.unwrap_or(usual.tenant),
         database: database.unwrap_or(usual.database),
         url: usual.url,
@@ -101,7 +109,7 @@ fn chunking(setting: &Setting<'_>) -> Option<(Chunking, bool)> {
 }
 
 /// Reads the token. A local Chroma needs none, but a proxy or Chroma Cloud may.
-fn token(fields: &mut Fields<'_>) -> Option<Token> {
+fn token(fields: &mut Fields<'_>) -> Option<ChromaToken> {
     let token = fields.take("token");
     let header = fields.take("token_header");
     let words = [("bearer", true), ("x-chroma-token", false)];
@@ -111,7 +119,7 @@ fn token(fields: &mut Fields<'_>) -> Option<Token> {
     }
     // An empty token counts as none, as when a variable is not set.
     let token = header_value(&token?).filter(|token| !token.expose_secret().trim().is_empty())?;
-    Some(if is_bearer? { Token::Bearer(token) } else { Token::Cloud(token) })
+    Some(if is_bearer? { ChromaToken::Bearer(token) } else { ChromaToken::Cloud(token) })
 }
 
 /// Reads a prefix that makes valid names.
@@ -122,7 +130,7 @@ fn prefix(setting: &Setting<'_>) -> Option<String> {
     }
     let hint = "letters and digits of ASCII, `.`, `_` and `-`, the first one a letter or digit; at most 64";
     setting.problem(
-        format!("{} can not stand before the name of a collection", setting.quoted()),
+        format!("{} cannot stand before the name of a collection", setting.quoted()),
         Some(hint.into()),
     );
     None

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::locks::Locks;
 use super::model::Collection;
-use super::{Chroma, names};
+use super::{ChromaClient, names};
 use crate::answer::Failure;
 use crate::chroma::config;
 use crate::embedding::{self, Embedding};
@@ -34,11 +34,11 @@ const FIRST_SLICE: usize = 8;
 const SLICE_LIMIT: Duration = Duration::from_secs(20);
 
 /// One database of one Chroma server, with its embedding provider.
-pub(super) struct Desk {
+pub(super) struct ChromaContext {
     /// The client for Chroma.
-    pub chroma: Chroma,
+    pub chroma: ChromaClient,
     /// Its configuration.
-    pub options: config::Chroma,
+    pub options: config::ChromaOptions,
     /// The embedding provider.
     pub embedding: Arc<dyn Embedding>,
     /// Locks that serialize writers of one document.
@@ -48,9 +48,13 @@ pub(super) struct Desk {
     known: Mutex<LruCache<String, Arc<Collection>>>,
 }
 
-impl Desk {
+impl ChromaContext {
     /// Makes the state without sending a request.
-    pub(super) fn new(chroma: Chroma, options: &config::Chroma, embedding: Arc<dyn Embedding>) -> Self {
+    pub(super) fn new(
+        chroma: ChromaClient,
+        options: &config::ChromaOptions,
+        embedding: Arc<dyn Embedding>,
+    ) -> Self {
         Self {
             chroma,
             options: options.clone(),
@@ -236,11 +240,11 @@ mod tests {
     async fn a_slow_model_embeds_a_long_text_in_slices_that_it_has_time_for() {
         for (each, limit) in [(2, 201), (1, 101), (0, 1)] {
             let options = fixture::options(&"http://localhost:1".parse().expect("a URL"), None);
-            let chroma = Chroma::new(&options.place, &Shutdown::new()).expect("usable");
+            let chroma = ChromaClient::new(&options.place, &Shutdown::new()).expect("usable");
             let slow = Arc::new(Slow(Duration::from_secs(each)));
-            let desk = Desk::new(chroma, &options, slow);
+            let context = ChromaContext::new(chroma, &options, slow);
             let (texts, begun) = (vec!["a".to_owned(); 100], Instant::now());
-            let made = desk.embed("add_document", &texts, &Report::none()).await.expect("in time");
+            let made = context.embed("add_document", &texts, &Report::none()).await.expect("in time");
             assert!(made.len() == 100 && begun.elapsed() < Duration::from_secs(limit));
         }
     }

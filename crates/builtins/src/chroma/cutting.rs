@@ -1,6 +1,6 @@
 //! Cuts a text into chunks for the embedding model.
 
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use crate::chunk::{Chunking, Format, chunks};
 use crate::refusal::Refusal;
 
@@ -9,25 +9,29 @@ const MOST: usize = 10_000;
 
 /// A chunk without its vector.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Cut {
+pub(super) struct UnembeddedChunk {
     pub content: String,
     pub start: usize,
     pub end: usize,
     pub headings: Vec<String>,
 }
 
-/// Cuts `content` into chunks of at most `size` characters (default: as configured), and of at most the
+/// Cuts `text` into chunks of at most `size` characters (default: as configured), and of at most the
 /// model's window.
-pub(super) fn cut(desk: &Desk, content: &str, size: Option<usize>) -> Result<Vec<Cut>, Refusal> {
-    let chunking = chunking(desk, content, size);
-    let format = if desk.options.markdown { Format::Markdown } else { Format::Plain };
+pub(super) fn cut(
+    context: &ChromaContext,
+    text: &str,
+    size: Option<usize>,
+) -> Result<Vec<UnembeddedChunk>, Refusal> {
+    let chunking = chunking(context, text, size);
+    let format = if context.options.markdown { Format::Markdown } else { Format::Plain };
     let mut cuts = Vec::new();
     // A blank chunk can never be a hit.
-    for chunk in chunks(content, "", chunking, format).filter(|chunk| !chunk.is_blank()) {
+    for chunk in chunks(text, "", chunking, format).filter(|chunk| !chunk.is_blank()) {
         if cuts.len() == MOST {
-            return Err(too_many(content, chunking));
+            return Err(too_many(text, chunking));
         }
-        cuts.push(Cut {
+        cuts.push(UnembeddedChunk {
             content: chunk.content.to_owned(),
             start: chunk.start_pos,
             end: chunk.end_pos,
@@ -37,8 +41,8 @@ pub(super) fn cut(desk: &Desk, content: &str, size: Option<usize>) -> Result<Vec
     Ok(cuts)
 }
 
-fn chunking(desk: &Desk, content: &str, size: Option<usize>) -> Chunking {
-    let usual = desk.options.chunking;
+fn chunking(context: &ChromaContext, text: &str, size: Option<usize>) -> Chunking {
+    let usual = context.options.chunking;
     let wanted = match size {
         Some(size) if size > usual.size() => {
             // The overlap grows in proportion.
@@ -47,7 +51,7 @@ fn chunking(desk: &Desk, content: &str, size: Option<usize>) -> Chunking {
         Some(size) => usual.at_most(size),
         None => usual,
     };
-    desk.embedding.window().chunking(wanted, content)
+    context.embedding.window().chunking(wanted, text)
 }
 
 fn too_many(content: &str, chunking: Chunking) -> Refusal {

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agreement;
-use super::cutting::{Cut, cut};
+use super::cutting::{UnembeddedChunk, cut};
 use super::layout::{self, Draft, Head, Piece};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
-use super::writing::Place;
+use super::writing::DocumentPlace;
 use crate::answer::Failure;
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use crate::progress::Report;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
@@ -98,7 +98,7 @@ pub(super) struct OneInput {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Written {
+pub(super) struct WriteOutput {
     document_id: String,
     collection: String,
     /// Chunks it has now.
@@ -108,7 +108,7 @@ pub(super) struct Written {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Removed {
+pub(super) struct RemoveOutput {
     document_id: String,
     collection: String,
     /// Records that are gone with it.
@@ -116,7 +116,7 @@ pub(super) struct Removed {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Known {
+pub(super) struct DocumentInfo {
     document_id: String,
     collection: String,
     chunks: u64,
@@ -128,12 +128,12 @@ pub(super) struct Known {
 }
 
 /// A text that is ready to be written.
-struct Embedded {
+struct EmbeddedText {
     pieces: Vec<Piece>,
     chunk_size: Option<usize>,
 }
 
-impl Embedded {
+impl EmbeddedText {
     fn draft(self, content: &str, metadata: Metadata) -> Draft {
         let source = layout::source(content, &metadata);
         Draft { pieces: self.pieces, metadata, source, chunk_size: self.chunk_size }
@@ -145,33 +145,38 @@ impl Embedded {
 }
 
 /// Returns the result of `add_document`.
-pub(super) async fn add(desk: &Desk, input: AddInput, report: &Report) -> Result<Raw, Failure> {
+pub(super) async fn add(context: &ChromaContext, input: AddInput, report: &Report) -> Result<Raw, Failure> {
     let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Document)?;
-    let collection = desk.open(&input.collection).await?;
-    agreement::check(desk, &collection, None)?;
-    let _turn = desk.writers.acquire().await;
+    let collection = context.open(&input.collection).await?;
+    agreement::check(context, &collection, None)?;
+    let _turn = context.writers.acquire().await;
     let size = input.chunk_size.map(|size| size as usize);
-    let text = embedded(desk, ABOUT_ADD.name, &input.content, size, report).await?;
+    let text = embedded(context, ABOUT_ADD.name, &input.content, size, report).await?;
     let dimension = text.dimension();
     let draft = text.draft(&input.content, said);
-    let put = |collection| put_new(desk, collection, &draft, dimension);
-    let (document_id, replaced) = desk.within(&input.collection, &collection, put).await?;
-    Ok(Raw::of(&Written { document_id, collection: input.collection, chunks: draft.pieces.len(), replaced }))
+    let put = |collection| put_new(context, collection, &draft, dimension);
+    let (document_id, replaced) = context.within(&input.collection, &collection, put).await?;
+    Ok(Raw::of(&WriteOutput {
+        document_id,
+        collection: input.collection,
+        chunks: draft.pieces.len(),
+        replaced,
+    }))
 }
 
 /// Writes a document under the id of its content. If an update has changed the document with that id, uses
 /// the next id.
 async fn put_new(
-    desk: &Desk,
+    context: &ChromaContext,
     collection: Arc<Collection>,
     draft: &Draft,
     dimension: usize,
 ) -> Result<(String, bool), Failure> {
-    agreement::agree(desk, &collection, dimension).await?;
+    agreement::agree(context, &collection, dimension).await?;
     for turn in 0..TURNS {
         let document = layout::document_id(&draft.source, turn);
-        let place = Place { chroma: &desk.chroma, collection: collection.id, document: &document };
-        let _writer = desk.locks.lock(collection.id, &document).await;
+        let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &document };
+        let _writer = context.locks.lock(collection.id, &document).await;
         let found = place.look().await?;
         let is_other = |head: &Head| head.source().as_deref() != Some(&draft.source);
         if !found.head.as_ref().is_some_and(is_other) {
@@ -188,51 +193,64 @@ async fn put_new(
 }
 
 /// Returns the result of `update_document`.
-pub(super) async fn update(desk: &Desk, input: UpdateInput, report: &Report) -> Result<Raw, Failure> {
+pub(super) async fn update(
+    context: &ChromaContext,
+    input: UpdateInput,
+    report: &Report,
+) -> Result<Raw, Failure> {
     let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
-    let collection = desk.open(&input.collection).await?;
-    agreement::check(desk, &collection, None)?;
-    let head = |collection| head(desk, collection, &input.doc_id);
-    let (collection, head) = desk.within(&input.collection, &collection, head).await?;
-    let _turn = desk.writers.acquire().await;
+    let collection = context.open(&input.collection).await?;
+    agreement::check(context, &collection, None)?;
+    let head = |collection| head(context, collection, &input.doc_id);
+    let (collection, head) = context.within(&input.collection, &collection, head).await?;
+    let _turn = context.writers.acquire().await;
     let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
-    let text = embedded(desk, ABOUT_UPDATE.name, &input.content, size, report).await?;
-    agreement::agree(desk, &collection, text.dimension()).await?;
-    let place = Place { chroma: &desk.chroma, collection: collection.id, document: &input.doc_id };
-    let _writer = desk.locks.lock(collection.id, &input.doc_id).await;
+    let text = embedded(context, ABOUT_UPDATE.name, &input.content, size, report).await?;
+    agreement::agree(context, &collection, text.dimension()).await?;
+    let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &input.doc_id };
+    let _writer = context.locks.lock(collection.id, &input.doc_id).await;
     let found = place.look().await?;
     // The current head, because others may have written the document while this one was embedded.
     let Some(now) = &found.head else { return Err(no_document(&input.doc_id).into()) };
     let draft = text.draft(&input.content, said.unwrap_or_else(|| now.said()));
     let chunks = draft.pieces.len();
     place.put(found, &draft).await?;
-    Ok(Raw::of(&Written { document_id: input.doc_id, collection: input.collection, chunks, replaced: true }))
+    Ok(Raw::of(&WriteOutput {
+        document_id: input.doc_id,
+        collection: input.collection,
+        chunks,
+        replaced: true,
+    }))
 }
 
 /// Returns the result of `delete_document`.
-pub(super) async fn delete(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
-    let collection = desk.open(&input.collection).await?;
-    let remove = |collection| remove(desk, collection, &input.doc_id);
-    let deleted = desk.within(&input.collection, &collection, remove).await?;
+pub(super) async fn delete(context: &ChromaContext, input: OneInput) -> Result<Raw, Failure> {
+    let collection = context.open(&input.collection).await?;
+    let remove = |collection| remove(context, collection, &input.doc_id);
+    let deleted = context.within(&input.collection, &collection, remove).await?;
     if deleted == 0 {
         return Err(no_document(&input.doc_id).into());
     }
-    Ok(Raw::of(&Removed { document_id: input.doc_id, collection: input.collection, deleted }))
+    Ok(Raw::of(&RemoveOutput { document_id: input.doc_id, collection: input.collection, deleted }))
 }
 
-async fn remove(desk: &Desk, collection: Arc<Collection>, document: &str) -> Result<u64, Failure> {
-    let place = Place { chroma: &desk.chroma, collection: collection.id, document };
-    let _writer = desk.locks.lock(collection.id, document).await;
+async fn remove(
+    context: &ChromaContext,
+    collection: Arc<Collection>,
+    document: &str,
+) -> Result<u64, Failure> {
+    let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document };
+    let _writer = context.locks.lock(collection.id, document).await;
     let found = place.look().await?;
     Ok(place.remove(&found).await?)
 }
 
 /// Returns the result of `get_document_info`.
-pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
-    let collection = desk.open(&input.collection).await?;
-    let head = |collection| head(desk, collection, &input.doc_id);
-    let (_, head) = desk.within(&input.collection, &collection, head).await?;
-    Ok(Raw::of(&Known {
+pub(super) async fn get(context: &ChromaContext, input: OneInput) -> Result<Raw, Failure> {
+    let collection = context.open(&input.collection).await?;
+    let head = |collection| head(context, collection, &input.doc_id);
+    let (_, head) = context.within(&input.collection, &collection, head).await?;
+    Ok(Raw::of(&DocumentInfo {
         document_id: input.doc_id,
         collection: input.collection,
         chunks: head.number("chunk_count").unwrap_or_default(),
@@ -245,31 +263,31 @@ pub(super) async fn get(desk: &Desk, input: OneInput) -> Result<Raw, Failure> {
 
 /// Returns the head of the document, and the collection that it was found in.
 async fn head(
-    desk: &Desk,
+    context: &ChromaContext,
     collection: Arc<Collection>,
     document: &str,
 ) -> Result<(Arc<Collection>, Head), Failure> {
-    let place = Place { chroma: &desk.chroma, collection: collection.id, document };
+    let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document };
     let head: Result<_, Error> = place.head().await;
     let head = head?.ok_or_else(|| no_document(document))?;
     Ok((collection, head))
 }
 
 async fn embedded(
-    desk: &Desk,
+    context: &ChromaContext,
     tool: &str,
-    content: &str,
+    text: &str,
     size: Option<usize>,
     report: &Report,
-) -> Result<Embedded, Refusal> {
-    let cuts = cut(desk, content, size)?;
+) -> Result<EmbeddedText, Refusal> {
+    let cuts = cut(context, text, size)?;
     let texts: Vec<String> = cuts.iter().map(|cut| cut.content.clone()).collect();
-    let vectors = desk.embed(tool, &texts, report).await?;
-    let piece = |(cut, vector): (Cut, Vec<f32>)| {
-        let Cut { content, start, end, headings } = cut;
+    let vectors = context.embed(tool, &texts, report).await?;
+    let piece = |(cut, vector): (UnembeddedChunk, Vec<f32>)| {
+        let UnembeddedChunk { content, start, end, headings } = cut;
         Piece { content, start, end, headings, vector }
     };
-    Ok(Embedded { pieces: cuts.into_iter().zip(vectors).map(piece).collect(), chunk_size: size })
+    Ok(EmbeddedText { pieces: cuts.into_iter().zip(vectors).map(piece).collect(), chunk_size: size })
 }
 
 fn no_document(id: &str) -> Refusal {

@@ -23,7 +23,7 @@ pub struct BadFilter(String);
 
 /// Converts `wanted` to Chroma's form. Returns `None` if it has no conditions.
 pub fn filter(wanted: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
-    let mut reader = Reader { conditions: 0 };
+    let mut reader = FilterReader { conditions: 0 };
     let mut all = reader.object(wanted, 0)?;
     Ok(match all.len() {
         0 => None,
@@ -32,11 +32,11 @@ pub fn filter(wanted: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
     })
 }
 
-struct Reader {
+struct FilterReader {
     conditions: usize,
 }
 
-impl Reader {
+impl FilterReader {
     /// Reads the conditions of an object, all of which must hold.
     fn object(&mut self, wanted: &Map<String, Value>, depth: usize) -> Result<Vec<Value>, BadFilter> {
         if depth > DEEPEST {

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::double::Double;
-use super::{Chroma, Place, Token, VectorStore};
+use super::{ChromaClient, ChromaToken, DatabaseAddress, VectorStore};
 use crate::chroma::config;
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use crate::chunk::Chunking;
 use crate::embedding::{self, Embedding, NoProvider, Window};
 use crate::{Builtin, Report};
@@ -74,10 +74,10 @@ impl Embedding for Letters {
     }
 }
 
-pub(super) fn options(url: &url::Url, who: Option<&str>) -> config::Chroma {
-    let token = who.map(|who| Token::Bearer(who.to_owned().into()));
-    config::Chroma {
-        place: Place { token, ..Place::usual(url.clone()) },
+pub(super) fn options(url: &url::Url, who: Option<&str>) -> config::ChromaOptions {
+    let token = who.map(|who| ChromaToken::Bearer(who.to_owned().into()));
+    config::ChromaOptions {
+        place: DatabaseAddress { token, ..DatabaseAddress::usual(url.clone()) },
         create_database: false,
         collection_prefix: "mcp_".into(),
         embedding: embedding::Config::None,
@@ -90,8 +90,8 @@ pub(super) fn options(url: &url::Url, who: Option<&str>) -> config::Chroma {
 /// Makes the server, with `who` as its token.
 pub(super) fn server(double: &Double, who: Option<&str>, embedding: Arc<dyn Embedding>) -> VectorStore {
     let options = options(&double.url, who);
-    let chroma = Chroma::new(&options.place, &Shutdown::new()).expect("usable");
-    VectorStore::new(Desk::new(chroma, &options, embedding))
+    let chroma = ChromaClient::new(&options.place, &Shutdown::new()).expect("usable");
+    VectorStore::new(ChromaContext::new(chroma, &options, embedding))
 }
 
 /// Both sides.

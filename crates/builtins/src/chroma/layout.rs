@@ -57,7 +57,7 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn of(hit: &Hit) -> Option<Self> {
-        let mark = Mark::of(hit).filter(|mark| hit.id == head_id(&mark.document))?;
+        let mark = RecordMark::of(hit).filter(|mark| hit.id == head_id(&mark.document))?;
         Some(Self { revision: mark.revision, record: hit.metadata.clone() })
     }
 
@@ -82,12 +82,12 @@ impl Head {
 
 /// Identifies a record that Switchyard wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct RecordMark {
     pub document: String,
     pub revision: i64,
 }
 
-impl Mark {
+impl RecordMark {
     /// Returns `None` for a record of another program. It belongs to no document.
     pub(super) fn of(hit: &Hit) -> Option<Self> {
         let document = hit.metadata.get("document_id")?.as_str()?.to_owned();

@@ -116,7 +116,7 @@ fn check_value(key: &str, value: &Value, subject: Subject) -> Result<(), Refusal
             "Metadata of a collection is flat and has no lists: join them into one text.",
         ),
     };
-    Err(wrong(&field(key), value, "Chroma can not keep such a value.").valid(range).suggest(suggestion))
+    Err(wrong(&field(key), value, "Chroma cannot keep such a value.").valid(range).suggest(suggestion))
 }
 
 fn is_list(items: &[Value]) -> bool {

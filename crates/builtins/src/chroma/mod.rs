@@ -45,25 +45,25 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-pub(super) use agreement::Model;
+pub(super) use agreement::CollectionModel;
 pub use bare::{Distant, Vector};
-pub use client::{Chroma, Place, Token};
+pub use client::{ChromaClient, ChromaToken, DatabaseAddress};
 pub use filter::{BadFilter, filter};
-pub use model::{BadRecords, Collection, Hit, Metadata, Query, Record, Records, Select, Space};
+pub use model::{BadRecords, Collection, Hit, Metadata, Record, Records, Select, Space, VectorQuery};
 pub(crate) use names::is_name;
 
 use super::answer::{Failure, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use json::Raw;
 use protocol::Reply;
 use upstream::api::{Error, Events, Means};
 
 /// Chroma as a built-in server.
 pub struct VectorStore {
-    desk: Desk,
+    context: ChromaContext,
     tools: Vec<Tool>,
 }
 
@@ -71,69 +71,71 @@ impl VectorStore {
     /// Creates the database if configured, checks that it exists, and opens the embedding provider.
     pub(super) async fn open(
         _: &Arc<str>,
-        options: &config::Chroma,
+        options: &config::ChromaOptions,
         means: &Means,
         _: Events,
     ) -> Result<Self, Error> {
-        let chroma = Chroma::new(&options.place, &means.shutdown)?;
+        let chroma = ChromaClient::new(&options.place, &means.shutdown)?;
         if options.create_database {
             chroma.make_database().await?;
         }
         chroma.health().await?;
         let embedding = embedding::open(&options.embedding, means).await;
         let embedding = embedding.map_err(|error| Error::Connect { reason: error.to_string() })?;
-        Ok(Self::new(Desk::new(chroma, options, embedding)))
+        Ok(Self::new(ChromaContext::new(chroma, options, embedding)))
     }
 
     /// Returns the offer before Chroma has answered.
-    pub(super) fn declared(options: &config::Chroma) -> Declared {
+    pub(super) fn declared(options: &config::ChromaOptions) -> Declared {
         Declared::new(about(), INSTRUCTIONS, &tools(options))
     }
 
-    fn new(desk: Desk) -> Self {
-        Self { tools: tools(&desk.options), desk }
+    fn new(context: ChromaContext) -> Self {
+        Self { tools: tools(&context.options), context }
     }
 
     async fn run(&self, tool: &Tool, arguments: &Raw, report: &Report) -> Result<Raw, Failure> {
-        let desk = &self.desk;
+        let context = &self.context;
         match tool.name() {
-            "create_collection" => collections::create(desk, tool.read(arguments)?).await,
+            "create_collection" => collections::create(context, tool.read(arguments)?).await,
             "list_collections" => {
-                let collections::ListInput {} = tool.read(arguments)?;
-                collections::list(desk).await
+                let collections::CollectionListInput {} = tool.read(arguments)?;
+                collections::list(context).await
             }
-            "delete_collection" => collections::delete(desk, tool.read(arguments)?).await,
-            "add_document" => documents::add(desk, tool.read(arguments)?, report).await,
-            "update_document" => documents::update(desk, tool.read(arguments)?, report).await,
-            "delete_document" => documents::delete(desk, tool.read(arguments)?).await,
-            "search" => search::search(desk, tool.read(arguments)?, report).await,
-            _ => documents::get(desk, tool.read(arguments)?).await,
+            "delete_collection" => collections::delete(context, tool.read(arguments)?).await,
+            "add_document" => documents::add(context, tool.read(arguments)?, report).await,
+            "update_document" => documents::update(context, tool.read(arguments)?, report).await,
+            "delete_document" => documents::delete(context, tool.read(arguments)?).await,
+            "search" => search::search(context, tool.read(arguments)?, report).await,
+            _ => documents::get(context, tool.read(arguments)?).await,
         }
     }
 }
 
 /// Returns all tools in the order of the list.
-fn tools(options: &config::Chroma) -> Vec<Tool> {
+fn tools(options: &config::ChromaOptions) -> Vec<Tool> {
     vec![
         Tool::new::<collections::CreateInput, collections::CreateOutput>(&collections::ABOUT_CREATE),
-        Tool::new::<collections::ListInput, collections::ListOutput>(&collections::ABOUT_LIST),
+        Tool::new::<collections::CollectionListInput, collections::CollectionListOutput>(
+            &collections::ABOUT_LIST,
+        ),
         Tool::new::<collections::DeleteInput, collections::DeleteOutput>(&collections::ABOUT_DELETE),
-        Tool::new::<documents::AddInput, documents::Written>(&documents::ABOUT_ADD),
-        Tool::new::<documents::UpdateInput, documents::Written>(&documents::ABOUT_UPDATE),
-        Tool::new::<documents::OneInput, documents::Removed>(&documents::ABOUT_DELETE),
+        Tool::new::<documents::AddInput, documents::WriteOutput>(&documents::ABOUT_ADD),
+        Tool::new::<documents::UpdateInput, documents::WriteOutput>(&documents::ABOUT_UPDATE),
+        Tool::new::<documents::OneInput, documents::RemoveOutput>(&documents::ABOUT_DELETE),
         search(options),
-        Tool::new::<documents::OneInput, documents::Known>(&documents::ABOUT_GET),
+        Tool::new::<documents::OneInput, documents::DocumentInfo>(&documents::ABOUT_GET),
     ]
 }
 
 /// Returns the search tool, with the configured maximum of results.
-fn search(options: &config::Chroma) -> Tool {
-    let mut input = schema::of_input::<search::Input>();
+fn search(options: &config::ChromaOptions) -> Tool {
+    let mut input = schema::of_input::<search::SearchInput>();
     let most = options.max_results;
     let wanted = &mut input["properties"]["n_results"];
     wanted["maximum"] = most.into();
     wanted["default"] = most.min(search::USUAL).into();
-    Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::Output>())
+    Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::SearchOutput>())
 }
 
 /// Arguments that Chroma calls by other names, and those names.
@@ -214,6 +216,6 @@ impl Builtin for VectorStore {
     }
 
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.desk.chroma.health().boxed()
+        self.context.chroma.health().boxed()
     }
 }

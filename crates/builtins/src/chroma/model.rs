@@ -225,7 +225,7 @@ pub struct Select {
 
 /// A search for similar vectors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Query {
+pub struct VectorQuery {
     /// The vector of the query text.
     pub vector: Vec<f32>,
     /// Most hits to return; 0 finds nothing.

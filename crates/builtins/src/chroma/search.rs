@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::agreement;
 use super::filter::filter;
-use super::layout::Mark;
+use super::layout::RecordMark;
 use super::metadata::Subject;
 use super::model::{Collection, Hit, Metadata, Space};
-use super::seeking::{Wish, seek};
+use super::seeking::{NearestSearch, seek};
 use crate::answer::Failure;
-use crate::chroma::context::Desk;
+use crate::chroma::context::ChromaContext;
 use crate::progress::Report;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
@@ -30,7 +30,7 @@ pub(super) const ABOUT: About = About {
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Input {
+pub(super) struct SearchInput {
     /// The collection, as `list_collections` gives it.
     #[schemars(length(min = 1, max = 512))]
     collection: String,
@@ -55,15 +55,15 @@ const fn usual() -> u32 {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Output {
+pub(super) struct SearchOutput {
     /// Best first.
-    results: Vec<Passage>,
+    results: Vec<ChunkItem>,
     count: usize,
     collection: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Passage {
+struct ChunkItem {
     chunk_id: String,
     content: String,
     /// Metadata of the document.
@@ -87,31 +87,39 @@ struct Passage {
 }
 
 /// Returns the result of `search`.
-pub(super) async fn search(desk: &Desk, input: Input, report: &Report) -> Result<Raw, Failure> {
+pub(super) async fn search(
+    context: &ChromaContext,
+    input: SearchInput,
+    report: &Report,
+) -> Result<Raw, Failure> {
     let wanted = input.filters.unwrap_or_default();
     let filter = filter(&wanted).map_err(|bad| bad_filter(&wanted, &bad.to_string()))?;
-    let collection = desk.open(&input.collection).await?;
-    agreement::check(desk, &collection, None)?;
-    let mut vectors = desk.embed(ABOUT.name, std::slice::from_ref(&input.query), report).await?;
+    let collection = context.open(&input.collection).await?;
+    agreement::check(context, &collection, None)?;
+    let mut vectors = context.embed(ABOUT.name, std::slice::from_ref(&input.query), report).await?;
     let vector = vectors.pop().unwrap_or_default();
-    let most = input.n_results.min(desk.options.max_results);
-    let wish = Wish { vector, filter, wanted: most as usize };
-    let hits = desk.within(&input.collection, &collection, |collection| {
-        let wish = wish.clone();
-        async move { found(desk, &collection, wish).await }
+    let most = input.n_results.min(context.options.max_results);
+    let nearest = NearestSearch { vector, filter, wanted: most as usize };
+    let hits = context.within(&input.collection, &collection, |collection| {
+        let nearest = nearest.clone();
+        async move { found(context, &collection, nearest).await }
     });
     let (hits, space) = (hits.await?, collection.space());
-    let results: Vec<Passage> = hits.into_iter().map(|hit| passage(hit, space)).collect();
-    Ok(Raw::of(&Output { count: results.len(), results, collection: input.collection }))
+    let results: Vec<ChunkItem> = hits.into_iter().map(|hit| passage(hit, space)).collect();
+    Ok(Raw::of(&SearchOutput { count: results.len(), results, collection: input.collection }))
 }
 
-async fn found(desk: &Desk, collection: &Collection, wish: Wish) -> Result<Vec<Hit>, Failure> {
-    agreement::check(desk, collection, Some(wish.vector.len()))?;
-    Ok(seek(&desk.chroma, collection.id, wish).await?)
+async fn found(
+    context: &ChromaContext,
+    collection: &Collection,
+    nearest: NearestSearch,
+) -> Result<Vec<Hit>, Failure> {
+    agreement::check(context, collection, Some(nearest.vector.len()))?;
+    Ok(seek(&context.chroma, collection.id, nearest).await?)
 }
 
-fn passage(hit: Hit, space: Space) -> Passage {
-    let is_ours = Mark::of(&hit).is_some();
+fn passage(hit: Hit, space: Space) -> ChunkItem {
+    let is_ours = RecordMark::of(&hit).is_some();
     let number = |key: &str| hit.metadata.get(key).and_then(Value::as_u64);
     let text = |key: &str| hit.metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let headings = hit
@@ -119,7 +127,7 @@ fn passage(hit: Hit, space: Space) -> Passage {
         .get("headings")
         .and_then(Value::as_array)
         .map(|headings| headings.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-    Passage {
+    ChunkItem {
         document_id: text("document_id"),
         chunk_index: number("chunk_index"),
         start_pos: number("start_pos"),
@@ -134,7 +142,7 @@ fn passage(hit: Hit, space: Space) -> Passage {
 
 fn bad_filter(wanted: &Map<String, Value>, why: &str) -> Refusal {
     Refusal::new("invalid_argument", "filters", wanted)
-        .because(&format!("The filter can not be used: {why}."))
+        .because(&format!("The filter cannot be used: {why}."))
         .valid("{\"field\": value} or {\"field\": {\"$operator\": value}}, joined by $and and $or")
         .suggest("Compare each field with a value of the type that it has in the documents.")
 }

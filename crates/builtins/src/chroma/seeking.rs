@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Chroma;
-use super::layout::{Head, Mark, head_id, now};
-use super::model::{Hit, Query, Select};
+use super::ChromaClient;
+use super::layout::{Head, RecordMark, head_id, now};
+use super::model::{Hit, Select, VectorQuery};
 use upstream::api::Error;
 
 /// Queries of one search. After that, heads stand for their documents.
@@ -39,7 +39,7 @@ const YOUNG: i64 = 2_000_000;
 
 /// A search for the nearest records.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
+pub(super) struct NearestSearch {
     pub vector: Vec<f32>,
     /// Filter in the form that Chroma accepts.
     pub filter: Option<Value>,
@@ -47,12 +47,16 @@ pub(super) struct Wish {
 }
 
 /// Returns the nearest hits that count, at most as many as wanted.
-pub(super) async fn seek(chroma: &Chroma, collection: Uuid, wish: Wish) -> Result<Vec<Hit>, Error> {
-    let limit = wish.wanted.clamp(1, MOST_ASKED);
+pub(super) async fn seek(
+    chroma: &ChromaClient,
+    collection: Uuid,
+    search: NearestSearch,
+) -> Result<Vec<Hit>, Error> {
+    let limit = search.wanted.clamp(1, MOST_ASKED);
     let mut seeker = Seeker {
         chroma,
         collection,
-        wish,
+        search,
         limit,
         heads: HashMap::new(),
         dead: BTreeMap::new(),
@@ -69,9 +73,9 @@ pub(super) async fn seek(chroma: &Chroma, collection: Uuid, wish: Wish) -> Resul
 }
 
 struct Seeker<'a> {
-    chroma: &'a Chroma,
+    chroma: &'a ChromaClient,
     collection: Uuid,
-    wish: Wish,
+    search: NearestSearch,
     limit: usize,
     /// Revisions of heads, as last read.
     heads: HashMap<String, i64>,
@@ -91,7 +95,7 @@ struct Round {
 impl Seeker<'_> {
     async fn round(&mut self) -> Result<Round, Error> {
         let filter = self.filter();
-        let query = Query { vector: self.wish.vector.clone(), limit: self.limit, filter };
+        let query = VectorQuery { vector: self.search.vector.clone(), limit: self.limit, filter };
         let hits = self.chroma.query(self.collection, &query).await?;
         let is_all = hits.len() < self.limit;
         let young = now() - YOUNG;
@@ -109,7 +113,7 @@ impl Seeker<'_> {
         for hit in hits {
             self.judge(hit, &is_known, &mut round);
         }
-        let is_enough = is_all || round.counting.len() >= self.wish.wanted;
+        let is_enough = is_all || round.counting.len() >= self.search.wanted;
         let is_the_most = self.limit >= MOST_ASKED && self.dead.len() == many;
         let is_still = round.replaced.is_empty() && revived.is_empty() && self.bare.len() == bare;
         round.is_settled = is_still && (is_enough || is_the_most);
@@ -123,13 +127,13 @@ impl Seeker<'_> {
     fn filter(&self) -> Option<Value> {
         let dead: Vec<i64> = self.dead.keys().copied().collect();
         let without = (!dead.is_empty()).then(|| json!({"revision": {"$nin": dead}}));
-        joined(self.wish.filter.clone(), without)
+        joined(self.search.filter.clone(), without)
     }
 
     /// Notes the heads among the hits and reads the missing ones. Returns the heads known before.
     async fn read_heads(&mut self, hits: &[Hit]) -> Result<HashMap<String, i64>, Error> {
         let inside = heads_among(hits);
-        let documents = hits.iter().filter_map(Mark::of).map(|mark| mark.document);
+        let documents = hits.iter().filter_map(RecordMark::of).map(|mark| mark.document);
         let outside = documents.filter(|document| !inside.contains_key(document));
         let wanted: BTreeSet<String> = outside.chain(self.dead.values().cloned()).collect();
         let mut heads = inside;
@@ -137,7 +141,9 @@ impl Seeker<'_> {
             let ids = wanted.iter().map(|document| head_id(document)).collect();
             let select = Select { ids: Some(ids), ..Select::default() };
             let found = self.chroma.marks(self.collection, &select).await?;
-            heads.extend(found.iter().filter(|hit| Head::of(hit).is_some()).filter_map(Mark::of).map(pair));
+            heads.extend(
+                found.iter().filter(|hit| Head::of(hit).is_some()).filter_map(RecordMark::of).map(pair),
+            );
         }
         Ok(std::mem::replace(&mut self.heads, heads))
     }
@@ -146,7 +152,9 @@ impl Seeker<'_> {
         if hit.document.is_none() && hit.metadata.is_empty() && self.bare.insert(hit.id.clone()) {
             return; // deleted, or somebody's vector without anything
         }
-        let Some(Mark { document, revision }) = Mark::of(&hit) else { return round.counting.push(hit) };
+        let Some(RecordMark { document, revision }) = RecordMark::of(&hit) else {
+            return round.counting.push(hit);
+        };
         match self.heads.get(&document).copied() {
             Some(head) if head == revision => round.counting.push(hit),
             Some(head) if head > revision && !is_known(&document, head) => {
@@ -162,7 +170,7 @@ impl Seeker<'_> {
     fn best(&self, mut counting: Vec<Hit>) -> Vec<Hit> {
         let far = |hit: &Hit| hit.distance.unwrap_or(f64::MAX);
         counting.sort_by(|a, b| far(a).total_cmp(&far(b)));
-        counting.truncate(self.wish.wanted);
+        counting.truncate(self.search.wanted);
         counting
     }
 
@@ -171,10 +179,10 @@ impl Seeker<'_> {
         let mut counting = round.counting;
         if !round.replaced.is_empty() {
             let documents: Vec<_> = round.replaced.into_iter().collect();
-            counting.retain(|hit| Mark::of(hit).is_none_or(|mark| !documents.contains(&mark.document)));
+            counting.retain(|hit| RecordMark::of(hit).is_none_or(|mark| !documents.contains(&mark.document)));
             let heads = json!({"$and": [{"document_id": {"$in": documents}}, {"chunk_index": {"$eq": 0}}]});
-            let filter = joined(self.wish.filter.clone(), Some(heads));
-            let query = Query { vector: self.wish.vector.clone(), limit: self.limit, filter };
+            let filter = joined(self.search.filter.clone(), Some(heads));
+            let query = VectorQuery { vector: self.search.vector.clone(), limit: self.limit, filter };
             counting.extend(self.chroma.query(self.collection, &query).await?);
         }
         Ok(self.best(counting))
@@ -183,10 +191,10 @@ impl Seeker<'_> {
 
 /// Returns the heads among `hits`, with their revisions.
 fn heads_among(hits: &[Hit]) -> HashMap<String, i64> {
-    hits.iter().filter(|hit| Head::of(hit).is_some()).filter_map(Mark::of).map(pair).collect()
+    hits.iter().filter(|hit| Head::of(hit).is_some()).filter_map(RecordMark::of).map(pair).collect()
 }
 
-fn pair(mark: Mark) -> (String, i64) {
+fn pair(mark: RecordMark) -> (String, i64) {
     (mark.document, mark.revision)
 }
 

@@ -46,8 +46,8 @@ impl Recorded {
         Self { url: Url::parse(&url).expect("a URL"), tasks }
     }
 
-    fn chroma(&self) -> Chroma {
-        Chroma::new(&Place::usual(self.url.clone()), &Shutdown::new()).expect("usable")
+    fn chroma(&self) -> ChromaClient {
+        ChromaClient::new(&DatabaseAddress::usual(self.url.clone()), &Shutdown::new()).expect("usable")
     }
 }
 
@@ -140,8 +140,11 @@ async fn a_query_gives_what_is_near_with_its_distance() {
     let server = Recorded::new(&["records-query-where", "records-query-zero"]).await;
     let chroma = server.chroma();
     let wanted = json!({"$and": [{"document_id": "doc1"}, {"chunk_index": {"$gte": 1}}]});
-    let query =
-        Query { vector: vec![0.9, 0.1, 0.0], limit: 3, filter: filter(&metadata(wanted)).expect("good") };
+    let query = VectorQuery {
+        vector: vec![0.9, 0.1, 0.0],
+        limit: 3,
+        filter: filter(&metadata(wanted)).expect("good"),
+    };
     let hits = chroma.query(ID, &query).await.expect("found");
     assert_eq!(hits.len(), 1);
     let score = Space::Cosine.score(hits[0].distance.expect("a distance"));
@@ -180,7 +183,8 @@ fn records_that_chroma_would_garble_are_not_sent() {
 async fn a_real_server_keeps_what_it_is_given() {
     let Ok(url) = std::env::var("SWITCHYARD_CHROMA") else { return };
     let chroma =
-        Chroma::new(&Place::usual(Url::parse(&url).expect("a URL")), &Shutdown::new()).expect("usable");
+        ChromaClient::new(&DatabaseAddress::usual(Url::parse(&url).expect("a URL")), &Shutdown::new())
+            .expect("usable");
     chroma.health().await.expect("there");
     let name = format!("mcp_test-{}", Uuid::new_v4());
     let collection = chroma.create(&name, None).await.expect("made");
@@ -195,10 +199,10 @@ async fn a_real_server_keeps_what_it_is_given() {
     chroma.upsert(collection.id, &Records::new(records, None).expect("good")).await.expect("stored");
     let wanted = json!({"document_id": "d", "chunk_index": {"$lt": 9}});
     let filter = filter(&metadata(wanted)).expect("good");
-    let query = Query { vector: vec![0.1, 0.9], limit: 5, filter };
+    let query = VectorQuery { vector: vec![0.1, 0.9], limit: 5, filter };
     let hits = chroma.query(collection.id, &query).await.expect("found");
     assert_eq!(hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["d#00001", "d#00000"]);
-    let wrong = Query { vector: vec![1.0], limit: 1, filter: None };
+    let wrong = VectorQuery { vector: vec![1.0], limit: 1, filter: None };
     let error = chroma.query(collection.id, &wrong).await.expect_err("refused");
     assert!(error.to_string().contains("dimension of 2, got 1"), "{error}");
     chroma.delete(collection.id, &["d#00001".into()]).await.expect("dropped");

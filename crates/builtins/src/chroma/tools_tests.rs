@@ -83,9 +83,9 @@ async fn content_that_has_become_another_document_is_a_new_one() {
 #[tokio::test]
 async fn collections_of_others_are_neither_listed_nor_reached() {
     let fixture = Fixture::new().await;
-    let desk = &fixture.ours.desk;
-    desk.chroma.create("elsewhere", None).await.expect("made");
-    desk.chroma.create("mcp_theirs", None).await.expect("made");
+    let context = &fixture.ours.context;
+    context.chroma.create("elsewhere", None).await.expect("made");
+    context.chroma.create("mcp_theirs", None).await.expect("made");
     fixture.ask("create_collection", json!({"name": "ours"})).await;
     let listed = fixture.ask("list_collections", json!({})).await;
     let names: Vec<_> = listed["collections"]
@@ -117,13 +117,13 @@ async fn collections_of_others_are_neither_listed_nor_reached() {
 #[tokio::test]
 async fn records_of_others_are_found_as_they_are() {
     let fixture = Fixture::new().await;
-    let desk = &fixture.ours.desk;
-    let theirs = desk.chroma.create("mcp_theirs", None).await.expect("made").id;
+    let context = &fixture.ours.context;
+    let theirs = context.chroma.create("mcp_theirs", None).await.expect("made").id;
     let metadata = json!({"document_id": "d", "note": "x"}).as_object().expect("an object").clone();
     let record =
         super::Record { id: "x".into(), vector: vec![1.0; 16], document: "Of others.".into(), metadata };
     let records = super::Records::new(vec![record], None).expect("good");
-    desk.chroma.upsert(theirs, &records).await.expect("stored");
+    context.chroma.upsert(theirs, &records).await.expect("stored");
     let found = fixture.ask("search", json!({"collection": "theirs", "query": "of others"})).await;
     assert_eq!(found["results"][0]["metadata"], json!({"document_id": "d", "note": "x"}));
     fixture.refused("delete_document", json!({"collection": "theirs", "doc_id": "d"})).await;
@@ -142,15 +142,15 @@ async fn source_is_a_key_of_the_callers_and_documents_of_before_stay_what_they_w
     assert_eq!(found["results"][0]["document_id"], added["document_id"]);
     // As it was written when the digest was called so.
     let digest = layout::source("Before.", &super::Metadata::new());
-    let (document, desk) = (layout::document_id(&digest, 0), &fixture.ours.desk);
+    let (document, context) = (layout::document_id(&digest, 0), &fixture.ours.context);
     let metadata = json!({"document_id": document, "revision": 1, "chunk_index": 0, "chunk_count": 1,
         "start_pos": 0, "end_pos": 7, "source": digest});
     let metadata = metadata.as_object().expect("an object").clone();
     let (id, vector) = (layout::head_id(&document), vec![1.0; 16]);
     let record = super::Record { id, vector, document: "Before.".into(), metadata };
-    let collection = desk.chroma.collection("mcp_docs").await.expect("answered").expect("there").id;
+    let collection = context.chroma.collection("mcp_docs").await.expect("answered").expect("there").id;
     let records = super::Records::new(vec![record], None).expect("good");
-    desk.chroma.upsert(collection, &records).await.expect("stored");
+    context.chroma.upsert(collection, &records).await.expect("stored");
     let one = json!({"collection": "docs", "doc_id": document});
     assert_eq!(fixture.ask("get_document_info", one.clone()).await["metadata"], json!({}));
     let again = fixture.ask("add_document", json!({"collection": "docs", "content": "Before."})).await;
@@ -274,11 +274,11 @@ async fn when_chroma_is_away_that_counts_against_it_and_what_it_refuses_does_not
 }
 
 fn all() -> Vec<Tool> {
-    let options = crate::chroma::config::Chroma { max_results: 10, ..options_of_nobody() };
+    let options = crate::chroma::config::ChromaOptions { max_results: 10, ..options_of_nobody() };
     tools(&options)
 }
 
-fn options_of_nobody() -> crate::chroma::config::Chroma {
+fn options_of_nobody() -> crate::chroma::config::ChromaOptions {
     let url = url::Url::parse("http://127.0.0.1:9").expect("a URL");
     options(&url, None)
 }
@@ -342,11 +342,11 @@ macro_rules! judged {
 
 judged! {
     create_collection_judges_whatever_is_asked: "create_collection" as collections::CreateInput;
-    list_collections_judges_whatever_is_asked: "list_collections" as collections::ListInput;
+    list_collections_judges_whatever_is_asked: "list_collections" as collections::CollectionListInput;
     delete_collection_judges_whatever_is_asked: "delete_collection" as collections::DeleteInput;
     delete_document_judges_whatever_is_asked: "delete_document" as documents::OneInput;
     get_document_info_judges_whatever_is_asked: "get_document_info" as documents::OneInput;
-    search_judges_whatever_is_asked: "search" as search::Input;
+    search_judges_whatever_is_asked: "search" as search::SearchInput;
 }
 
 proptest! {

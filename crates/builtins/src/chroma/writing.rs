@@ -31,7 +31,7 @@ use uuid::Uuid;
 
 use super::layout::{Draft, Edition, Head, head_id, now};
 use super::model::{Record, Records, Select};
-use super::{BadRecords, Chroma};
+use super::{BadRecords, ChromaClient};
 use crate::answer::Failure;
 use crate::refusal::Refusal;
 use crate::rest::unsendable;
@@ -44,21 +44,21 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// One document in one collection.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub chroma: &'a Chroma,
+pub(super) struct DocumentPlace<'a> {
+    pub chroma: &'a ChromaClient,
     pub collection: Uuid,
     pub document: &'a str,
 }
 
 /// The state of a document in Chroma.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct StoredDocument {
     pub head: Option<Head>,
     /// A revision greater than all stored ones.
     next: i64,
 }
 
-impl Place<'_> {
+impl DocumentPlace<'_> {
     /// Returns the head of the document, if there is one.
     pub(super) async fn head(self) -> Result<Option<Head>, Error> {
         let select = Select { ids: Some(vec![head_id(self.document)]), ..Select::default() };
@@ -68,7 +68,7 @@ impl Place<'_> {
 
     /// Returns what Chroma has of the document. Revisions come from clocks, which differ and can run
     /// backwards.
-    pub(super) async fn look(self) -> Result<Found, Error> {
+    pub(super) async fn look(self) -> Result<StoredDocument, Error> {
         let head = self.head().await?;
         let mut next = now().max(head.as_ref().map_or(0, |head| head.revision + 1));
         loop {
@@ -78,13 +78,13 @@ impl Place<'_> {
             let revision = found.first().and_then(|hit| hit.metadata.get("revision")?.as_i64());
             match revision.filter(|revision| *revision >= next) {
                 Some(revision) => next = revision + 1,
-                None => return Ok(Found { head, next }),
+                None => return Ok(StoredDocument { head, next }),
             }
         }
     }
 
     /// Replaces the document by `draft`. `found` is what is stored.
-    pub(super) async fn put(self, mut found: Found, draft: &Draft) -> Result<(), Failure> {
+    pub(super) async fn put(self, mut found: StoredDocument, draft: &Draft) -> Result<(), Failure> {
         for _ in 0..ROUNDS {
             let revision = found.next;
             let edition = Edition::new(self.document, revision, draft, found.head.as_ref());
@@ -115,7 +115,7 @@ impl Place<'_> {
     }
 
     /// Deletes the document. Returns the number of records.
-    pub(super) async fn remove(self, found: &Found) -> Result<u64, Error> {
+    pub(super) async fn remove(self, found: &StoredDocument) -> Result<u64, Error> {
         let head = u64::from(found.head.is_some());
         if found.head.is_some() {
             self.chroma.delete(self.collection, &[head_id(self.document)]).await?;

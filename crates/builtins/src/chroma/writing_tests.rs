@@ -205,9 +205,9 @@ async fn a_clock_that_stepped_back_does_not_hide_what_is_written_then() {
     let fixture = Fixture::new().await;
     fixture.ask("create_collection", json!({"name": "docs"})).await;
     let id = add(&fixture.ours, &text(0, 3)).await;
-    let desk = &fixture.ours.desk;
-    let collection = desk.open("docs").await.expect("there").id;
-    let place = writing::Place { chroma: &desk.chroma, collection, document: &id };
+    let context = &fixture.ours.context;
+    let collection = context.open("docs").await.expect("there").id;
+    let place = writing::DocumentPlace { chroma: &context.chroma, collection, document: &id };
     // A gateway whose clock is an hour ahead was killed during an update.
     let mut record = fixture.double.records("mcp_docs")[&head_id(&id)].metadata.clone();
     record.insert("revision".into(), (now() + 3_600_000_000).into());
@@ -219,7 +219,7 @@ async fn a_clock_that_stepped_back_does_not_hide_what_is_written_then() {
         metadata: record,
     };
     let ahead = super::Records::new(vec![ahead], None).expect("good");
-    desk.chroma.upsert(collection, &ahead).await.expect("stored");
+    context.chroma.upsert(collection, &ahead).await.expect("stored");
     assert_eq!(version(&search(&fixture.ours).await, &VERSIONS), Some(0));
     assert!(place.head().await.expect("read").is_some());
     let update = json!({"collection": "docs", "doc_id": id, "content": text(2, 4)});

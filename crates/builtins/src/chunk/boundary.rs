@@ -52,7 +52,7 @@ pub(super) fn find(text: &str, most: usize, blocks: &[Range<usize>], from: usize
 /// State of the text before a position.
 #[derive(Default)]
 struct Before {
-    end: End,
+    end: SentenceEnd,
     /// Line ends since the last letter.
     lines: u32,
     is_blank: bool,
@@ -60,7 +60,7 @@ struct Before {
 
 /// How the last character before the position, spaces ignored, may end a sentence.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum SentenceEnd {
     #[default]
     Not,
     /// A full stop, which may belong to an abbreviation.
@@ -82,11 +82,13 @@ impl Before {
         let starts_lower = || next.starts_with(char::is_lowercase);
         match self.end {
             _ if self.is_blank && self.lines > 1 => Strength::Paragraph,
-            End::Sure if self.is_blank => Strength::Sentence,
-            End::Stop if self.is_blank && !starts_lower() => Strength::Sentence,
-            End::Wide if self.is_blank || (!is_closing(next) && end(next) == End::Not) => Strength::Sentence,
+            SentenceEnd::Sure if self.is_blank => Strength::Sentence,
+            SentenceEnd::Stop if self.is_blank && !starts_lower() => Strength::Sentence,
+            SentenceEnd::Wide if self.is_blank || (!is_closing(next) && end(next) == SentenceEnd::Not) => {
+                Strength::Sentence
+            }
             _ if self.is_blank && self.lines == 1 => Strength::Line,
-            _ if self.is_blank || self.end == End::WideComma => Strength::Word,
+            _ if self.is_blank || self.end == SentenceEnd::WideComma => Strength::Word,
             _ => Strength::Letter,
         }
     }
@@ -97,7 +99,7 @@ impl Before {
             self.is_blank = true;
             return;
         }
-        let is_closing = !self.is_blank && self.end != End::Not && is_closing(grapheme);
+        let is_closing = !self.is_blank && self.end != SentenceEnd::Not && is_closing(grapheme);
         if !is_closing {
             self.end = end(grapheme);
         }
@@ -114,15 +116,15 @@ fn is_blank(grapheme: &str) -> bool {
     grapheme.chars().all(char::is_whitespace)
 }
 
-fn end(grapheme: &str) -> End {
+fn end(grapheme: &str) -> SentenceEnd {
     match grapheme {
-        "." => End::Stop,
+        "." => SentenceEnd::Stop,
         "!" | "?" | "…" | "؟" | "۔" | "।" | "॥" | "‼" | "⁇" | "⁈" | "⁉" | "።" | "။" => {
-            End::Sure
+            SentenceEnd::Sure
         }
-        "。" | "！" | "？" | "｡" | "．" => End::Wide,
-        "，" | "、" | "；" | "：" => End::WideComma,
-        _ => End::Not,
+        "。" | "！" | "？" | "｡" | "．" => SentenceEnd::Wide,
+        "，" | "、" | "；" | "：" => SentenceEnd::WideComma,
+        _ => SentenceEnd::Not,
     }
 }
 

@@ -16,15 +16,15 @@ const MOST_INDENT: usize = 3;
 
 /// Outline of a text. Empty if the text has no headings and fences.
 #[derive(Debug, Default)]
-pub(super) struct Outline {
-    sections: Vec<Section>,
+pub(super) struct HeadingOutline {
+    sections: Vec<HeadingSection>,
     /// Fenced code blocks that fit the budget.
     blocks: Vec<Range<usize>>,
 }
 
 /// A heading and the text up to the next one.
 #[derive(Debug)]
-struct Section {
+struct HeadingSection {
     start: usize,
     level: usize,
     /// `None` before the first heading.
@@ -35,7 +35,7 @@ struct Section {
     has_text: bool,
 }
 
-impl Outline {
+impl HeadingOutline {
     /// Returns the section of `byte`, which is `from` or a later one.
     pub(super) fn section_at(&self, from: usize, byte: usize) -> usize {
         let later = self.sections.iter().skip(from + 1);
@@ -58,7 +58,7 @@ impl Outline {
 
     /// Returns the headings of `section`, outermost first.
     pub(super) fn headings(&self, section: usize) -> Vec<Arc<str>> {
-        let parent = |section: &&Section| section.parent.and_then(|at| self.sections.get(at));
+        let parent = |section: &&HeadingSection| section.parent.and_then(|at| self.sections.get(at));
         let lineage = std::iter::successors(self.sections.get(section), parent);
         let mut headings: Vec<_> = lineage.filter_map(|section| section.heading.clone()).collect();
         headings.reverse();
@@ -67,23 +67,24 @@ impl Outline {
 }
 
 /// Reads `text`. Fenced code of at most `most` characters must not be cut.
-pub(super) fn outline(text: &str, most: usize) -> Outline {
+pub(super) fn outline(text: &str, most: usize) -> HeadingOutline {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_HEADING_ATTRIBUTES
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut reader = Reader { text, most, outline: Outline::default(), heading: None, depth: 0, behind: 0 };
+    let mut reader =
+        OutlineReader { text, most, outline: HeadingOutline::default(), heading: None, depth: 0, behind: 0 };
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         reader.read(&event, range);
     }
     reader.finish()
 }
 
-struct Reader<'t> {
+struct OutlineReader<'t> {
     text: &'t str,
     most: usize,
-    outline: Outline,
+    outline: HeadingOutline,
     /// Words of the current heading.
     heading: Option<String>,
     /// Number of open elements around it.
@@ -92,7 +93,7 @@ struct Reader<'t> {
     behind: usize,
 }
 
-impl Reader<'_> {
+impl OutlineReader<'_> {
     fn read(&mut self, event: &Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(Tag::Heading { level, .. }) if self.depth == 0 => {
@@ -123,11 +124,11 @@ impl Reader<'_> {
         if start > 0 && self.outline.sections.is_empty() {
             let has_text = !self.text[..start].trim().is_empty();
             let (start, level, heading, parent) = (0, 0, None, None);
-            self.outline.sections.push(Section { start, level, heading, parent, has_text });
+            self.outline.sections.push(HeadingSection { start, level, heading, parent, has_text });
         }
         let level = level as usize;
         let parent = self.parent(level);
-        self.outline.sections.push(Section { start, level, heading: None, parent, has_text: false });
+        self.outline.sections.push(HeadingSection { start, level, heading: None, parent, has_text: false });
         self.behind = range.end;
     }
 
@@ -175,7 +176,7 @@ impl Reader<'_> {
         }
     }
 
-    fn finish(mut self) -> Outline {
+    fn finish(mut self) -> HeadingOutline {
         self.end_section(self.text.len());
         self.outline
     }

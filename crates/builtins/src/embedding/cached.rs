@@ -34,7 +34,7 @@ pub struct Cached {
 }
 
 /// The distinct texts of a request.
-struct Wanted<'a> {
+struct DistinctTexts<'a> {
     texts: Vec<&'a String>,
     /// For each requested text, its index in `texts`.
     places: Vec<usize>,
@@ -49,7 +49,7 @@ impl Cached {
     }
 
     async fn all(&self, asked: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
-        let wanted = Wanted::new(asked);
+        let wanted = DistinctTexts::new(asked);
         let mut found = self.look_up(&wanted.texts).await;
         let is_one_length = |found: &[Option<Vec<f32>>]| {
             let mut lengths = found.iter().flatten().map(Vec::len).chain(self.dimension());
@@ -158,7 +158,7 @@ impl Embedding for Cached {
     }
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> DistinctTexts<'a> {
     fn new(asked: &'a [String]) -> Self {
         let (mut texts, mut known) = (Vec::new(), HashMap::new());
         let place = |text: &'a String| {

@@ -29,7 +29,7 @@ pub enum Config {
     /// A service with OpenAI's API.
     OpenAi(OpenAi),
     /// A model inside the gateway.
-    Local(Local),
+    Local(LocalModelOptions),
 }
 
 /// A service with OpenAI's API. `Debug` shows no URL, because any part of one may be a secret.
@@ -51,7 +51,7 @@ pub struct OpenAi {
 
 /// A model inside the gateway.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub struct LocalModelOptions {
     /// A sentence-transformers folder: `config.json`, `tokenizer.json`, `model.safetensors`.
     pub model_dir: PathBuf,
     /// Name of the model; by default the name of the folder.
@@ -71,7 +71,7 @@ impl OpenAi {
     }
 }
 
-impl Local {
+impl LocalModelOptions {
     /// Returns a hash that tells apart models of one name.
     pub(super) fn place(&self) -> String {
         short_hash(&self.model_dir.to_string_lossy())
@@ -83,22 +83,22 @@ fn short_hash(text: &str) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Provider {
+enum ProviderName {
     None,
     OpenAi,
     Local,
 }
 
-const PROVIDERS: [(&str, Provider); 3] =
-    [("openai", Provider::OpenAi), ("local", Provider::Local), ("none", Provider::None)];
+const PROVIDERS: [(&str, ProviderName); 3] =
+    [("openai", ProviderName::OpenAi), ("local", ProviderName::Local), ("none", ProviderName::None)];
 
 /// Fields of one provider only. With `none` all of them are allowed, so that one word turns embedding off.
-const FIELDS: [(&str, Provider); 5] = [
-    ("url", Provider::OpenAi),
-    ("api_key", Provider::OpenAi),
-    ("dimensions", Provider::OpenAi),
-    ("batch", Provider::OpenAi),
-    ("model_dir", Provider::Local),
+const FIELDS: [(&str, ProviderName); 5] = [
+    ("url", ProviderName::OpenAi),
+    ("api_key", ProviderName::OpenAi),
+    ("dimensions", ProviderName::OpenAi),
+    ("batch", ProviderName::OpenAi),
+    ("model_dir", ProviderName::Local),
 ];
 
 impl Config {
@@ -120,9 +120,9 @@ impl Config {
         fields.finish();
         given.refuse_others(provider?);
         match provider? {
-            Provider::None => Some(Self::None),
-            Provider::OpenAi => given.openai().map(Self::OpenAi),
-            Provider::Local => given.local(setting, folder).map(Self::Local),
+            ProviderName::None => Some(Self::None),
+            ProviderName::OpenAi => given.openai().map(Self::OpenAi),
+            ProviderName::Local => given.local(setting, folder).map(Self::Local),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Config {
 /// All fields that any provider has.
 struct Given<'a> {
     model: Option<Setting<'a>>,
-    others: Vec<(&'static str, Provider, Setting<'a>)>,
+    others: Vec<(&'static str, ProviderName, Setting<'a>)>,
 }
 
 impl<'a> Given<'a> {
@@ -144,8 +144,8 @@ impl<'a> Given<'a> {
         self.others.iter().find(|(field, ..)| *field == name).map(|(_, _, setting)| setting)
     }
 
-    fn refuse_others(&self, provider: Provider) {
-        if provider == Provider::None {
+    fn refuse_others(&self, provider: ProviderName) {
+        if provider == ProviderName::None {
             return;
         }
         for (field, other, setting) in self.others.iter().filter(|(_, other, _)| *other != provider) {
@@ -185,7 +185,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    fn local(&self, setting: &Setting<'_>, folder: &Path) -> Option<Local> {
+    fn local(&self, setting: &Setting<'_>, folder: &Path) -> Option<LocalModelOptions> {
         if !cfg!(feature = "local-embeddings") {
             let hint = "build it with `cargo build --release --features local-embeddings`";
             setting.key_problem("this program was built without local models", Some(hint.into()));
@@ -197,11 +197,11 @@ impl<'a> Given<'a> {
         };
         let model_dir = dir.file_path(folder)?;
         let name = model_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Some(Local { model: self.model(&name)?, model_dir })
+        Some(LocalModelOptions { model: self.model(&name)?, model_dir })
     }
 }
 
-fn word(provider: Provider) -> &'static str {
+fn word(provider: ProviderName) -> &'static str {
     PROVIDERS.iter().find(|(_, other)| *other == provider).map_or("", |(word, _)| *word)
 }
 
@@ -210,7 +210,7 @@ fn key(setting: &Setting<'_>) -> Option<SecretString> {
     let key = setting.secret()?;
     if HeaderValue::from_str(key.expose_secret()).is_err() {
         let hint = "it must be one line of ASCII characters";
-        setting.hidden_problem("the key can not be sent in a header", Some(hint.into()));
+        setting.hidden_problem("the key cannot be sent in a header", Some(hint.into()));
         return None;
     }
     Some(key)
@@ -273,7 +273,7 @@ mod tests {
                 "dimensions": 1.5, "model_dir": "d", "modell": 1}))
             .expect_err("refused"),
             [
-                "api_key: the key can not be sent in a header (hint: it must be one line of ASCII characters)",
+                "api_key: the key cannot be sent in a header (hint: it must be one line of ASCII characters)",
                 "batch: 0 is out of range, expected 1 to 2048",
                 "dimensions: expected a whole number from 1 to 65536, found the number 1.5",
                 "model: ` ` is not the name of a model",

@@ -20,7 +20,7 @@ use tokenizers::Tokenizer;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::config::Local;
+use super::config::LocalModelOptions;
 use super::numbers::is_vector;
 use super::{Embedding, Error, Window};
 use runtime::regular_file;
@@ -36,13 +36,13 @@ const LEAST_WINDOW: usize = 3;
 const WORD: &str = "local";
 
 /// A model in memory.
-pub struct InProcess {
-    model: Arc<Model>,
+pub struct LocalModel {
+    model: Arc<BertEncoder>,
     name: String,
     permits: Arc<Semaphore>,
 }
 
-struct Model {
+struct BertEncoder {
     tokenizer: Tokenizer,
     bert: BertModel,
     pooling: Pooling,
@@ -63,7 +63,7 @@ enum Pooling {
 
 /// `sentence_bert_config.json`.
 #[derive(Deserialize)]
-struct Limits {
+struct SentenceBertConfig {
     max_seq_length: Option<usize>,
 }
 
@@ -76,11 +76,11 @@ struct PoolingModes {
     pooling_mode_mean_tokens: bool,
 }
 
-impl InProcess {
+impl LocalModel {
     /// Loads the model on a blocking thread.
-    pub async fn load(options: &Local) -> Result<Self, Error> {
+    pub async fn load(options: &LocalModelOptions) -> Result<Self, Error> {
         let folder = options.model_dir.clone();
-        let loaded = tokio::task::spawn_blocking(move || Model::load(&folder)).await;
+        let loaded = tokio::task::spawn_blocking(move || BertEncoder::load(&folder)).await;
         let model = loaded.unwrap_or_else(|_| Err(unusable("reading it failed")))?;
         let permits = Arc::new(Semaphore::new(AT_A_TIME));
         Ok(Self { model: Arc::new(model), name: options.model.clone(), permits })
@@ -117,7 +117,7 @@ impl InProcess {
     }
 }
 
-impl Embedding for InProcess {
+impl Embedding for LocalModel {
     fn embed<'a>(
         &'a self,
         texts: &'a [String],
@@ -143,7 +143,7 @@ impl Embedding for InProcess {
     }
 }
 
-impl Model {
+impl BertEncoder {
     fn load(folder: &Path) -> Result<Self, Error> {
         let layout: Layout = json(folder, "config.json")?;
         let window = window(folder, layout.max_position_embeddings)?;
@@ -197,7 +197,7 @@ fn normalized(vector: &Tensor) -> candle_core::Result<Tensor> {
 }
 
 fn window(folder: &Path, most: usize) -> Result<usize, Error> {
-    let limits: Option<Limits> = optional(folder, "sentence_bert_config.json")?;
+    let limits: Option<SentenceBertConfig> = optional(folder, "sentence_bert_config.json")?;
     Ok(limits
         .and_then(|limits| limits.max_seq_length)
         .unwrap_or(most)

@@ -43,8 +43,8 @@ fn folder() -> TempDir {
     folder
 }
 
-async fn load(folder: PathBuf) -> Result<InProcess, Error> {
-    InProcess::load(&Local { model_dir: folder, model: "tiny".into() }).await
+async fn load(folder: PathBuf) -> Result<LocalModel, Error> {
+    LocalModel::load(&LocalModelOptions { model_dir: folder, model: "tiny".into() }).await
 }
 
 #[tokio::test]

@@ -26,12 +26,12 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 pub use cached::Cached;
-pub use config::{Config, Local, OpenAi};
+pub use config::{Config, LocalModelOptions, OpenAi};
 #[cfg(feature = "local-embeddings")]
-pub use local::InProcess;
+pub use local::LocalModel;
 pub use none::{Missing, NoProvider};
 pub use numbers::{MOST_DIMENSIONS, is_same_direction, product};
-pub use openai::Remote;
+pub use openai::OpenAiClient;
 pub use window::Window;
 
 use upstream::api::{Error as Failure, Means};
@@ -167,7 +167,7 @@ pub async fn open(config: &Config, means: &Means) -> Result<Arc<dyn Embedding>, 
     Ok(match config {
         Config::Local(options) => Arc::new(Cached::new(load(options).await?, &options.place(), &means.store)),
         Config::None => Arc::new(NoProvider::any()),
-        Config::OpenAi(options) => match Remote::new(options, &means.shutdown)? {
+        Config::OpenAi(options) => match OpenAiClient::new(options, &means.shutdown)? {
             Some(remote) => Arc::new(Cached::new(Arc::new(remote), &options.place(), &means.store)),
             None => Arc::new(NoProvider::key(options)),
         },
@@ -175,13 +175,13 @@ pub async fn open(config: &Config, means: &Means) -> Result<Arc<dyn Embedding>, 
 }
 
 #[cfg(feature = "local-embeddings")]
-async fn load(options: &Local) -> Result<Arc<dyn Embedding>, Error> {
-    Ok(Arc::new(local::InProcess::load(options).await?))
+async fn load(options: &LocalModelOptions) -> Result<Arc<dyn Embedding>, Error> {
+    Ok(Arc::new(local::LocalModel::load(options).await?))
 }
 
 #[cfg(not(feature = "local-embeddings"))]
 #[allow(clippy::unused_async)] // the other one has to wait
-async fn load(_: &Local) -> Result<Arc<dyn Embedding>, Error> {
+async fn load(_: &LocalModelOptions) -> Result<Arc<dyn Embedding>, Error> {
     Err(Error::Unusable { reason: "this program was built without local models".into() })
 }
 

@@ -41,7 +41,7 @@ const USUAL_WINDOW: usize = 512;
 const MINILM_WINDOW: usize = 254;
 
 /// A service across the network.
-pub struct Remote {
+pub struct OpenAiClient {
     rest: Rest,
     model: String,
     key: Option<SecretString>,
@@ -52,7 +52,7 @@ pub struct Remote {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct EmbeddingsRequest<'a> {
     model: &'a str,
     input: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,16 +61,16 @@ struct Request<'a> {
 
 #[derive(Deserialize)]
 struct Response {
-    data: Vec<Embedded>,
+    data: Vec<EmbeddingObject>,
 }
 
 #[derive(Deserialize)]
-struct Embedded {
+struct EmbeddingObject {
     index: usize,
     embedding: Vec<f32>,
 }
 
-impl Remote {
+impl OpenAiClient {
     /// The service of `options`. Returns `None` if it is OpenAI's own and has no key.
     pub fn new(options: &OpenAi, shutdown: &Shutdown) -> Result<Option<Self>, Error> {
         if options.needs_key && options.api_key.is_none() {
@@ -123,7 +123,7 @@ impl Remote {
     }
 
     async fn ask(&self, texts: &[String]) -> Result<Response, Failure> {
-        let body = Request { model: &self.model, input: texts, dimensions: self.dimensions };
+        let body = EmbeddingsRequest { model: &self.model, input: texts, dimensions: self.dimensions };
         let mut request = self.rest.request(Method::POST, &["embeddings"]).json(&body);
         if let Some(key) = &self.key {
             request = request.bearer(key);
@@ -156,7 +156,7 @@ impl Remote {
 
 const WORD: &str = "openai";
 
-impl Embedding for Remote {
+impl Embedding for OpenAiClient {
     fn embed<'a>(
         &'a self,
         texts: &'a [String],

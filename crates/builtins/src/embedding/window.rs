@@ -20,7 +20,7 @@ pub struct Window {
 
 /// Kind of a character, as tokenizers treat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CharKind {
     Letter,
     Digit,
     /// A token of its own: punctuation, and every letter that is not Latin.
@@ -62,23 +62,23 @@ impl Window {
 
 /// Returns the approximate number of tokens of `text`, rather too high.
 fn estimate(text: &str) -> usize {
-    let (mut tokens, mut run, mut before) = (0, 0, Kind::Space);
+    let (mut tokens, mut run, mut before) = (0, 0, CharKind::Space);
     for letter in text.chars() {
-        let kind = Kind::of(letter);
+        let kind = CharKind::of(letter);
         run = if kind == before { run + 1 } else { 0 };
         before = kind;
         let begins_a_token = match kind {
-            Kind::Letter => run % LETTERS == 0,
-            Kind::Digit => run % DIGITS == 0,
-            Kind::Single => true,
-            Kind::Space => false,
+            CharKind::Letter => run % LETTERS == 0,
+            CharKind::Digit => run % DIGITS == 0,
+            CharKind::Single => true,
+            CharKind::Space => false,
         };
         tokens += usize::from(begins_a_token);
     }
     tokens
 }
 
-impl Kind {
+impl CharKind {
     fn of(letter: char) -> Self {
         match letter {
             'a'..='z' | 'A'..='Z' => Self::Letter,

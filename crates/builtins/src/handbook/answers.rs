@@ -10,7 +10,7 @@ use super::document::{Document, folder_of_index};
 use super::excerpt::Fit;
 use super::history::Modified;
 use super::index::{Match, is_in, touches};
-use super::meaning::{Near, Nearby, Question, Sections, Wish, fused};
+use super::meaning::{ChromaSearch, Near, Nearby, Question, Sections, fused};
 use super::snapshot::Snapshot;
 use super::times::shown;
 use super::words::Word;
@@ -24,38 +24,38 @@ const MOST_UPDATES: usize = 100;
 const INDEX_PAGE: f32 = 0.8;
 
 /// Why a tool has no result.
-pub(super) enum Failure {
+pub(super) enum SearchFailure {
     /// The arguments are invalid.
     Refused(Refusal),
     /// The index failed.
     Index(tantivy::TantivyError),
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for SearchFailure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<tantivy::TantivyError> for Failure {
+impl From<tantivy::TantivyError> for SearchFailure {
     fn from(error: tantivy::TantivyError) -> Self {
         Self::Index(error)
     }
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
+struct SearchResult<'a> {
     query: &'a str,
     count: usize,
     /// `lexical` or `hybrid`.
     ranking: &'static str,
-    hits: Vec<Hit>,
+    hits: Vec<SearchHit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<&'static str>,
 }
 
 #[derive(Serialize)]
-struct Hit {
+struct SearchHit {
     content: String,
     metadata: HitMetadata,
 }
@@ -63,7 +63,7 @@ struct Hit {
 #[derive(Serialize)]
 struct HitMetadata {
     #[serde(flatten)]
-    place: Place,
+    place: HitPlace,
     /// Larger is better; comparable within one result only.
     score: f64,
     truncated: bool,
@@ -71,7 +71,7 @@ struct HitMetadata {
 
 /// Position of a text in the handbook.
 #[derive(Serialize)]
-struct Place {
+struct HitPlace {
     file_path: String,
     path: String,
     section: String,
@@ -79,7 +79,7 @@ struct Place {
     modified: String,
 }
 
-impl Place {
+impl HitPlace {
     fn of(snapshot: &Snapshot, document: &Document, section: usize) -> Self {
         Self {
             file_path: document.file_path.clone(),
@@ -99,7 +99,7 @@ pub(super) struct ByWords {
 }
 
 /// Finds sections with the words of `asked`.
-pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, Failure> {
+pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, SearchFailure> {
     let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
     let words = query::asked(&asked.query);
     let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
@@ -115,21 +115,21 @@ pub(super) fn search(
     snapshot: &Snapshot,
     asked: &Search,
     question: Option<&Question>,
-) -> Result<Raw, Failure> {
+) -> Result<Raw, SearchFailure> {
     let found = by_words(snapshot, asked)?;
     Ok(found.answer(snapshot, asked, question, question.and_then(Question::near)))
 }
 
 impl ByWords {
     /// Returns what `question` needs from the vector storage.
-    pub(super) fn wish(&self, snapshot: &Snapshot, question: &Question) -> Wish {
-        let Some(scope) = self.scope.as_deref() else { return question.wish(&self.matches, None) };
+    pub(super) fn chroma_search(&self, snapshot: &Snapshot, question: &Question) -> ChromaSearch {
+        let Some(scope) = self.scope.as_deref() else { return question.chroma_search(&self.matches, None) };
         let sought = Sought { snapshot, scope: Some(scope), question: None };
         let is_within = |document, section| match section {
             Some(section) => sought.is_wanted(&Near { document, section, cosine: 0.0, begin: 0 }),
             None => snapshot.by_serial.get(&document).is_some_and(|document| touches(document, scope)),
         };
-        question.wish(&self.matches, Some(&is_within))
+        question.chroma_search(&self.matches, Some(&is_within))
     }
 
     /// Returns the result, by words and also by similarity if that is known.
@@ -157,14 +157,14 @@ impl ByWords {
         };
         let hit = |(found, document): (Match, &Arc<Document>)| {
             let (content, truncated) = excerpt::excerpt(document, found.section, fit(&found));
-            let place = Place::of(snapshot, document, found.section);
-            Hit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
+            let place = HitPlace::of(snapshot, document, found.section);
+            SearchHit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
         };
-        let hits: Vec<Hit> = ranked(snapshot, found).take(asked.n_results).map(hit).collect();
+        let hits: Vec<SearchHit> = ranked(snapshot, found).take(asked.n_results).map(hit).collect();
         let suggestion = hits.is_empty().then_some(
             "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
         );
-        Raw::of(&Found { query: &asked.query, count: hits.len(), ranking, hits, suggestion })
+        Raw::of(&SearchResult { query: &asked.query, count: hits.len(), ranking, hits, suggestion })
     }
 }
 
@@ -214,7 +214,7 @@ struct Whole<'a> {
 #[derive(Serialize)]
 struct WholeMetadata {
     #[serde(flatten)]
-    place: Place,
+    place: HitPlace,
     subsections: Vec<Subsection>,
 }
 
@@ -225,14 +225,14 @@ struct Subsection {
 }
 
 /// Returns the result of `get_handbook_section`.
-pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, Failure> {
-    let lookup::Found { document, section } = lookup::section(snapshot, path)?;
+pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Raw, SearchFailure> {
+    let lookup::FoundSection { document, section } = lookup::section(snapshot, path)?;
     let below = |at: usize| Subsection {
         path: document.section_of(snapshot.path_of(&document), at),
         section: document.sections[at].heading.clone(),
     };
     let subsections = document.children(section).map(below).collect();
-    let metadata = WholeMetadata { place: Place::of(snapshot, &document, section), subsections };
+    let metadata = WholeMetadata { place: HitPlace::of(snapshot, &document, section), subsections };
     Ok(Raw::of(&Whole { content: document.whole_text(section), metadata }))
 }
 
@@ -248,7 +248,7 @@ struct Recent {
 #[derive(Serialize)]
 struct Update {
     #[serde(flatten)]
-    place: Place,
+    place: HitPlace,
     /// `commit` or `file`.
     dated_by: &'static str,
 }
@@ -261,7 +261,7 @@ pub(super) fn updates(snapshot: &Snapshot, days: u32, now: SystemTime) -> Raw {
     // The sort is stable: documents with equal times stay in the order of their paths.
     recent.sort_by_key(|(modified, _)| std::cmp::Reverse(modified.at));
     let update = |(modified, document): &(Modified, &Arc<Document>)| Update {
-        place: Place::of(snapshot, document, 0),
+        place: HitPlace::of(snapshot, document, 0),
         dated_by: if modified.is_committed { "commit" } else { "file" },
     };
     let updates: Vec<Update> = recent.iter().take(MOST_UPDATES).map(update).collect();

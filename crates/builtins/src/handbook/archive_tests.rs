@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::super::corpus::{Corpus, Watcher};
 use super::super::folder::Folder;
-use super::super::resources::Naming;
+use super::super::resources::DocumentUris;
 use super::super::snapshot::Snapshot;
 use super::super::{query, words};
 use super::*;
@@ -68,7 +68,7 @@ impl Place {
 }
 
 fn run(docs: &Path, archived: Option<Archived>) -> (Corpus, Snapshot) {
-    let mut corpus = Corpus::new(Folder::new(docs), Naming::of("docs"), 0, archived).expect("an index");
+    let mut corpus = Corpus::new(Folder::new(docs), DocumentUris::of("docs"), 0, archived).expect("an index");
     let snapshot = corpus.refresh(&GoesOn).expect("read").expect("the first state");
     (corpus, snapshot)
 }

@@ -19,7 +19,7 @@ pub(super) const DEFAULT_DAYS: u32 = 7;
 
 /// A call of one of the tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum HandbookCall {
     /// `ping`
     Ping,
     /// `search_handbook`
@@ -53,7 +53,7 @@ pub(super) struct Search {
 struct Nothing {}
 
 #[derive(Deserialize)]
-struct Asked {
+struct SearchArguments {
     query: String,
     section: Option<String>,
     n_results: Option<u32>,
@@ -69,7 +69,7 @@ struct Since {
     days: Option<u32>,
 }
 
-impl Request {
+impl HandbookCall {
     /// Reads a call of `tool`, which must be one of `tools::definitions`.
     pub(super) fn read(tool: &Tool, arguments: &Raw) -> Result<Self, Refusal> {
         match tool.name() {
@@ -86,7 +86,7 @@ impl Request {
 }
 
 impl Search {
-    fn of(asked: Asked) -> Self {
+    fn of(asked: SearchArguments) -> Self {
         let query = asked.query.split_whitespace().collect::<Vec<_>>().join(" ");
         let section = asked.section.filter(|section| !section.trim().is_empty());
         Self { query, section, n_results: asked.n_results.unwrap_or(DEFAULT_RESULTS) as usize }

@@ -19,11 +19,11 @@ const LONGEST: usize = 1_024;
 /// Recent results. The least recently used one is evicted first.
 pub(super) struct Cache {
     // Held for a lookup only, never across an await.
-    inner: Mutex<Inner>,
+    inner: Mutex<CacheState>,
     store: Store,
 }
 
-struct Inner {
+struct CacheState {
     /// `None` if the cache is off.
     answers: Option<LruCache<Search, Raw>>,
     generation: u64,
@@ -35,7 +35,7 @@ impl Cache {
     /// A cache of `size` results; 0 turns it off. `store` counts its hits and misses too.
     pub(super) fn new(size: usize, store: &Store) -> Self {
         let answers = NonZeroUsize::new(size).map(LruCache::new);
-        let inner = Mutex::new(Inner { answers, generation: 0, hits: 0, misses: 0 });
+        let inner = Mutex::new(CacheState { answers, generation: 0, hits: 0, misses: 0 });
         Self { inner, store: store.clone() }
     }
 
@@ -69,13 +69,13 @@ impl Cache {
         (inner.hits, inner.misses)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CacheState> {
         // Every change leaves a valid state, so a panic elsewhere does not matter.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl CacheState {
     /// Empties the cache if the documents have changed.
     fn follow(&mut self, generation: u64) {
         if generation > self.generation {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::chroma::{self, Place, is_name};
+use crate::chroma::{self, DatabaseAddress, is_name};
 use crate::embedding;
 use settings::{Fields, Setting};
 use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
@@ -14,7 +14,7 @@ const CACHE_SIZE: usize = 100;
 
 /// Options of the handbook.
 #[derive(Debug, Clone)]
-pub struct Handbook {
+pub struct HandbookOptions {
     /// The documents.
     pub documents: Documents,
     /// Files and folders that are excluded, by their paths from the folder.
@@ -30,7 +30,7 @@ pub struct Handbook {
 }
 
 /// Files that are part of the program: the path of each with `/`, and its text.
-pub type Embedded = &'static [(&'static str, &'static str)];
+pub type EmbeddedFiles = &'static [(&'static str, &'static str)];
 
 /// Documents of a handbook.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub enum Documents {
     /// A folder, absolute or relative to the configuration file.
     Folder(PathBuf),
     /// Files of the program.
-    Embedded(Embedded),
+    Embedded(EmbeddedFiles),
 }
 
 impl fmt::Debug for Documents {
@@ -57,27 +57,27 @@ pub enum Keeping {
     #[default]
     Memory,
     /// A Chroma server. Requires an embedding provider.
-    Chroma(Box<Collection>),
+    Chroma(Box<CollectionOptions>),
 }
 
 /// A collection at a Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct Collection {
+pub struct CollectionOptions {
     /// The server, the database, and the credentials.
-    pub place: Place,
+    pub place: DatabaseAddress,
     /// Whether a missing tenant or database is created.
     pub create_database: bool,
     /// Its name, if configured. Valid for Chroma.
     pub name: Option<String>,
 }
 
-impl fmt::Debug for Collection {
+impl fmt::Debug for CollectionOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collection").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Collection {
+impl CollectionOptions {
     /// Returns its name, for a handbook that is called `server`.
     pub fn name_for(&self, server: &str) -> String {
         // Begins and ends with letters, because the name of a server may begin or end with any character.
@@ -85,9 +85,9 @@ impl Collection {
     }
 }
 
-impl Handbook {
+impl HandbookOptions {
     /// The options of a handbook over files of the program, which writes nothing to disk and searches by words.
-    pub fn embedded(files: Embedded) -> Self {
+    pub fn embedded(files: EmbeddedFiles) -> Self {
         Self {
             documents: Documents::Embedded(files),
             exclude: Vec::new(),
@@ -100,14 +100,14 @@ impl Handbook {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum StoreName {
     Memory,
     Chroma,
 }
 
-const WORDS: [(&str, Word); 2] = [("memory", Word::Memory), ("chroma", Word::Chroma)];
+const WORDS: [(&str, StoreName); 2] = [("memory", StoreName::Memory), ("chroma", StoreName::Chroma)];
 
-impl BuiltinOptions for Handbook {
+impl BuiltinOptions for HandbookOptions {
     fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
         crate::connect!(super::Handbook, self, name, means)
     }
@@ -130,7 +130,7 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     let documents = Documents::Folder(path?.file_path(defaults.folder())?);
     let index_dir = index_dir.flatten();
     let (embedding, keeping) = (embedding?, keeping?);
-    Some(Arc::new(Handbook { documents, exclude, cache_size, embedding, keeping, index_dir }))
+    Some(Arc::new(HandbookOptions { documents, exclude, cache_size, embedding, keeping, index_dir }))
 }
 
 /// Reads `exclude`: paths from the folder, with `/` between their parts.
@@ -147,12 +147,12 @@ fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
 /// it off.
 fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<Keeping> {
     let (store, chroma) = (fields.take("store"), fields.take("chroma"));
-    let word = store.as_ref().map_or(Some(Word::Memory), |store| store.choice(&WORDS));
+    let word = store.as_ref().map_or(Some(StoreName::Memory), |store| store.choice(&WORDS));
     if let (None, Some(chroma)) = (&store, &chroma) {
         chroma.key_problem("`chroma` is given without `store`", Some("add `store: chroma`".into()));
     }
     let collection = chroma.as_ref().map(collection);
-    if word? == Word::Memory {
+    if word? == StoreName::Memory {
         return Some(Keeping::Memory);
     }
     let store = store?;
@@ -167,7 +167,7 @@ fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Op
     Some(Keeping::Chroma(Box::new(collection??)))
 }
 
-fn collection(setting: &Setting<'_>) -> Option<Collection> {
+fn collection(setting: &Setting<'_>) -> Option<CollectionOptions> {
     let mut fields = setting.fields()?;
     let hint = "add the address of Chroma, such as `url: http://localhost:8000`";
     let url = fields.require("url", hint).and_then(|url| url.url());
@@ -177,5 +177,9 @@ fn collection(setting: &Setting<'_>) -> Option<Collection> {
         "a name of 3 to 512 letters, digits, `.`, `_` or `-` that begins and ends with a letter or digit";
     let name = fields.take("collection").map(|setting| setting.parsed(expected, name));
     fields.finish();
-    Some(Collection { place: place?, create_database, name: name.map_or(Some(None), |name| name.map(Some))? })
+    Some(CollectionOptions {
+        place: place?,
+        create_database,
+        name: name.map_or(Some(None), |name| name.map(Some))?,
+    })
 }

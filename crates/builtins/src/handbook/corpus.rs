@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::archive::{Archive, Archived, Indexed};
 use super::document::{Document, Origin};
-use super::folder::{Folder, Stamp, Text, View};
+use super::folder::{FileText, Folder, Stamp, View};
 use super::git_log::Blob;
 use super::history::{Dates, Repository};
 use super::index::{Changes, SearchIndex};
-use super::resources::Naming;
+use super::resources::DocumentUris;
 use super::snapshot::{Snapshot, shared};
 use runtime::telemetry::untrusted;
 
@@ -45,7 +45,7 @@ pub(super) trait Watcher {
 /// The documents and their index, owned by the task that keeps them up to date.
 pub(super) struct Corpus {
     folder: Folder,
-    naming: Naming,
+    naming: DocumentUris,
     index: SearchIndex,
     /// Documents that the archived index has and that were not found in the folder yet.
     archived: HashMap<String, Indexed>,
@@ -74,7 +74,7 @@ impl Corpus {
     /// the last published state.
     pub(super) fn new(
         folder: Folder,
-        naming: Naming,
+        naming: DocumentUris,
         generation: u64,
         archived: Option<Archived>,
     ) -> Result<Self, Error> {
@@ -203,7 +203,7 @@ impl Corpus {
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                tracing::debug!(path = %untrusted(path), %error, "a document of the handbook can not be read");
+                tracing::debug!(path = %untrusted(path), %error, "a document of the handbook cannot be read");
                 self.unread.insert(path.to_owned());
                 return Ok(());
             }
@@ -235,7 +235,7 @@ impl Corpus {
     }
 
     /// Parses a document. If the Markdown parser panics, only this document is skipped.
-    fn parse(&mut self, path: &str, stamp: &Stamp, text: Text) -> Option<(Document, Vec<String>)> {
+    fn parse(&mut self, path: &str, stamp: &Stamp, text: FileText) -> Option<(Document, Vec<String>)> {
         let former = self.archived.get(path).filter(|former| former.is_of(&text.blob));
         let serial = former.map_or(self.next_serial, |former| former.serial);
         self.next_serial = self.next_serial.max(serial + 1);
@@ -243,7 +243,7 @@ impl Corpus {
         let origin = Origin { serial, file_path, modified, blob: text.blob };
         let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, text.source)));
         if parsed.is_err() {
-            tracing::error!(path = %untrusted(path), "a document of the handbook can not be parsed");
+            tracing::error!(path = %untrusted(path), "a document of the handbook cannot be parsed");
         }
         parsed.ok()
     }

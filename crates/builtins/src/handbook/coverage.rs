@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::handbook::document::{Document, Origin};
     use crate::handbook::git_log::Blob;
-    use crate::handbook::index::Asked;
+    use crate::handbook::index::IndexQuery;
     use crate::handbook::index::SearchIndex;
 
     #[test]
@@ -89,7 +89,8 @@ mod tests {
             Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs)) as Box<dyn Query>
         };
         let query = CoverageQuery(vec![word("gate"), word("slowli"), word("nowher"), word("nothing")]);
-        let found = state.search(&Asked { query: Box::new(query), pairs: Vec::new() }).expect("searched");
+        let found =
+            state.search(&IndexQuery { query: Box::new(query), pairs: Vec::new() }).expect("searched");
         assert_eq!(found.iter().map(|found| found.document).collect::<Vec<_>>(), [2, 1]);
     }
 }

@@ -59,7 +59,7 @@ impl Kept {
         match self.try_read(read) {
             Ok(found) => found,
             Err(error) => {
-                self.complain("read, and is made anew", &error);
+                self.complain("read, and is built again", &error);
                 None
             }
         }
@@ -83,7 +83,7 @@ impl Kept {
         let mut head = vec![0; self.head.len()];
         body.read_exact(&mut head)?;
         if head != self.head.as_bytes() {
-            tracing::info!(file = %self.path.display(), "it is of another version or for another model: it is made anew");
+            tracing::info!(file = %self.path.display(), "it is of another version or for another model and is built again");
             return Ok(None);
         }
         let found = read(&mut body)?;
@@ -132,7 +132,7 @@ impl Kept {
     fn complain(&mut self, what: &str, error: &io::Error) {
         let reason = error.to_string();
         if self.complained.as_ref() != Some(&reason) {
-            tracing::warn!(file = %self.path.display(), reason, "a file of the handbook can not be {what}");
+            tracing::warn!(file = %self.path.display(), reason, "a file of the handbook cannot be {what}");
         }
         self.complained = Some(reason);
     }

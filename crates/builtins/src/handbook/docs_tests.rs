@@ -45,8 +45,10 @@ async fn questions_in_other_words_are_often_answered_by_one_of_the_first_three()
 /// Checks how many of a hundred questions are answered by the first hit, and how many by the first three.
 async fn are_answered(questions: &[Question], by_the_first: usize, by_three: usize) {
     // The exclusion is that of the repository's configuration file.
-    let config =
-        config::Handbook { exclude: vec!["contributing".into(), "clients".into()], ..config(&docs(), 0) };
+    let config = config::HandbookOptions {
+        exclude: vec!["contributing".into(), "clients".into()],
+        ..config(&docs(), 0)
+    };
     let handbook = open_with(&config).await.expect("the documentation is there");
     let (mut first, mut late, mut wrong) = (0, 0, Vec::new());
     for (question, expected) in questions {

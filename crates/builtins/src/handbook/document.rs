@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use super::git_log::Blob;
-use super::markdown::{self, Part};
+use super::markdown::{self, MarkdownSection};
 
 /// A document in the index.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Document {
     }
 }
 
-fn sections(parts: &[Part], title: &str, len: usize) -> Vec<Section> {
+fn sections(parts: &[MarkdownSection], title: &str, len: usize) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::with_capacity(parts.len());
     let mut open: Vec<usize> = Vec::new();
     for (index, part) in parts.iter().enumerate() {

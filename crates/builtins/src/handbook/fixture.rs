@@ -79,8 +79,8 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) {
 }
 
 /// Makes the settings of a handbook over `path` that writes nothing to disk and searches by words.
-pub(super) fn config(path: &Path, cache_size: usize) -> config::Handbook {
-    config::Handbook {
+pub(super) fn config(path: &Path, cache_size: usize) -> config::HandbookOptions {
+    config::HandbookOptions {
         documents: config::Documents::Folder(path.to_owned()),
         exclude: Vec::new(),
         cache_size,
@@ -94,7 +94,7 @@ pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Err
     open_with(&config(path, cache_size)).await
 }
 
-pub(super) async fn open_with(config: &config::Handbook) -> Result<Handbook, Error> {
+pub(super) async fn open_with(config: &config::HandbookOptions) -> Result<Handbook, Error> {
     Handbook::open("docs", config, &means(&Shutdown::new()), Events::channel().0).await
 }
 

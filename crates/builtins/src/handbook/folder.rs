@@ -17,7 +17,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, File, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::config::{Documents, Embedded};
+use super::config::{Documents, EmbeddedFiles};
 use super::git_log::Blob;
 
 /// Largest file that is read, in bytes.
@@ -66,7 +66,7 @@ impl Stamp {
 
 /// Result of one walk.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct FolderWalk {
     /// Path from the folder, with `/`, and state of each file.
     pub files: BTreeMap<String, Stamp>,
     /// Number of skipped Markdown files and folders: links, too large, too many, too deep, unreadable, or
@@ -87,7 +87,7 @@ pub(super) struct Folder {
 
 /// The text of a file.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct FileText {
     /// Text without a byte order mark, and with replacement characters for invalid UTF-8.
     pub source: String,
     /// Content id in git.
@@ -100,14 +100,14 @@ pub(super) enum Opened {
     /// A folder on disk.
     Dir(Dir),
     /// Files of the program.
-    Embedded(Embedded),
+    Embedded(EmbeddedFiles),
 }
 
 /// An opened folder with its listing.
 pub(super) struct View {
     root: Opened,
     /// The listing.
-    pub listing: Listing,
+    pub listing: FolderWalk,
 }
 
 impl Folder {
@@ -128,7 +128,7 @@ impl Folder {
     /// Opens the folder. The error names it.
     pub(super) fn open(&self) -> Result<Opened, String> {
         let named =
-            |error: io::Error| format!("the handbook folder {} can not be opened: {error}", self.shown());
+            |error: io::Error| format!("the handbook folder {} cannot be opened: {error}", self.shown());
         match &self.documents {
             Documents::Folder(root) => {
                 Dir::open_ambient_dir(root, ambient_authority()).map(Opened::Dir).map_err(named)
@@ -140,10 +140,10 @@ impl Folder {
     /// Walks the folder. The error names it.
     pub(super) fn look(&self) -> Result<View, String> {
         let root = self.open()?;
-        let mut listing = Listing { excluded: Arc::clone(&self.excluded), ..Listing::default() };
+        let mut listing = FolderWalk { excluded: Arc::clone(&self.excluded), ..FolderWalk::default() };
         match &root {
             Opened::Dir(dir) => walk(dir, "", MAX_DEPTH, &mut listing)
-                .map_err(|error| format!("the handbook folder {} can not be read: {error}", self.shown()))?,
+                .map_err(|error| format!("the handbook folder {} cannot be read: {error}", self.shown()))?,
             Opened::Embedded(files) => {
                 let modified = date_of_program();
                 let stamp =
@@ -170,12 +170,12 @@ impl Folder {
 impl View {
     /// Returns the text of a listed file, or `None` if it is not a text. Fails if the path now leads to
     /// another file.
-    pub(super) fn read(&self, path: &str, stamp: &Stamp) -> io::Result<Option<Text>> {
+    pub(super) fn read(&self, path: &str, stamp: &Stamp) -> io::Result<Option<FileText>> {
         let dir = match &self.root {
             Opened::Dir(dir) => dir,
             Opened::Embedded(files) => {
                 let found = files.iter().find(|(name, _)| *name == path).ok_or(io::ErrorKind::NotFound)?;
-                return Ok(Some(Text { source: found.1.to_owned(), blob: Blob::of(found.1.as_bytes()) }));
+                return Ok(Some(FileText { source: found.1.to_owned(), blob: Blob::of(found.1.as_bytes()) }));
             }
         };
         let file = open(dir, OsStr::new(path), OFlags::NONBLOCK)?;
@@ -186,7 +186,7 @@ impl View {
         }
         let mut bytes = Vec::new();
         file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-        Ok(text_of(&bytes).map(|source| Text { source, blob: Blob::of(&bytes) }))
+        Ok(text_of(&bytes).map(|source| FileText { source, blob: Blob::of(&bytes) }))
     }
 }
 
@@ -209,7 +209,7 @@ fn open(dir: &Dir, name: &OsStr, flags: OFlags) -> io::Result<File> {
     dir.open_with(name, OpenOptions::new().read(true).custom_flags(flags))
 }
 
-fn walk(dir: &Dir, prefix: &str, depth: usize, listing: &mut Listing) -> io::Result<()> {
+fn walk(dir: &Dir, prefix: &str, depth: usize, listing: &mut FolderWalk) -> io::Result<()> {
     for entry in dir.entries()? {
         listing.entries += 1;
         if listing.entries > MAX_ENTRIES {
@@ -225,7 +225,13 @@ fn walk(dir: &Dir, prefix: &str, depth: usize, listing: &mut Listing) -> io::Res
 }
 
 /// Adds the entry if it is a document. Returns false if a document or folder had to be skipped.
-fn visit(dir: &Dir, entry: &DirEntry, prefix: &str, depth: usize, listing: &mut Listing) -> io::Result<bool> {
+fn visit(
+    dir: &Dir,
+    entry: &DirEntry,
+    prefix: &str,
+    depth: usize,
+    listing: &mut FolderWalk,
+) -> io::Result<bool> {
     let os_name = entry.file_name();
     let Some(name) = os_name.to_str() else { return Ok(false) };
     if name.starts_with('.') {
@@ -255,7 +261,7 @@ fn is_markdown(name: &str) -> bool {
     extension.eq_ignore_ascii_case("md") || extension.eq_ignore_ascii_case("markdown")
 }
 
-impl Listing {
+impl FolderWalk {
     fn take(&mut self, path: String, stamp: Stamp) -> bool {
         let fits = stamp.len <= MAX_FILE_BYTES
             && self.files.len() < MAX_FILES

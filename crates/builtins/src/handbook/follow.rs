@@ -19,7 +19,7 @@ use super::archive::Archive;
 use super::corpus::{Corpus, Error, Watcher};
 use super::folder::Folder;
 use super::history::{self, Dates};
-use super::resources::Naming;
+use super::resources::DocumentUris;
 use super::snapshot::Snapshot;
 use json::Raw;
 use protocol::feature::List;
@@ -103,7 +103,7 @@ pub(super) struct Followed {
     /// The folder of the documents.
     pub folder: Folder,
     /// URIs of the documents as resources.
-    pub naming: Naming,
+    pub naming: DocumentUris,
     /// Receives one event for all changes of the resource list that a walk finds.
     pub events: Events,
     /// The index on disk, if it is kept.
@@ -251,7 +251,7 @@ impl Follower {
             if self.last_refusal.as_ref() != Some(&reason) {
                 tracing::warn!(
                     reason,
-                    "git can not be asked when documents changed: the times of files count"
+                    "git cannot be asked when documents changed; the modification times of the files are used"
                 );
             }
             self.last_refusal = Some(reason);

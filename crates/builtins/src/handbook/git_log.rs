@@ -52,10 +52,10 @@ fn digest_of(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Files by path, each with the time of the commit that gave it its current content.
-pub(super) type Found = HashMap<String, (Blob, SystemTime)>;
+pub(super) type CommitTimes = HashMap<String, (Blob, SystemTime)>;
 
 /// Reader of git output with `-z`: parts that end with a zero byte.
-pub(super) trait Reader {
+pub(super) trait GitOutput {
     /// Returns the buffer of the current part.
     fn begun(&mut self) -> &mut Vec<u8>;
 
@@ -85,7 +85,7 @@ pub(super) trait Reader {
 /// Reads the output part by part, newest commit first.
 pub(super) struct LogReader {
     wanted: HashMap<String, Blob>,
-    found: Found,
+    found: CommitTimes,
     piece: Vec<u8>,
     /// Time of the commit whose changes are being read.
     time: Option<SystemTime>,
@@ -102,7 +102,7 @@ impl LogReader {
 
     /// Returns the found files, the missing ones, and the time of the oldest commit. Ignores an incomplete
     /// last part.
-    pub(super) fn finish(self) -> (Found, HashMap<String, Blob>, Option<SystemTime>) {
+    pub(super) fn finish(self) -> (CommitTimes, HashMap<String, Blob>, Option<SystemTime>) {
         (self.found, self.wanted, self.oldest)
     }
 
@@ -125,7 +125,7 @@ impl LogReader {
     }
 }
 
-impl Reader for LogReader {
+impl GitOutput for LogReader {
     fn begun(&mut self) -> &mut Vec<u8> {
         &mut self.piece
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::git_log::{Blob, Reader};
+use super::git_log::{Blob, GitOutput};
 
 /// Reads the output part by part.
 pub(super) struct TreeReader {
@@ -23,7 +23,7 @@ impl TreeReader {
     }
 }
 
-impl Reader for TreeReader {
+impl GitOutput for TreeReader {
     fn begun(&mut self) -> &mut Vec<u8> {
         &mut self.piece
     }

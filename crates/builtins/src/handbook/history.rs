@@ -22,7 +22,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::document::Document;
-use super::git_log::{Blob, FORMAT, Found, LogReader, Reader};
+use super::git_log::{Blob, CommitTimes, FORMAT, GitOutput, LogReader};
 use super::git_tree::TreeReader;
 use runtime::regular_file;
 
@@ -75,7 +75,7 @@ pub(super) struct Modified {
 /// Dates of the documents from git.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dates {
-    found: Found,
+    found: CommitTimes,
     /// Files whose commit is older than everything that was read of the log.
     unreached: HashMap<String, Blob>,
     /// The oldest time that was read, if the log was not read completely.
@@ -109,11 +109,11 @@ impl Dates {
 /// Marks a state of the repository. A different value may mean new commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repository {
-    head: Option<Mark>,
-    log: Option<Mark>,
+    head: Option<FileMark>,
+    log: Option<FileMark>,
 }
 
-type Mark = (SystemTime, u64);
+type FileMark = (SystemTime, u64);
 
 impl Repository {
     /// Returns the repository whose work tree contains `folder`, if there is one.
@@ -134,7 +134,7 @@ fn repository_of(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
-fn mark(file: &Path) -> Option<Mark> {
+fn mark(file: &Path) -> Option<FileMark> {
     let metadata = file.metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -159,7 +159,7 @@ async fn committed(folder: &Path, wanted: HashMap<String, Blob>) -> Result<HashM
 
 /// Runs git in `folder` and passes its output to `reader`. Returns false if the time limit cut the output
 /// off.
-async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Result<bool, String> {
+async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl GitOutput) -> Result<bool, String> {
     let what = arguments.first().copied().unwrap_or_default();
     let mut command = Command::new("git");
     command.args(ALWAYS).args(arguments).current_dir(folder).env_clear().envs(SETTINGS);
@@ -168,7 +168,7 @@ async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Res
     let mut child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| error.to_string())?;
     let Some(mut output) = child.stdout.take() else { return Err("git has no output".to_owned()) };
     let ended = timeout(LIMIT, read_on(&mut output, reader)).await;
-    if let Ok(Ok(End::OfOutput)) = ended {
+    if let Ok(Ok(ReadEnd::OfOutput)) = ended {
         let status = timeout(LIMIT, child.wait()).await;
         if !matches!(&status, Ok(Ok(status)) if status.success()) {
             return Err(format!("git {what} failed; run it in the folder to see why"));
@@ -179,22 +179,25 @@ async fn ask(folder: &Path, arguments: &[&str], reader: &mut impl Reader) -> Res
     }
     match ended {
         Ok(Ok(_)) => Ok(true),
-        Ok(Err(error)) => Err(format!("the output of git {what} can not be read: {error}")),
+        Ok(Err(error)) => Err(format!("the output of git {what} cannot be read: {error}")),
         Err(_) => Ok(false),
     }
 }
 
-enum End {
+enum ReadEnd {
     OfOutput,
     OfSearch,
 }
 
-async fn read_on(output: &mut (impl AsyncRead + Unpin), reader: &mut impl Reader) -> std::io::Result<End> {
+async fn read_on(
+    output: &mut (impl AsyncRead + Unpin),
+    reader: &mut impl GitOutput,
+) -> std::io::Result<ReadEnd> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         match output.read(&mut buffer).await? {
-            0 => return Ok(End::OfOutput),
-            read if !reader.take(&buffer[..read]) => return Ok(End::OfSearch),
+            0 => return Ok(ReadEnd::OfOutput),
+            read if !reader.take(&buffer[..read]) => return Ok(ReadEnd::OfSearch),
             _ => {}
         }
     }

@@ -23,7 +23,7 @@ use tantivy::{
 };
 
 use super::document::{Document, folder_of_index, without_ending};
-use super::neighbours::{self, Candidate, Pair};
+use super::neighbours::{self, Candidate, WordPair};
 use super::words;
 
 const WORDS: &str = "words";
@@ -63,11 +63,11 @@ impl Fields {
 }
 
 /// A query, and the pairs that raise the score of a section.
-pub(super) struct Asked {
+pub(super) struct IndexQuery {
     /// The query that finds sections.
     pub query: Box<dyn Query>,
     /// Words that are adjacent in the query text.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<WordPair>,
 }
 
 /// A section that matches a query.
@@ -255,7 +255,7 @@ impl State {
     }
 
     /// Returns the matching sections, best first.
-    pub(super) fn search(&self, asked: &Asked) -> tantivy::Result<Vec<Match>> {
+    pub(super) fn search(&self, asked: &IndexQuery) -> tantivy::Result<Vec<Match>> {
         let best = TopDocs::with_limit(CANDIDATES).order_by_score();
         let found = self.searcher.search_with_statistics_provider(asked.query.as_ref(), &best, self)?;
         let mut candidates: Vec<Candidate> =

@@ -13,7 +13,7 @@ use super::*;
 
 /// Opens a handbook over `docs` with its index in `state`.
 async fn opened(docs: &Path, state: &Path) -> Handbook {
-    let config = config::Handbook { index_dir: Some(state.join("deeper")), ..config(docs, 0) };
+    let config = config::HandbookOptions { index_dir: Some(state.join("deeper")), ..config(docs, 0) };
     let events = Events::channel().0;
     Handbook::open("on call", &config, &means(&Shutdown::new()), events).await.expect("it opens")
 }

@@ -21,7 +21,7 @@ const MOST_ANCHORS: usize = 4;
 const ELSEWHERE: &str = "Call list_handbook_topics or search_handbook to find it.";
 
 /// A document, or one section of it.
-pub(super) struct Found {
+pub(super) struct FoundSection {
     /// The document.
     pub document: Arc<Document>,
     /// The section; 0 is the whole document.
@@ -29,7 +29,7 @@ pub(super) struct Found {
 }
 
 /// Finds the document or section that `path` names.
-pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal> {
+pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<FoundSection, Refusal> {
     if let Some(found) = exactly(snapshot, path) {
         return Ok(found);
     }
@@ -43,7 +43,7 @@ pub(super) fn section(snapshot: &Snapshot, path: &str) -> Result<Found, Refusal>
         return Err(no_document(snapshot, path, page));
     };
     let section = anchored(&document, anchor).ok_or_else(|| no_section(snapshot, &document, path, anchor))?;
-    Ok(Found { document, section })
+    Ok(FoundSection { document, section })
 }
 
 /// Finds the path for a search within a folder, document or section. `name` may also be a title.
@@ -66,7 +66,7 @@ pub(super) fn scope(snapshot: &Snapshot, name: &str) -> Result<String, Refusal> 
     found.map(|found| found.scope()).ok_or_else(|| no_scope(snapshot, name))
 }
 
-impl Found {
+impl FoundSection {
     fn all_of(document: &Arc<Document>) -> Self {
         Self { document: Arc::clone(document), section: 0 }
     }
@@ -79,16 +79,16 @@ impl Found {
 
 /// Finds the document that was returned with this very path, or else one with this path in the exact letter
 /// case.
-fn exactly(snapshot: &Snapshot, path: &str) -> Option<Found> {
+fn exactly(snapshot: &Snapshot, path: &str) -> Option<FoundSection> {
     let section = |at: usize| {
         let anchor = Some(&path[at + 1..]).filter(|anchor| !anchor.is_empty())?;
         let page = given(snapshot, &path[..at])?;
-        Some(Found { document: Arc::clone(page), section: anchored(page, anchor)? })
+        Some(FoundSection { document: Arc::clone(page), section: anchored(page, anchor)? })
     };
     let marks = path.rmatch_indices('#').take(MOST_ANCHORS).map(|(at, _)| at);
     let of_section = || marks.filter(|_| path.len() <= LONGEST).find_map(section);
-    let whole = given(snapshot, path).map(Found::all_of).or_else(of_section);
-    whole.or_else(|| file(snapshot, path).map(Found::all_of))
+    let whole = given(snapshot, path).map(FoundSection::all_of).or_else(of_section);
+    whole.or_else(|| file(snapshot, path).map(FoundSection::all_of))
 }
 
 fn given<'a>(snapshot: &'a Snapshot, page: &str) -> Option<&'a Arc<Document>> {
@@ -97,16 +97,16 @@ fn given<'a>(snapshot: &'a Snapshot, page: &str) -> Option<&'a Arc<Document>> {
 }
 
 /// Finds a document with `#` in its name, ignoring letter case and extension.
-fn with_mark(snapshot: &Snapshot, path: &str) -> Option<Found> {
+fn with_mark(snapshot: &Snapshot, path: &str) -> Option<FoundSection> {
     let whole = path.contains('#').then_some((path, ""));
     let readings = whole.into_iter().chain(path.rsplit_once('#'));
     readings.into_iter().find_map(|(page, anchor)| found(snapshot, page, anchor))
 }
 
-fn found(snapshot: &Snapshot, page: &str, anchor: &str) -> Option<Found> {
+fn found(snapshot: &Snapshot, page: &str, anchor: &str) -> Option<FoundSection> {
     let document = document(snapshot, page)?;
     let section = anchored(&document, anchor)?;
-    Some(Found { document, section })
+    Some(FoundSection { document, section })
 }
 
 /// Splits page and anchor. The length is checked first, because an anchor is compared with many others.
@@ -176,7 +176,7 @@ fn folder(snapshot: &Snapshot, name: &str) -> Option<String> {
 }
 
 /// Finds a title, such as `Resilience`, or a trail as hits show it: `Resilience > Circuit breaker`.
-fn titled(snapshot: &Snapshot, name: &str) -> Option<Found> {
+fn titled(snapshot: &Snapshot, name: &str) -> Option<FoundSection> {
     let name = name.trim();
     snapshot.documents.values().find_map(|document| {
         let fits = |at: &usize| {
@@ -184,7 +184,7 @@ fn titled(snapshot: &Snapshot, name: &str) -> Option<Found> {
             trail.last().is_some_and(|own| same_text(own, name)) || same_text(&trail.join(" > "), name)
         };
         let section = (0..document.sections.len()).find(fits)?;
-        Some(Found { document: Arc::clone(document), section })
+        Some(FoundSection { document: Arc::clone(document), section })
     })
 }
 

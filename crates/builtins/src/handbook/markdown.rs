@@ -16,12 +16,12 @@ pub(super) struct Outline {
     /// The `title` of the front matter.
     pub title: Option<String>,
     /// The sections, at least one.
-    pub sections: Vec<Part>,
+    pub sections: Vec<MarkdownSection>,
 }
 
 /// A heading and the text up to the next heading.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct MarkdownSection {
     /// Level from 1 to 6; 0 for text before the first heading.
     pub level: usize,
     /// Heading without markup; empty for text before the first heading.
@@ -43,7 +43,7 @@ pub(super) fn outline(source: &str) -> Outline {
         | Options::ENABLE_HEADING_ATTRIBUTES
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut reader = Reader::default();
+    let mut reader = MarkdownReader::default();
     for (event, range) in Parser::new_ext(source, options).into_offset_iter() {
         reader.read(&event, range.start, range.end);
     }
@@ -51,9 +51,9 @@ pub(super) fn outline(source: &str) -> Outline {
 }
 
 #[derive(Default)]
-struct Reader {
+struct MarkdownReader {
     title: Option<String>,
-    sections: Vec<Part>,
+    sections: Vec<MarkdownSection>,
     anchors: HashMap<String, usize>,
     /// Open elements that are not headings.
     depth: usize,
@@ -64,7 +64,7 @@ struct Reader {
     begin: usize,
 }
 
-impl Reader {
+impl MarkdownReader {
     fn read(&mut self, event: &Event<'_>, start: usize, end: usize) {
         match event {
             Event::Start(Tag::Heading { level, id, .. }) if self.splits() => {
@@ -96,7 +96,7 @@ impl Reader {
 
     fn open(&mut self, level: HeadingLevel, start: usize) {
         self.in_heading = true;
-        self.sections.push(Part { level: level as usize, start, ..Part::default() });
+        self.sections.push(MarkdownSection { level: level as usize, start, ..MarkdownSection::default() });
     }
 
     fn close_heading(&mut self) {
@@ -110,7 +110,7 @@ impl Reader {
 
     fn say(&mut self, text: &str) {
         if self.sections.is_empty() {
-            self.sections.push(Part { start: self.begin, ..Part::default() });
+            self.sections.push(MarkdownSection { start: self.begin, ..MarkdownSection::default() });
         }
         if let Some(section) = self.sections.last_mut() {
             let target = if self.in_heading { &mut section.heading } else { &mut section.body };
@@ -127,12 +127,13 @@ impl Reader {
     }
 
     fn finish(mut self, source: &str) -> Outline {
-        let blank = |section: &Part| section.level == 0 && section.body.trim().is_empty();
+        let blank = |section: &MarkdownSection| section.level == 0 && section.body.trim().is_empty();
         if self.sections.len() > 1 && blank(&self.sections[0]) {
             self.sections.remove(0);
         }
         if self.sections.is_empty() {
-            self.sections.push(Part { start: self.begin.min(source.len()), ..Part::default() });
+            self.sections
+                .push(MarkdownSection { start: self.begin.min(source.len()), ..MarkdownSection::default() });
         }
         Outline { title: self.title, sections: self.sections }
     }

@@ -46,16 +46,16 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
-use self::answers::Failure;
+use self::answers::SearchFailure;
 use self::archive::Archive;
-use self::arguments::Request;
+use self::arguments::HandbookCall;
 use self::cache::Cache;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
-pub use self::meaning::Embedded;
-use self::meaning::{KeptVectors, Link, Meaning, Opening, Shelf};
-use self::resources::Naming;
+pub use self::meaning::EmbeddingProgress;
+use self::meaning::{KeptVectors, Link, Meaning, ProviderFuture, VectorStorage};
+use self::resources::DocumentUris;
 use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
@@ -75,7 +75,7 @@ const AT_A_TIME: usize = 4;
 /// The handbook server. Dropping it ends the task that follows the folder.
 pub struct Handbook {
     phase: watch::Receiver<Phase>,
-    naming: Naming,
+    naming: DocumentUris,
     cache: Cache,
     meaning: Option<Meaning>,
     work: Arc<Semaphore>,
@@ -93,7 +93,7 @@ pub struct Figures {
     /// How many searches were not answered from memory.
     pub cache_misses: u64,
     /// Progress of the vectors, if there are any.
-    pub embedded: Option<Embedded>,
+    pub embedded: Option<EmbeddingProgress>,
 }
 
 impl Handbook {
@@ -103,7 +103,7 @@ impl Handbook {
     /// The error is [`Error::Connect`] and names the folder if it cannot be opened.
     pub async fn open(
         name: &str,
-        config: &config::Handbook,
+        config: &config::HandbookOptions,
         means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
@@ -112,34 +112,34 @@ impl Handbook {
             return Ok(handbook);
         }
         let (embedding, means) = (config.embedding.clone(), means.clone());
-        let (kept, shelf) = match &config.keeping {
+        let (kept, storage) = match &config.keeping {
             config::Keeping::Memory => {
                 let file = kept_file(config, name, "vectors");
-                (KeptVectors::new(file, &embedding.identity()), Shelf::Memory)
+                (KeptVectors::new(file, &embedding.identity()), VectorStorage::Memory)
             }
             config::Keeping::Chroma(collection) => (
                 KeptVectors::new(None, ""),
-                Shelf::at(Arc::new(Link::new(collection, name, &means.shutdown)?)),
+                VectorStorage::at(Arc::new(Link::new(collection, name, &means.shutdown)?)),
             ),
         };
         let opening = async move { embedding::open(&embedding, &means).await }.boxed();
-        Ok(handbook.with(opening, kept, shelf))
+        Ok(handbook.with(opening, kept, storage))
     }
 
     /// Returns the offer before the folder was read.
-    pub(super) fn declared(_: &config::Handbook) -> Declared {
+    pub(super) fn declared(_: &config::HandbookOptions) -> Declared {
         Declared::new(about(), INSTRUCTIONS, &tools::definitions()).with_resources(Vec::new(), false)
     }
 
     /// Adds vectors from the provider that `opening` opens and from `kept`. They are stored at `place`.
-    fn with(mut self, opening: Opening, kept: KeptVectors, place: Shelf) -> Self {
+    fn with(mut self, opening: ProviderFuture, kept: KeptVectors, place: VectorStorage) -> Self {
         self.meaning = Some(Meaning::start(opening, kept, place, self.phase.clone(), &self.tasks));
         self
     }
 
     async fn by_words(
         name: &str,
-        config: &config::Handbook,
+        config: &config::HandbookOptions,
         means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
@@ -151,7 +151,7 @@ impl Handbook {
         let tasks = means.shutdown.child();
         // The shutdown waits until the files are written.
         means.shutdown.include(&tasks, ENDING);
-        let naming = Naming::of(name);
+        let naming = DocumentUris::of(name);
         let archive = kept_file(config, name, "index").filter(|_| !means.only_looks).map(Archive::new);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
         Ok(Self {
@@ -188,14 +188,14 @@ impl Handbook {
         }
     }
 
-    async fn answer(&self, request: Request) -> Result<Reply, Error> {
+    async fn answer(&self, request: HandbookCall) -> Result<Reply, Error> {
         let snapshot = match request {
-            Request::Ping => return Ok(Ok(result(&Raw::of(&PONG)))),
-            Request::Updates { .. } => self.snapshot(true).await?,
+            HandbookCall::Ping => return Ok(Ok(result(&Raw::of(&PONG)))),
+            HandbookCall::Updates { .. } => self.snapshot(true).await?,
             _ => self.snapshot(false).await?,
         };
         match request {
-            Request::Search(asked) => self.found(snapshot, asked).await,
+            HandbookCall::Search(asked) => self.found(snapshot, asked).await,
             request => self.work_out(move || from_snapshot(&snapshot, &request)).await,
         }
     }
@@ -218,7 +218,7 @@ impl Handbook {
     /// still finishes within milliseconds.
     async fn work_out(
         &self,
-        work: impl FnOnce() -> Result<Raw, Failure> + Send + 'static,
+        work: impl FnOnce() -> Result<Raw, SearchFailure> + Send + 'static,
     ) -> Result<Reply, Error> {
         Ok(match self.done(work).await? {
             Ok(answer) => Ok(result(&answer)),
@@ -229,22 +229,22 @@ impl Handbook {
     /// Returns the result of `work`, or the answer that explains why there is none.
     async fn done<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce() -> Result<T, SearchFailure> + Send + 'static,
     ) -> Result<Result<T, Reply>, Error> {
         let Some(answer) = on_a_thread(&self.work, work).await else {
             return Err(Error::Unavailable { state: "shutting down" });
         };
         Ok(match answer {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(Failure::Refused(refusal))) => Err(Ok(refused(&refusal))),
-            Ok(Err(Failure::Index(error))) => Err(Err(internal(&error))),
+            Ok(Err(SearchFailure::Refused(refusal))) => Err(Ok(refused(&refusal))),
+            Ok(Err(SearchFailure::Index(error))) => Err(Err(internal(&error))),
             Err(error) => Err(Err(internal(&error))),
         })
     }
 }
 
 /// Returns the file with this `ending` in which handbook `name` stores data between two runs, if configured.
-fn kept_file(config: &config::Handbook, name: &str, ending: &str) -> Option<PathBuf> {
+fn kept_file(config: &config::HandbookOptions, name: &str, ending: &str) -> Option<PathBuf> {
     config.index_dir.as_ref().map(|folder| folder.join(format!("{}.{ending}", private_file::of(name))))
 }
 
@@ -303,7 +303,7 @@ impl Builtin for Handbook {
             let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
                 return Ok(Err(no_tool(name)));
             };
-            match Request::read(tool, &arguments) {
+            match HandbookCall::read(tool, &arguments) {
                 Ok(request) => self.answer(request).await,
                 Err(refusal) => Ok(Ok(refused(&refusal))),
             }
@@ -311,13 +311,13 @@ impl Builtin for Handbook {
     }
 }
 
-fn from_snapshot(snapshot: &Snapshot, request: &Request) -> Result<Raw, Failure> {
+fn from_snapshot(snapshot: &Snapshot, request: &HandbookCall) -> Result<Raw, SearchFailure> {
     match request {
-        Request::Ping => Ok(Raw::of(&PONG)),
-        Request::Search(asked) => answers::search(snapshot, asked, None),
-        Request::Section { path } => answers::section(snapshot, path),
-        Request::Topics => Ok(topics::topics(snapshot)),
-        Request::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),
+        HandbookCall::Ping => Ok(Raw::of(&PONG)),
+        HandbookCall::Search(asked) => answers::search(snapshot, asked, None),
+        HandbookCall::Section { path } => answers::section(snapshot, path),
+        HandbookCall::Topics => Ok(topics::topics(snapshot)),
+        HandbookCall::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),
     }
 }
 

@@ -12,7 +12,7 @@ const REACH: u32 = 2;
 
 /// Two adjacent words.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pair {
+pub(super) struct WordPair {
     /// The first word.
     pub left: String,
     /// The second word.
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
 pub(super) fn reward(
     segment: &SegmentReader,
     fields: [(Field, Score); 3],
-    pairs: &[Pair],
+    pairs: &[WordPair],
     candidates: &mut [&mut Candidate],
 ) -> tantivy::Result<()> {
     for pair in pairs {

@@ -15,8 +15,8 @@ use tantivy::query::{
 use tantivy::schema::{Field, IndexRecordOption};
 
 use super::coverage::CoverageQuery;
-use super::index::{Asked, State};
-use super::neighbours::Pair;
+use super::index::{IndexQuery, State};
+use super::neighbours::WordPair;
 use super::words::{Word, words_of};
 
 /// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
@@ -53,7 +53,11 @@ pub(super) fn asked(text: &str) -> Vec<Word> {
 }
 
 /// Builds the query for these words, within `scope` if there is one. Returns `None` if nothing can match.
-pub(super) fn build(state: &State, words: &[Word], scope: Option<&str>) -> tantivy::Result<Option<Asked>> {
+pub(super) fn build(
+    state: &State,
+    words: &[Word],
+    scope: Option<&str>,
+) -> tantivy::Result<Option<IndexQuery>> {
     let mut clauses: Vec<Box<dyn Query>> = Vec::new();
     let mut seen = HashSet::new();
     let mut guesses = 0;
@@ -69,19 +73,19 @@ pub(super) fn build(state: &State, words: &[Word], scope: Option<&str>) -> tanti
         return Ok(None);
     }
     let query = within(state, scope, Box::new(CoverageQuery(clauses)));
-    Ok(Some(Asked { query, pairs: pairs(state, words)? }))
+    Ok(Some(IndexQuery { query, pairs: pairs(state, words)? }))
 }
 
 /// Returns the pairs of adjacent words, each once.
-fn pairs(state: &State, words: &[Word]) -> tantivy::Result<Vec<Pair>> {
+fn pairs(state: &State, words: &[Word]) -> tantivy::Result<Vec<WordPair>> {
     let parts: Vec<&Word> = words.iter().filter(|word| !word.whole).collect();
-    let mut pairs: Vec<Pair> = Vec::new();
+    let mut pairs: Vec<WordPair> = Vec::new();
     for two in parts.windows(2) {
         let (left, right) = (two[0].text.clone(), two[1].text.clone());
         let is_new = !pairs.iter().any(|pair| (&pair.left, &pair.right) == (&left, &right));
         if left != right && is_new && state.is_known(&left)? && state.is_known(&right)? {
             let worth = NEIGHBOURS * (state.rarity(&left)? + state.rarity(&right)?);
-            pairs.push(Pair { left, right, worth });
+            pairs.push(WordPair { left, right, worth });
         }
     }
     Ok(pairs)

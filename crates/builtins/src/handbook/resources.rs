@@ -25,7 +25,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 
 /// URIs of the documents of one server.
 #[derive(Debug, Clone)]
-pub(super) struct Naming {
+pub(super) struct DocumentUris {
     prefix: Arc<str>,
 }
 
@@ -49,18 +49,18 @@ struct Annotations {
 
 #[derive(Serialize)]
 struct Contents<'a> {
-    contents: [Content<'a>; 1],
+    contents: [ResourceContent<'a>; 1],
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Content<'a> {
+struct ResourceContent<'a> {
     uri: &'a str,
     mime_type: &'static str,
     text: &'a str,
 }
 
-impl Naming {
+impl DocumentUris {
     /// Makes URIs for the documents of the server `name`.
     pub(super) fn of(name: &str) -> Self {
         Self { prefix: format!("handbook://{name}/").into() }
@@ -96,5 +96,5 @@ impl Naming {
 
 /// Returns the result of `resources/read`.
 pub(super) fn contents(uri: &str, document: &Document) -> Raw {
-    Raw::of(&Contents { contents: [Content { uri, mime_type: MIME_TYPE, text: &document.source }] })
+    Raw::of(&Contents { contents: [ResourceContent { uri, mime_type: MIME_TYPE, text: &document.source }] })
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::arguments::Search;
-use super::meaning::{Asked, Meaning, Question};
+use super::meaning::{Meaning, QueryPlan, Question};
 use super::snapshot::Snapshot;
 use super::{Handbook, answers};
 use protocol::Reply;
@@ -22,9 +22,9 @@ impl Handbook {
         }
         let asked = match &self.meaning {
             Some(meaning) => meaning.question(&state, &search.query).await,
-            None => Asked::ByWords,
+            None => QueryPlan::ByWords,
         };
-        let mut is_lasting = !matches!(asked, Asked::NotNow);
+        let mut is_lasting = !matches!(asked, QueryPlan::NotNow);
         let wanted = search.clone();
         let reply = match asked.question() {
             Some(question) if question.is_asked_elsewhere() => {
@@ -55,14 +55,14 @@ impl Handbook {
         let wanted = Arc::clone(&search);
         let by_words = move || {
             let found = answers::by_words(&at, &wanted)?;
-            let wish = found.wish(&at, &asked);
-            Ok((found, wish))
+            let chroma_search = found.chroma_search(&at, &asked);
+            Ok((found, chroma_search))
         };
-        let (found, wish) = match self.done(by_words).await? {
+        let (found, chroma_search) = match self.done(by_words).await? {
             Ok(found) => found,
             Err(reply) => return Ok((true, reply)),
         };
-        let nearby = question.ask(&wish).await;
+        let nearby = question.ask(&chroma_search).await;
         let answered = nearby.is_some();
         let answer = move || Ok(found.answer(&snapshot, &search, Some(&question), nearby));
         Ok((answered, self.work_out(answer).await?))

@@ -35,7 +35,7 @@ struct Topic {
 
 /// Returns the result of `list_handbook_topics`.
 pub(super) fn topics(snapshot: &Snapshot) -> Raw {
-    let mut topics = Folder::of(snapshot).topics(snapshot, "");
+    let mut topics = TopicFolder::of(snapshot).topics(snapshot, "");
     let truncated = cut(&mut topics, MOST_TOPICS);
     Raw::of(&Tree {
         topics,
@@ -47,14 +47,14 @@ pub(super) fn topics(snapshot: &Snapshot) -> Raw {
 }
 
 #[derive(Default)]
-struct Folder<'a> {
-    folders: BTreeMap<&'a str, Folder<'a>>,
+struct TopicFolder<'a> {
+    folders: BTreeMap<&'a str, TopicFolder<'a>>,
     documents: Vec<&'a Arc<Document>>,
 }
 
-impl<'a> Folder<'a> {
+impl<'a> TopicFolder<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
-        let mut root = Folder::default();
+        let mut root = TopicFolder::default();
         for document in snapshot.documents.values() {
             let mut folder = &mut root;
             let mut names: VecDeque<&str> = document.path.split('/').collect();

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::id::Id;
 use crate::answer::Failure;
-use crate::r2r::config::{Credentials, R2r};
+use crate::r2r::config::{Credentials, R2rOptions};
 use json::Raw;
 use runtime::hex::hex;
 use runtime::secret::{ExposeSecret, SecretString};
@@ -89,7 +89,7 @@ impl Answers {
 }
 
 /// Returns a hash of the R2R server and the account there. Neither should appear in a key or a file.
-pub(super) fn identity(options: &R2r) -> Arc<str> {
+pub(super) fn identity(options: &R2rOptions) -> Arc<str> {
     let shown = |secret: &SecretString| secret.expose_secret().to_owned();
     let (kind, who) = match &options.credentials {
         Credentials::None => ("none", String::new()),

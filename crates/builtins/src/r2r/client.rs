@@ -18,7 +18,7 @@ use super::model::{Results, VERSION};
 use super::pace::Pace;
 use super::session::Session;
 use crate::r2r::config;
-use crate::rest::{Answer, Request, Rest};
+use crate::rest::{Answer, Rest, RestRequest};
 use net::http::Form;
 use net::sse::Event;
 use upstream::api::{Error, Means};
@@ -34,7 +34,7 @@ pub(super) struct Client {
 impl Client {
     /// Logs in, or checks that R2R accepts the key or requests without credentials. Returns
     /// [`Error::AuthFailed`] if R2R refuses them.
-    pub(super) async fn open(options: &config::R2r, means: &Means) -> Result<Self, Error> {
+    pub(super) async fn open(options: &config::R2rOptions, means: &Means) -> Result<Self, Error> {
         let rest = Rest::new(&options.url, &means.shutdown)?;
         let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
         Ok(Self { rest, session, pace: options.pace.clone() })
@@ -124,7 +124,7 @@ impl Client {
         Box::pin(self.session.refused())
     }
 
-    fn request(&self, method: Method, path: &[&str]) -> Request {
+    fn request(&self, method: Method, path: &[&str]) -> RestRequest {
         let path: Vec<&str> = std::iter::once(VERSION).chain(path.iter().copied()).collect();
         self.rest.request(method, &path)
     }
@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// Sends a request with credentials, and once more if the token was refused.
-    async fn made(&self, request: impl Fn() -> Request) -> Result<Answer, Error> {
+    async fn made(&self, request: impl Fn() -> RestRequest) -> Result<Answer, Error> {
         // On the heap: a request in flight is large, and a tool may make several.
         Box::pin(async move {
             let pass = self.session.pass().await?;

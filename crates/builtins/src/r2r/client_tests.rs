@@ -25,8 +25,8 @@ fn account(password: &str) -> Credentials {
     Credentials::Account { email: EMAIL.to_owned().into(), password: password.to_owned().into() }
 }
 
-fn options(r2r: &R2r, credentials: Credentials) -> config::R2r {
-    config::R2r {
+fn options(r2r: &R2r, credentials: Credentials) -> config::R2rOptions {
+    config::R2rOptions {
         url: r2r.url().parse().expect("a URL"),
         credentials,
         project: config::ProjectName { name: "my-app".into(), path: None },

@@ -12,7 +12,7 @@ use super::answers::Fresh;
 use super::id::Id;
 use super::model;
 use crate::answer::Failure;
-use crate::r2r::context::Desk;
+use crate::r2r::context::R2rContext;
 use crate::tool::{About, Effect};
 use json::Raw;
 
@@ -25,7 +25,7 @@ pub(super) const ABOUT: About = About {
 };
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub(super) struct Input {
+pub(super) struct ListCollectionsInput {
     /// How many to leave out before the first one that is shown.
     #[serde(default)]
     offset: u64,
@@ -43,8 +43,8 @@ const fn twenty() -> u32 {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Output {
-    collections: Vec<Listed>,
+pub(super) struct ListCollectionsOutput {
+    collections: Vec<R2rCollectionItem>,
     /// How many there are.
     total: u64,
     /// Whether this is an answer of shortly before.
@@ -52,7 +52,7 @@ pub(super) struct Output {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct R2rCollectionItem {
     collection_id: Id,
     name: String,
     description: Option<String>,
@@ -62,28 +62,28 @@ struct Listed {
 }
 
 /// The answer of `r2r_list_collections`.
-pub(super) async fn list(desk: &Desk, input: Input) -> Result<Raw, Failure> {
+pub(super) async fn list(context: &R2rContext, input: ListCollectionsInput) -> Result<Raw, Failure> {
     let inputs = (ABOUT.name, &input);
-    let make = async { ask(desk, &input).await.map(Fresh::lasting) };
-    desk.answers.fetch(desk.options.cache_ttl.list, None, &inputs, make).await
+    let make = async { ask(context, &input).await.map(Fresh::lasting) };
+    context.answers.fetch(context.options.cache_ttl.list, None, &inputs, make).await
 }
 
-async fn ask(desk: &Desk, input: &Input) -> Result<Output, Failure> {
-    let page = desk
+async fn ask(context: &R2rContext, input: &ListCollectionsInput) -> Result<ListCollectionsOutput, Failure> {
+    let page = context
         .client
-        .page::<model::Collection>(&["collections"], (input.offset, input.limit.into()), &[])
+        .page::<model::R2rCollection>(&["collections"], (input.offset, input.limit.into()), &[])
         .await?;
-    let listed = page.results.into_iter().map(|collection| listed(desk, collection));
+    let listed = page.results.into_iter().map(|collection| listed(context, collection));
     let collections: Vec<_> = stream::iter(listed).buffered(AT_A_TIME).collect().await;
     let total = page.total_entries.unwrap_or(input.offset + collections.len() as u64);
-    Ok(Output { collections, total, cached: false })
+    Ok(ListCollectionsOutput { collections, total, cached: false })
 }
 
-async fn listed(desk: &Desk, collection: model::Collection) -> Listed {
+async fn listed(context: &R2rContext, collection: model::R2rCollection) -> R2rCollectionItem {
     let id = collection.id.to_string();
-    let counted = desk.client.page::<IgnoredAny>(&["collections", &id, "documents"], (0, 1), &[]).await;
+    let counted = context.client.page::<IgnoredAny>(&["collections", &id, "documents"], (0, 1), &[]).await;
     let counted = counted.ok().and_then(|page| page.total_entries);
-    Listed {
+    R2rCollectionItem {
         collection_id: collection.id,
         name: collection.name,
         description: collection.description,

@@ -25,7 +25,7 @@ const REQUESTS: std::ops::RangeInclusive<usize> = 1..=100_000;
 
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.
 #[derive(Clone)]
-pub struct R2r {
+pub struct R2rOptions {
     /// The address of R2R, without `/v3`.
     pub url: Url,
     /// The credentials for R2R.
@@ -60,13 +60,13 @@ pub enum AdvancedSearch {
     R2r,
 }
 
-impl fmt::Debug for R2r {
+impl fmt::Debug for R2rOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("R2r").field("project", &self.project).finish_non_exhaustive()
     }
 }
 
-impl R2r {
+impl R2rOptions {
     /// Whether others can read the credentials on the network: no TLS, and R2R is on another machine.
     fn shows_secrets(&self) -> bool {
         let is_local = match self.url.host() {
@@ -79,7 +79,7 @@ impl R2r {
     }
 }
 
-impl BuiltinOptions for R2r {
+impl BuiltinOptions for R2rOptions {
     fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
         connect!(super::R2r, self, name, means)
     }
@@ -135,7 +135,7 @@ pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Opt
     Some(Arc::new(r2r_options(options?, url?, defaults)?))
 }
 
-fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) -> Option<R2r> {
+fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) -> Option<R2rOptions> {
     let mut fields = setting.fields()?;
     let credentials = credentials(&mut fields);
     let project = fields.require("project", "add a name, such as `project: my-app`");
@@ -150,7 +150,7 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let advanced_search = fields.choice("advanced_search", &modes).unwrap_or_default();
     let cache_ttl = fields.part("cache_ttl", cache_ttl).unwrap_or_default();
     fields.finish();
-    Some(R2r {
+    Some(R2rOptions {
         url: url.url()?,
         credentials: credentials?,
         project: project?

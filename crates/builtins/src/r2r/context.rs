@@ -11,11 +11,11 @@ use crate::r2r::config;
 use upstream::api::{Error, Means};
 
 /// One R2R server, its projects, and what is known of both.
-pub(super) struct Desk {
+pub(super) struct R2rContext {
     /// The client for R2R.
     pub client: Client,
     /// Its configuration.
-    pub options: config::R2r,
+    pub options: config::R2rOptions,
     /// The projects, whose collections are used when a client names none.
     pub projects: Projects,
     /// The cache of tool results.
@@ -26,9 +26,13 @@ pub(super) struct Desk {
     pub history: History,
 }
 
-impl Desk {
+impl R2rContext {
     /// Logs in, and reads the stored state.
-    pub(super) async fn open(name: &Arc<str>, options: &config::R2r, means: &Means) -> Result<Self, Error> {
+    pub(super) async fn open(
+        name: &Arc<str>,
+        options: &config::R2rOptions,
+        means: &Means,
+    ) -> Result<Self, Error> {
         let client = Client::open(options, means).await?;
         let identity = answers::identity(options);
         Ok(Self {

@@ -13,11 +13,11 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answers::Fresh;
 use super::id::Id;
-use super::ingest::{Failed, Ingest, Ours};
-use super::model::{Document, Results, Stage};
+use super::ingest::{FailedDocument, Ingest, Ours};
+use super::model::{R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
-use crate::r2r::context::Desk;
+use crate::r2r::context::R2rContext;
 use crate::refusal::Refusal;
 use crate::tool::{About, Effect};
 use json::Raw;
@@ -46,7 +46,7 @@ pub(super) const ABOUT_MONITOR: About = About {
 };
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub(super) struct ListInput {
+pub(super) struct DocumentListInput {
     /// The collection, as `r2r_list_collections` gives it. Left out: the project's own.
     collection_id: Option<Id>,
     /// How many to leave out before the first one that is shown.
@@ -76,8 +76,8 @@ enum Filter {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ListOutput {
-    documents: Vec<Listed>,
+pub(super) struct DocumentListOutput {
+    documents: Vec<DocumentItem>,
     /// How many there are; with a `status_filter` other than all, how many were found.
     total: u64,
     offset: u64,
@@ -93,7 +93,7 @@ pub(super) struct ListOutput {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct DocumentItem {
     document_id: Id,
     title: String,
     /// success, failed, or how far R2R is.
@@ -102,8 +102,8 @@ struct Listed {
     size_bytes: u64,
 }
 
-impl Listed {
-    fn of(document: Document) -> Self {
+impl DocumentItem {
+    fn of(document: R2rDocument) -> Self {
         Self {
             document_id: document.id,
             title: document.title.unwrap_or_default(),
@@ -114,7 +114,7 @@ impl Listed {
     }
 
     /// A document that failed before R2R had it.
-    fn refused(failed: Failed) -> Self {
+    fn refused(failed: FailedDocument) -> Self {
         Self {
             document_id: failed.document,
             title: failed.file_name,
@@ -127,27 +127,27 @@ impl Listed {
 
 /// Returns the result of `r2r_list_documents`.
 pub(super) async fn list(
-    desk: &Desk,
+    context: &R2rContext,
     project: &Project,
     ingest: &Ingest,
-    input: ListInput,
+    input: DocumentListInput,
 ) -> Result<Raw, Failure> {
-    match listed((desk, project), ingest, &input).await {
+    match listed((context, project), ingest, &input).await {
         // The project's collection was deleted in the meantime: finds or creates it again, once.
-        Err(Gone::Collection(id)) if input.collection_id.is_none() => {
+        Err(ListFailure::Collection(id)) if input.collection_id.is_none() => {
             project.forget(id);
-            listed((desk, project), ingest, &input).await.map_err(Gone::failure)
+            listed((context, project), ingest, &input).await.map_err(ListFailure::failure)
         }
-        other => other.map_err(Gone::failure),
+        other => other.map_err(ListFailure::failure),
     }
 }
 
-enum Gone {
+enum ListFailure {
     Collection(Id),
     Other(Failure),
 }
 
-impl Gone {
+impl ListFailure {
     fn failure(self) -> Failure {
         match self {
             Self::Collection(id) => no_collection(id).into(),
@@ -156,29 +156,37 @@ impl Gone {
     }
 }
 
-async fn listed((desk, project): (&Desk, &Project), ingest: &Ingest, input: &ListInput) -> Result<Raw, Gone> {
-    let collection = project.or_own(input.collection_id).await.map_err(Gone::Other)?;
+async fn listed(
+    (context, project): (&R2rContext, &Project),
+    ingest: &Ingest,
+    input: &DocumentListInput,
+) -> Result<Raw, ListFailure> {
+    let collection = project.or_own(input.collection_id).await.map_err(ListFailure::Other)?;
     let inputs = (ABOUT_LIST.name, input.offset, input.limit, input.status_filter);
     let make = async {
         match input.status_filter {
-            Filter::All => page(desk, input, collection).await,
-            filter => looked_through(desk, ingest, input, (collection, filter)).await,
+            Filter::All => page(context, input, collection).await,
+            filter => looked_through(context, ingest, input, (collection, filter)).await,
         }
     };
-    let answer = desk.answers.fetch(desk.options.cache_ttl.list, Some(collection), &inputs, make).await;
+    let answer = context.answers.fetch(context.options.cache_ttl.list, Some(collection), &inputs, make).await;
     answer.map_err(|failure| match failure {
-        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => Gone::Collection(collection),
-        failure => Gone::Other(failure),
+        Failure::Failed(Error::Backend { status: 403 | 404, .. }) => ListFailure::Collection(collection),
+        failure => ListFailure::Other(failure),
     })
 }
 
-async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<ListOutput>, Failure> {
+async fn page(
+    context: &R2rContext,
+    input: &DocumentListInput,
+    collection: Id,
+) -> Result<Fresh<DocumentListOutput>, Failure> {
     let (id, part) = (collection.to_string(), (input.offset, input.limit.into()));
-    let page = desk.client.page::<Document>(&["collections", &id, "documents"], part, &[]).await?;
+    let page = context.client.page::<R2rDocument>(&["collections", &id, "documents"], part, &[]).await?;
     let is_settled = page.results.iter().all(|document| document.stage() != Stage::Pending);
-    let documents: Vec<_> = page.results.into_iter().map(Listed::of).collect();
+    let documents: Vec<_> = page.results.into_iter().map(DocumentItem::of).collect();
     let total = page.total_entries.unwrap_or(input.offset + documents.len() as u64);
-    let output = ListOutput {
+    let output = DocumentListOutput {
         documents,
         total,
         offset: input.offset,
@@ -191,11 +199,11 @@ async fn page(desk: &Desk, input: &ListInput, collection: Id) -> Result<Fresh<Li
 }
 
 async fn looked_through(
-    desk: &Desk,
+    context: &R2rContext,
     ingest: &Ingest,
-    input: &ListInput,
+    input: &DocumentListInput,
     (collection, filter): (Id, Filter),
-) -> Result<Fresh<ListOutput>, Failure> {
+) -> Result<Fresh<DocumentListOutput>, Failure> {
     let wanted = match filter {
         Filter::Pending => Stage::Pending,
         Filter::Success | Filter::All => Stage::Success,
@@ -203,14 +211,14 @@ async fn looked_through(
     };
     // For a missing collection this request fails, while the scan would return an empty list.
     let id = collection.to_string();
-    let _: Results<Value> = desk.client.get(&["collections", &id], &[]).await?;
-    let scan = scan(desk, collection).await?;
+    let _: Results<Value> = context.client.get(&["collections", &id], &[]).await?;
+    let scan = scan(context, collection).await?;
     let ours = if wanted == Stage::Failed { scan.unknown(ingest.failed(collection)) } else { Vec::new() };
-    let fits = |document: &Document| document.stage() == wanted;
-    let theirs = scan.documents.into_iter().filter(fits).map(Listed::of);
-    let found: Vec<_> = ours.into_iter().map(Listed::refused).chain(theirs).collect();
+    let fits = |document: &R2rDocument| document.stage() == wanted;
+    let theirs = scan.documents.into_iter().filter(fits).map(DocumentItem::of);
+    let found: Vec<_> = ours.into_iter().map(DocumentItem::refused).chain(theirs).collect();
     let offset = usize::try_from(input.offset).unwrap_or(usize::MAX);
-    let output = ListOutput {
+    let output = DocumentListOutput {
         total: found.len() as u64,
         documents: found.into_iter().skip(offset).take(input.limit as usize).collect(),
         offset: input.offset,
@@ -225,7 +233,7 @@ async fn looked_through(
 
 /// Documents of a collection, with any status.
 pub(super) struct Scan {
-    pub documents: Vec<Document>,
+    pub documents: Vec<R2rDocument>,
     /// How many documents of the account were read.
     pub scanned: u64,
     /// Whether these were all documents.
@@ -234,21 +242,22 @@ pub(super) struct Scan {
 
 impl Scan {
     /// Returns the entries of `ours` whose failure R2R does not show.
-    pub(super) fn unknown(&self, ours: Vec<Failed>) -> Vec<Failed> {
-        let there: HashMap<Id, &Document> = self.documents.iter().map(|there| (there.id, there)).collect();
-        let is_shown =
-            |there: &Document, ours: &Failed| there.stage() == Stage::Failed || ours.is_outlived_by(there);
+    pub(super) fn unknown(&self, ours: Vec<FailedDocument>) -> Vec<FailedDocument> {
+        let there: HashMap<Id, &R2rDocument> = self.documents.iter().map(|there| (there.id, there)).collect();
+        let is_shown = |there: &R2rDocument, ours: &FailedDocument| {
+            there.stage() == Stage::Failed || ours.is_outlived_by(there)
+        };
         let is_unknown =
-            |ours: &Failed| !there.get(&ours.document).is_some_and(|there| is_shown(there, ours));
+            |ours: &FailedDocument| !there.get(&ours.document).is_some_and(|there| is_shown(there, ours));
         ours.into_iter().filter(is_unknown).collect()
     }
 }
 
 /// Reads the documents of the account, newest first, for those of `collection`.
-pub(super) async fn scan(desk: &Desk, collection: Id) -> Result<Scan, Error> {
+pub(super) async fn scan(context: &R2rContext, collection: Id) -> Result<Scan, Error> {
     let mut scan = Scan { documents: Vec::new(), scanned: 0, is_complete: false };
     for page in 0..PAGES {
-        let found = desk.client.page::<Document>(&["documents"], (page * PAGE, PAGE), &[]).await?;
+        let found = context.client.page::<R2rDocument>(&["documents"], (page * PAGE, PAGE), &[]).await?;
         let count = found.results.len() as u64;
         scan.scanned += count;
         scan.documents.extend(found.results.into_iter().filter(|document| document.belongs_to(collection)));
@@ -284,9 +293,13 @@ pub(super) struct MonitorOutput {
 /// Returns the result of `r2r_monitor_task`. It is never cached, because it is requested for its changes.
 /// `ours` is set if Switchyard still ingests the document, or failed to. R2R may then show the version to be
 /// replaced.
-pub(super) async fn monitor(desk: &Desk, input: MonitorInput, ours: Option<Ours>) -> Result<Raw, Failure> {
+pub(super) async fn monitor(
+    context: &R2rContext,
+    input: MonitorInput,
+    ours: Option<Ours>,
+) -> Result<Raw, Failure> {
     let id = input.document_id.to_string();
-    let found: Result<Results<Document>, Error> = desk.client.get(&["documents", &id], &[]).await;
+    let found: Result<Results<R2rDocument>, Error> = context.client.get(&["documents", &id], &[]).await;
     let is_ours = matches!(ours, Some(Ours::UnderWay(_)));
     let mut document = match (found, ours) {
         (Ok(found), Some(ours)) if ours.is_newer_than(&found.results) => {
@@ -333,8 +346,9 @@ fn promised(id: Id, ours: Ours) -> Raw {
 
 /// Refuses a collection that does not exist or that Switchyard may not read. A search there
 /// would find nothing.
-pub(super) async fn check_collection(desk: &Desk, id: Id) -> Result<(), Failure> {
-    let found: Result<Results<Value>, Error> = desk.client.get(&["collections", &id.to_string()], &[]).await;
+pub(super) async fn check_collection(context: &R2rContext, id: Id) -> Result<(), Failure> {
+    let found: Result<Results<Value>, Error> =
+        context.client.get(&["collections", &id.to_string()], &[]).await;
     match found {
         Err(Error::Backend { status: 403 | 404, .. }) => Err(no_collection(id).into()),
         found => Ok(found.map(drop)?),

@@ -134,7 +134,7 @@ fn check_field(field: &str) -> Result<(), Wrong> {
     }
     if steps().next().is_some_and(|step| NO_COLUMNS.contains(&step)) {
         return wrong(
-            "R2R can not filter a search by this time.",
+            "R2R cannot filter a search by this time.",
             "Leave it out; r2r_list_documents shows when documents were made.",
         );
     }
@@ -167,7 +167,7 @@ fn check_operand(field: &str, operator: &str, operand: &Value) -> Result<(), Wro
         "$like" | "$ilike" if operand.is_string() => Ok(()),
         "$like" | "$ilike" => wrong("This operator takes a text.", "Write a pattern such as \"%word%\"."),
         "$json_contains" if operand.is_object() || operand.is_array() || is_scalar(operand) => Ok(()),
-        "$overlap" => wrong("R2R can not use this operator on such a field.", "Use $contains or $in."),
+        "$overlap" => wrong("R2R cannot use this operator on such a field.", "Use $contains or $in."),
         other => Err(unknown_operator(other)),
     }
 }
@@ -205,7 +205,7 @@ pub(super) fn refused_by_r2r(filter: &Map<String, Value>, detail: &str) -> Refus
     let said = &detail[..detail.floor_char_boundary(300)];
     Wrong::new(
         Value::Object(filter.clone()),
-        &format!("R2R can not use this filter: {said}"),
+        &format!("R2R cannot use this filter: {said}"),
         "Compare each field with a value of the type that it has in the documents.",
     )
     .refusal()

@@ -51,7 +51,7 @@ fn what_r2r_would_misread_is_refused_with_the_reason() {
         (json!({"a": ["x"]}), "one value"),
         (json!({"a": {"$like": 3}}), "takes a text"),
         (json!({"a": {"$overlap": ["x"]}}), "$contains"),
-        (json!({"created_at": {"$gt": "2024-01-01"}}), "can not filter"),
+        (json!({"created_at": {"$gt": "2024-01-01"}}), "cannot filter"),
         (json!({"document_id": "7"}), "whole UUIDs"),
         (json!({"document_id": {"$like": "7%"}}), "whole UUIDs"),
         (json!({"x'y": 1}), "letters, digits"),

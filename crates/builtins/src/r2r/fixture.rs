@@ -26,9 +26,9 @@ pub(super) struct Fixture {
     pub folder: TempDir,
 }
 
-pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
+pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2rOptions {
     let (email, password) = (EMAIL.to_owned().into(), PASSWORD.to_owned().into());
-    config::R2r {
+    config::R2rOptions {
         url: r2r.url().parse().expect("a URL"),
         credentials: Credentials::Account { email, password },
         project: ProjectName { name: "my-app".into(), path: None },
@@ -43,7 +43,7 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2r {
     }
 }
 
-pub(super) async fn open(options: &config::R2r) -> Result<R2r, Error> {
+pub(super) async fn open(options: &config::R2rOptions) -> Result<R2r, Error> {
     let means = means(&Shutdown::new());
     R2r::open(&"r2r".into(), options, &means, Events::channel().0).await
 }
@@ -53,7 +53,7 @@ impl Fixture {
         Self::with(|_| {}).await
     }
 
-    pub(super) async fn with(change: impl FnOnce(&mut config::R2r)) -> Self {
+    pub(super) async fn with(change: impl FnOnce(&mut config::R2rOptions)) -> Self {
         let (r2r, folder) = (double::R2r::start(), tempfile::tempdir().expect("a folder"));
         let mut options = options(&r2r, &folder);
         change(&mut options);
@@ -66,7 +66,7 @@ impl Fixture {
         Self::filled_with(|_| {}).await
     }
 
-    pub(super) async fn filled_with(change: impl FnOnce(&mut config::R2r)) -> Self {
+    pub(super) async fn filled_with(change: impl FnOnce(&mut config::R2rOptions)) -> Self {
         let fixture = Self::with(change).await;
         let own = fixture.own().await;
         fixture
@@ -74,7 +74,7 @@ impl Fixture {
             .await;
         fixture.put(own, "tokens.md", "Access tokens expire after one hour. They are renewed before.").await;
         fixture.put(own, "backups.md", "Backups are taken every night and kept for thirty days.").await;
-        let client = &fixture.ours.desk.client;
+        let client = &fixture.ours.context.client;
         let other: Results<Value> =
             client.post(&["collections"], &json!({"name": "elsewhere"})).await.expect("made");
         let other = serde_json::from_value(other.results["id"].clone()).expect("an id");
@@ -83,14 +83,14 @@ impl Fixture {
     }
 
     pub(super) async fn own(&self) -> Id {
-        let Ok(own) = self.ours.desk.projects.own().own().await else { panic!("no collection") };
+        let Ok(own) = self.ours.context.projects.own().own().await else { panic!("no collection") };
         own
     }
 
     /// Uploads a document in the way Switchyard does. Returns its id.
     pub(super) async fn put(&self, collection: Id, name: &str, text: &str) -> String {
         let title = name.trim_end_matches(".md");
-        let made = self.ours.desk.client.upload::<Results<Value>>(&["documents"], || {
+        let made = self.ours.context.client.upload::<Results<Value>>(&["documents"], || {
             let pieces = stream::iter([Ok::<_, Error>(Bytes::from(text.to_owned()))]);
             let ids = json!([collection]).to_string();
             let metadata = json!({"team": "core", "note": title, "collection_ids": [collection]}).to_string();

@@ -27,12 +27,12 @@ pub(super) struct History(Mutex<VecDeque<Own>>);
 
 struct Own {
     home: Home,
-    queries: VecDeque<Query>,
+    queries: VecDeque<RecordedQuery>,
 }
 
 /// One query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub(super) struct Query {
+pub(super) struct RecordedQuery {
     /// The query, cut after 500 bytes.
     #[serde(rename = "query")]
     pub text: String,
@@ -55,7 +55,7 @@ impl History {
         if own.queries.len() == SHOWN {
             own.queries.pop_back();
         }
-        own.queries.push_front(Query { text: query, tool, timestamp: now() });
+        own.queries.push_front(RecordedQuery { text: query, tool, timestamp: now() });
         if all.len() == MOST_CLIENTS {
             all.pop_front();
         }
@@ -63,7 +63,7 @@ impl History {
     }
 
     /// Returns the recent queries of `home`, the last one first.
-    pub(super) fn of(&self, home: Option<&Home>) -> Vec<Query> {
+    pub(super) fn of(&self, home: Option<&Home>) -> Vec<RecordedQuery> {
         let all = self.lock();
         let own = home.and_then(|home| all.iter().find(|own| own.home == *home));
         own.map(|own| own.queries.iter().cloned().collect()).unwrap_or_default()

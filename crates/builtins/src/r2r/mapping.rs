@@ -36,7 +36,7 @@ pub(super) struct Owner {
 
 /// One row of the file: the collection of an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct MappingEntry {
     #[serde(flatten)]
     pub owner: Owner,
     pub collection_id: Id,
@@ -44,18 +44,18 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content {
+struct MappingFile {
     version: u32,
-    collections: Vec<Entry>,
+    collections: Vec<MappingEntry>,
 }
 
 /// Why the file cannot be used. The texts name the file and are for operators.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("the file of project collections {} can not be {what}: {source}", path.display())]
+    #[error("the file of project collections {} cannot be {what}: {source}", path.display())]
     Io { path: PathBuf, what: &'static str, source: io::Error },
     #[error(
-        "the file of project collections {} is broken ({reason}); repair it, or remove it and it is made anew",
+        "the file of project collections {} is broken ({reason}); repair it, or remove it and it is created again",
         path.display()
     )]
     Broken { path: PathBuf, reason: String },
@@ -79,14 +79,14 @@ impl Mapping {
     }
 
     /// Returns the entry of `owner`.
-    pub(super) async fn get(&self, owner: &Owner) -> Result<Option<Entry>, Error> {
+    pub(super) async fn get(&self, owner: &Owner) -> Result<Option<MappingEntry>, Error> {
         let (file, owner) = (self.clone(), owner.clone());
         let entries = on_a_thread(move || file.read()).await?;
         Ok(entries.into_iter().find(|entry| entry.owner == owner))
     }
 
     /// Stores `entry` in place of its owner's former one.
-    pub(super) async fn put(&self, entry: Entry) -> Result<(), Error> {
+    pub(super) async fn put(&self, entry: MappingEntry) -> Result<(), Error> {
         let lock = self.lock().await?;
         let file = self.clone();
         on_a_thread(move || {
@@ -100,22 +100,23 @@ impl Mapping {
         .await
     }
 
-    fn read(&self) -> Result<Vec<Entry>, Error> {
+    fn read(&self) -> Result<Vec<MappingEntry>, Error> {
         let broken = |reason: String| Error::Broken { path: self.0.clone(), reason };
         let bytes = match regular_file::read(&self.0, MOST_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed("read")(error)),
         };
-        let content: Content = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+        let content: MappingFile =
+            serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
         match content.version {
             VERSION => Ok(content.collections),
             other => Err(broken(format!("its version is {other}, and we know {VERSION}"))),
         }
     }
 
-    fn replace(&self, entries: &[Entry]) -> Result<(), Error> {
-        let content = Content { version: VERSION, collections: entries.to_vec() };
+    fn replace(&self, entries: &[MappingEntry]) -> Result<(), Error> {
+        let content = MappingFile { version: VERSION, collections: entries.to_vec() };
         let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
         text.push(b'\n');
         private_file::replace(&self.0, &text).map_err(self.failed("written"))
@@ -166,9 +167,13 @@ mod tests {
 
     use super::*;
 
-    fn entry(project: &str, id: u128) -> Entry {
+    fn entry(project: &str, id: u128) -> MappingEntry {
         let owner = Owner { project: project.to_owned(), identity: "i".to_owned() };
-        Entry { owner, collection_id: Id(Uuid::from_u128(id)), collection_name: format!("c-{project}") }
+        MappingEntry {
+            owner,
+            collection_id: Id(Uuid::from_u128(id)),
+            collection_name: format!("c-{project}"),
+        }
     }
 
     fn mapping(folder: &tempfile::TempDir) -> Mapping {

@@ -55,13 +55,13 @@ use futures_util::future::BoxFuture;
 use self::id::Id;
 use self::ingest::Ingest;
 use self::project::Project;
-use self::projects::Choice;
+use self::projects::ProjectChoice;
 use super::answer::{Failure, passing, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, info, no_tool};
 use crate::r2r::config::AdvancedSearch;
-use crate::r2r::context::Desk;
+use crate::r2r::context::R2rContext;
 use json::Raw;
 use protocol::{ErrorCode, Reply};
 #[cfg(test)]
@@ -70,7 +70,7 @@ use upstream::api::{Error, Events, Means};
 
 /// R2R as a built-in server.
 pub struct R2r {
-    desk: Arc<Desk>,
+    context: Arc<R2rContext>,
     ingest: Ingest,
     tools: Vec<Tool>,
 }
@@ -79,40 +79,42 @@ impl R2r {
     /// Logs in.
     pub(super) async fn open(
         name: &Arc<str>,
-        options: &config::R2r,
+        options: &config::R2rOptions,
         means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
-        let desk = Arc::new(Desk::open(name, options, means).await?);
-        let mapping = desk.projects.own().mapping().filter(|_| !means.only_looks);
+        let context = Arc::new(R2rContext::open(name, options, means).await?);
+        let mapping = context.projects.own().mapping().filter(|_| !means.only_looks);
         let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
         let ingest = Ingest::open(
-            desk.client.clone(),
-            ingest::Opening {
+            context.client.clone(),
+            ingest::IngestOptions {
                 options,
                 journal: journal.unwrap_or_default(),
-                answers: desk.answers.clone(),
+                answers: context.answers.clone(),
                 events,
                 shutdown: &means.shutdown,
             },
         );
-        Ok(Self { desk, ingest, tools: tools(options.advanced_search) })
+        Ok(Self { context, ingest, tools: tools(options.advanced_search) })
     }
 
     /// Returns the offer that is declared before the login.
-    pub(super) fn declared(options: &config::R2r) -> Declared {
+    pub(super) fn declared(options: &config::R2rOptions) -> Declared {
         Declared::new(about(), INSTRUCTIONS, &tools(options.advanced_search))
             .with_resources(resources::definitions(), true)
     }
 
     /// Returns the project of a call of the tool `name`. The client is asked for it only if the arguments
     /// name no collection.
-    fn project(&self, name: &str, arguments: &Raw, report: &Report) -> Result<Choice, Refusal> {
-        let projects = &self.desk.projects;
+    fn project(&self, name: &str, arguments: &Raw, report: &Report) -> Result<ProjectChoice, Refusal> {
+        let projects = &self.context.projects;
         let needs_none = [documents::ABOUT_MONITOR.name, collections::ABOUT.name].contains(&name);
         let has_collection = || arguments.part("collection_id").is_some_and(|id| !id.is_null());
         match projects.of(report)? {
-            Choice::Ask(_) if needs_none || has_collection() => Ok(Choice::Known(Arc::clone(projects.own()))),
+            ProjectChoice::Ask(_) if needs_none || has_collection() => {
+                Ok(ProjectChoice::Known(Arc::clone(projects.own())))
+            }
             choice => Ok(choice),
         }
     }
@@ -135,17 +137,17 @@ impl R2r {
         arguments: &Raw,
         report: &Report,
     ) -> Result<Raw, Failure> {
-        let desk = &*self.desk;
+        let context = &*self.context;
         match tool.name() {
             "r2r_search" => {
-                let input: search::Input = tool.read(arguments)?;
-                desk.history.note(report.home(), search::ABOUT.name, &input.query);
-                search::search(desk, project, input).await
+                let input: search::R2rSearchInput = tool.read(arguments)?;
+                context.history.note(report.home(), search::ABOUT.name, &input.query);
+                search::search(context, project, input).await
             }
             "r2r_rag_query" => {
-                let input: rag::Input = tool.read(arguments)?;
-                desk.history.note(report.home(), rag::ABOUT.name, &input.question);
-                rag::ask(desk, project, input, report).await
+                let input: rag::RagInput = tool.read(arguments)?;
+                context.history.note(report.home(), rag::ABOUT.name, &input.question);
+                rag::ask(context, project, input, report).await
             }
             "r2r_ingest_document" => {
                 let input: ingest::Arguments = tool.read(arguments)?;
@@ -157,14 +159,16 @@ impl R2r {
                 let target = self.target(project, input.collection_id).await?;
                 self.ingest.ingest_folder(input, target, report).await.map(|answer| Raw::of(&answer))
             }
-            "r2r_list_documents" => documents::list(desk, project, &self.ingest, tool.read(arguments)?).await,
+            "r2r_list_documents" => {
+                documents::list(context, project, &self.ingest, tool.read(arguments)?).await
+            }
             "r2r_monitor_task" => {
                 let input: documents::MonitorInput = tool.read(arguments)?;
                 // Before the request to R2R, because the ingestion may end in between.
                 let ours = self.ingest.ours(input.document_id);
-                documents::monitor(desk, input, ours).await
+                documents::monitor(context, input, ours).await
             }
-            _ => collections::list(desk, tool.read(arguments)?).await,
+            _ => collections::list(context, tool.read(arguments)?).await,
         }
     }
 }
@@ -172,13 +176,15 @@ impl R2r {
 /// Returns all tools, in the order of the list.
 fn tools(advanced_search: AdvancedSearch) -> Vec<Tool> {
     vec![
-        Tool::new::<search::Input, search::Output>(&search::about(advanced_search)),
-        Tool::new::<rag::Input, rag::Output>(&rag::ABOUT),
+        Tool::new::<search::R2rSearchInput, search::R2rSearchOutput>(&search::about(advanced_search)),
+        Tool::new::<rag::RagInput, rag::RagOutput>(&rag::ABOUT),
         Tool::new::<ingest::Arguments, ingest::Ingested>(&ingest::ABOUT),
         Tool::new::<ingest::FolderArguments, ingest::FolderIngested>(&ingest::ABOUT_FOLDER),
-        Tool::new::<documents::ListInput, documents::ListOutput>(&documents::ABOUT_LIST),
+        Tool::new::<documents::DocumentListInput, documents::DocumentListOutput>(&documents::ABOUT_LIST),
         Tool::new::<documents::MonitorInput, documents::MonitorOutput>(&documents::ABOUT_MONITOR),
-        Tool::new::<collections::Input, collections::Output>(&collections::ABOUT),
+        Tool::new::<collections::ListCollectionsInput, collections::ListCollectionsOutput>(
+            &collections::ABOUT,
+        ),
     ]
 }
 
@@ -215,8 +221,8 @@ impl Builtin for R2r {
                 return Ok(Err(no_tool(name)));
             };
             let project = match self.project(name, &arguments, report) {
-                Ok(Choice::Known(project)) => project,
-                Ok(Choice::Ask(question)) => return Ok(Ok(question)),
+                Ok(ProjectChoice::Known(project)) => project,
+                Ok(ProjectChoice::Ask(question)) => return Ok(Ok(question)),
                 Err(refusal) => return reply(Err(refusal.into())),
             };
             let replied = reply(self.run(tool, &project, &arguments, report).await);
@@ -235,25 +241,25 @@ impl Builtin for R2r {
 
     fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
         async move {
-            let project = match self.desk.projects.of(report) {
-                Ok(Choice::Known(project)) => project,
-                Ok(Choice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
-                Ok(Choice::Ask(_)) => Arc::clone(self.desk.projects.own()),
+            let project = match self.context.projects.of(report) {
+                Ok(ProjectChoice::Known(project)) => project,
+                Ok(ProjectChoice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
+                Ok(ProjectChoice::Ask(_)) => Arc::clone(self.context.projects.own()),
                 Err(refusal) => {
                     let code = ErrorCode::InvalidParams;
                     return Ok(Err(refusal.error(code, code, refusal.message())));
                 }
             };
-            resources::read((&self.desk, &project), &self.ingest, uri, report).await
+            resources::read((&self.context, &project), &self.ingest, uri, report).await
         }
         .boxed()
     }
 
     fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.desk.client.health().boxed()
+        self.context.client.health().boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        self.desk.client.refused()
+        self.context.client.refused()
     }
 }

@@ -24,14 +24,14 @@ pub(super) struct Results<T> {
 
 /// `results` of a search, and `search_results` of a generated answer.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Found {
+pub(super) struct SearchResults {
     #[serde(default, deserialize_with = "or_default")]
-    pub chunk_search_results: Vec<Chunk>,
+    pub chunk_search_results: Vec<R2rChunk>,
 }
 
 /// A passage of a document.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Chunk {
+pub(super) struct R2rChunk {
     pub id: Id,
     pub document_id: Id,
     #[serde(default, deserialize_with = "or_default")]
@@ -44,7 +44,7 @@ pub(super) struct Chunk {
     pub metadata: Map<String, Value>,
 }
 
-impl Chunk {
+impl R2rChunk {
     /// Returns the title that the uploader gave the document.
     pub(super) fn title(&self) -> Option<&str> {
         self.metadata.get("title")?.as_str().filter(|title| !title.trim().is_empty())
@@ -63,14 +63,14 @@ pub(super) struct Generated {
     #[serde(default, deserialize_with = "or_default", rename = "generated_answer")]
     pub answer: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub search_results: Found,
+    pub search_results: SearchResults,
     #[serde(default, deserialize_with = "or_default")]
-    pub metadata: Provider,
+    pub metadata: ProviderMetadata,
 }
 
 /// Metadata from the provider of the language model.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Provider {
+pub(super) struct ProviderMetadata {
     #[serde(default)]
     pub model: Option<String>,
     /// The answers of the model, usually one. Their text is in another field.
@@ -78,7 +78,7 @@ pub(super) struct Provider {
     choices: Value,
 }
 
-impl Provider {
+impl ProviderMetadata {
     /// Whether the model finished its answer. It then reports `stop` or nothing. For an answer that was cut
     /// off it reports something else, such as `length`.
     pub(super) fn has_ended(&self) -> bool {
@@ -89,7 +89,7 @@ impl Provider {
 
 /// A document.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Document {
+pub(super) struct R2rDocument {
     pub id: Id,
     #[serde(default, deserialize_with = "or_default")]
     pub collection_ids: Vec<Id>,
@@ -109,7 +109,7 @@ pub(super) struct Document {
     pub updated_at: Option<String>,
 }
 
-impl Document {
+impl R2rDocument {
     /// Whether it is in `collection`, or will be after its ingestion. R2R shows the collections of a document
     /// only after that, so Switchyard also notes them in its metadata.
     pub(super) fn belongs_to(&self, collection: Id) -> bool {
@@ -165,7 +165,7 @@ pub(super) enum Stage {
 
 /// A collection.
 #[derive(Debug, Deserialize)]
-pub(super) struct Collection {
+pub(super) struct R2rCollection {
     pub id: Id,
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,

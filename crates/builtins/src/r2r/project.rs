@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::id::Id;
-use super::mapping::{self, Entry, Mapping, Owner};
+use super::mapping::{self, Mapping, MappingEntry, Owner};
 use super::model::{self, Results};
 use crate::answer::Failure;
 use crate::r2r::config;
@@ -38,12 +38,12 @@ pub(super) struct Project {
     path: Option<String>,
     may_create: bool,
     mapping: Option<Mapping>,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<KnownCollection>>,
     looking: Semaphore,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownCollection {
     id: Id,
     seen: Instant,
 }
@@ -52,7 +52,7 @@ impl Project {
     /// Opens the project that `options` name. Fails if the file of collections is broken; the error names it.
     pub(super) async fn open(
         client: &Client,
-        options: &config::R2r,
+        options: &config::R2rOptions,
         identity: &Arc<str>,
     ) -> Result<Self, Error> {
         let project = Self::new(client, options, identity, options.project.clone());
@@ -63,7 +63,7 @@ impl Project {
     /// The project `name`, with the other settings of `options`.
     pub(super) fn new(
         client: &Client,
-        options: &config::R2r,
+        options: &config::R2rOptions,
         identity: &Arc<str>,
         ProjectName { name, path }: ProjectName,
     ) -> Self {
@@ -149,12 +149,12 @@ impl Project {
         self.known().filter(|known| known.seen.elapsed() < TRUSTED).map(|known| known.id)
     }
 
-    fn known(&self) -> Option<Known> {
+    fn known(&self) -> Option<KnownCollection> {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, id: Id) -> Id {
-        let known = Known { id, seen: Instant::now() };
+        let known = KnownCollection { id, seen: Instant::now() };
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
         id
     }
@@ -167,12 +167,12 @@ impl Project {
             None => self.remembered().await.map_err(|error| broken(&error))?.map(|entry| entry.collection_id),
         };
         let Some(id) = remembered else { return Ok(None) };
-        let found: Result<Results<model::Collection>, Error> =
+        let found: Result<Results<model::R2rCollection>, Error> =
             self.client.get(&["collections", &id.to_string()], &[]).await;
         match found {
             Ok(found) if found.results.name == self.collection_name => Ok(Some(id)),
             Ok(_) | Err(Error::Backend { status: 403 | 404 | 422, .. }) => {
-                tracing::info!(collection = %id, "the project's collection is gone, looking for it anew");
+                tracing::info!(collection = %id, "the project's collection is gone, looking for it again");
                 self.forget(id);
                 Ok(None)
             }
@@ -182,7 +182,7 @@ impl Project {
         }
     }
 
-    async fn remembered(&self) -> Result<Option<Entry>, mapping::Error> {
+    async fn remembered(&self) -> Result<Option<MappingEntry>, mapping::Error> {
         match &self.mapping {
             Some(mapping) => mapping.get(&self.owner).await,
             None => Ok(None),
@@ -197,7 +197,8 @@ impl Project {
             return Ok(None);
         }
         let body = json!({"name": self.collection_name, "description": DESCRIPTION});
-        let made: Result<Results<model::Collection>, Error> = self.client.post(&["collections"], &body).await;
+        let made: Result<Results<model::R2rCollection>, Error> =
+            self.client.post(&["collections"], &body).await;
         match made {
             Ok(made) => Ok(Some(made.results.id)),
             // Another program created it in the meantime.
@@ -210,7 +211,7 @@ impl Project {
         if self.collection_name.contains(['/', '\\']) {
             return self.by_looking_through().await;
         }
-        let found: Result<Results<model::Collection>, Error> =
+        let found: Result<Results<model::R2rCollection>, Error> =
             self.client.get(&["collections", "name", &self.collection_name], &[]).await;
         match found {
             Ok(found) => Ok(Some(found.results.id)),
@@ -224,7 +225,7 @@ impl Project {
     async fn by_looking_through(&self) -> Result<Option<Id>, Failure> {
         for page in 0..PAGES {
             let (part, ours) = ((page * PAGE, PAGE), [("owner_only", "true")]);
-            let found = self.client.page::<model::Collection>(&["collections"], part, &ours).await?;
+            let found = self.client.page::<model::R2rCollection>(&["collections"], part, &ours).await?;
             let count = found.results.len();
             if let Some(found) = found.results.iter().find(|found| found.name == self.collection_name) {
                 return Ok(Some(found.id));
@@ -240,7 +241,7 @@ impl Project {
     async fn write_down(&self, id: Id) {
         let Some(mapping) = &self.mapping else { return };
         let collection_name = self.collection_name.clone();
-        let entry = Entry { owner: self.owner.clone(), collection_id: id, collection_name };
+        let entry = MappingEntry { owner: self.owner.clone(), collection_id: id, collection_name };
         if let Err(error) = mapping.put(entry).await {
             tracing::warn!(%error, "the project's collection is not written down");
         }
@@ -260,7 +261,7 @@ impl Project {
 fn broken(error: &mapping::Error) -> Failure {
     tracing::error!(%error, "the project's collection is not known");
     Refusal::new("unavailable", "collection_id", &())
-        .because("The gateway's file of project collections can not be read; its log says why.")
+        .because("The gateway's file of project collections cannot be read; its log says why.")
         .valid("the id of a collection")
         .suggest("Give a collection_id from r2r_list_collections, and have an operator repair the file.")
         .into()

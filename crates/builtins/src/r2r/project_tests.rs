@@ -35,7 +35,7 @@ async fn it_is_remembered_in_the_file_and_found_by_name_without_it() {
             fs::remove_file(&file).expect("removed");
         }
         let again = open(&options(&fixture.r2r, &fixture.folder)).await.expect("opened");
-        let Ok(found) = again.desk.projects.own().own().await else { panic!("not found") };
+        let Ok(found) = again.context.projects.own().own().await else { panic!("not found") };
         assert_eq!(found, own);
     }
     assert_eq!(fixture.r2r.count(CREATE), 1);
@@ -89,7 +89,7 @@ async fn a_name_with_a_slash_is_looked_for_in_the_list() {
     let mut same = options(&fixture.r2r, &fixture.folder);
     same.project.name = "a/b".into();
     let again = open(&same).await.expect("opened");
-    let Ok(found) = again.desk.projects.own().own().await else { panic!("not found") };
+    let Ok(found) = again.context.projects.own().own().await else { panic!("not found") };
     assert_eq!((found, fixture.r2r.count(CREATE)), (own, 1));
 }
 

@@ -34,14 +34,14 @@ const MAX_PROJECTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 /// The projects of one R2R server.
 pub(super) struct Projects {
     client: Client,
-    options: config::R2r,
+    options: config::R2rOptions,
     identity: Arc<str>,
     own: Arc<Project>,
     others: Mutex<LruCache<ProjectName, Arc<Project>>>,
 }
 
 /// The project of a call, or the result that asks the client for it.
-pub(super) enum Choice {
+pub(super) enum ProjectChoice {
     Known(Arc<Project>),
     Ask(Raw),
 }
@@ -50,7 +50,7 @@ impl Projects {
     /// Opens the project of the settings, and checks the file of collections.
     pub(super) async fn open(
         client: &Client,
-        options: &config::R2r,
+        options: &config::R2rOptions,
         identity: &Arc<str>,
     ) -> Result<Self, Error> {
         let own = Project::open(client, options, identity).await?;
@@ -69,20 +69,20 @@ impl Projects {
     }
 
     /// Returns the project of the call that `report` belongs to.
-    pub(super) fn of(&self, report: &Report) -> Result<Choice, Refusal> {
+    pub(super) fn of(&self, report: &Report) -> Result<ProjectChoice, Refusal> {
         if !self.options.follows_client {
-            return Ok(Choice::Known(Arc::clone(&self.own)));
+            return Ok(ProjectChoice::Known(Arc::clone(&self.own)));
         }
         if let Some(said) = report.meta(META).filter(|said| !said.is_null()) {
             let name = said.read::<String>().ok().and_then(|text| ProjectName::parse(&text));
-            return name.map(|name| Choice::Known(self.named(&name))).ok_or_else(|| misnamed(&said));
+            return name.map(|name| ProjectChoice::Known(self.named(&name))).ok_or_else(|| misnamed(&said));
         }
         Ok(match report.input(ROOTS) {
-            Some(answer) => Choice::Known(
+            Some(answer) => ProjectChoice::Known(
                 first_folder(&answer).map_or_else(|| Arc::clone(&self.own), |name| self.named(&name)),
             ),
-            None if report.can_list_roots() => Choice::Ask(question()),
-            None => Choice::Known(Arc::clone(&self.own)),
+            None if report.can_list_roots() => ProjectChoice::Ask(question()),
+            None => ProjectChoice::Known(Arc::clone(&self.own)),
         })
     }
 

@@ -15,13 +15,13 @@ use super::answers::Fresh;
 use super::documents;
 use super::filters;
 use super::id::Id;
-use super::model::{Chunk, Generated, Results};
+use super::model::{Generated, R2rChunk, Results};
 use super::project::Project;
-use super::rag_answer::{PASSAGES, Told, passages};
-use super::search::{self, LONGEST, Mode};
+use super::rag_answer::{PASSAGES, RagAnswer, passages};
+use super::search::{self, LONGEST, SearchMode};
 use crate::Report;
 use crate::answer::Failure;
-use crate::r2r::context::Desk;
+use crate::r2r::context::R2rContext;
 use crate::r2r::rag_stream;
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
@@ -42,7 +42,7 @@ pub(super) const ABOUT: About = About {
 };
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub(super) struct Input {
+pub(super) struct RagInput {
     /// The question, in plain words.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "when do access tokens expire")]
     pub question: String,
@@ -77,10 +77,10 @@ const fn yes() -> bool {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Output {
+pub(super) struct RagOutput {
     answer: String,
     /// Passages that the answer is based on, best first.
-    sources: Vec<Source>,
+    sources: Vec<AnswerSource>,
     /// The model that wrote it, as its provider says; null where nobody said.
     model_used: Option<String>,
     /// Whether this is an answer of shortly before.
@@ -92,7 +92,7 @@ pub(super) struct Output {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Source {
+struct AnswerSource {
     pub text: String,
     /// The title of the document, or its id where it has none.
     document: String,
@@ -104,9 +104,9 @@ struct Source {
 
 /// Returns the result of `r2r_rag_query`. Reports the answer to `report` while it grows.
 pub(super) async fn ask(
-    desk: &Desk,
+    context: &R2rContext,
     project: &Project,
-    input: Input,
+    input: RagInput,
     report: &Report,
 ) -> Result<Raw, Failure> {
     let collection = project.or_own(input.collection_id).await?;
@@ -115,33 +115,38 @@ pub(super) async fn ask(
         (input.max_tokens, input.temperature, input.include_sources),
     );
     let make = async {
-        let told = tell(desk, &input, collection, report).await?;
-        if told.chunks.is_empty() && input.collection_id.is_some() {
-            documents::check_collection(desk, collection).await?;
+        let answer = tell(context, &input, collection, report).await?;
+        if answer.chunks.is_empty() && input.collection_id.is_some() {
+            documents::check_collection(context, collection).await?;
         }
-        let output = output(desk, &input, told).await;
+        let output = output(context, &input, answer).await;
         Ok(if output.incomplete { Fresh::passing(output) } else { Fresh::lasting(output) })
     };
-    desk.answers.fetch(desk.options.cache_ttl.rag, Some(collection), &inputs, make).await
+    context.answers.fetch(context.options.cache_ttl.rag, Some(collection), &inputs, make).await
 }
 
-async fn tell(desk: &Desk, input: &Input, collection: Id, report: &Report) -> Result<Told, Failure> {
+async fn tell(
+    context: &R2rContext,
+    input: &RagInput,
+    collection: Id,
+    report: &Report,
+) -> Result<RagAnswer, Failure> {
     if report.wants_progress() {
-        let stream = desk.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
+        let stream = context.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
         // A stream that ends without an event gives no reason, so the request is repeated without a stream.
-        if let Some(told) = rag_stream::heard(stream, collection, report).await? {
-            return Ok(Told { model: input.model.clone(), ..told });
+        if let Some(answer) = rag_stream::heard(stream, collection, report).await? {
+            return Ok(RagAnswer { model: input.model.clone(), ..answer });
         }
     }
     let answered: Results<Generated> =
-        desk.client.post(&["retrieval", "rag"], &body(input, collection, false)).await?;
+        context.client.post(&["retrieval", "rag"], &body(input, collection, false)).await?;
     let Generated { answer, search_results, metadata } = answered.results;
     let chunks = passages(search_results.chunk_search_results, collection)?;
     let is_complete = metadata.has_ended();
-    Ok(Told { answer, chunks, model: metadata.model, is_complete })
+    Ok(RagAnswer { answer, chunks, model: metadata.model, is_complete })
 }
 
-fn body(input: &Input, collection: Id, stream: bool) -> Value {
+fn body(input: &RagInput, collection: Id, stream: bool) -> Value {
     let mut generation = json!({
         "temperature": input.temperature,
         "max_tokens_to_sample": input.max_tokens,
@@ -153,27 +158,27 @@ fn body(input: &Input, collection: Id, stream: bool) -> Value {
     json!({
         "query": search::without_nul(&input.question),
         "search_mode": "custom",
-        "search_settings": search::settings(Mode::Advanced, PASSAGES, &filters::within(collection, None)),
+        "search_settings": search::settings(SearchMode::Advanced, PASSAGES, &filters::within(collection, None)),
         "rag_generation_config": generation,
     })
 }
 
-async fn output(desk: &Desk, input: &Input, told: Told) -> Output {
-    let is_grounded = !told.chunks.is_empty();
+async fn output(context: &R2rContext, input: &RagInput, answer: RagAnswer) -> RagOutput {
+    let is_grounded = !answer.chunks.is_empty();
     let wanted = is_grounded && input.include_sources;
-    let titles = if wanted { desk.titles.of(&told.chunks).await } else { BTreeMap::new() };
-    let chunks = if wanted { told.chunks } else { Vec::new() };
-    Output {
-        answer: if is_grounded { told.answer } else { NOTHING_FOUND.to_owned() },
+    let titles = if wanted { context.titles.of(&answer.chunks).await } else { BTreeMap::new() };
+    let chunks = if wanted { answer.chunks } else { Vec::new() };
+    RagOutput {
+        answer: if is_grounded { answer.answer } else { NOTHING_FOUND.to_owned() },
         sources: chunks.into_iter().map(|chunk| source(&chunk, &titles)).collect(),
-        model_used: told.model.filter(|_| is_grounded),
+        model_used: answer.model.filter(|_| is_grounded),
         cached: false,
-        incomplete: is_grounded && !told.is_complete,
+        incomplete: is_grounded && !answer.is_complete,
     }
 }
 
-fn source(chunk: &Chunk, titles: &BTreeMap<Id, String>) -> Source {
-    Source {
+fn source(chunk: &R2rChunk, titles: &BTreeMap<Id, String>) -> AnswerSource {
+    AnswerSource {
         text: chunk.bare_text().to_owned(),
         document: titles.get(&chunk.document_id).cloned().unwrap_or_else(|| chunk.document_id.to_string()),
         score: chunk.score.unwrap_or(0.0),

@@ -5,7 +5,7 @@
 //! Not here: the request (`rag`), and reading the stream (`rag_stream`).
 
 use super::id::Id;
-use super::model::Chunk;
+use super::model::R2rChunk;
 use super::search;
 use upstream::api::Error;
 
@@ -13,16 +13,16 @@ use upstream::api::Error;
 pub(super) const PASSAGES: u32 = 10;
 
 /// Answer of R2R, streamed or not.
-pub(super) struct Told {
+pub(super) struct RagAnswer {
     pub answer: String,
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<R2rChunk>,
     pub model: Option<String>,
     pub is_complete: bool,
 }
 
 /// Checks that all passages are of `collection`. R2R was asked for this collection only, and the client may
 /// not read others.
-pub(super) fn passages(chunks: Vec<Chunk>, collection: Id) -> Result<Vec<Chunk>, Error> {
+pub(super) fn passages(chunks: Vec<R2rChunk>, collection: Id) -> Result<Vec<R2rChunk>, Error> {
     if chunks.iter().any(|chunk| !chunk.collection_ids.contains(&collection)) {
         tracing::error!(%collection, "R2R answered from outside the collection it was asked about");
         let reason = "R2R answered from outside the collection; the answer is withheld".to_owned();

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::id::Id;
-use super::model::{Chunk, Found};
-use super::rag_answer::{Told, passages};
+use super::model::{R2rChunk, SearchResults};
+use super::rag_answer::{RagAnswer, passages};
 use crate::Report;
 use net::sse::Event;
 use upstream::api::Error;
@@ -28,7 +28,7 @@ const MOST: usize = 1 << 20;
 
 #[derive(Deserialize)]
 struct Searched {
-    data: Found,
+    data: SearchResults,
 }
 
 #[derive(Deserialize)]
@@ -38,11 +38,11 @@ struct Message {
 
 #[derive(Deserialize)]
 struct Delta {
-    content: Vec<Part>,
+    content: Vec<DeltaPart>,
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct DeltaPart {
     payload: Payload,
 }
 
@@ -60,7 +60,7 @@ struct Final {
 #[derive(Default)]
 struct Heard {
     answer: String,
-    chunks: Option<Vec<Chunk>>,
+    chunks: Option<Vec<R2rChunk>>,
     is_done: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn heard(
     stream: impl Stream<Item = Result<Event, Error>>,
     collection: Id,
     report: &Report,
-) -> Result<Option<Told>, Error> {
+) -> Result<Option<RagAnswer>, Error> {
     let mut stream = pin!(stream);
     let mut heard = Heard::default();
     let mut teller = Teller { report, next: Instant::now() };
@@ -117,12 +117,12 @@ impl Heard {
         nothing || self.is_done || self.answer.len() > MOST
     }
 
-    fn told(mut self) -> Option<Told> {
+    fn told(mut self) -> Option<RagAnswer> {
         let chunks = self.chunks.take()?;
         if self.answer.is_empty() && !chunks.is_empty() {
             return None;
         }
-        Some(Told { answer: self.answer, chunks, model: None, is_complete: self.is_done })
+        Some(RagAnswer { answer: self.answer, chunks, model: None, is_complete: self.is_done })
     }
 }
 

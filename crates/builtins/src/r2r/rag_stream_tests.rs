@@ -23,7 +23,7 @@ fn word(text: &str) -> Result<Event, Error> {
     event("message", &json!({"delta": {"content": [{"payload": {"value": text}}]}}))
 }
 
-async fn told(events: Vec<Result<Event, Error>>) -> Result<Option<Told>, Error> {
+async fn told(events: Vec<Result<Event, Error>>) -> Result<Option<RagAnswer>, Error> {
     heard(stream::iter(events), Id(Uuid::from_u128(9)), &Report::none()).await
 }
 

@@ -8,11 +8,11 @@ use super::answers::Fresh;
 use super::documents;
 use super::id::Id;
 use super::ingest::Ingest;
-use super::model::{Collection, Document, Results, Stage};
+use super::model::{R2rCollection, R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
 use crate::r2r::config;
-use crate::r2r::context::Desk;
+use crate::r2r::context::R2rContext;
 use crate::{Report, no_resource};
 use json::Raw;
 use protocol::{ErrorCode, Reply};
@@ -44,13 +44,13 @@ pub(super) fn definitions() -> Vec<Raw> {
 
 /// Returns the result of `resources/read` for `uri`.
 pub(super) async fn read(
-    (desk, project): (&Desk, &Project),
+    (context, project): (&R2rContext, &Project),
     ingest: &Ingest,
     uri: &str,
     report: &Report,
 ) -> Result<Reply, Error> {
     let text = match uri {
-        CONTEXT => match context(desk, project, ingest).await {
+        CONTEXT => match project_context(context, project, ingest).await {
             Ok(text) => text,
             Err(Failure::Failed(error)) => return Err(error),
             Err(Failure::Refused(refusal)) => {
@@ -58,7 +58,7 @@ pub(super) async fn read(
                 return Ok(Err(refusal.error(code, numbered, "the project's collection is not known")));
             }
         },
-        HISTORY => Raw::of(&json!({"queries": desk.history.of(report.home())})),
+        HISTORY => Raw::of(&json!({"queries": context.history.of(report.home())})),
         _ => return Ok(Err(no_resource(uri))),
     };
     let contents = json!([{"uri": uri, "mimeType": "application/json", "text": text.as_str()}]);
@@ -96,31 +96,31 @@ struct Counts {
     incomplete: bool,
 }
 
-async fn context(desk: &Desk, project: &Project, ingest: &Ingest) -> Result<Raw, Failure> {
+async fn project_context(context: &R2rContext, project: &Project, ingest: &Ingest) -> Result<Raw, Failure> {
     let Some(collection) = project.peek().await? else {
-        return Ok(Raw::of(&about((desk, project), None, None, Counts::default())));
+        return Ok(Raw::of(&about((context, project), None, None, Counts::default())));
     };
     // Boxed: it is large, and its callers have room for several.
-    let make = Box::pin(async { counted((desk, project), ingest, collection).await.map(Fresh::lasting) });
-    let ttl = desk.options.cache_ttl.list;
-    let answer = desk.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
+    let make = Box::pin(async { counted((context, project), ingest, collection).await.map(Fresh::lasting) });
+    let ttl = context.options.cache_ttl.list;
+    let answer = context.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
     Ok(answer.without("cached"))
 }
 
 async fn counted<'a>(
-    (desk, project): (&Desk, &'a Project),
+    (context, project): (&R2rContext, &'a Project),
     ingest: &Ingest,
     id: Id,
 ) -> Result<Context<'a>, Failure> {
     let text = id.to_string();
     let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
     let (itself, page, scan) = tokio::try_join!(
-        desk.client.get::<Results<Collection>>(&itself, &[]),
-        desk.client.page::<Document>(&page, (0, 1), &[]),
-        documents::scan(desk, id),
+        context.client.get::<Results<R2rCollection>>(&itself, &[]),
+        context.client.page::<R2rDocument>(&page, (0, 1), &[]),
+        documents::scan(context, id),
     )?;
     let of = |stage| scan.documents.iter().filter(|document| document.stage() == stage).count();
-    let is_listed = |document: &&Document| document.collection_ids.contains(&id);
+    let is_listed = |document: &&R2rDocument| document.collection_ids.contains(&id);
     let listed = scan.documents.iter().filter(is_listed);
     let unusable = listed.filter(|document| document.stage() != Stage::Success).count() as u64;
     let counts = Counts {
@@ -134,18 +134,18 @@ async fn counted<'a>(
     let times = scan.documents.into_iter().filter_map(|document| document.updated_at);
     // All times are RFC 3339 of one form and zone, so they sort as text.
     let last = times.chain(itself.results.updated_at).max();
-    Ok(about((desk, project), Some(id), last, counts))
+    Ok(about((context, project), Some(id), last, counts))
 }
 
 fn about<'a>(
-    (desk, project): (&Desk, &'a Project),
+    (context, project): (&R2rContext, &'a Project),
     id: Option<Id>,
     last_updated: Option<String>,
     counts: Counts,
 ) -> Context<'a> {
     Context {
         project_name: project.name(),
-        project_path: project.path().map(str::to_owned).or_else(|| first_root(&desk.options)),
+        project_path: project.path().map(str::to_owned).or_else(|| first_root(&context.options)),
         collection_id: id,
         collection_name: project.collection_name(),
         document_count: counts.success,
@@ -155,7 +155,7 @@ fn about<'a>(
 }
 
 /// Returns the first folder that files may be ingested from, as an absolute path.
-fn first_root(options: &config::R2r) -> Option<String> {
+fn first_root(options: &config::R2rOptions) -> Option<String> {
     let root = options.ingest_roots.first()?;
     Some(std::path::absolute(root).as_deref().unwrap_or(root).display().to_string())
 }

@@ -10,12 +10,12 @@ use super::answers::Fresh;
 use super::documents;
 use super::filters;
 use super::id::Id;
-use super::model::{Chunk, Found, Results};
+use super::model::{R2rChunk, Results, SearchResults};
 use super::project::Project;
 use super::settings;
 use crate::answer::Failure;
 use crate::r2r::config::AdvancedSearch;
-use crate::r2r::context::Desk;
+use crate::r2r::context::R2rContext;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
 use crate::tool::{About, Effect};
@@ -45,7 +45,7 @@ pub(super) const fn about(of: AdvancedSearch) -> About<'static> {
 }
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub(super) struct Input {
+pub(super) struct R2rSearchInput {
     /// The query: a question or keywords.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "how are access tokens renewed")]
     pub query: String,
@@ -54,7 +54,7 @@ pub(super) struct Input {
     /// basic: by meaning. advanced: by meaning and by words together, or in R2R's own way if the gateway is
     /// set so. custom: as R2R is configured, and as `search_settings` says.
     #[serde(default)]
-    pub search_mode: Mode,
+    pub search_mode: SearchMode,
     /// How many passages at most.
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 100))]
@@ -70,7 +70,7 @@ pub(super) struct Input {
     pub search_settings: Option<Map<String, Value>>,
 }
 
-impl Input {
+impl R2rSearchInput {
     /// Returns the client's filters.
     fn wanted(&self) -> impl Iterator<Item = &Map<String, Value>> {
         self.filters.iter().chain(settings::filter(self.search_settings.as_ref()))
@@ -82,7 +82,7 @@ impl Input {
             filters::check(filter)?;
         }
         match &self.search_settings {
-            Some(said) if self.search_mode != Mode::Custom => {
+            Some(said) if self.search_mode != SearchMode::Custom => {
                 Err(Refusal::new("invalid_argument", "search_settings", said)
                     .because("Settings go with search_mode custom.")
                     .valid("none with basic and advanced")
@@ -96,7 +96,7 @@ impl Input {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Mode {
+pub(super) enum SearchMode {
     Basic,
     #[default]
     Advanced,
@@ -108,18 +108,18 @@ const fn ten() -> u32 {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Output {
+pub(super) struct R2rSearchOutput {
     /// Best first.
-    results: Vec<Passage>,
+    results: Vec<R2rPassage>,
     count: usize,
     /// Whether this is an answer of shortly before.
     cached: bool,
     /// The mode of the search. Scores of different modes cannot be compared.
-    search_mode: Mode,
+    search_mode: SearchMode,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Passage {
+struct R2rPassage {
     /// The id of the passage.
     id: Id,
     document_id: Id,
@@ -135,19 +135,27 @@ struct Passage {
 }
 
 /// Returns the result of `r2r_search`.
-pub(super) async fn search(desk: &Desk, project: &Project, input: Input) -> Result<Raw, Failure> {
-    let advanced = desk.options.advanced_search;
+pub(super) async fn search(
+    context: &R2rContext,
+    project: &Project,
+    input: R2rSearchInput,
+) -> Result<Raw, Failure> {
+    let advanced = context.options.advanced_search;
     input.check(advanced)?;
     let collection = project.or_own(input.collection_id).await?;
-    let is_r2rs = input.search_mode == Mode::Advanced && advanced == AdvancedSearch::R2r;
+    let is_r2rs = input.search_mode == SearchMode::Advanced && advanced == AdvancedSearch::R2r;
     let how = (input.search_mode, is_r2rs, input.limit, &input.filters, &input.search_settings);
     let inputs = (ABOUT.name, &input.query, how);
-    let make = async { ask(desk, &input, (collection, is_r2rs)).await.map(Fresh::lasting) };
-    desk.answers.fetch(desk.options.cache_ttl.search, Some(collection), &inputs, make).await
+    let make = async { ask(context, &input, (collection, is_r2rs)).await.map(Fresh::lasting) };
+    context.answers.fetch(context.options.cache_ttl.search, Some(collection), &inputs, make).await
 }
 
 /// Searches. `is_r2rs` selects R2R's own advanced mode, which asks its language model.
-async fn ask(desk: &Desk, input: &Input, (collection, is_r2rs): (Id, bool)) -> Result<Output, Failure> {
+async fn ask(
+    context: &R2rContext,
+    input: &R2rSearchInput,
+    (collection, is_r2rs): (Id, bool),
+) -> Result<R2rSearchOutput, Failure> {
     let filters = filters::within(collection, input.wanted());
     let mut said = if is_r2rs {
         json!({"limit": input.limit, "filters": filters})
@@ -162,19 +170,20 @@ async fn ask(desk: &Desk, input: &Input, (collection, is_r2rs): (Id, bool)) -> R
         "search_mode": if is_r2rs { "advanced" } else { "custom" },
         "search_settings": said,
     });
-    let found: Result<Results<Found>, Error> = desk.client.post(&["retrieval", "search"], &body).await;
+    let found: Result<Results<SearchResults>, Error> =
+        context.client.post(&["retrieval", "search"], &body).await;
     let found = found.map_err(|error| blamed(error, input.wanted().next()))?;
     let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
     if chunks.is_empty() && input.collection_id.is_some() {
-        documents::check_collection(desk, collection).await?;
+        documents::check_collection(context, collection).await?;
     }
-    let titles = desk.titles.of(&chunks).await;
+    let titles = context.titles.of(&chunks).await;
     let results: Vec<_> = chunks.into_iter().map(|chunk| passage(chunk, &titles)).collect();
-    Ok(Output { count: results.len(), results, cached: false, search_mode: input.search_mode })
+    Ok(R2rSearchOutput { count: results.len(), results, cached: false, search_mode: input.search_mode })
 }
 
-fn passage(chunk: Chunk, titles: &BTreeMap<Id, String>) -> Passage {
-    Passage {
+fn passage(chunk: R2rChunk, titles: &BTreeMap<Id, String>) -> R2rPassage {
+    R2rPassage {
         id: chunk.id,
         document_id: chunk.document_id,
         title: titles.get(&chunk.document_id).cloned(),
@@ -186,25 +195,25 @@ fn passage(chunk: Chunk, titles: &BTreeMap<Id, String>) -> Passage {
 
 /// Returns the `search_settings` for `mode` within `filters`. They are for R2R's mode `custom`, because its
 /// own `advanced` first asks a language model for invented answers.
-pub(super) fn settings(mode: Mode, limit: u32, filters: &Value) -> Value {
+pub(super) fn settings(mode: SearchMode, limit: u32, filters: &Value) -> Value {
     match mode {
-        Mode::Basic => json!({"use_semantic_search": true, "limit": limit, "filters": filters}),
-        Mode::Advanced => json!({
+        SearchMode::Basic => json!({"use_semantic_search": true, "limit": limit, "filters": filters}),
+        SearchMode::Advanced => json!({
             "use_hybrid_search": true,
             "use_semantic_search": true,
             "use_fulltext_search": true,
             "limit": limit,
             "filters": filters,
         }),
-        Mode::Custom => json!({"limit": limit, "filters": filters}),
+        SearchMode::Custom => json!({"limit": limit, "filters": filters}),
     }
 }
 
 /// Returns the chunks of `collection`, each once, at most `limit`. R2R was asked for exactly this. But its
 /// own advanced mode searches once per invented answer and concatenates the results.
-pub(super) fn own(chunks: Vec<Chunk>, collection: Id, limit: usize) -> Vec<Chunk> {
+pub(super) fn own(chunks: Vec<R2rChunk>, collection: Id, limit: usize) -> Vec<R2rChunk> {
     let mut seen = BTreeSet::new();
-    let is_own = |chunk: &Chunk| chunk.collection_ids.contains(&collection);
+    let is_own = |chunk: &R2rChunk| chunk.collection_ids.contains(&collection);
     let mut own: Vec<_> = chunks.into_iter().filter(is_own).collect();
     // If a chunk occurs twice, the better score counts. Otherwise R2R's order stays.
     own.sort_by(|a, b| b.score.partial_cmp(&a.score).unwrap_or(std::cmp::Ordering::Equal));

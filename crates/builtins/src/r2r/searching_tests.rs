@@ -28,7 +28,7 @@ async fn r2rs_own_advanced_gives_each_passage_once_and_no_more_than_asked_for() 
         "{answer}"
     );
     assert!(!answer.to_string().contains("secret"), "it is in another collection");
-    let client = &fixture.ours.desk.client;
+    let client = &fixture.ours.context.client;
     let bare: Value = client.post(&["retrieval", "search"], &sent).await.expect("found");
     let bare = bare["results"]["chunk_search_results"].as_array().expect("chunks").clone();
     assert_eq!(bare.len(), 4, "as R2R gives it");

@@ -22,9 +22,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::model::VERSION;
-use super::token::{self, Token};
+use super::token::{self, TokenPair};
 use crate::r2r::config::Credentials;
-use crate::rest::{Request, Rest};
+use crate::rest::{Rest, RestRequest};
 use runtime::secret::SecretString;
 use runtime::shutdown::Shutdown;
 use upstream::api::{Closing, Error};
@@ -68,12 +68,12 @@ pub(super) struct Pass {
 enum Shown {
     Nothing,
     Key(SecretString),
-    Token(Arc<Token>),
+    Token(Arc<TokenPair>),
 }
 
 impl Pass {
     /// Adds the credential to `request`.
-    pub(super) fn on(&self, request: Request) -> Request {
+    pub(super) fn on(&self, request: RestRequest) -> RestRequest {
         match &self.shown {
             Shown::Nothing => request,
             Shown::Key(key) => request.bearer(key),
@@ -83,7 +83,7 @@ impl Pass {
 }
 
 /// How to get a credential: take the current one, or wait for a renewal.
-enum Choice {
+enum CredentialChoice {
     Take(Pass),
     Wait(Renewal),
 }
@@ -127,35 +127,37 @@ impl Session {
         self.refusal.wait().await
     }
 
-    async fn taken(self: &Arc<Self>, choose: impl Fn(&Arc<Self>) -> Choice) -> Result<Pass, Error> {
+    async fn taken(self: &Arc<Self>, choose: impl Fn(&Arc<Self>) -> CredentialChoice) -> Result<Pass, Error> {
         self.check()?;
         let mut renewal = match choose(self) {
-            Choice::Take(pass) => return Ok(pass),
-            Choice::Wait(renewal) => renewal,
+            CredentialChoice::Take(pass) => return Ok(pass),
+            CredentialChoice::Wait(renewal) => renewal,
         };
         let done = renewal.wait_for(Option::is_some).await.ok().and_then(|done| done.clone());
         done.unwrap_or(Err(Error::Unavailable { state: "shutting down" }))?;
         Ok(self.lock().pass.clone())
     }
 
-    fn choose(self: &Arc<Self>) -> Choice {
+    fn choose(self: &Arc<Self>) -> CredentialChoice {
         let mut state = self.lock();
-        let Shown::Token(token) = &state.pass.shown else { return Choice::Take(state.pass.clone()) };
+        let Shown::Token(token) = &state.pass.shown else {
+            return CredentialChoice::Take(state.pass.clone());
+        };
         let now = Instant::now();
         let has_ended = token.has_ended(now);
         if !has_ended && (!token.is_due(now) || now < state.quiet_until) {
-            return Choice::Take(state.pass.clone());
+            return CredentialChoice::Take(state.pass.clone());
         }
         let renewal = self.renewal(&mut state);
-        if has_ended { Choice::Wait(renewal) } else { Choice::Take(state.pass.clone()) }
+        if has_ended { CredentialChoice::Wait(renewal) } else { CredentialChoice::Take(state.pass.clone()) }
     }
 
-    fn choose_instead(self: &Arc<Self>, refused: &Pass) -> Choice {
+    fn choose_instead(self: &Arc<Self>, refused: &Pass) -> CredentialChoice {
         let mut state = self.lock();
         if state.pass.number != refused.number {
-            return Choice::Take(state.pass.clone());
+            return CredentialChoice::Take(state.pass.clone());
         }
-        Choice::Wait(self.renewal(&mut state))
+        CredentialChoice::Wait(self.renewal(&mut state))
     }
 
     /// Returns the running renewal, or starts one. It runs in a task of its own, so that no waiting caller

@@ -51,7 +51,7 @@ async fn every_input_makes_another_answer_and_an_ingest_drops_them_all() {
     let named = json!({"query": "tokens", "collection_id": own.to_string().to_uppercase()});
     assert_eq!(fixture.ask(SEARCH, named).await["cached"], true, "the same collection, by name");
     assert_eq!(fixture.ask("r2r_list_collections", json!({})).await["cached"], false);
-    fixture.ours.desk.answers.forget(own).await;
+    fixture.ours.context.answers.forget(own).await;
     assert_eq!(fixture.ask(SEARCH, questions[0].clone()).await["cached"], false);
     assert_eq!(fixture.ask("r2r_list_collections", json!({})).await["cached"], false);
 }

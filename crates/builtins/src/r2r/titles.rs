@@ -7,7 +7,7 @@ use moka::sync::Cache;
 
 use super::client::Client;
 use super::id::Id;
-use super::model::{Chunk, Document, Results};
+use super::model::{R2rChunk, R2rDocument, Results};
 
 /// Most titles in the cache, and their lifetime.
 const MOST: u64 = 10_000;
@@ -28,7 +28,7 @@ impl Titles {
 
     /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
     /// are still useful.
-    pub(super) async fn of(&self, chunks: &[Chunk]) -> BTreeMap<Id, String> {
+    pub(super) async fn of(&self, chunks: &[R2rChunk]) -> BTreeMap<Id, String> {
         let mut titles = BTreeMap::new();
         let mut missing = Vec::new();
         for chunk in chunks {
@@ -51,7 +51,7 @@ impl Titles {
         let ids: Vec<String> = documents.iter().map(Id::to_string).collect();
         let mut query: Vec<(&str, &str)> = ids.iter().map(|id| ("ids", id.as_str())).collect();
         query.push(("limit", "100"));
-        let found: Result<Results<Vec<Document>>, _> = self.client.get(&["documents"], &query).await;
+        let found: Result<Results<Vec<R2rDocument>>, _> = self.client.get(&["documents"], &query).await;
         let found = match found {
             Ok(found) => found.results,
             Err(error) => {
@@ -59,7 +59,7 @@ impl Titles {
                 Vec::new()
             }
         };
-        let named = |document: Document| Some((document.id, document.title?));
+        let named = |document: R2rDocument| Some((document.id, document.title?));
         let titles: Vec<_> = found.into_iter().filter_map(named).collect();
         for (id, title) in &titles {
             self.known.insert(*id, title.clone());

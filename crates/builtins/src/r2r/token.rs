@@ -22,7 +22,7 @@ const AHEAD: Duration = Duration::from_mins(5);
 const LONGEST: Duration = Duration::from_hours(24 * 366);
 
 /// A pair of tokens of R2R.
-pub(super) struct Token {
+pub(super) struct TokenPair {
     /// Sent with every call.
     pub access: SecretString,
     /// Exchanged for the next pair, once. R2R also accepts it as an access token.
@@ -36,7 +36,7 @@ struct Life {
     end: Instant,
 }
 
-impl Token {
+impl TokenPair {
     /// Whether the token should be renewed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.life.is_some_and(|life| now >= life.due)
@@ -47,7 +47,7 @@ impl Token {
         self.life.is_some_and(|life| now >= life.end)
     }
 
-    fn new(pair: Pair, asked: Instant) -> Self {
+    fn new(pair: TokenResponse, asked: Instant) -> Self {
         let life = lifetime(&pair.access_token.token)
             .map(|long| Life { due: asked + usable(long), end: asked + long });
         Self { access: pair.access_token.token.into(), refresh: pair.refresh_token.token.into(), life }
@@ -55,7 +55,7 @@ impl Token {
 }
 
 #[derive(Deserialize)]
-struct Pair {
+struct TokenResponse {
     access_token: One,
     refresh_token: One,
 }
@@ -70,7 +70,7 @@ pub(super) async fn log_in(
     rest: &Rest,
     email: &SecretString,
     password: &SecretString,
-) -> Result<Token, Error> {
+) -> Result<TokenPair, Error> {
     let asked = Instant::now();
     let request = rest.request(Method::POST, &[VERSION, "users", "login"]);
     let answer = request.form(&[("username", email), ("password", password)]).send().await;
@@ -83,15 +83,15 @@ pub(super) async fn log_in(
         },
         other => other,
     })?;
-    Ok(Token::new(answer.json::<Results<Pair>>().await?.results, asked))
+    Ok(TokenPair::new(answer.json::<Results<TokenResponse>>().await?.results, asked))
 }
 
 /// Renews `token`. Its refresh token is invalid afterwards.
-pub(super) async fn refresh(rest: &Rest, token: &Token) -> Result<Token, Error> {
+pub(super) async fn refresh(rest: &Rest, token: &TokenPair) -> Result<TokenPair, Error> {
     let asked = Instant::now();
     let request = rest.request(Method::POST, &[VERSION, "users", "refresh-token"]);
     let answer = request.secret_json(&token.refresh).send().await?;
-    Ok(Token::new(answer.json::<Results<Pair>>().await?.results, asked))
+    Ok(TokenPair::new(answer.json::<Results<TokenResponse>>().await?.results, asked))
 }
 
 /// Returns how much of a lifetime of `long` is used before the renewal.

@@ -125,12 +125,12 @@ proptest! {
 
     #[test]
     fn any_arguments_of_a_search_are_judged(arguments in hostile::arguments(&by_name("r2r_search"))) {
-        hostile::is_judged::<search::Input>(&by_name("r2r_search"), &arguments);
+        hostile::is_judged::<search::R2rSearchInput>(&by_name("r2r_search"), &arguments);
     }
 
     #[test]
     fn any_arguments_of_a_question_are_judged(arguments in hostile::arguments(&by_name("r2r_rag_query"))) {
-        hostile::is_judged::<rag::Input>(&by_name("r2r_rag_query"), &arguments);
+        hostile::is_judged::<rag::RagInput>(&by_name("r2r_rag_query"), &arguments);
     }
 
     #[test]
@@ -139,8 +139,8 @@ proptest! {
         followed in hostile::arguments(&by_name("r2r_monitor_task")),
         all in hostile::arguments(&by_name("r2r_list_collections")),
     ) {
-        hostile::is_judged::<documents::ListInput>(&by_name("r2r_list_documents"), &listed);
+        hostile::is_judged::<documents::DocumentListInput>(&by_name("r2r_list_documents"), &listed);
         hostile::is_judged::<documents::MonitorInput>(&by_name("r2r_monitor_task"), &followed);
-        hostile::is_judged::<collections::Input>(&by_name("r2r_list_collections"), &all);
+        hostile::is_judged::<collections::ListCollectionsInput>(&by_name("r2r_list_collections"), &all);
     }
 }

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::bridge::malformed;
-use super::failed::{Failed, Reported};
+use super::failed::{AskFailure, Reported};
 use json::Raw;
 use runtime::secret::SecretString;
 
@@ -20,7 +20,7 @@ const OBJECTS: [&str; 2] = ["metadata", "performance"];
 /// Further members that the contract names. Only their types are checked.
 #[derive(Deserialize)]
 #[allow(dead_code)] // deserializing checks the types
-struct Known {
+struct ContractMembers {
     answer: Option<String>,
     #[serde(default)]
     retrieved_documents: Option<Vec<IgnoredAny>>,
@@ -39,7 +39,7 @@ struct Performance {
     tokens_used: Option<f64>,
 }
 
-/// Returns the output schema: the members of [`Known`], and any others.
+/// Returns the output schema: the members of [`ContractMembers`], and any others.
 pub(super) fn schema() -> Value {
     let list = |what: &str| json!({"type": ["array", "null"], "items": {}, "description": what});
     json!({
@@ -64,19 +64,19 @@ pub(super) fn schema() -> Value {
 }
 
 /// Reads the result in `answered`, or why there is none. The reason contains none of `secrets`.
-pub(super) fn read(answered: &Raw, secrets: &[SecretString]) -> Result<Raw, Failed> {
-    let fault = |why: &str| Failed::Bridge(malformed(why));
+pub(super) fn read(answered: &Raw, secrets: &[SecretString]) -> Result<Raw, AskFailure> {
+    let fault = |why: &str| AskFailure::Bridge(malformed(why));
     let Some(success) = answered.get_as::<bool>("success") else {
         return Err(fault("`success` is neither true nor false"));
     };
     if !success {
-        return Err(Failed::Reported(Box::new(Reported::of(answered, secrets))));
+        return Err(AskFailure::Reported(Box::new(Reported::of(answered, secrets))));
     }
     let result =
         answered.get("result").filter(Raw::is_object).ok_or_else(|| fault("there is no `result`"))?;
     let is_object =
         |name: &&str| result.get(name).is_none_or(|member| member.is_object() || member.is_null());
-    let fits = OBJECTS.iter().all(is_object) && result.read::<Known>().is_ok();
+    let fits = OBJECTS.iter().all(is_object) && result.read::<ContractMembers>().is_ok();
     if result.part("answer").is_none() || !fits {
         return Err(fault("a member of `result` is of another type, or `answer` is missing"));
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer;
-use super::bridge::{Bridge, Wish};
-use super::failed::Failed;
+use super::bridge::{Bridge, TechniqueRequest};
+use super::failed::AskFailure;
 use crate::refusal::Refusal;
 use crate::schema;
 use crate::schema_validator::NOT_BLANK;
@@ -19,7 +19,7 @@ const LONGEST: usize = 20_000;
 const TOP_K: &str = "top_k";
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub(super) struct Input {
+pub(super) struct AskInput {
     /// The question, in plain words.
     #[schemars(length(min = 1, max = LONGEST), regex(pattern = NOT_BLANK), example = "when do access tokens expire")]
     pub query: String,
@@ -33,14 +33,14 @@ pub(super) struct Input {
 
 /// Makes the tool of one technique.
 pub(super) fn tool(about: &About<'_>) -> Tool {
-    Tool::with_schemas(about, &schema::of_input::<Input>(), &answer::schema())
+    Tool::with_schemas(about, &schema::of_input::<AskInput>(), &answer::schema())
 }
 
 /// Returns the bridge's result of `technique`, unchanged.
-pub(super) async fn ask(bridge: &Bridge, technique: &str, input: Input) -> Result<Raw, Failed> {
+pub(super) async fn ask(bridge: &Bridge, technique: &str, input: AskInput) -> Result<Raw, AskFailure> {
     let params = params(input.params.unwrap_or_default(), input.top_k)?;
-    let wish = Wish { technique, query: &input.query, params: &params };
-    let answered = bridge.invoke(&wish).await.map_err(Failed::of_http)?;
+    let request = TechniqueRequest { technique, query: &input.query, params: &params };
+    let answered = bridge.invoke(&request).await.map_err(AskFailure::of_http)?;
     answer::read(&answered, bridge.secrets())
 }
 

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::failed::Reported;
-use super::listed::Listed;
+use super::listed::TechniqueNames;
 use crate::rag::config;
-use crate::rest::{Request, Rest};
+use crate::rest::{Rest, RestRequest};
 use json::Raw;
 use net::http::read_json;
 use runtime::secret::SecretString;
@@ -29,7 +29,7 @@ pub(super) struct Bridge {
 
 /// A request to a technique.
 #[derive(Debug, Serialize)]
-pub(super) struct Wish<'a> {
+pub(super) struct TechniqueRequest<'a> {
     pub technique: &'a str,
     pub query: &'a str,
     /// All settings, `top_k` among them.
@@ -37,12 +37,12 @@ pub(super) struct Wish<'a> {
 }
 
 impl Bridge {
-    pub(super) fn new(options: &config::Rag, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub(super) fn new(options: &config::RagOptions, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self { rest: Rest::new(&options.url, shutdown)?, key: options.api_key.clone() })
     }
 
     /// Returns the names of the techniques, or [`Error::AuthFailed`] if the bridge refuses the key.
-    pub(super) async fn techniques(&self) -> Result<Listed, Error> {
+    pub(super) async fn techniques(&self) -> Result<TechniqueNames, Error> {
         let answer = self.request(Method::GET, "list_techniques").send().await;
         let body = answer.map_err(|error| self.refusal(error))?.bytes().await?;
         self.check_denial(&body).map_err(|error| self.refusal(error))?;
@@ -60,8 +60,8 @@ impl Bridge {
     }
 
     /// Calls a technique. Returns the whole body, which is an object.
-    pub(super) async fn invoke(&self, wish: &Wish<'_>) -> Result<Raw, Error> {
-        let request = self.request(Method::POST, "invoke_technique").json(wish);
+    pub(super) async fn invoke(&self, asked: &TechniqueRequest<'_>) -> Result<Raw, Error> {
+        let request = self.request(Method::POST, "invoke_technique").json(asked);
         // On the heap: a request in flight is large.
         object(&Box::pin(async { request.send().await?.bytes().await }).await?)
     }
@@ -71,7 +71,7 @@ impl Bridge {
         self.key.as_slice()
     }
 
-    fn request(&self, method: Method, route: &str) -> Request {
+    fn request(&self, method: Method, route: &str) -> RestRequest {
         let request = self.rest.request(method, &["mcp", route]);
         match &self.key {
             Some(key) => request.bearer(key),

@@ -18,7 +18,7 @@ const MOST_TECHNIQUES: usize = 500;
 
 /// Options of the RAG techniques. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
-pub struct Rag {
+pub struct RagOptions {
     /// URL of the bridge, without `/mcp`.
     pub url: Url,
     /// Key for the header `Authorization: Bearer …` of every request.
@@ -29,7 +29,7 @@ pub struct Rag {
     pub max_techniques: usize,
 }
 
-impl fmt::Debug for Rag {
+impl fmt::Debug for RagOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { refresh, max_techniques, .. } = self;
         f.debug_struct("Rag")
@@ -39,7 +39,7 @@ impl fmt::Debug for Rag {
     }
 }
 
-impl BuiltinOptions for Rag {
+impl BuiltinOptions for RagOptions {
     fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
         crate::connect!(super::Rag, self, name, means)
     }
@@ -61,7 +61,7 @@ pub fn read(
         max_techniques = fields.integer("max_techniques", 1..=MOST_TECHNIQUES);
         fields.finish();
     }
-    Some(Arc::new(Rag {
+    Some(Arc::new(RagOptions {
         url: url?,
         api_key,
         refresh: refresh.unwrap_or(Duration::from_mins(1)),

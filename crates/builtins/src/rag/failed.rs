@@ -36,7 +36,7 @@ const WRONG: [&str; 9] =
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum AskFailure {
     /// The arguments cannot be sent to the bridge.
     Refused(Refusal),
     /// The bridge does not do what was asked, and says why.
@@ -48,7 +48,7 @@ pub(super) enum Failed {
 /// A failure as the bridge tells it.
 #[derive(Debug)]
 pub(super) struct Reported {
-    kind: Kind,
+    kind: FailureKind,
     /// Its words, cleaned.
     cause: String,
     /// Its other facts, an object.
@@ -57,7 +57,7 @@ pub(super) struct Reported {
 
 /// The kinds of failure that callers handle differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FailureKind {
     /// The technique ran and failed.
     Failed,
     /// The bridge does not take an argument.
@@ -72,7 +72,7 @@ enum Kind {
     Late,
 }
 
-impl Kind {
+impl FailureKind {
     /// `error`, `type` and `guidance` of the tool's answer.
     const fn words(self) -> [&'static str; 3] {
         match self {
@@ -158,7 +158,7 @@ impl Reported {
         let facts = facts(answered, &cleaner);
         let cause = cleaner.line(words(answered).unwrap_or_default());
         Self {
-            kind: Kind::of(facts.as_ref(), &cause),
+            kind: FailureKind::of(facts.as_ref(), &cause),
             cause: if cause.is_empty() { SILENT.to_owned() } else { cause },
             facts,
         }
@@ -166,14 +166,14 @@ impl Reported {
 
     /// The words of a bridge that refuses credentials; none of any other failure.
     pub(super) fn into_denial(self) -> Option<String> {
-        (self.kind == Kind::Denied).then_some(self.cause)
+        (self.kind == FailureKind::Denied).then_some(self.cause)
     }
 
     /// The answer of the tool of `technique`: the facts of the bridge beside what Switchyard says of the kind.
     fn told(&self, technique: &str) -> Raw {
         let [error, r#type, guidance] = self.kind.words();
         let fact = |name: &str| self.facts.as_ref().and_then(|facts| facts.get(name));
-        let told = Raw::of(&Told {
+        let told = Raw::of(&FailedTechnique {
             error,
             r#type,
             technique,
@@ -200,7 +200,7 @@ fn words(answered: &Raw) -> Option<String> {
 
 /// A failed technique, as its tool answers. The facts of the bridge are added to it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct FailedTechnique<'a> {
     error: &'static str,
     r#type: &'static str,
     technique: &'a str,
@@ -210,18 +210,19 @@ struct Told<'a> {
     retryable: Raw,
 }
 
-impl From<Refusal> for Failed {
+impl From<Refusal> for AskFailure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl Failed {
+impl AskFailure {
     /// An error of HTTP. Some of them only say that the bridge does not take the question.
     pub(super) fn of_http(error: Error) -> Self {
         match error {
             Error::Backend { status: status @ (400 | 404 | 410 | 413 | 422), detail, facts, .. } => {
-                let kind = if matches!(status, 404 | 410) { Kind::Missing } else { Kind::Invalid };
+                let kind =
+                    if matches!(status, 404 | 410) { FailureKind::Missing } else { FailureKind::Invalid };
                 Self::Reported(Box::new(Reported { kind, cause: detail, facts: facts.map(|facts| *facts) }))
             }
             other => Self::Bridge(other),
@@ -231,7 +232,7 @@ impl Failed {
     /// Whether the cached list of techniques, or the key, may be out of date.
     pub(super) fn is_of_the_list(&self) -> bool {
         match self {
-            Self::Reported(said) => matches!(said.kind, Kind::Missing | Kind::Denied),
+            Self::Reported(said) => matches!(said.kind, FailureKind::Missing | FailureKind::Denied),
             Self::Bridge(error) => matches!(error, Error::Backend { status: 401 | 403, .. }),
             Self::Refused(_) => false,
         }
@@ -253,28 +254,28 @@ mod tests {
 
     use super::*;
 
-    fn kind(error: &serde_json::Value) -> Kind {
+    fn kind(error: &serde_json::Value) -> FailureKind {
         Reported::of(&Raw::of(&json!({"success": false, "error": error})), &[]).kind
     }
 
     #[test]
     fn the_kind_of_a_failure_is_told_by_its_code_its_words_or_its_facts() {
         for (error, expected) in [
-            (json!("the retriever has no index"), Kind::Failed),
-            (json!("no passage tells how to rotate an API key"), Kind::Failed),
-            (json!("Invalid API key"), Kind::Denied),
-            (json!("Incorrect API key provided: sk-…"), Kind::Denied),
-            (json!("Authentication failed"), Kind::Denied),
-            (json!("Unknown technique: hyde"), Kind::Missing),
-            (json!({"code": "INVALID_API_KEY", "message": "no"}), Kind::Denied),
-            (json!({"code": "INVALID_PARAMETER", "message": "no"}), Kind::Invalid),
-            (json!({"code": "RATE_LIMITED", "message": "no"}), Kind::Limited),
-            (json!({"code": "PIPELINE_TIMEOUT", "message": "no"}), Kind::Late),
-            (json!({"code": -32602, "message": "no"}), Kind::Invalid),
-            (json!({"code": 503, "message": "no"}), Kind::Failed),
-            (json!({"code": 7, "message": "no", "data": {"field": "x"}}), Kind::Invalid),
-            (json!({"code": "E7", "message": "no", "data": {"type": "timeout"}}), Kind::Late),
-            (json!(7), Kind::Failed),
+            (json!("the retriever has no index"), FailureKind::Failed),
+            (json!("no passage tells how to rotate an API key"), FailureKind::Failed),
+            (json!("Invalid API key"), FailureKind::Denied),
+            (json!("Incorrect API key provided: sk-…"), FailureKind::Denied),
+            (json!("Authentication failed"), FailureKind::Denied),
+            (json!("Unknown technique: hyde"), FailureKind::Missing),
+            (json!({"code": "INVALID_API_KEY", "message": "no"}), FailureKind::Denied),
+            (json!({"code": "INVALID_PARAMETER", "message": "no"}), FailureKind::Invalid),
+            (json!({"code": "RATE_LIMITED", "message": "no"}), FailureKind::Limited),
+            (json!({"code": "PIPELINE_TIMEOUT", "message": "no"}), FailureKind::Late),
+            (json!({"code": -32602, "message": "no"}), FailureKind::Invalid),
+            (json!({"code": 503, "message": "no"}), FailureKind::Failed),
+            (json!({"code": 7, "message": "no", "data": {"field": "x"}}), FailureKind::Invalid),
+            (json!({"code": "E7", "message": "no", "data": {"type": "timeout"}}), FailureKind::Late),
+            (json!(7), FailureKind::Failed),
         ] {
             assert_eq!(kind(&error), expected, "{error}");
         }

@@ -28,8 +28,8 @@ pub(super) struct Fixture {
     events: mpsc::Receiver<Event>,
 }
 
-pub(super) fn options(bridge: &double::Bridge) -> config::Rag {
-    config::Rag {
+pub(super) fn options(bridge: &double::Bridge) -> config::RagOptions {
+    config::RagOptions {
         url: bridge.url().parse().expect("a URL"),
         api_key: None,
         refresh: Duration::from_hours(1),
@@ -37,7 +37,7 @@ pub(super) fn options(bridge: &double::Bridge) -> config::Rag {
     }
 }
 
-pub(super) async fn open(options: &config::Rag, events: Events) -> Result<Rag, Error> {
+pub(super) async fn open(options: &config::RagOptions, events: Events) -> Result<Rag, Error> {
     let means = means(&Shutdown::new());
     Rag::open(&"rag".into(), options, &means, events).await
 }
@@ -47,7 +47,7 @@ impl Fixture {
         Self::with(|_, _| {}).await
     }
 
-    pub(super) async fn with(change: impl FnOnce(&double::Bridge, &mut config::Rag)) -> Self {
+    pub(super) async fn with(change: impl FnOnce(&double::Bridge, &mut config::RagOptions)) -> Self {
         let bridge = double::Bridge::start();
         let mut options = options(&bridge);
         change(&bridge, &mut options);
@@ -104,10 +104,10 @@ impl Fixture {
     /// Requests a read of the list, and waits until it is done.
     pub(super) async fn read_again(&self) {
         let before = self.bridge.count(double::LIST);
-        self.ours.shelf.look_soon();
+        self.ours.list.look_soon();
         self.after(|| self.bridge.count(double::LIST) > before).await;
         // A second read begins when the first one is over.
-        self.ours.shelf.look_soon();
+        self.ours.list.look_soon();
         self.after(|| self.bridge.count(double::LIST) > before + 1).await;
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
 use super::bridge::Bridge;
-use super::shelf::Shelf;
+use super::technique_list::TechniqueList;
 use super::techniques::{HEALTH_TOOL, LeftOut};
 use crate::answer::Failure;
 use crate::rest::plain;
@@ -32,10 +32,10 @@ pub(super) const ABOUT: About<'_> = About {
 
 /// Nothing.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
-pub(super) struct Input {}
+pub(super) struct HealthInput {}
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Output {
+struct HealthOutput {
     /// The service's own word, such as `healthy`. `unreachable`: it does not answer; `failing`: it answers
     /// with an error, or with what makes no sense.
     status: String,
@@ -61,28 +61,28 @@ struct Output {
 }
 
 pub(super) fn tool() -> Tool {
-    Tool::new::<Input, Output>(&ABOUT)
+    Tool::new::<HealthInput, HealthOutput>(&ABOUT)
 }
 
 /// Returns the result of the tool.
 pub(super) async fn answer(
     bridge: &Bridge,
-    shelf: &Shelf,
+    list: &TechniqueList,
     tool: &Tool,
     arguments: &Raw,
 ) -> Result<Raw, Failure> {
-    let Input {} = tool.read(arguments)?;
+    let HealthInput {} = tool.read(arguments)?;
     let begun = Instant::now();
     let late = |_| Err(Error::TimedOut { after: LIMIT });
     let asked = timeout(LIMIT, bridge.health()).await.unwrap_or_else(late);
-    let (offer, age) = (shelf.offer(), shelf.age());
+    let (offer, age) = (list.offer(), list.age());
     let (status, service) = match &asked {
         Ok(service) => {
             (service.get_as("status").unwrap_or_else(|| "unknown".to_owned()), Some(service.clone()))
         }
         Err(error) => (if has_answered(error) { "failing" } else { "unreachable" }.to_owned(), None),
     };
-    Ok(Raw::of(&Output {
+    Ok(Raw::of(&HealthOutput {
         status: plain(status, bridge.secrets()),
         reachable: asked.as_ref().map_or_else(has_answered, |_| true),
         latency_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),

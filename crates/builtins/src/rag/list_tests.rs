@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::double::{Fault, HEALTH, LIST};
 use super::fixture::Fixture;
-use super::listed::Listed;
+use super::listed::TechniqueNames;
 use super::techniques::Offer;
 use crate::Builtin;
 use protocol::feature::List;
 use upstream::api::Event;
 
-fn listed(body: &str) -> Result<Listed, serde_json::Error> {
+fn listed(body: &str) -> Result<TechniqueNames, serde_json::Error> {
     serde_json::from_str(body)
 }
 
@@ -134,11 +134,11 @@ async fn what_is_left_out_is_shown() {
 #[tokio::test]
 async fn dropping_the_server_ends_what_follows_the_list() {
     let fixture = Fixture::with(|_, options| options.refresh = Duration::from_millis(1)).await;
-    let shelf = std::sync::Arc::downgrade(&fixture.ours.shelf);
+    let list = std::sync::Arc::downgrade(&fixture.ours.list);
     let Fixture { bridge, ours, .. } = fixture;
     drop(ours);
     let gone = async {
-        while shelf.strong_count() > 0 {
+        while list.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
     };

@@ -16,14 +16,14 @@ pub(super) const LONGEST: usize = 60;
 
 /// A list that was read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct TechniqueNames {
     /// Sorted, so that two lists with equal names are equal.
     pub names: BTreeSet<String>,
     /// Number of elements that are not strings, or come after the limit.
     pub others: usize,
 }
 
-impl Listed {
+impl TechniqueNames {
     fn take(&mut self, element: &RawValue) {
         match serde_json::from_str::<String>(element.get()) {
             Ok(mut name) if self.names.len() < MOST => {
@@ -35,23 +35,23 @@ impl Listed {
     }
 }
 
-impl<'de> Deserialize<'de> for Listed {
+impl<'de> Deserialize<'de> for TechniqueNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(NamesVisitor)
     }
 }
 
-struct Reader;
+struct NamesVisitor;
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Listed;
+impl<'de> Visitor<'de> for NamesVisitor {
+    type Value = TechniqueNames;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of names")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Listed, A::Error> {
-        let mut listed = Listed::default();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<TechniqueNames, A::Error> {
+        let mut listed = TechniqueNames::default();
         while let Some(element) = elements.next_element::<Box<RawValue>>()? {
             listed.take(&element);
         }
@@ -59,7 +59,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     /// Reads an object with the list as member `techniques`, which leaves a service room for further members.
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Listed, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<TechniqueNames, A::Error> {
         let mut listed = None;
         while let Some(name) = members.next_key::<String>()? {
             if name == "techniques" && listed.is_none() {
@@ -73,10 +73,10 @@ impl<'de> Visitor<'de> for Reader {
 }
 
 /// A list that is not wrapped in an object.
-struct Bare(Listed);
+struct Bare(TechniqueNames);
 
 impl<'de> Deserialize<'de> for Bare {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Reader).map(Self)
+        deserializer.deserialize_seq(NamesVisitor).map(Self)
     }
 }

@@ -5,7 +5,7 @@
 //! was sent, because answers cost money.
 //!
 //! Not here: requests to the bridge (`bridge`), the choice of names (`techniques`), and the times at which
-//! the list is read (`shelf`).
+//! the list is read (`technique_list`).
 
 mod answer;
 mod ask;
@@ -14,7 +14,7 @@ pub mod config;
 mod failed;
 mod health;
 mod listed;
-mod shelf;
+mod technique_list;
 mod techniques;
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::bridge::Bridge;
-use self::shelf::Shelf;
+use self::technique_list::TechniqueList;
 use super::answer::{passing, reply, result};
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, info, no_tool};
@@ -46,7 +46,7 @@ use upstream::api::{Error, Events, Means};
 /// The techniques as a built-in server. Dropping it ends the task that follows the list.
 pub struct Rag {
     bridge: Bridge,
-    shelf: Arc<Shelf>,
+    list: Arc<TechniqueList>,
     health: Tool,
     tasks: Shutdown,
 }
@@ -55,20 +55,20 @@ impl Rag {
     /// Reads the list and checks the health of the bridge. An unhealthy bridge counts as unavailable.
     pub(super) async fn open(
         name: &Arc<str>,
-        options: &config::Rag,
+        options: &config::RagOptions,
         means: &Means,
         events: Events,
     ) -> Result<Self, Error> {
         let bridge = Bridge::new(options, &means.shutdown)?;
-        let shelf = Arc::new(Shelf::open(name, &bridge, options, events).await?);
+        let list = Arc::new(TechniqueList::open(name, &bridge, options, events).await?);
         bridge.health().await?;
         let tasks = means.shutdown.child();
-        tasks.spawn_until_end(Arc::clone(&shelf).follow(options.refresh));
-        Ok(Self { bridge, shelf, health: health::tool(), tasks })
+        tasks.spawn_until_end(Arc::clone(&list).follow(options.refresh));
+        Ok(Self { bridge, list, health: health::tool(), tasks })
     }
 
     /// Returns the offer before the bridge has answered: the techniques that are described here.
-    pub(super) fn declared(options: &config::Rag) -> Declared {
+    pub(super) fn declared(options: &config::RagOptions) -> Declared {
         let (known, health) = (techniques::Offer::known(options.max_techniques), health::tool());
         let techniques = known.techniques.iter().map(|technique| &technique.tool);
         Declared::new(about(), INSTRUCTIONS, techniques.chain([&health]))
@@ -80,7 +80,7 @@ impl Rag {
             Ok(answer) => Ok(Ok(result(&answer))),
             Err(failed) => {
                 if failed.is_of_the_list() {
-                    self.shelf.look_soon();
+                    self.list.look_soon();
                 }
                 failed.reply(technique)
             }
@@ -106,7 +106,7 @@ impl Builtin for Rag {
     }
 
     fn tools(&self) -> Vec<Raw> {
-        let offer = self.shelf.offer();
+        let offer = self.list.offer();
         let techniques = offer.techniques.iter().map(|technique| &technique.tool);
         techniques.chain([&self.health]).map(|tool| tool.definition().clone()).collect()
     }
@@ -119,10 +119,10 @@ impl Builtin for Rag {
     ) -> BoxFuture<'a, Result<Reply, Error>> {
         async move {
             if name == self.health.name() {
-                let answered = health::answer(&self.bridge, &self.shelf, &self.health, &arguments).await;
+                let answered = health::answer(&self.bridge, &self.list, &self.health, &arguments).await;
                 return reply(answered).map(passing);
             }
-            let offer = self.shelf.offer();
+            let offer = self.list.offer();
             match offer.techniques.iter().find(|technique| technique.tool.name() == name) {
                 Some(known) => self.ask(&known.name, &known.tool, &arguments).await,
                 None => Ok(Err(no_tool(name))),
@@ -136,14 +136,14 @@ impl Builtin for Rag {
             let health = self.bridge.health().await;
             // The list is read even if the bridge is unhealthy, because it shows whether the key is still
             // accepted.
-            self.shelf.look_soon();
+            self.list.look_soon();
             health.map(drop)
         }
         .boxed()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        self.shelf.refused().boxed()
+        self.list.refused().boxed()
     }
 }
 

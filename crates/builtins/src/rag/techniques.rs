@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ask;
-use super::listed::{LONGEST, Listed};
+use super::listed::{LONGEST, TechniqueNames};
 use crate::tool::{About, Effect, Tool};
 use protocol::sanitize;
 
@@ -48,7 +48,7 @@ pub(super) struct LeftOut {
 
 impl Offer {
     /// Makes the offer from `listed`, with at most `most` techniques.
-    pub(super) fn of(listed: Listed, most: usize) -> Self {
+    pub(super) fn of(listed: TechniqueNames, most: usize) -> Self {
         let mut offer = Self { more_left_out: listed.others, ..Self::default() };
         for name in listed.names {
             match refusal(&name).or_else(|| (offer.techniques.len() >= most).then_some(TOO_MANY)) {
@@ -65,7 +65,7 @@ impl Offer {
     /// Makes an offer of the techniques that are described here, at most `most`.
     pub(super) fn known(most: usize) -> Self {
         let names = KNOWN.iter().map(|known| known.name.to_owned()).collect();
-        Self::of(Listed { names, others: 0 }, most)
+        Self::of(TechniqueNames { names, others: 0 }, most)
     }
 
     /// Returns the names of its techniques.
@@ -110,47 +110,47 @@ const COMMON: &str = "Answers with the text, the documents it rests on and their
     each call costs a language model's tokens.";
 
 /// Description of a well-known technique.
-struct Known {
+struct WellKnownTechnique {
     name: &'static str,
     title: &'static str,
     description: &'static str,
 }
 
-const KNOWN: [Known; 6] = [
-    Known {
+const KNOWN: [WellKnownTechnique; 6] = [
+    WellKnownTechnique {
         name: "basic",
         title: "RAG: nearest passages",
         description: "Ask a question and get an answer that a language model writes from the passages nearest in \
             meaning. The plainest and fastest technique: begin with it.",
     },
-    Known {
+    WellKnownTechnique {
         name: "basic_rerank",
         title: "RAG: nearest passages, ranked again",
         description: "Ask a question and get an answer from passages that were found by meaning and then ranked again \
             by a model that reads question and passage together. Slower than rag_basic and more exact: \
             use it when many documents are about nearly the same.",
     },
-    Known {
+    WellKnownTechnique {
         name: "crag",
         title: "RAG: passages that are judged first",
         description: "Ask a question and get an answer from passages that were judged before they are used (corrective \
             RAG): what does not bear on the question is dropped or looked for again. Use it when rag_basic \
             answers beside the point.",
     },
-    Known {
+    WellKnownTechnique {
         name: "graphrag",
         title: "RAG: a graph of what belongs together",
         description: "Ask a question and get an answer along a graph of the things that documents name and of how they \
             are related. Use it for questions that join facts of several documents: who, with whom, through what.",
     },
-    Known {
+    WellKnownTechnique {
         name: "pylate_colbert",
         title: "RAG: compared word by word",
         description: "Ask a question and get an answer from passages that were compared with it word by word (ColBERT, \
             late interaction). Use it for names, codes, rare terms and long questions, where the general \
             meaning finds too much.",
     },
-    Known {
+    WellKnownTechnique {
         name: "iris_global_graphrag",
         title: "RAG: the whole collection",
         description: "Ask a question about a whole collection and get an answer from summaries of its graph \

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::double::SIX;
-use super::listed::Listed;
+use super::listed::TechniqueNames;
 use super::techniques::Offer;
 use super::{ask, health};
 use crate::hostile;
@@ -12,7 +12,7 @@ use crate::tool::Tool;
 
 fn offer() -> Offer {
     let names = SIX.iter().chain(&["unheard_of"]).map(|&name| name.to_owned()).collect();
-    Offer::of(Listed { names, others: 0 }, 64)
+    Offer::of(TechniqueNames { names, others: 0 }, 64)
 }
 
 fn tools() -> Vec<Tool> {
@@ -78,17 +78,17 @@ proptest! {
 
     #[test]
     fn any_arguments_of_a_technique_are_judged(arguments in hostile::arguments(&tools()[0])) {
-        hostile::is_judged::<ask::Input>(&tools()[0], &arguments);
+        hostile::is_judged::<ask::AskInput>(&tools()[0], &arguments);
     }
 
     #[test]
     fn any_arguments_of_health_are_judged(arguments in hostile::arguments(&health::tool())) {
-        hostile::is_judged::<health::Input>(&health::tool(), &arguments);
+        hostile::is_judged::<health::HealthInput>(&health::tool(), &arguments);
     }
 
     #[test]
     fn any_list_gives_tools_with_names(names in proptest::collection::vec(".{0,70}|[a-z_]{1,6}", 0..40), most in 1_usize..8) {
-        let listed: Listed = serde_json::from_value(json!(names)).expect("a list");
+        let listed: TechniqueNames = serde_json::from_value(json!(names)).expect("a list");
         let known = listed.names.len();
         let offer = Offer::of(listed, most);
         prop_assert!(offer.techniques.len() <= most);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Kind, Number, Shape, WHOLE};
+use super::{Number, Shape, ShapeKind, WHOLE};
 use crate::refusal::Refusal;
 use json::Raw;
 use settings::nearest;
@@ -10,7 +10,7 @@ use settings::nearest;
 const INVALID: &str = "invalid_argument";
 
 /// Path and schema of a value.
-pub(super) struct Place<'a> {
+pub(super) struct ValuePlace<'a> {
     pub field: &'a str,
     pub required: bool,
     pub shape: &'a Shape,
@@ -48,7 +48,7 @@ fn clipped(name: &str) -> &str {
     &name[..name.floor_char_boundary(200)]
 }
 
-impl Place<'_> {
+impl ValuePlace<'_> {
     /// Returns the end of a suggestion for an optional argument.
     const fn or_leave_out(&self) -> &'static str {
         if self.required { "." } else { ", or leave it out." }
@@ -60,7 +60,7 @@ impl Place<'_> {
 
     pub(super) fn missing(&self, given: Option<&Raw>) -> Refusal {
         let valid = match &self.shape.kind {
-            Kind::Text(_) => "a string with at least one character that is not white space",
+            ShapeKind::Text(_) => "a string with at least one character that is not white space",
             kind => described(kind),
         };
         Refusal::new(INVALID, self.field, &given)
@@ -70,17 +70,17 @@ impl Place<'_> {
     }
 
     pub(super) fn unreadable(&self, given: &Raw, reason: &str) -> Refusal {
-        if matches!(self.shape.kind, Kind::Text(_)) && given.as_str().starts_with('"') {
+        if matches!(self.shape.kind, ShapeKind::Text(_)) && given.as_str().starts_with('"') {
             return Refusal::new(INVALID, self.field, given)
                 .because("This text has an escape that is no character, such as half of a surrogate pair.")
                 .valid("a text of Unicode characters")
                 .suggest("Leave that escape out.");
         }
-        if !matches!(self.shape.kind, Kind::Free | Kind::Object(_) | Kind::List(_)) {
+        if !matches!(self.shape.kind, ShapeKind::Free | ShapeKind::Object(_) | ShapeKind::List(_)) {
             return self.wrong_type(given);
         }
         Refusal::new(INVALID, self.field, given)
-            .because(&format!("This argument can not be read: {reason}."))
+            .because(&format!("This argument cannot be read: {reason}."))
             .valid("JSON with each key once, nested at most 64 deep, whose numbers are of a usual size")
             .suggest("Send it without that.")
     }
@@ -88,11 +88,13 @@ impl Place<'_> {
     pub(super) fn wrong_type(&self, given: &Raw) -> Refusal {
         let refusal = Refusal::new(INVALID, self.field, given);
         let (because, suggestion) = match &self.shape.kind {
-            Kind::Text(_) => ("This argument is not a text.", "Put the value in quotation marks.".to_owned()),
-            Kind::Number(number) => return self.no_number(given, *number),
-            Kind::Truth => ("This argument is neither true nor false.", self.use_this("true or false")),
-            Kind::List(_) => ("This argument is not a list.", self.use_this("a list such as []")),
-            Kind::Object(_) | Kind::Free | Kind::Any => {
+            ShapeKind::Text(_) => {
+                ("This argument is not a text.", "Put the value in quotation marks.".to_owned())
+            }
+            ShapeKind::Number(number) => return self.no_number(given, *number),
+            ShapeKind::Truth => ("This argument is neither true nor false.", self.use_this("true or false")),
+            ShapeKind::List(_) => ("This argument is not a list.", self.use_this("a list such as []")),
+            ShapeKind::Object(_) | ShapeKind::Free | ShapeKind::Any => {
                 ("This argument is not a JSON object.", self.use_this("an object such as {}"))
             }
         };
@@ -152,12 +154,12 @@ fn nearest_number(given: &Raw, number: Number) -> f64 {
     spelled.unwrap_or(if beyond { number.most } else { number.least })
 }
 
-const fn described(kind: &Kind) -> &'static str {
+const fn described(kind: &ShapeKind) -> &'static str {
     match kind {
-        Kind::Text(_) => "a JSON string",
-        Kind::Number(_) => "a number",
-        Kind::Truth => "true or false",
-        Kind::List(_) => "a JSON array",
-        Kind::Object(_) | Kind::Free | Kind::Any => "a JSON object",
+        ShapeKind::Text(_) => "a JSON string",
+        ShapeKind::Number(_) => "a number",
+        ShapeKind::Truth => "true or false",
+        ShapeKind::List(_) => "a JSON array",
+        ShapeKind::Object(_) | ShapeKind::Free | ShapeKind::Any => "a JSON object",
     }
 }

@@ -14,7 +14,7 @@ use http::{Method, request};
 
 use super::cookie::Cookies;
 use super::form;
-use super::sessions::{BrowserSessions, Session};
+use super::sessions::{BrowserSession, BrowserSessions};
 use crate::Config;
 use crate::refusal::{Face, Refusal};
 use auth::Principal;
@@ -59,7 +59,7 @@ impl BrowserAccess {
     }
 
     /// Returns the valid session of the request, unless another site caused it.
-    pub(crate) async fn session(&self, head: &request::Parts) -> Option<Session> {
+    pub(crate) async fn session(&self, head: &request::Parts) -> Option<BrowserSession> {
         let base = self.base(head)?;
         let cookies = Cookies::of(&base);
         let cookie = cookies.read(SESSION, &head.headers)?;
@@ -77,7 +77,7 @@ impl BrowserAccess {
     }
 
     /// Whether a page of Switchyard caused the request and repeats the token of `session`.
-    fn is_from_dashboard(&self, head: &request::Parts, session: &Session) -> bool {
+    fn is_from_dashboard(&self, head: &request::Parts, session: &BrowserSession) -> bool {
         let mut tokens = head.headers.get_all(CSRF).iter();
         let sent = tokens.next().and_then(|token| token.to_str().ok()).unwrap_or_default();
         let is_once = tokens.next().is_none();

@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::guard::Guard;
 use crate::http_service::Front;
-use auth::{ApiKey, Hash, Role, mint};
+use auth::{ApiKey, KeyHash, Role, mint};
 
 const HOST_NAME: &str = "127.0.0.1:8080";
 const OWN: (&str, &str) = ("origin", "http://127.0.0.1:8080");
@@ -29,7 +29,7 @@ impl Site {
     async fn new() -> Self {
         let (key, hash) = mint("ops");
         let entry =
-            ApiKey { id: "ops".into(), hash: Hash::Sha256(hash), role: Role::Superuser, expires: None };
+            ApiKey { id: "ops".into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None };
         let config = Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() };
         let guard = Guard::new(&config).expect("no files");
         let sessions = guard.browser().sessions();

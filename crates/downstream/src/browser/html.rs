@@ -78,7 +78,7 @@ impl Page {
     }
 
     /// Adds a form, whose answer may be a page of Switchyard only.
-    pub(crate) fn form(mut self, Form(html): Form) -> Self {
+    pub(crate) fn form(mut self, HtmlForm(html): HtmlForm) -> Self {
         self.body += &html;
         self.body.push_str("</form>\n");
         self.form_targets.get_or_insert_with(|| "'self'".to_owned());
@@ -126,9 +126,9 @@ impl IntoResponse for Page {
 }
 
 /// A form before it is added to a page. Its action is relative, so that it works below any `public_url`.
-pub(crate) struct Form(String);
+pub(crate) struct HtmlForm(String);
 
-impl Form {
+impl HtmlForm {
     /// A form that is sent to `action`.
     pub(crate) fn to(action: &'static str) -> Self {
         Self(format!("<form method=\"post\" action=\"{action}\">\n"))
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(escaped("<script>\"'&"), "&lt;script&gt;&quot;&#39;&amp;");
         assert_eq!(escaped("a\u{202e}b\u{200b}c\nd\u{e0041}"), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}");
         assert_eq!(escaped(&"<".repeat(1_001)), "&lt;".repeat(1_000) + "…");
-        let form = Form::to("start").hidden("a", "\"><script>").button("<b>").0;
+        let form = HtmlForm::to("start").hidden("a", "\"><script>").button("<b>").0;
         assert!(!form.contains("<script>") && !form.contains("<b>"), "{form}");
     }
 
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(header(&page, CACHE_CONTROL), "no-store");
         assert_eq!(header(&page, REFERRER_POLICY), "no-referrer");
         let form =
-            Page::new(StatusCode::OK, "t").form(Form::to("start")).leading_to("https:").into_response();
+            Page::new(StatusCode::OK, "t").form(HtmlForm::to("start")).leading_to("https:").into_response();
         assert!(header(&form, CONTENT_SECURITY_POLICY).contains("form-action 'self' https:;"));
         assert_eq!(header(&form, REFERRER_POLICY), "same-origin");
     }

@@ -53,14 +53,14 @@ pub(crate) enum Visitors {
 #[derive(Debug)]
 pub struct BrowserSessions {
     visitors: Visitors,
-    table: Mutex<HashMap<Id, Entry>>,
+    table: Mutex<HashMap<Id, StoredSession>>,
 }
 
 /// The SHA-256 of a cookie.
 type Id = [u8; 32];
 
 #[derive(Debug)]
-struct Entry {
+struct StoredSession {
     principal: Principal,
     /// None if the principal needed none, or the host program authenticated it.
     credential: Option<Arc<SecretString>>,
@@ -70,7 +70,7 @@ struct Entry {
     marks: VecDeque<String>,
 }
 
-impl Entry {
+impl StoredSession {
     fn is_alive(&self, now: Instant) -> bool {
         now.duration_since(self.used) < IDLE && now.duration_since(self.begun) < LIFETIME
     }
@@ -78,13 +78,13 @@ impl Entry {
 
 /// One session, as a page uses it.
 #[derive(Clone)]
-pub struct Session {
+pub struct BrowserSession {
     id: Id,
     principal: Principal,
     csrf: Arc<str>,
 }
 
-impl Session {
+impl BrowserSession {
     /// Returns a name of the session that is not its cookie.
     pub(crate) fn name(&self) -> String {
         hex(&self.id)
@@ -104,7 +104,7 @@ impl Session {
 /// A session that has just begun, and the value of its cookie.
 pub(crate) struct NewSession {
     pub(crate) cookie: SecretString,
-    pub(crate) session: Session,
+    pub(crate) session: BrowserSession,
 }
 
 impl BrowserSessions {
@@ -126,7 +126,7 @@ impl BrowserSessions {
     }
 
     /// Returns the session of `cookie`, if its credential is still valid. `from_host` as above.
-    pub(crate) async fn find(&self, cookie: &str, from_host: Option<&Principal>) -> Option<Session> {
+    pub(crate) async fn find(&self, cookie: &str, from_host: Option<&Principal>) -> Option<BrowserSession> {
         let id: Id = Sha256::digest(cookie).into();
         let (session, credential) = self.used(id)?;
         let current = match credential {
@@ -157,12 +157,12 @@ impl BrowserSessions {
     }
 
     /// Ends a session.
-    pub(crate) fn end(&self, session: &Session) {
+    pub(crate) fn end(&self, session: &BrowserSession) {
         self.lock().remove(&session.id);
     }
 
     /// Makes a value that can be redeemed once in this session. The oldest of many is forgotten.
-    pub(crate) fn mark(&self, session: &Session) -> Option<String> {
+    pub(crate) fn mark(&self, session: &BrowserSession) -> Option<String> {
         let mark = random();
         let mut table = self.lock();
         let marks = &mut table.get_mut(&session.id)?.marks;
@@ -174,7 +174,7 @@ impl BrowserSessions {
     }
 
     /// Redeems a value of [`Self::mark`]. False if it was redeemed before, or belongs to another session.
-    pub(crate) fn redeem(&self, session: &Session, mark: &str) -> bool {
+    pub(crate) fn redeem(&self, session: &BrowserSession, mark: &str) -> bool {
         let mut table = self.lock();
         let Some(entry) = table.get_mut(&session.id) else { return false };
         let before = entry.marks.len();
@@ -211,7 +211,7 @@ impl BrowserSessions {
     }
 
     /// Returns the session `id` and notes its use.
-    fn used(&self, id: Id) -> Option<(Session, Option<Arc<SecretString>>)> {
+    fn used(&self, id: Id) -> Option<(BrowserSession, Option<Arc<SecretString>>)> {
         let (now, mut table) = (Instant::now(), self.lock());
         let entry = table.get_mut(&id)?;
         if !entry.is_alive(now) {
@@ -219,31 +219,32 @@ impl BrowserSessions {
             return None;
         }
         entry.used = now;
-        let session = Session { id, principal: entry.principal.clone(), csrf: Arc::clone(&entry.csrf) };
+        let session =
+            BrowserSession { id, principal: entry.principal.clone(), csrf: Arc::clone(&entry.csrf) };
         Some((session, entry.credential.clone()))
     }
 
     fn insert(&self, principal: Principal, credential: Option<Arc<SecretString>>) -> NewSession {
         let (cookie, csrf, now) = (SecretString::from(random()), Arc::from(random()), Instant::now());
         let id: Id = Sha256::digest(cookie.expose_secret()).into();
-        let session = Session { id, principal: principal.clone(), csrf: Arc::clone(&csrf) };
+        let session = BrowserSession { id, principal: principal.clone(), csrf: Arc::clone(&csrf) };
         let mut table = self.lock();
         make_room(&mut table, &principal, now);
         let marks = VecDeque::new();
-        table.insert(id, Entry { principal, credential, csrf, begun: now, used: now, marks });
+        table.insert(id, StoredSession { principal, credential, csrf, begun: now, used: now, marks });
         NewSession { cookie, session }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, StoredSession>> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Removes sessions until `principal` may have one more.
-fn make_room(table: &mut HashMap<Id, Entry>, principal: &Principal, now: Instant) {
+fn make_room(table: &mut HashMap<Id, StoredSession>, principal: &Principal, now: Instant) {
     table.retain(|_, entry| entry.is_alive(now));
-    let is_own = |entry: &Entry| entry.principal.id() == principal.id();
+    let is_own = |entry: &StoredSession| entry.principal.id() == principal.id();
     if table.values().filter(|entry| is_own(entry)).count() >= MAX_PER_PRINCIPAL {
         remove_oldest(table, is_own);
     }
@@ -253,7 +254,7 @@ fn make_room(table: &mut HashMap<Id, Entry>, principal: &Principal, now: Instant
 }
 
 /// Removes the session that was not used for the longest time among those that `fit`.
-fn remove_oldest(table: &mut HashMap<Id, Entry>, fit: impl Fn(&Entry) -> bool) {
+fn remove_oldest(table: &mut HashMap<Id, StoredSession>, fit: impl Fn(&StoredSession) -> bool) {
     let oldest = table.iter().filter(|(_, entry)| fit(entry)).min_by_key(|(_, entry)| entry.used);
     if let Some(id) = oldest.map(|(id, _)| *id) {
         table.remove(&id);

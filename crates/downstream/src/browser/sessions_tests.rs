@@ -1,7 +1,7 @@
 //! Sessions of browsers: their limits, their ends, and the credential that each stands for.
 
 use super::*;
-use auth::{ApiKey, Hash, Keys, Role, mint};
+use auth::{ApiKey, KeyHash, Keys, Role, mint};
 
 /// One second less than a session may be idle.
 const ALMOST_IDLE: Duration = Duration::from_secs(30 * 60 - 1);
@@ -9,7 +9,7 @@ const ALMOST_IDLE: Duration = Duration::from_secs(30 * 60 - 1);
 fn key(id: &str, role: Role) -> (ApiKey, SecretString) {
     let (key, hash) = mint(id);
     (
-        ApiKey { id: id.into(), hash: Hash::Sha256(hash), role, expires: None },
+        ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role, expires: None },
         SecretString::from(key.expose_secret()),
     )
 }

@@ -15,7 +15,7 @@ use super::permission::{self, who};
 use super::sealed::{self, Rejected, State};
 use super::{messages, start};
 use crate::browser::html::Page;
-use crate::browser::sessions::Session;
+use crate::browser::sessions::BrowserSession;
 use gateway::logins::{CodeResponse, LoginError, LoginStatus};
 use runtime::telemetry::audit;
 
@@ -25,11 +25,11 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     let state = checked_state(pages, &visit, session)?;
     let per = pages.logins.service.per(&state.server).ok_or_else(|| messages::no_login(&state.server))?;
     permission::check(per, session, &visit)?;
-    let deed = audit::operation(who(session, visit.id), per.log_in().as_str(), Some(&state.server));
-    let deed = deed.map_err(|_| messages::busy())?;
+    let record = audit::operation(who(session, visit.id), per.log_in().as_str(), Some(&state.server));
+    let record = record.map_err(|_| messages::busy())?;
     let finished = finish(pages, &visit, session, &state).await;
-    if let Some(deed) = deed {
-        deed.ended(match &finished {
+    if let Some(record) = record {
+        record.ended(match &finished {
             Ok(_) => audit::DONE,
             Err(Failed::ByService) => "refused_by_login_service",
             Err(Failed::Page(_) | Failed::Error(_)) => "login_failed",
@@ -44,7 +44,7 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
 }
 
 /// Returns the state of the query, which is redeemed by that.
-fn checked_state(pages: &Pages, visit: &Visit, session: &Session) -> Result<State, Page> {
+fn checked_state(pages: &Pages, visit: &Visit, session: &BrowserSession) -> Result<State, Page> {
     let text = visit.query.get("state").ok_or_else(messages::no_state)?;
     let state = sealed::open_state(&pages.logins.links, session, text, SystemTime::now());
     let state = state.map_err(|rejected| match rejected {
@@ -66,7 +66,7 @@ enum Failed {
 async fn finish(
     pages: &Pages,
     visit: &Visit,
-    session: &Session,
+    session: &BrowserSession,
     state: &State,
 ) -> Result<LoginStatus, Failed> {
     let (service, principal) = (&pages.logins.service, session.principal());

@@ -22,7 +22,7 @@ pub(super) use crate::browser::access::SESSION;
 use crate::browser::cookie::{Cookies, SameSite};
 use crate::browser::form::{self, Fields};
 use crate::browser::html::Page;
-use crate::browser::sessions::{BrowserSessions, NewSession, Session};
+use crate::browser::sessions::{BrowserSession, BrowserSessions, NewSession};
 use crate::guard::{Guard, MAX_FORM};
 use auth::Principal;
 use gateway::login_links::{LoginContext, is_loopback};
@@ -66,7 +66,7 @@ pub(super) struct Visit {
     /// The `Host` of the request.
     pub(super) host: Option<String>,
     pub(super) cookies: Cookies,
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<BrowserSession>,
     pub(super) from_host: Option<Principal>,
     pub(super) id: RequestId,
 }
@@ -100,7 +100,10 @@ impl Visit {
 
     /// Returns the session of the visitor, and the header that sets its cookie if it is new. None if the visitor must
     /// sign in.
-    pub(super) fn session(&self, pages: &Pages) -> Result<Option<(Session, Option<HeaderValue>)>, Page> {
+    pub(super) fn session(
+        &self,
+        pages: &Pages,
+    ) -> Result<Option<(BrowserSession, Option<HeaderValue>)>, Page> {
         if let Some(session) = &self.session {
             return Ok(Some((session.clone(), None)));
         }
@@ -122,7 +125,7 @@ impl Visit {
     }
 
     /// Returns the session whose CSRF token the form has.
-    pub(super) fn session_of_form(&self) -> Result<&Session, Page> {
+    pub(super) fn session_of_form(&self) -> Result<&BrowserSession, Page> {
         let session = self.session.as_ref().ok_or_else(messages::session_ended)?;
         let sent = self.form.get("csrf").unwrap_or_default();
         if form::is_equal(sent, session.csrf()) { Ok(session) } else { Err(messages::bad_csrf()) }

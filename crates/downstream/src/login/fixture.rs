@@ -19,10 +19,10 @@ use super::Pages;
 use crate::Config;
 use crate::guard::Guard;
 use crate::http_service::Front;
-use auth::{ApiKey, Authenticator, Hash, Principal, Role, Sealer, mint};
+use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, mint};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, Seal,
+    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
 };
 
 pub(super) const LOCAL: &str = "127.0.0.1:8080";
@@ -55,7 +55,7 @@ impl LoginService for Fake {
         server: &'a str,
         principal: &'a Principal,
         own: &'a OwnClient,
-        seal: Seal<'a>,
+        seal: SealState<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         self.started.lock().expect("no panic").push((server.to_owned(), principal.id().to_string()));
         let default = || Url::parse("https://login.example/authorize").expect("a URL");
@@ -165,7 +165,7 @@ pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
     let made = ["alice", "mallory"].map(|id| (id, mint(id)));
     let entry = |id: &str, hash| ApiKey {
         id: id.into(),
-        hash: Hash::Sha256(hash),
+        hash: KeyHash::Sha256(hash),
         role: Role::Caller,
         expires: None,
     };

@@ -16,25 +16,25 @@ pub(super) struct InProgress(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LoginSlot {
     all: InProgress,
     principal: Arc<str>,
 }
 
 impl InProgress {
     /// Takes a place for `principal`. None if there is none.
-    pub(super) fn enter(&self, principal: &Arc<str>) -> Option<Place> {
+    pub(super) fn enter(&self, principal: &Arc<str>) -> Option<LoginSlot> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = counts.get(principal).copied().unwrap_or_default();
         if own >= MAX_PER_PRINCIPAL || counts.values().sum::<usize>() >= MAX {
             return None;
         }
         counts.insert(Arc::clone(principal), own + 1);
-        Some(Place { all: self.clone(), principal: Arc::clone(principal) })
+        Some(LoginSlot { all: self.clone(), principal: Arc::clone(principal) })
     }
 }
 
-impl Drop for Place {
+impl Drop for LoginSlot {
     fn drop(&mut self) {
         let mut counts = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
         match counts.get_mut(&self.principal) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::browser::html::{Form, Page};
+use crate::browser::html::{HtmlForm, Page};
 use auth::Role;
 use gateway::logins::Per;
 
@@ -115,7 +115,7 @@ pub(super) fn expired_link(server: &str) -> Page {
 
 pub(super) fn other_principal(own: &str, csrf: &str) -> Page {
     let text = "This link was made for somebody else. A link logs in only the one who asked for it.";
-    let sign_out = Form::to("sign-out").hidden("csrf", csrf).button("Sign out");
+    let sign_out = HtmlForm::to("sign-out").hidden("csrf", csrf).button("Sign out");
     forbidden("The link is not yours", text)
         .facts(&[("You", own)])
         .text(

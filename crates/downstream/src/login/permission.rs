@@ -6,13 +6,13 @@
 use super::context::Visit;
 use super::messages;
 use crate::browser::html::Page;
-use crate::browser::sessions::Session;
+use crate::browser::sessions::BrowserSession;
 use gateway::logins::Per;
 use runtime::telemetry::RequestId;
-use runtime::telemetry::audit::{self, Who};
+use runtime::telemetry::audit::{self, Actor};
 
 /// Checks that the principal of `session` may log in to a server whose login is used as `per` says.
-pub(super) fn check(per: Per, session: &Session, visit: &Visit) -> Result<(), Page> {
+pub(super) fn check(per: Per, session: &BrowserSession, visit: &Visit) -> Result<(), Page> {
     let (principal, action) = (session.principal(), per.log_in());
     if principal.may(action) {
         return Ok(());
@@ -22,7 +22,7 @@ pub(super) fn check(per: Per, session: &Session, visit: &Visit) -> Result<(), Pa
 }
 
 /// The principal of `session` as the audit log shows it.
-pub(super) fn who(session: &Session, id: RequestId) -> Who<'_> {
+pub(super) fn who(session: &BrowserSession, id: RequestId) -> Actor<'_> {
     let principal = session.principal();
-    Who { principal: principal.id(), role: principal.role().as_str(), request: Some(id) }
+    Actor { principal: principal.id(), role: principal.role().as_str(), request: Some(id) }
 }

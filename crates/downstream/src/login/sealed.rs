@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::browser::form::is_equal;
-use crate::browser::sessions::Session;
+use crate::browser::sessions::BrowserSession;
 use gateway::login_links::{LIFETIME, LoginLinks, is_past, seconds};
 
 const STATE: &str = "login state";
@@ -51,13 +51,18 @@ pub(super) struct Agreement {
     pub(super) url: String,
 }
 
-pub(super) fn seal_state(links: &LoginLinks, session: &Session, state: &State, now: SystemTime) -> String {
+pub(super) fn seal_state(
+    links: &LoginLinks,
+    session: &BrowserSession,
+    state: &State,
+    now: SystemTime,
+) -> String {
     seal(links, STATE, session, state, now)
 }
 
 pub(super) fn open_state(
     links: &LoginLinks,
-    session: &Session,
+    session: &BrowserSession,
     text: &str,
     now: SystemTime,
 ) -> Result<State, Rejected> {
@@ -66,7 +71,7 @@ pub(super) fn open_state(
 
 pub(super) fn seal_agreement(
     links: &LoginLinks,
-    session: &Session,
+    session: &BrowserSession,
     agreement: &Agreement,
     now: SystemTime,
 ) -> String {
@@ -75,7 +80,7 @@ pub(super) fn seal_agreement(
 
 pub(super) fn open_agreement(
     links: &LoginLinks,
-    session: &Session,
+    session: &BrowserSession,
     text: &str,
     now: SystemTime,
 ) -> Result<Agreement, Rejected> {
@@ -85,7 +90,7 @@ pub(super) fn open_agreement(
 fn seal<T: Serialize>(
     links: &LoginLinks,
     purpose: &str,
-    session: &Session,
+    session: &BrowserSession,
     content: &T,
     now: SystemTime,
 ) -> String {
@@ -98,7 +103,7 @@ fn seal<T: Serialize>(
 fn open<T: DeserializeOwned>(
     links: &LoginLinks,
     purpose: &str,
-    session: &Session,
+    session: &BrowserSession,
     text: &str,
     now: SystemTime,
 ) -> Result<T, Rejected> {

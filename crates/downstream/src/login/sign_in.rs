@@ -12,7 +12,7 @@ use super::context::{Pages, SESSION, Visit};
 use super::messages;
 use crate::browser::cookie::SameSite;
 use crate::browser::form;
-use crate::browser::html::{Form, Page, see_other};
+use crate::browser::html::{HtmlForm, Page, see_other};
 use crate::browser::sessions::random;
 use crate::refusal::Refusal;
 use auth::Denied;
@@ -29,7 +29,7 @@ const MAX_TICKET: usize = 2_048;
 /// Shows the form, or who has signed in.
 pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
     if let Some(session) = &visit.session {
-        let form = Form::to("sign-out").hidden("csrf", session.csrf()).button("Sign out");
+        let form = HtmlForm::to("sign-out").hidden("csrf", session.csrf()).button("Sign out");
         let page = Page::new(StatusCode::OK, "You are signed in");
         let facts = [("You", &**session.principal().id()), ("Role", session.principal().role().as_str())];
         return Ok(page.facts(&facts).form(form));
@@ -51,7 +51,7 @@ pub(super) fn with_form(page: Page, visit: &Visit, ticket: Option<&str>) -> Page
     let known = visit.cookies.read(FORM, &visit.headers).filter(|token| is_token(token, 43));
     let token = known.map_or_else(random, str::to_owned);
     let cookie = visit.cookies.set(FORM, &token, SameSite::Strict);
-    let form = Form::to("sign-in").hidden("csrf", &token);
+    let form = HtmlForm::to("sign-in").hidden("csrf", &token);
     let form = if leads_to_dashboard(visit) { form.hidden("to", DASHBOARD) } else { form };
     let form = match ticket.filter(|ticket| is_ticket(ticket)) {
         Some(ticket) => form.hidden("login", ticket),

@@ -13,8 +13,8 @@ use super::context::{Pages, Visit};
 use super::sealed::{self, Agreement, Rejected, State};
 use super::{messages, permission, sign_in};
 use crate::authority::Origin;
-use crate::browser::html::{Form, Page, see_other};
-use crate::browser::sessions::Session;
+use crate::browser::html::{HtmlForm, Page, see_other};
+use crate::browser::sessions::BrowserSession;
 use gateway::login_links::Ticket;
 use gateway::logins::{Consent, LoginError, Per};
 
@@ -41,7 +41,12 @@ pub(super) async fn show(pages: &Pages, visit: Visit) -> Result<Page, Page> {
 }
 
 /// Finds the login service and makes the request to it.
-async fn prepare(pages: &Pages, visit: &Visit, session: &Session, ticket: &Ticket) -> Result<Consent, Page> {
+async fn prepare(
+    pages: &Pages,
+    visit: &Visit,
+    session: &BrowserSession,
+    ticket: &Ticket,
+) -> Result<Consent, Page> {
     let principal = session.principal();
     let _place = pages.in_progress.enter(principal.id()).ok_or_else(messages::busy)?;
     let own = pages.logins.links.own_client(visit.host.as_deref()).ok_or_else(messages::no_base)?;
@@ -65,7 +70,7 @@ pub(super) fn failed(server: &str, error: &LoginError) -> Page {
 
 fn consent_page(
     pages: &Pages,
-    session: &Session,
+    session: &BrowserSession,
     (server, per): (&str, Per),
     consent: &Consent,
 ) -> Result<Page, Page> {
@@ -80,7 +85,7 @@ fn consent_page(
         Per::Shared => "everybody who may call this server here",
         Per::Principal => "only you",
     };
-    let form = Form::to("start")
+    let form = HtmlForm::to("start")
         .hidden("csrf", session.csrf())
         .hidden("agreement", &agreement)
         .button("Continue to the login service");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Session, Sessions};
-use crate::admission::{Full, Place};
+use crate::admission::{Full, Slot};
 use gateway::era;
 use protocol::Notification;
 use runtime::telemetry::limit::Limit;
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 impl Sessions {
     /// Takes a slot for a client of the principal `owner`. If all are taken, an unused session gives up its
     /// slot.
-    pub fn place_for(&self, owner: &str) -> Result<Place, Full> {
+    pub fn place_for(&self, owner: &str) -> Result<Slot, Full> {
         let place = self.places.take().or_else(|full| {
             let displaced = self.write().displaced_by(owner);
             displaced.and_then(|session| session.give_way()).ok_or(full)
@@ -59,7 +59,7 @@ impl Sessions {
 
 impl Session {
     /// Ends an unused session and returns its slot for another client.
-    fn give_way(&self) -> Option<Place> {
+    fn give_way(&self) -> Option<Slot> {
         tracing::debug!(owner = %self.owner(), "ended the session that was unused for longest: all slots are taken");
         let place = self.state().place.take();
         self.end();

@@ -16,9 +16,9 @@ use super::Session;
 const LARGEST: usize = 4;
 
 /// The sessions.
-pub(super) struct Table {
+pub(super) struct SessionTable {
     max: usize,
-    by_id: HashMap<Arc<str>, Entry>,
+    by_id: HashMap<Arc<str>, SessionEntry>,
     by_owner: HashMap<Arc<str>, Owned>,
     /// All sessions that are not set aside.
     ages: Ages,
@@ -37,7 +37,7 @@ struct Owned {
     ages: Ages,
 }
 
-struct Entry {
+struct SessionEntry {
     session: Arc<Session>,
     /// Its time in [`Ages`]; `None` while it is set aside because it is in use.
     noted: Option<Instant>,
@@ -62,7 +62,7 @@ impl Returned {
     }
 }
 
-impl Table {
+impl SessionTable {
     /// An empty table; sessions report to `returned` that they are unused again.
     pub(super) fn new(max: usize, returned: Returned) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Table {
 
     pub(super) fn insert(&mut self, session: Arc<Session>) {
         let (id, owner) = (Arc::clone(&session.id), Arc::clone(session.owner()));
-        self.by_id.insert(Arc::clone(&id), Entry { session, noted: None });
+        self.by_id.insert(Arc::clone(&id), SessionEntry { session, noted: None });
         self.count(&owner, |count| count + 1);
         self.note(&id, Instant::now());
     }

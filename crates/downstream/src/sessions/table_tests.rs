@@ -35,18 +35,18 @@ fn session(owner: &str, returned: &Returned) -> Arc<Session> {
     Arc::new(Session::new(caller, (Kept::default(), returned.clone()), false))
 }
 
-fn count(table: &Table, owner: &str) -> usize {
+fn count(table: &SessionTable, owner: &str) -> usize {
     table.iter().filter(|session| &**session.owner() == owner).count()
 }
 
-fn some(table: &Table, index: prop::sample::Index) -> Option<Arc<Session>> {
+fn some(table: &SessionTable, index: prop::sample::Index) -> Option<Arc<Session>> {
     let mut all: Vec<_> = table.iter().cloned().collect();
     all.sort_by(|one, two| one.id.cmp(&two.id));
     (!all.is_empty()).then(|| Arc::clone(index.get(&all)))
 }
 
 /// Opens a session for `owner` and checks which session gave up its slot.
-fn open(table: &mut Table, owner: &str) {
+fn open(table: &mut SessionTable, owner: &str) {
     if table.is_full() {
         let own = count(table, owner);
         let unused: Vec<_> =
@@ -80,7 +80,7 @@ fn open(table: &mut Table, owner: &str) {
 proptest! {
     #[test]
     fn nobody_is_locked_out(steps in prop::collection::vec(step(), 0..120)) {
-        let (mut table, mut held) = (Table::new(MAX, Returned::default()), Vec::<Held>::new());
+        let (mut table, mut held) = (SessionTable::new(MAX, Returned::default()), Vec::<Held>::new());
         for step in steps {
             match step {
                 Step::Open(owner) => open(&mut table, owner),
@@ -103,7 +103,7 @@ proptest! {
 fn the_one_unused_session_among_very_many_in_use_is_found_at_once_and_each_is_looked_at_once() {
     const MANY: usize = 1_000;
     let returned = Returned::default();
-    let mut table = Table::new(MANY + 1, returned.clone());
+    let mut table = SessionTable::new(MANY + 1, returned.clone());
     let mut held = Vec::new();
     for _ in 0..MANY {
         let session = session("alice", &returned);

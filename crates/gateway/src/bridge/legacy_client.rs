@@ -64,7 +64,7 @@ pub(super) async fn answer(
             let reply = reply.map(|result| as_announced(&request, done.version, result));
             return era::answer(caller, &request.call.method, done.version, reply).map(buffered);
         }
-        let Some(wanted) = Wanted::of(&done.reply)? else {
+        let Some(wanted) = RequiredInput::of(&done.reply)? else {
             let reply = era::answer(caller, &request.call.method, done.version, done.reply);
             gateway.note_answer(caller, &request.server, &reply);
             return reply.map(buffered);
@@ -92,12 +92,12 @@ fn as_announced(request: &RoutedRequest, version: Version, result: Raw) -> Raw {
 }
 
 /// The input that a modern server needs before it continues.
-pub(crate) struct Wanted {
+pub(crate) struct RequiredInput {
     requests: Vec<(String, Raw)>,
     state: Option<Raw>,
 }
 
-impl Wanted {
+impl RequiredInput {
     /// Reads an `input_required` result. Returns none for other replies.
     fn of(reply: &Reply) -> Result<Option<Self>, ErrorObject> {
         let Ok(result) = reply else { return Ok(None) };
@@ -154,7 +154,7 @@ impl Wanted {
 
     /// Sends the requests of `server` to the client. Returns the answers under the server's keys.
     pub(crate) async fn asked(&self, caller: &Caller, server: &Arc<str>, outlet: &Outlet) -> Reply {
-        let questions = self.requests.iter().map(|(_, request)| Asked::of(caller, request));
+        let questions = self.requests.iter().map(|(_, request)| InputRequest::of(caller, request));
         let questions = questions.collect::<Result<Vec<_>, _>>()?;
         let mut answers = stream::iter(questions).map(|asked| asked.put(server, outlet)).buffered(AT_A_TIME);
         let mut responses = Raw::empty_object();
@@ -174,12 +174,12 @@ fn requests(of: &Raw) -> Vec<(String, Raw)> {
 }
 
 /// One entry of `inputRequests`.
-struct Asked {
+struct InputRequest {
     method: Method,
     params: Option<Raw>,
 }
 
-impl Asked {
+impl InputRequest {
     fn of(caller: &Caller, request: &Raw) -> Result<Self, ErrorObject> {
         let method = Method::from(&*request.text("method").unwrap_or_default());
         let params = request.get("params").filter(Raw::is_object);

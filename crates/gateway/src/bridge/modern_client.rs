@@ -47,7 +47,7 @@ pub(super) async fn answer(
 ) -> Reply {
     let given = Given::of(&request.params())?;
     request.edit(&[(RESPONSES, None), (STATE, None)]);
-    let place = Place { gateway, caller, request: &request };
+    let place = RequestContext { gateway, caller, request: &request };
     let begin = || OpenCall::begin(gateway, request.clone());
     let mut call = match given.state {
         None => begin(),
@@ -57,7 +57,7 @@ pub(super) async fn answer(
         },
     };
     match call.leg(caller, outlet).await {
-        Leg::Asks => place.park(Waiting::Call(call)),
+        Leg::Asks => place.park(SuspendedRequest::Call(call)),
         Leg::Ended(ended) => place.ended(ended, &call.lacking),
     }
 }
@@ -85,15 +85,15 @@ impl Given {
 }
 
 /// The context of a client's request.
-struct Place<'a> {
+struct RequestContext<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
     /// The request in the form for its server.
     request: &'a RoutedRequest,
 }
 
-impl Place<'_> {
-    async fn taken(&self, state: &str) -> Result<Waiting, ErrorObject> {
+impl RequestContext<'_> {
+    async fn taken(&self, state: &str) -> Result<SuspendedRequest, ErrorObject> {
         let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.request), state).await;
         taken.ok_or_else(|| {
             let wrong = Wrong {
@@ -112,7 +112,7 @@ impl Place<'_> {
     }
 
     /// Suspends the call. Returns the result that requests input from the client.
-    fn park(&self, waiting: Waiting) -> Reply {
+    fn park(&self, waiting: SuspendedRequest) -> Reply {
         let requests = waiting.requests();
         let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.request), waiting);
         let state = parked.map_err(|refused| error::input(ErrorCode::NotParked, &refused.to_string()))?;
@@ -143,7 +143,7 @@ impl Place<'_> {
         if !self.caller.abilities().covers(Abilities::of(&by_url)) {
             return Err(error::lacking(refusal, &by_url));
         }
-        self.park(Waiting::Pages { refusal: refusal.clone(), questions })
+        self.park(SuspendedRequest::Pages { refusal: refusal.clone(), questions })
     }
 }
 
@@ -155,7 +155,7 @@ fn purpose(request: &RoutedRequest) -> String {
 }
 
 /// A suspended request.
-pub(super) enum Waiting {
+pub(super) enum SuspendedRequest {
     /// A call that its server is working on.
     Call(OpenCall),
     /// No call: the server refused the request until the user has visited pages.
@@ -167,7 +167,7 @@ pub(super) enum Waiting {
     },
 }
 
-impl Waiting {
+impl SuspendedRequest {
     /// Keeps the call running. Its messages wait in its inlet.
     pub(super) async fn go_on(&mut self) -> Infallible {
         if let Self::Call(call) = self {

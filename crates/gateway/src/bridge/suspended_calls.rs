@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::bridge::modern_client::Waiting;
+use crate::bridge::modern_client::SuspendedRequest;
 use auth::{Principal, Sealer};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
@@ -34,16 +34,16 @@ const LIMIT: Duration = Duration::from_mins(10);
 pub(crate) struct Parked {
     sealer: Arc<Sealer>,
     tasks: Shutdown,
-    table: Mutex<HashMap<Uuid, Entry>>,
+    table: Mutex<HashMap<Uuid, SuspendedCall>>,
     numbers: AtomicU64,
 }
 
 /// A parked call in the table. Its task waits at the other end of the channel.
-struct Entry {
+struct SuspendedCall {
     principal: Arc<str>,
     /// Number of the call, unique in the process.
     number: u64,
-    back: oneshot::Sender<oneshot::Sender<Waiting>>,
+    back: oneshot::Sender<oneshot::Sender<SuspendedRequest>>,
 }
 
 /// Why a call was not parked.
@@ -69,7 +69,7 @@ impl Parked {
         self: &Arc<Self>,
         principal: &Principal,
         purpose: &str,
-        waiting: Waiting,
+        waiting: SuspendedRequest,
     ) -> Result<String, Refused> {
         if self.tasks.is_begun() {
             return Err(Refused::ShuttingDown);
@@ -90,15 +90,20 @@ impl Parked {
                 return Err(Limit::ParkedCalls.met(Refused::TooMany));
             }
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            table.insert(id, Entry { principal: Arc::clone(principal.id()), number, back });
+            table.insert(id, SuspendedCall { principal: Arc::clone(principal.id()), number, back });
         }
-        let place = Place { parked: Arc::clone(self), id };
+        let place = EntryGuard { parked: Arc::clone(self), id };
         self.tasks.spawn_until_end(keep(place, waiting, asked, principal.clone()));
         Ok(self.sealer.seal(purpose, principal, id.as_bytes()))
     }
 
     /// Removes and returns the call of `state`; none, without a reason, if the state is not valid.
-    pub(super) async fn take(&self, principal: &Principal, purpose: &str, state: &str) -> Option<Waiting> {
+    pub(super) async fn take(
+        &self,
+        principal: &Principal,
+        purpose: &str,
+        state: &str,
+    ) -> Option<SuspendedRequest> {
         let id = self.sealer.open(purpose, principal, state)?;
         let entry = self.lock().remove(&Uuid::from_slice(&id).ok()?)?;
         let (to, waiting) = oneshot::channel();
@@ -112,19 +117,19 @@ impl Parked {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, SuspendedCall>> {
         // No code panics while it holds the lock, and every change is one call.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An entry of the table; it is removed when the call's task ends.
-struct Place {
+struct EntryGuard {
     parked: Arc<Parked>,
     id: Uuid,
 }
 
-impl Drop for Place {
+impl Drop for EntryGuard {
     fn drop(&mut self) {
         self.parked.lock().remove(&self.id);
     }
@@ -132,9 +137,9 @@ impl Drop for Place {
 
 /// Keeps a call running until it is resumed, or until the time limit.
 async fn keep(
-    _place: Place,
-    mut waiting: Waiting,
-    asked: oneshot::Receiver<oneshot::Sender<Waiting>>,
+    _place: EntryGuard,
+    mut waiting: SuspendedRequest,
+    asked: oneshot::Receiver<oneshot::Sender<SuspendedRequest>>,
     principal: Principal,
 ) {
     let to = tokio::select! {

@@ -95,7 +95,7 @@ pub enum Error {
     },
     /// The definition of the tool changed since it was approved, and the tool is blocked.
     #[error(
-        "the tool {tool:?} of server {server:?} is held back until an operator approves it: {}",
+        "the tool {tool:?} of server {server:?} is blocked until an operator approves it: {}",
         reason(changed)
     )]
     ToolChanged {

@@ -20,13 +20,16 @@ use super::{Manager, RoutedRequest};
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::headers::HeaderParam;
-use upstream::{Answered, ResponseBody};
+use upstream::{ResponseBody, ServerResponse};
 
 /// How long to wait for a new list. After this time the refusal is returned.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether the response refuses the headers of a tool call. In older revisions the code may mean anything.
-pub(super) fn are_refused(request: &RoutedRequest, Answered { body, version }: &Answered) -> bool {
+pub(super) fn are_refused(
+    request: &RoutedRequest,
+    ServerResponse { body, version }: &ServerResponse,
+) -> bool {
     let ResponseBody::Buffered(Err(refusal)) = body else { return false };
     refusal.code() == code::HEADER_MISMATCH && version.is_modern() && request.tool().is_some()
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Manager;
 use crate::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, Seal,
+    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
 };
 use auth::Principal;
 use oauth::{AuthorizationResponse, Logins, Pending};
@@ -78,7 +78,7 @@ impl LoginService for Manager {
         server: &'a str,
         principal: &'a Principal,
         own: &'a OwnClient,
-        seal: Seal<'a>,
+        seal: SealState<'a>,
     ) -> BoxFuture<'a, Result<Consent, LoginError>> {
         async move {
             let logins = self.logins(server).ok_or(LoginError::NotOffered)?;

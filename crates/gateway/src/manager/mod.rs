@@ -37,7 +37,7 @@ pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Named};
 pub use error_class::{ErrorClass, MEMORY_EXHAUSTED};
-pub use registry::Told;
+pub use registry::ServerNotice;
 pub use routed_request::{Called, RoutedRequest};
 pub use routing::Reference;
 pub use server_status::{MovedTool, ServerStatus};
@@ -49,7 +49,7 @@ use json::Raw;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Answered, Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
+use upstream::{Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
@@ -165,8 +165,8 @@ impl Manager {
     }
 
     /// Returns future notifications of servers for subscribers. The receiver has to filter them.
-    pub fn notices(&self) -> broadcast::Receiver<Told> {
-        self.published.told.subscribe()
+    pub fn notices(&self) -> broadcast::Receiver<ServerNotice> {
+        self.published.notices.subscribe()
     }
 
     /// Returns the cache.
@@ -187,7 +187,7 @@ impl Manager {
     }
 
     /// Returns the tools of one server under its own names, or all tools under their exposed names.
-    pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::Entry>, Error> {
+    pub fn list_tools(&self, server: Option<&str>) -> Result<Vec<catalog::CatalogEntry>, Error> {
         let scope = server.map_or(Scope::All, |name| Scope::Server(name.into()));
         self.snapshot().catalog(&scope).map(|catalog| catalog.tools().to_vec())
     }
@@ -281,7 +281,7 @@ impl Manager {
             }
         }
         match answered {
-            Ok(Answered { body, version }) => {
+            Ok(upstream::ServerResponse { body, version }) => {
                 let called = request.called(body, version);
                 server.ended(Ok(called.reply.as_buffered()), called.elapsed);
                 Ok(called)

@@ -26,14 +26,14 @@ const ALL_DIGITS: usize = 64;
 
 /// A tool, or a prompt, by its server and the name it goes by there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct ItemKey {
     /// The server's name.
     pub server: Arc<str>,
     /// Its name at the server, or the operator's `rename` of it.
     pub name: String,
 }
 
-impl Key {
+impl ItemKey {
     /// `server__name`, always accepted.
     pub fn qualified(&self) -> String {
         format!("{}{SEPARATOR}{}", self.server, self.name)
@@ -84,10 +84,10 @@ impl Names {
     /// Gives each of `keys` its name and records in `owners` which server has it. The order of `keys` is that of the
     /// configuration file. In `verbatim` mode a bare name without an owner goes to the first server that has it. No key
     /// occurs twice.
-    pub fn assign(keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> Self {
+    pub fn assign(keys: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> Self {
         let bare = bare_names(keys, rules, owners);
-        let wanted: Vec<Wanted> =
-            keys.iter().zip(&bare.keep).map(|(key, keeps)| Wanted::of(key, *keeps, rules)).collect();
+        let wanted: Vec<NameCandidate> =
+            keys.iter().zip(&bare.keep).map(|(key, keeps)| NameCandidate::of(key, *keeps, rules)).collect();
         let exposed = fitted(keys, &wanted, rules, owners);
         let mut names = Self { meanings: HashMap::new(), exposed, moved: bare.moved };
         names.meanings = names.spellings(keys, rules, owners);
@@ -115,7 +115,12 @@ impl Names {
     }
 
     /// Resolves every spelling. Exposed names win over qualified ones, and those over bare ones.
-    fn spellings(&self, keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> HashMap<String, Meaning> {
+    fn spellings(
+        &self,
+        keys: &[ItemKey],
+        rules: &Rules<'_>,
+        owners: &mut Owners,
+    ) -> HashMap<String, Meaning> {
         let one = |(index, name): (usize, &String)| (name.clone(), Meaning::One(index));
         let mut meanings: HashMap<String, Meaning> = self.exposed.iter().enumerate().map(one).collect();
         for (index, key) in keys.iter().enumerate() {
@@ -152,7 +157,7 @@ impl Rules<'_> {
     }
 
     /// Whether the bare name of `key` reads like a name that belongs to another server whatever that lists.
-    fn is_reserved(&self, key: &Key) -> bool {
+    fn is_reserved(&self, key: &ItemKey) -> bool {
         if self.servers.is_empty() {
             return false;
         }
@@ -181,7 +186,7 @@ fn is_shortened(name: &str, fewest: usize) -> bool {
 }
 
 /// The keys of each bare name that can mean them.
-fn claimants<'a>(keys: &'a [Key], rules: &Rules<'_>) -> BTreeMap<&'a str, Vec<usize>> {
+fn claimants<'a>(keys: &'a [ItemKey], rules: &Rules<'_>) -> BTreeMap<&'a str, Vec<usize>> {
     let mut claimants: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, key) in keys.iter().enumerate().filter(|(_, key)| !rules.is_reserved(key)) {
         claimants.entry(&key.name).or_default().push(index);
@@ -195,8 +200,8 @@ struct Bare {
     moved: Vec<Moved>,
 }
 
-fn bare_names(keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> Bare {
-    let qualified: HashSet<String> = keys.iter().map(Key::qualified).collect();
+fn bare_names(keys: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> Bare {
+    let qualified: HashSet<String> = keys.iter().map(ItemKey::qualified).collect();
     let is_taken = |name: &str| !rules.servers.is_empty() && qualified.contains(name);
     let mut bare = Bare { keep: vec![false; keys.len()], moved: Vec::new() };
     for (name, claimants) in claimants(keys, rules) {
@@ -218,13 +223,13 @@ fn bare_names(keys: &[Key], rules: &Rules<'_>, owners: &mut Owners) -> Bare {
 }
 
 /// A name that a key would like, and whether it must carry a hash to be its own.
-struct Wanted {
+struct NameCandidate {
     name: String,
     is_hashed: bool,
 }
 
-impl Wanted {
-    fn of(key: &Key, keeps_bare: bool, rules: &Rules<'_>) -> Self {
+impl NameCandidate {
+    fn of(key: &ItemKey, keeps_bare: bool, rules: &Rules<'_>) -> Self {
         let is_changed = |name: &str| rules.mode != ToolNames::Verbatim && !fits(name, rules.max_length);
         if keeps_bare {
             return Self { is_hashed: is_changed(&key.name), name: key.name.clone() };
@@ -243,7 +248,7 @@ fn count<'a>(names: impl Iterator<Item = &'a String>) -> HashMap<&'a str, usize>
 }
 
 /// Makes every wanted name fit; names that had to change carry a hash, longer while it collides.
-fn fitted(keys: &[Key], wanted: &[Wanted], rules: &Rules<'_>, owners: &mut Owners) -> Vec<String> {
+fn fitted(keys: &[ItemKey], wanted: &[NameCandidate], rules: &Rules<'_>, owners: &mut Owners) -> Vec<String> {
     let shorteners: Vec<Option<Shortener<'_>>> = wanted
         .iter()
         .zip(keys)
@@ -287,7 +292,7 @@ fn is_plain(byte: u8) -> bool {
 
 /// Makes the shortened names of one key.
 struct Shortener<'a> {
-    key: &'a Key,
+    key: &'a ItemKey,
     rules: Rules<'a>,
     /// Beginnings to choose from, in the plain alphabet. The last one never reads like a qualified name.
     bases: [String; 3],
@@ -296,7 +301,7 @@ struct Shortener<'a> {
 }
 
 impl<'a> Shortener<'a> {
-    fn of(key: &'a Key, wanted: &str, rules: Rules<'a>) -> Self {
+    fn of(key: &'a ItemKey, wanted: &str, rules: Rules<'a>) -> Self {
         let mut hash = Sha256::new();
         hash.update(key.server.as_bytes());
         hash.update([0]);

@@ -6,7 +6,7 @@ use super::tests::set;
 use super::*;
 
 /// One of the names of a catalog, changed in the way that `how` says.
-fn squatted(names: &Names, keys: &[Key], (which, how): (usize, usize)) -> String {
+fn squatted(names: &Names, keys: &[ItemKey], (which, how): (usize, usize)) -> String {
     if keys.is_empty() {
         return "x".to_owned();
     }
@@ -30,7 +30,7 @@ fn squatted(names: &Names, keys: &[Key], (which, how): (usize, usize)) -> String
 }
 
 /// The owners of everything that `name` can reach.
-fn reached<'a>(names: &Names, keys: &'a [Key], name: &str) -> Option<&'a Key> {
+fn reached<'a>(names: &Names, keys: &'a [ItemKey], name: &str) -> Option<&'a ItemKey> {
     match names.meaning(name) {
         Some(Meaning::One(index)) => Some(&keys[*index]),
         _ => None,
@@ -55,11 +55,11 @@ proptest! {
         let before = Names::assign(&keys, &rules, &mut owners);
 
         let mut seen = HashSet::new();
-        let bad = attack.iter().map(|how| Key { server: Arc::clone(&evil), name: squatted(&before, &keys, *how) });
-        let bad: Vec<Key> = bad.filter(|key| seen.insert(key.name.clone())).collect();
+        let bad = attack.iter().map(|how| ItemKey { server: Arc::clone(&evil), name: squatted(&before, &keys, *how) });
+        let bad: Vec<ItemKey> = bad.filter(|key| seen.insert(key.name.clone())).collect();
         // The attacker may come first in the file, and the others may drop what they had.
-        let left = |(index, _): &(usize, &Key)| keeps >> (index % 16) & 1 == 1;
-        let mut all: Vec<Key> = keys.iter().enumerate().filter(left).map(|(_, key)| key.clone()).collect();
+        let left = |(index, _): &(usize, &ItemKey)| keeps >> (index % 16) & 1 == 1;
+        let mut all: Vec<ItemKey> = keys.iter().enumerate().filter(left).map(|(_, key)| key.clone()).collect();
         let place = place % (all.len() + 1);
         all.splice(place..place, bad);
         // Without a memory (a restart) the names that do not depend on it must hold all the same.

@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn keys(list: &[(&str, &str)]) -> Vec<Key> {
-    list.iter().map(|(s, t)| Key { server: (*s).into(), name: (*t).to_owned() }).collect()
+fn keys(list: &[(&str, &str)]) -> Vec<ItemKey> {
+    list.iter().map(|(s, t)| ItemKey { server: (*s).into(), name: (*t).to_owned() }).collect()
 }
 
 /// The names of `keys`, where the servers among them are all there are.
-fn assign(keys: &[Key], mode: ToolNames, max_length: usize) -> Names {
+fn assign(keys: &[ItemKey], mode: ToolNames, max_length: usize) -> Names {
     let servers = keys.iter().map(|key| Arc::clone(&key.server)).collect();
     Names::assign(keys, &Rules { mode, max_length, servers: &servers }, &mut Owners::default())
 }
@@ -116,8 +116,8 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// Up to `most` different keys.
-pub(super) fn set(most: usize) -> impl Strategy<Value = Vec<Key>> {
-    let key = ("[ab_]{1,4}", name()).prop_map(|(server, name)| Key { server: server.into(), name });
+pub(super) fn set(most: usize) -> impl Strategy<Value = Vec<ItemKey>> {
+    let key = ("[ab_]{1,4}", name()).prop_map(|(server, name)| ItemKey { server: server.into(), name });
     prop::collection::vec(key, 0..=most).prop_map(|keys| {
         let mut seen = HashSet::new();
         keys.into_iter().filter(|key| seen.insert(key.clone())).collect()

@@ -15,12 +15,12 @@ use sha2::{Digest as _, Sha256};
 const MAX_NAMES: usize = 20_000;
 
 /// The first half of a SHA-256.
-type Hash = [u8; 16];
+type OwnerHash = [u8; 16];
 
 /// Which server owns each name.
 #[derive(Debug, Clone, Default)]
 pub struct Owners {
-    by_name: HashMap<Hash, Arc<str>>,
+    by_name: HashMap<OwnerHash, Arc<str>>,
     counts: HashMap<Arc<str>, usize>,
 }
 
@@ -71,7 +71,7 @@ impl Owners {
     }
 }
 
-fn hash(name: &str) -> Hash {
+fn hash(name: &str) -> OwnerHash {
     let whole: [u8; 32] = Sha256::digest(name).into();
     std::array::from_fn(|at| whole[at])
 }

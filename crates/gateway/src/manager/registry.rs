@@ -33,7 +33,7 @@ const RETRY_AUDIT: Duration = Duration::from_secs(1);
 
 /// A notification of a server, for the clients that subscribed to it.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ServerNotice {
     /// The server's name.
     pub server: Arc<str>,
     /// The notification; none: some were missed, so any may have been sent.
@@ -79,7 +79,7 @@ pub(super) struct Apply {
 pub(super) struct Published {
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(super) count: watch::Receiver<u64>,
-    pub(super) told: broadcast::Sender<Told>,
+    pub(super) notices: broadcast::Sender<ServerNotice>,
     pub(super) views: Views,
     pub(super) live: Arc<LiveEvents>,
 }
@@ -89,7 +89,7 @@ pub(super) struct Registry {
     config: Arc<Config>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     count: watch::Sender<u64>,
-    told: broadcast::Sender<Told>,
+    notices: broadcast::Sender<ServerNotice>,
     views: Views,
     live: Arc<LiveEvents>,
     /// Offers that servers make to single clients.
@@ -104,21 +104,21 @@ impl Registry {
     pub(super) fn new(config: Arc<Config>, first: Snapshot) -> (Self, Published) {
         let snapshot = Arc::new(ArcSwap::from_pointee(first));
         let (sender, count) = watch::channel(0);
-        let (told, views) = (broadcast::Sender::new(NOTICES), Views::default());
+        let (notices, views) = (broadcast::Sender::new(NOTICES), Views::default());
         let live = LiveEvents::new();
         live.set_arguments(config.arguments_in_events);
         let registry = Self {
             config,
             snapshot: snapshot.clone(),
             count: sender,
-            told: told.clone(),
+            notices: notices.clone(),
             views: views.clone(),
             live: Arc::clone(&live),
             own: OwnOffers::default(),
             untold: HashSet::new(),
             has_untold_names: false,
         };
-        (registry, Published { snapshot, count, told, views, live })
+        (registry, Published { snapshot, count, notices, views, live })
     }
 
     /// Publishes updates of servers and runs commands, until the manager is dropped.
@@ -192,7 +192,7 @@ impl Registry {
         };
         if let Some((notice, home)) = told {
             // Without a receiver, no client has subscribed.
-            let _ = self.told.send(Told { server: update.server, notice, home });
+            let _ = self.notices.send(ServerNotice { server: update.server, notice, home });
             return;
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));

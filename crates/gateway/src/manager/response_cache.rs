@@ -26,8 +26,8 @@ use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
-use runtime::store::{Group, Keep, Key, Made, Places};
-use upstream::{Answered, Call, Deadline, Outlet, ResponseBody};
+use runtime::store::{CacheKeys, Group, Keep, Key, Made};
+use upstream::{Call, Deadline, Outlet, ResponseBody, ServerResponse};
 
 /// Name under which these results are counted.
 const AREA: &str = "tools";
@@ -92,7 +92,7 @@ impl<'a> Recall<'a> {
         let answered = Box::pin(self.server.upstream.call(&call, self.deadline(), outlet)).await;
         let reply = answered.as_ref().map(|answered| answered.body.as_buffered());
         self.server.ended(reply, self.request.begun.elapsed());
-        let Answered { body, version } = answered.map_err(Failure::Ours)?;
+        let ServerResponse { body, version } = answered.map_err(Failure::Ours)?;
         match body.collect().await.map_err(Failure::Ours)? {
             Ok(result) => Ok((result, version)),
             Err(error) => Err(Failure::Theirs(error, version)),
@@ -163,7 +163,7 @@ impl Manager {
             let (result, version) = call.ask(outlet).await?;
             Ok(Made { value: written(&result, version), keep: call.keep(&result, version, outlet) })
         };
-        let places = Places { own: &own, common: Some(&common) };
+        let places = CacheKeys { own: &own, common: Some(&common) };
         let fetched = self.store.fetch_made(places, make);
         let impatient = async {
             sleep_until(begun + deadline.at.saturating_duration_since(begun) / 2).await;

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{Place, Route};
+use super::catalog::{Route, ServerResource};
 use super::error::Error;
 use super::failed;
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
 use protocol::{Reply, Version, method};
-use runtime::memory::{Account, Charge, Kind, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, SMALL};
 use runtime::worker::now;
 use upstream::{Call, Deadline, ResponseBody, Upstream};
 
@@ -74,7 +74,7 @@ impl RoutedRequest {
     }
 
     /// Makes the request that reads a resource, which the client calls `uri`.
-    pub(super) fn of_resource(place: &Place, uri: &str, mut call: Box<Call>) -> Self {
+    pub(super) fn of_resource(place: &ServerResource, uri: &str, mut call: Box<Call>) -> Self {
         call.effect = effect_of(&call, Effect::ReadOnly);
         rename(&mut call, "uri", (uri, &place.uri));
         Self::new(Arc::clone(&place.server), place.uri.as_str().into(), call)
@@ -155,7 +155,7 @@ impl RoutedRequest {
         if size < SMALL {
             return Ok(None);
         }
-        let mut charge = Charge::open(Account::of(self.call.principal.as_ref()), Kind::Request);
+        let mut charge = Charge::open(Account::of(self.call.principal.as_ref()), ChargeKind::Request);
         let full =
             |_| failed(&self.server, self.tool(), upstream::Error::Overloaded { retry_in: ROOM_RETRY_IN });
         charge.resize(size).map_err(full)?;
@@ -214,8 +214,8 @@ mod tests {
         Box::new(Call::of_gateway(method::TOOLS_CALL, Some(params)))
     }
 
-    fn place() -> Place {
-        Place { server: "s".into(), uri: "test://x".into() }
+    fn place() -> ServerResource {
+        ServerResource { server: "s".into(), uri: "test://x".into() }
     }
 
     fn route() -> Route {

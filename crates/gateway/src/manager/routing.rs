@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{Place, Places, Route};
+use super::catalog::{Route, ServerResource, UriServers};
 use super::error::{Error, Named};
 use super::snapshot::{Scope, Snapshot};
 use super::views::Viewer;
@@ -81,7 +81,7 @@ impl Manager {
         viewer: impl Into<Viewer<'_>>,
         uri: &str,
         patience: Option<Duration>,
-    ) -> Result<Vec<Place>, Error> {
+    ) -> Result<Vec<ServerResource>, Error> {
         let viewer = viewer.into();
         let found =
             self.when_settled(viewer, patience, |snapshot| snapshot.places(viewer.scope, uri)).await?;
@@ -96,7 +96,7 @@ impl Manager {
         client: (&Arc<str>, Option<&Home>),
         server: &str,
         subject: Subject,
-    ) -> Result<Result<(Raw, Watching), upstream::Refusal>, Error> {
+    ) -> Result<Result<(Raw, Watching), upstream::WatchRefusal>, Error> {
         let upstream = self.snapshot().server(server)?.upstream.clone();
         let config = upstream.config();
         let watched = upstream.watch(client, subject, Instant::now() + config.timeout).await;
@@ -120,7 +120,7 @@ impl Manager {
                 let viewer = viewer.into();
                 let look = |snapshot: &Snapshot| snapshot.template_places(viewer.scope, uri);
                 let places = some(self.when_settled(viewer, None, look).await?, uri)?;
-                let request = |place: &Place| {
+                let request = |place: &ServerResource| {
                     RoutedRequest::of_completion(
                         &place.server,
                         ("uri", uri, &place.uri),
@@ -191,7 +191,7 @@ impl Manager {
     }
 }
 
-fn some(places: Places, uri: &str) -> Result<Vec<Place>, Error> {
+fn some(places: UriServers, uri: &str) -> Result<Vec<ServerResource>, Error> {
     let ambiguous = |candidates| Error::AmbiguousUri { uri: sanitize::uri(uri), candidates };
     let places = places.into_vec().map_err(ambiguous)?;
     if places.is_empty() { Err(Error::resource_not_found(uri)) } else { Ok(places) }
@@ -213,7 +213,7 @@ impl Finding for Result<Arc<Route>, Error> {
     }
 }
 
-impl Finding for Result<Places, Error> {
+impl Finding for Result<UriServers, Error> {
     fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool {
         match self {
             Ok(places) => places.are_guessed() && !snapshot.is_settled(scope),

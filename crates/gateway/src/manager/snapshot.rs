@@ -17,7 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::STARTUP_GRACE;
-use super::catalog::{Catalog, History, LinkBudget, Lookup, Part, Place, Places, Resources, Route, Style};
+use super::catalog::{
+    Catalog, History, LinkBudget, Lookup, Part, Resources, Route, ServerResource, Style, UriServers,
+};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::naming::Rules;
@@ -43,8 +45,7 @@ pub enum Scope {
 pub struct Server {
     /// The server itself.
     pub upstream: Arc<Upstream>,
-    /// Its last offer. Before it was reached, this is the offer that it declares without a connection, if
-    /// any.
+    /// Its last offer. Before it was reached, the offer that it declares without a connection, if any.
     pub offer: Option<Arc<Offer>>,
     /// Whether the server was reached, so that `offer` is its own list.
     pub is_heard: bool,
@@ -194,12 +195,12 @@ impl Snapshot {
     }
 
     /// Returns the servers for `uri` in a scope. A single server is asked for any URI.
-    pub(super) fn places(&self, scope: &Scope, uri: &str) -> Result<Places, Error> {
+    pub(super) fn places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
         self.places_in(scope, uri, |resources| resources.places(uri))
     }
 
     /// Returns the servers for the completion of a template or a URI.
-    pub(super) fn template_places(&self, scope: &Scope, uri: &str) -> Result<Places, Error> {
+    pub(super) fn template_places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
         self.places_in(scope, uri, |resources| resources.template(uri))
     }
 
@@ -207,8 +208,8 @@ impl Snapshot {
         &self,
         scope: &Scope,
         uri: &str,
-        look: impl FnOnce(&Resources) -> Places,
-    ) -> Result<Places, Error> {
+        look: impl FnOnce(&Resources) -> UriServers,
+    ) -> Result<UriServers, Error> {
         match scope {
             Scope::All => match look(self.catalog.resources()) {
                 // The URI names a server that may have it, so no other server is asked.
@@ -217,7 +218,7 @@ impl Snapshot {
             },
             Scope::Server(name) => {
                 let server = self.server(name)?.upstream.config().name.clone();
-                Ok(Places::Listed(Place { server, uri: uri.to_owned() }))
+                Ok(UriServers::Listed(ServerResource { server, uri: uri.to_owned() }))
             }
         }
     }

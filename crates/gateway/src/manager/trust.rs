@@ -37,12 +37,12 @@ const MOST_BEFORE: usize = 256 * 1024;
 const TOLD: usize = 20;
 
 /// SHA-256.
-type Hash = [u8; 32];
+type Sha256Hash = [u8; 32];
 
 /// Hashes of one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seal {
-    whole: Hash,
+struct DefinitionDigest {
+    whole: Sha256Hash,
     /// The first bytes of the hashes of [`MEMBERS`], and of all other members together.
     members: [[u8; 16]; MEMBERS.len() + 1],
 }
@@ -58,15 +58,15 @@ pub struct Change {
     pub definition: Raw,
     /// The trusted definition, if it was seen while Switchyard runs and there was room for it.
     pub trusted_definition: Option<Raw>,
-    trusted: Option<Hash>,
-    now: Seal,
+    trusted: Option<Sha256Hash>,
+    now: DefinitionDigest,
 }
 
 /// Trusted definitions of one server, and the tools that differ from them.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
     /// By the hash of a tool's name, which may be long.
-    known: HashMap<Hash, Seal>,
+    known: HashMap<Sha256Hash, DefinitionDigest>,
     changes: BTreeMap<String, Arc<Change>>,
     holds: bool,
 }
@@ -80,9 +80,9 @@ pub struct Approval<'a> {
     pub sha256: Option<&'a str>,
 }
 
-impl Seal {
+impl DefinitionDigest {
     /// `whole` is the hash of all of `definition`.
-    fn of(definition: &Raw, whole: Hash) -> Self {
+    fn of(definition: &Raw, whole: Sha256Hash) -> Self {
         let mut hashes: [Sha256; MEMBERS.len() + 1] = Default::default();
         let mut members: Vec<(Cow<'_, str>, Raw)> = definition.members().collect();
         members.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -96,7 +96,7 @@ impl Seal {
             }
         }
         let short = |hash: Sha256| {
-            let hash: Hash = hash.finalize().into();
+            let hash: Sha256Hash = hash.finalize().into();
             std::array::from_fn(|at| hash[at])
         };
         Self { whole, members: hashes.map(short) }
@@ -111,7 +111,12 @@ impl Seal {
 }
 
 impl Change {
-    fn of(tool: &Tool, now: Seal, known: Option<&Seal>, named: Option<Hash>) -> Self {
+    fn of(
+        tool: &Tool,
+        now: DefinitionDigest,
+        known: Option<&DefinitionDigest>,
+        named: Option<Sha256Hash>,
+    ) -> Self {
         Self {
             tool: tool.name.clone(),
             changed: match (known, named) {
@@ -184,7 +189,7 @@ impl Trust {
             if known.is_some_and(|known| known.whole == whole) {
                 continue;
             }
-            let now = Seal::of(&tool.definition, whole);
+            let now = DefinitionDigest::of(&tool.definition, whole);
             let is_trusted = named.map_or(known.is_none(), |named| named == whole);
             if is_trusted && (known.is_some() || next.known.len() < MOST) {
                 next.known.insert(name, now);
@@ -268,7 +273,7 @@ impl Trust {
 
     /// Forgets the definitions of tools that the server no longer has.
     fn forget_but(&mut self, tools: &[Tool]) {
-        let there: HashSet<Hash> = tools.iter().map(|tool| name_hash(&tool.name)).collect();
+        let there: HashSet<Sha256Hash> = tools.iter().map(|tool| name_hash(&tool.name)).collect();
         self.known.retain(|name, _| there.contains(name));
     }
 
@@ -285,7 +290,7 @@ impl Trust {
         }
         let more = news.count();
         if more > 0 {
-            tracing::warn!(server, more, outcome, "more definitions of tools changed than are told here");
+            tracing::warn!(server, more, outcome, "more definitions of tools changed than are logged here");
         }
         Ok(())
     }
@@ -297,11 +302,11 @@ pub(super) fn definition_sha256(definition: &Raw) -> String {
 }
 
 /// Hashes the canonical form of a definition.
-fn whole_hash(definition: &Raw) -> Hash {
+fn whole_hash(definition: &Raw) -> Sha256Hash {
     Sha256::digest(canonical::text(definition)).into()
 }
 
-fn name_hash(name: &str) -> Hash {
+fn name_hash(name: &str) -> Sha256Hash {
     Sha256::digest(name).into()
 }
 

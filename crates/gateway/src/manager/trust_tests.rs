@@ -141,7 +141,7 @@ fn only_where_changes_are_blocked_a_tool_is_held_back() {
 fn what_is_remembered_is_bounded_and_what_is_beyond_is_not_trusted() {
     let (server, now) = ("s".into(), [saying("late", "1"), saying("0", "1")]);
     let mut full = seen(&[&now[1..]]);
-    let seal = Seal::of(&now[0].definition, whole_hash(&now[0].definition));
+    let seal = DefinitionDigest::of(&now[0].definition, whole_hash(&now[0].definition));
     full.known.extend((1..MOST).map(|number| (name_hash(&number.to_string()), seal)));
     let full = full.reviewed(&now, &choice(OnChange::Block));
     assert_eq!((changed(&full), full.known.len()), (vec![("late", vec![])], MOST));

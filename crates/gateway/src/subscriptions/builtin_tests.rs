@@ -11,7 +11,7 @@ use serde_json::json;
 use super::tests::{ask, modern, raw, said, session, told};
 use super::*;
 use crate::manager::config::Config;
-use builtins::{Builtin, InProcess, Report};
+use builtins::{Builtin, InProcessConnector, Report};
 use runtime::shutdown::Shutdown;
 use upstream::connection::Events;
 use upstream::{Error, Event, fake};
@@ -51,7 +51,7 @@ impl Builtin for Bell {
 async fn gateway() -> (Gateway, impl Fn()) {
     let bell: Arc<Mutex<Option<Events>>> = Arc::default();
     let kept = Arc::clone(&bell);
-    let connector = InProcess::new(move |events| {
+    let connector = InProcessConnector::new(move |events| {
         *kept.lock().expect("no panic") = Some(events);
         async { Ok(Bell) }.boxed()
     });

@@ -39,7 +39,7 @@ async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: 
     let (server, there) = tasks::told_at(gateway, caller, id)?;
     // The listener is registered before the server is asked, so that the first notification finds it.
     let topic = Topic::Task(server.clone(), there.clone());
-    let subscription = gateway.board.tell(topic, id, (mailbox.pending(), &caller.home));
+    let subscription = gateway.router.tell(topic, id, (mailbox.pending(), &caller.home));
     let client = (caller.principal.id(), Some(&caller.home));
     let watched = gateway.manager().watch(client, &server, Subject::Task(there)).await;
     let (_, watching) = watched.ok()?.ok()?;

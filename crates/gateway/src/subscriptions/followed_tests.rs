@@ -86,7 +86,7 @@ async fn a_client_hears_of_its_task_and_of_how_it_is_after_a_gap() {
         () = heard => {}
     }
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!((gateway.board().count(), server.listening().len()), (0, 0), "it ended with the request");
+    assert_eq!((gateway.router().count(), server.listening().len()), (0, 0), "it ended with the request");
 }
 
 #[tokio::test(start_paused = true)]

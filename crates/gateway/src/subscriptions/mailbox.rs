@@ -227,7 +227,7 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscriptions::notification_router::{Board, Topic};
+    use crate::subscriptions::notification_router::{NotificationRouter, Topic};
     use upstream::Home;
 
     fn notice(name: &str) -> Notification {
@@ -237,9 +237,9 @@ mod tests {
     #[test]
     fn subscriptions_are_charged_until_they_end() {
         const LONG: usize = 8 * 1024;
-        let (board, mailbox) = (Arc::new(Board::default()), Arc::new(Mailbox::of(&"a".into())));
+        let (router, mailbox) = (Arc::new(NotificationRouter::default()), Arc::new(Mailbox::of(&"a".into())));
         let subscription = |uri: &str| {
-            board.tell(Topic::Resource("s".into(), uri.into()), uri, (mailbox.pending(), &Home::session()))
+            router.tell(Topic::Resource("s".into(), uri.into()), uri, (mailbox.pending(), &Home::session()))
         };
         let used = || mailbox.pending().charged().0;
         let uris: Vec<String> = (0..MAX_SUBSCRIPTIONS).map(|number| format!("{number:0LONG$}")).collect();

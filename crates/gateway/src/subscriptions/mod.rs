@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 pub use feed::Feed;
 pub use mailbox::Mailbox;
-pub use notification_router::Board;
+pub use notification_router::NotificationRouter;
 pub use resources::{subscribe, unsubscribe};
 
 use super::Gateway;

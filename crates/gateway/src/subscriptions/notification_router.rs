@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::pending::PendingNotifications;
-use crate::manager::Told;
+use crate::manager::ServerNotice;
 use json::Raw;
 use protocol::{Notification, meta, method, uri};
 use runtime::telemetry::pace::Pace;
@@ -55,7 +55,7 @@ impl Topic {
 
 /// All subscriptions.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct NotificationRouter {
     index: Mutex<HashMap<Topic, Vec<Listener>>>,
     numbers: AtomicU64,
 }
@@ -73,7 +73,7 @@ struct Listener {
 /// One listener's subscription to one subject; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscription {
-    board: Arc<Board>,
+    router: Arc<NotificationRouter>,
     topic: Topic,
     number: u64,
     /// Its size in bytes.
@@ -95,7 +95,7 @@ impl Subscription {
     }
 }
 
-impl Board {
+impl NotificationRouter {
     /// Subscribes the listener of `pending` to `topic`, which its client calls `shown`. The client is that of `home`.
     pub(super) fn tell(
         self: &Arc<Self>,
@@ -109,18 +109,18 @@ impl Board {
         let (pending, home) = (Arc::downgrade(pending), home.clone());
         let listener = Listener { number, pending, home, shown: shown.into() };
         self.lock().entry(topic.clone()).or_default().push(listener);
-        Subscription { board: Arc::clone(self), topic, number, size, watching: None }
+        Subscription { router: Arc::clone(self), topic, number, size, watching: None }
     }
 
     /// Delivers notifications of servers until they are gone.
-    pub(crate) async fn run(self: Arc<Self>, mut told: broadcast::Receiver<Told>) {
+    pub(crate) async fn run(self: Arc<Self>, mut notices: broadcast::Receiver<ServerNotice>) {
         let pace = Pace::new();
         loop {
-            match told.recv().await {
-                Ok(Told { server, notice: Some(notice), home }) => {
+            match notices.recv().await {
+                Ok(ServerNotice { server, notice: Some(notice), home }) => {
                     self.deliver((&server, home.as_ref()), &notice);
                 }
-                Ok(Told { server, notice: None, home }) => self.missed(Some(&server), home.as_ref()),
+                Ok(ServerNotice { server, notice: None, home }) => self.missed(Some(&server), home.as_ref()),
                 Err(RecvError::Lagged(count)) => {
                     if let Some(suppressed) = pace.admit() {
                         tracing::warn!(
@@ -225,7 +225,7 @@ impl Board {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut index = self.board.lock();
+        let mut index = self.router.lock();
         let Some(listeners) = index.get_mut(&self.topic) else { return };
         listeners.retain(|listener| listener.number != self.number);
         if listeners.is_empty() {

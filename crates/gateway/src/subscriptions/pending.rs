@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use protocol::Notification;
-use runtime::memory::{Account, Charge, Kind};
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::limit::Limit;
 
 /// Limit of pending notifications; beyond it the oldest is dropped.
@@ -32,7 +32,7 @@ pub(super) struct PendingNotifications {
 
 #[derive(Debug)]
 struct State {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingNotice>,
     /// Bytes of pending notifications, charged to the listener.
     bytes: usize,
     /// Bytes of its subscriptions, also charged to it.
@@ -41,13 +41,13 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingNotice {
     /// The subject of the notification; a later one with the same subject replaces it.
     about: Option<String>,
     notice: Notification,
 }
 
-impl Waiting {
+impl WaitingNotice {
     fn size(&self) -> usize {
         let params = self.notice.params.as_ref().map_or(0, |params| params.bytes().len());
         EACH + params + self.about.as_ref().map_or(0, String::len)
@@ -55,7 +55,7 @@ impl Waiting {
 }
 
 impl State {
-    fn take(&mut self) -> Option<Waiting> {
+    fn take(&mut self) -> Option<WaitingNotice> {
         let oldest = self.waiting.pop_front()?;
         self.count();
         Some(oldest)
@@ -63,7 +63,7 @@ impl State {
 
     /// Charges the pending notifications; those without room are dropped, the newest first.
     fn count(&mut self) {
-        self.bytes = self.waiting.iter().map(Waiting::size).sum();
+        self.bytes = self.waiting.iter().map(WaitingNotice::size).sum();
         while self.charge.resize(self.bytes + self.subscribed).is_err() {
             let Some(newest) = self.waiting.pop_back() else { return };
             self.bytes -= newest.size();
@@ -75,7 +75,7 @@ impl State {
 impl PendingNotifications {
     /// No notifications, for a listener of `principal`.
     pub(super) fn of(principal: &Arc<str>) -> Self {
-        let charge = Charge::open(Account::Principal(Arc::clone(principal)), Kind::Notice);
+        let charge = Charge::open(Account::Principal(Arc::clone(principal)), ChargeKind::Notice);
         let state = State { waiting: VecDeque::new(), bytes: 0, subscribed: 0, charge };
         Self { state: Mutex::new(state), arrivals: watch::Sender::default() }
     }
@@ -89,7 +89,7 @@ impl PendingNotifications {
             state.count();
             return;
         }
-        state.waiting.push_back(Waiting { about, notice });
+        state.waiting.push_back(WaitingNotice { about, notice });
         state.count();
         while state.waiting.len() > MAX_WAITING || state.bytes > MAX_WAITING_BYTES {
             Limit::SessionNotices.met(state.take());

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use super::agreed;
 use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::manager;
-use crate::manager::catalog::Place;
+use crate::manager::catalog::ServerResource;
 use crate::subscriptions::notification_router::{Subscription, Topic};
 use crate::{Caller, Gateway, era, error, params, resources};
 use auth::Action;
 use json::Raw;
 use protocol::{Era, ErrorCode, ErrorObject, Reply};
 use runtime::telemetry::limit::Limit;
-use upstream::{Refusal, Subject};
+use upstream::{Subject, WatchRefusal};
 
 /// Handles `resources/subscribe`.
 pub async fn subscribe(gateway: &Gateway, caller: &Caller, params: Option<&Raw>) -> Reply {
@@ -77,17 +77,17 @@ impl Gateway {
         let places =
             self.manager.places(caller.viewer(), uri, None).await.map_err(|failure| refused(&failure))?;
         let mut refusal = None;
-        for Place { server, uri: there } in places {
+        for ServerResource { server, uri: there } in places {
             let there: Arc<str> = there.into();
             // The listener is registered before the server is asked, so that the first notification
             // finds it.
             let topic = Topic::Resource(server.clone(), there.clone());
-            let subscription = self.board.tell(topic, uri, (mailbox.pending(), &caller.home));
+            let subscription = self.router.tell(topic, uri, (mailbox.pending(), &caller.home));
             let client = (caller.principal.id(), Some(&caller.home));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
-                Ok(Err(Refusal::CallEvent(words))) => refusal = refusal.or(Some(words)),
-                Ok(Err(Refusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
+                Ok(Err(WatchRefusal::Refused(words))) => refusal = refusal.or(Some(words)),
+                Ok(Err(WatchRefusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
                 Err(failure) => refusal = refusal.or(Some(refused(&failure))),
             }
         }

@@ -92,7 +92,7 @@ async fn the_servers_refusal_passes_and_leaves_nothing_behind() {
     let caller = session(&gateway, one("s")).await;
     let refused = subscribe(&gateway, &caller, "a:1").await.expect_err("refused");
     assert_eq!((refused.code(), refused.message().as_ref()), (-32002, "there is none"));
-    assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0));
+    assert_eq!((gateway.router().count(), watched(&gateway, "s")), (0, 0));
     let refused = ask(&gateway, &caller, method::RESOURCES_SUBSCRIBE, json!({"uri": 5})).await;
     assert_eq!(refused.expect_err("no URI").code(), code::INVALID_PARAMS);
 }
@@ -122,7 +122,7 @@ async fn what_a_modern_server_leaves_out_is_refused_with_all_that_our_errors_say
         "retryable": false,
         "server": "s", "uri": "a:é"});
     assert_eq!((refused.message().as_ref(), data), (text, facts));
-    assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0));
+    assert_eq!((gateway.router().count(), watched(&gateway, "s")), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +198,7 @@ async fn sixty_four_sessions_hear_exactly_what_they_asked_for_and_leave_nothing_
     }
     drop(callers);
     settle().await;
-    assert_eq!((gateway.board().count(), watched(&gateway, "s"), watched(&gateway, "t")), (0, 0, 0));
+    assert_eq!((gateway.router().count(), watched(&gateway, "s"), watched(&gateway, "t")), (0, 0, 0));
     assert!(servers[0].subscribed().is_empty() && servers[1].listening().is_empty());
 }
 
@@ -231,7 +231,7 @@ async fn a_modern_client_hears_of_a_legacy_servers_resources_as_long_as_it_liste
         () = heard => {}
     }
     settle().await;
-    assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0), "it ended with the request");
+    assert_eq!((gateway.router().count(), watched(&gateway, "s")), (0, 0), "it ended with the request");
     assert!(server.subscribed().is_empty());
 }
 
@@ -263,7 +263,7 @@ async fn a_reader_hears_of_lists_and_no_server_hears_of_a_reader() {
         () = heard => {}
     }
     assert_eq!(server.executed(method::RESOURCES_SUBSCRIBE), 0);
-    assert_eq!((gateway.board().count(), watched(&gateway, "s")), (0, 0));
+    assert_eq!((gateway.router().count(), watched(&gateway, "s")), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

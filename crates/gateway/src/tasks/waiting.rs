@@ -11,7 +11,7 @@ use super::super::era::task::{self, EXTENSION};
 use super::super::{Gateway, error};
 use super::ids::Found;
 use super::{LIMIT, Performed, about, call_of, performed, status};
-use crate::bridge::legacy_client::Wanted;
+use crate::bridge::legacy_client::RequiredInput;
 use crate::manager::{Called, Manager, RoutedRequest};
 use json::Raw;
 use protocol::error::code;
@@ -70,7 +70,8 @@ pub(super) async fn outcome(gateway: &Gateway, caller: &Caller, found: &Found, o
         if let Some(outcome) = task::outcome(&task) {
             return outcome;
         }
-        let wanted = (status(&task) == "input_required").then(|| Wanted::of_task(&task, &mut answered));
+        let wanted =
+            (status(&task) == "input_required").then(|| RequiredInput::of_task(&task, &mut answered));
         if let Some(wanted) = wanted.transpose()?.flatten() {
             let responses = wanted.asked(caller, &look.server, outlet).await?;
             let params = id.with("inputResponses", &responses);

@@ -6,7 +6,7 @@ const LONGEST: usize = 128;
 
 /// A member by its meaning for a streamed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum EnvelopeMember {
     /// `jsonrpc`.
     Version,
     Id,
@@ -18,7 +18,7 @@ pub(super) enum Member {
     Other,
 }
 
-impl Member {
+impl EnvelopeMember {
     /// The member of an envelope that is called `name`.
     pub(super) fn in_envelope(name: &Token) -> Self {
         let known = [

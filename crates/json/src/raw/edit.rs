@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Raw;
-use crate::member_index::{MOST, Place, Places};
+use crate::member_index::{MOST, MemberIndex, Place};
 use crate::part::{Part, key_is};
 use crate::string_scan::plain;
 
@@ -28,7 +28,7 @@ impl Raw {
         }
         out.push(b'}');
         let is_whole = places.len() == members.len() && (1..=MOST).contains(&places.len());
-        let places = if is_whole { Places::of(0, &places, None) } else { Places::UNKNOWN };
+        let places = if is_whole { MemberIndex::of(0, &places, None) } else { MemberIndex::UNKNOWN };
         Self::surveyed(Bytes::from(out), places)
     }
 

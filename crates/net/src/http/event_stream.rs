@@ -14,7 +14,7 @@ use super::body::Body;
 use super::error::Error;
 use super::read::{chunk, collect};
 use crate::sse::{Decoder, Item};
-use runtime::memory::{Account, Charge, Kind, Payer, SMALL};
+use runtime::memory::{Account, Charge, ChargeKind, Payer, SMALL};
 use runtime::worker::WorkBudget;
 
 /// Bytes after the last event of interest that are read so that the connection can be used again.
@@ -45,7 +45,7 @@ pub struct EventStream {
 impl EventStream {
     /// Events of at most `limit` bytes. `account` pays for an event while it is read.
     pub fn of(body: Body, limit: usize, account: Account) -> Self {
-        let (decoder, charge) = (Decoder::new(limit), Charge::open(account, Kind::Answer));
+        let (decoder, charge) = (Decoder::new(limit), Charge::open(account, ChargeKind::Answer));
         Self { body, decoder, input: Bytes::new(), work: WorkBudget::new(), charge }
     }
 

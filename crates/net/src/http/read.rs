@@ -10,14 +10,14 @@ use serde::de::DeserializeOwned;
 
 use super::body::Body;
 use super::error::Error;
-use runtime::memory::{self, Charge, Kind, Payer, SMALL};
+use runtime::memory::{self, Charge, ChargeKind, Payer, SMALL};
 use runtime::worker::WorkBudget;
 
 /// Reads a body of at most `limit` bytes. It is charged to the server `origin` as long as it lives.
 pub async fn whole(body: Body, limit: usize, origin: &Arc<str>) -> Result<Bytes, Error> {
     let payer = Payer { principal: None, server: origin };
     let all = collect(body, Bytes::new(), limit, payer).await?;
-    Ok(memory::hold(all, || payer.account(), Kind::Answer)?)
+    Ok(memory::hold(all, || payer.account(), ChargeKind::Answer)?)
 }
 
 /// Reads `body` as JSON of a known form. The error does not quote it.
@@ -37,7 +37,7 @@ pub async fn collect(mut body: Body, begun: Bytes, limit: usize, payer: Payer<'_
         return Err(Error::TooLarge { limit });
     }
     let (mut first, mut whole, mut work) = (begun, BytesMut::new(), WorkBudget::new());
-    let open = || Charge::open(payer.account(), Kind::Answer);
+    let open = || Charge::open(payer.account(), ChargeKind::Answer);
     let mut charge = None;
     // A body of known length is charged before it is read.
     if announced >= SMALL {

@@ -68,7 +68,7 @@ impl Payer<'_> {
 
 /// The use of charged bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ChargeKind {
     /// Requests of clients.
     Request,
     /// Answers of servers.
@@ -78,8 +78,8 @@ pub enum Kind {
 }
 
 /// All kinds, with their label in metrics.
-const KINDS: [(Kind, &str); 3] =
-    [(Kind::Request, "requests"), (Kind::Answer, "answers"), (Kind::Notice, "notices")];
+const KINDS: [(ChargeKind, &str); 3] =
+    [(ChargeKind::Request, "requests"), (ChargeKind::Answer, "answers"), (ChargeKind::Notice, "notices")];
 
 /// The budget has no room for the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +111,7 @@ pub fn budget() -> &'static Budget {
 
 /// How much of a budget is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct BudgetUsage {
     /// Bytes that may be in use.
     pub limit: usize,
     /// Bytes in use.
@@ -136,9 +136,9 @@ impl Budget {
     }
 
     /// The limit and what is in use.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> BudgetUsage {
         let state = self.lock();
-        Usage { limit: state.limit, used: state.used }
+        BudgetUsage { limit: state.limit, used: state.used }
     }
 
     /// How often a charge was refused, by the word for its kind.
@@ -147,7 +147,7 @@ impl Budget {
     }
 
     /// Returns an empty charge.
-    pub const fn open(&'static self, account: Account, kind: Kind) -> Charge {
+    pub const fn open(&'static self, account: Account, kind: ChargeKind) -> Charge {
         Charge { budget: self, account, kind, bytes: 0 }
     }
 
@@ -191,13 +191,13 @@ impl State {
 pub struct Charge {
     budget: &'static Budget,
     account: Account,
-    kind: Kind,
+    kind: ChargeKind,
     bytes: usize,
 }
 
 impl Charge {
     /// Returns an empty charge against the budget of the process.
-    pub fn open(account: Account, kind: Kind) -> Self {
+    pub fn open(account: Account, kind: ChargeKind) -> Self {
         budget().open(account, kind)
     }
 
@@ -253,7 +253,7 @@ impl Drop for Charge {
 }
 
 /// Charges `bytes` to `account` as long as any slice of them lives. Small ones are returned unchanged.
-pub fn hold(bytes: Bytes, account: impl FnOnce() -> Account, kind: Kind) -> Result<Bytes, Exhausted> {
+pub fn hold(bytes: Bytes, account: impl FnOnce() -> Account, kind: ChargeKind) -> Result<Bytes, Exhausted> {
     if bytes.len() < SMALL { Ok(bytes) } else { Charge::open(account(), kind).hold(bytes) }
 }
 

@@ -11,7 +11,7 @@ fn principal(id: &str) -> Account {
 /// Charges of 1 MiB each, until the budget refuses one.
 fn fill(budget: &'static Budget, id: &str) -> Vec<Charge> {
     std::iter::from_fn(|| {
-        let mut charge = budget.open(principal(id), Kind::Request);
+        let mut charge = budget.open(principal(id), ChargeKind::Request);
         charge.resize(MIB).ok().map(|()| charge)
     })
     .collect()
@@ -24,7 +24,7 @@ fn a_principal_that_is_alone_gets_three_quarters_and_a_newcomer_finds_room() {
     assert_eq!(first.len(), 120, "of 160 MiB, which leave three eighths for overhead");
     let second = fill(budget, "b");
     assert_eq!(second.len(), 30, "three quarters of what is left");
-    assert_eq!(budget.usage(), Usage { limit: 256 * MIB, used: 150 * MIB });
+    assert_eq!(budget.usage(), BudgetUsage { limit: 256 * MIB, used: 150 * MIB });
     let refusals: Vec<_> = budget.refusals().collect();
     assert_eq!(refusals, [("requests", 2), ("answers", 0), ("notices", 0)]);
     drop(first);
@@ -34,7 +34,7 @@ fn a_principal_that_is_alone_gets_three_quarters_and_a_newcomer_finds_room() {
 #[test]
 fn a_charge_lasts_as_long_as_the_last_slice_of_its_bytes() {
     let budget = Budget::of_size(MIB);
-    let charge = budget.open(principal("a"), Kind::Answer);
+    let charge = budget.open(principal("a"), ChargeKind::Answer);
     let held = charge.hold(Bytes::from(vec![b'x'; 10_000])).expect("there is room");
     let slice = held.slice(5..10);
     drop(held);
@@ -47,7 +47,7 @@ fn a_charge_lasts_as_long_as_the_last_slice_of_its_bytes() {
 #[test]
 fn a_refused_charge_stays_what_it_was_and_is_released_once() {
     let budget = Budget::of_size(100 * SMALL);
-    let mut charge = budget.open(Account::Nobody, Kind::Notice);
+    let mut charge = budget.open(Account::Nobody, ChargeKind::Notice);
     assert_eq!(charge.resize(10 * SMALL), Ok(()));
     assert_eq!(charge.resize(90 * SMALL), Err(Exhausted { wanted: 80 * SMALL }));
     assert_eq!(budget.usage().used, 10 * SMALL);
@@ -59,7 +59,7 @@ fn a_refused_charge_stays_what_it_was_and_is_released_once() {
 #[test]
 fn a_growing_message_is_charged_in_few_steps_and_never_less_than_it_has() {
     let budget = Budget::of_size(100 * MIB);
-    let mut charge = budget.open(Account::Nobody, Kind::Answer);
+    let mut charge = budget.open(Account::Nobody, ChargeKind::Answer);
     assert_eq!((charge.cover(SMALL - 1), charge.bytes), (Ok(()), 0));
     let mut steps = 0;
     for bytes in (SMALL..=8 * MIB).step_by(SMALL) {

@@ -36,7 +36,7 @@ pub(super) struct Found {
 }
 
 /// A backend that caches values.
-pub(super) trait Cache: Send + Sync {
+pub(super) trait CacheBackend: Send + Sync {
     /// Looks up `key`. A backend that is not reachable finds nothing.
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found>;
 

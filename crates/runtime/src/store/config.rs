@@ -5,7 +5,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::memory;
-use super::redis::{Address, Options};
+use super::redis::{Address, RedisOptions};
 use settings::{Fields, Setting};
 
 /// The allowed size of the cache in memory: 1 MiB to 64 GiB.
@@ -23,7 +23,7 @@ pub enum Config {
         max_bytes: u64,
     },
     /// In Redis or Valkey.
-    Redis(Box<Options>),
+    Redis(Box<RedisOptions>),
 }
 
 impl Default for Config {
@@ -81,7 +81,7 @@ fn of_redis(fields: &mut Fields<'_>) -> Option<Config> {
     let url = fields.require("url", "add the address of Redis, such as `url: redis://localhost:6379`");
     let prefix = fields.parsed("prefix", "1 to 64 letters, digits, `:`, `.`, `_` or `-`", prefix);
     let command_timeout = fields.seconds("command_timeout", TIMEOUT);
-    Some(Config::Redis(Box::new(Options {
+    Some(Config::Redis(Box::new(RedisOptions {
         address: address(&url?)?,
         prefix: prefix.unwrap_or_else(|| "switchyard:".into()),
         command_timeout: command_timeout.unwrap_or(Duration::from_millis(100)),

@@ -15,7 +15,7 @@ use moka::Expiry;
 use moka::sync::Cache as Moka;
 use tokio::time::Instant;
 
-use super::cache::{Cache, Found, MAX_VALUE, Stamp};
+use super::cache::{CacheBackend, Found, MAX_VALUE, Stamp};
 use super::{Group, Key};
 
 /// The default limit of keys and values: 64 MiB.
@@ -52,7 +52,7 @@ impl Expiry<Key, Kept> for OwnTime {
     }
 }
 
-pub(super) struct Memory {
+pub(super) struct MemoryCache {
     kept: Moka<Key, Kept>,
     max_bytes: u64,
     forgotten: Mutex<Forgotten>,
@@ -88,7 +88,7 @@ impl Forgotten {
     }
 }
 
-impl Memory {
+impl MemoryCache {
     pub(super) fn new(max_bytes: u64) -> Self {
         let weight = |key: &Key, kept: &Kept| u32::try_from(weight(key, &kept.value)).unwrap_or(u32::MAX);
         let kept = Moka::builder().max_capacity(max_bytes).weigher(weight).expire_after(OwnTime);
@@ -130,7 +130,7 @@ fn weight(key: &Key, value: &Bytes) -> usize {
     key.as_str().len() + value.len() + OVERHEAD
 }
 
-impl Cache for Memory {
+impl CacheBackend for MemoryCache {
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
         ready(self.look(key)).boxed()
     }
@@ -156,14 +156,14 @@ mod tests {
         Key::new(group, &at)
     }
 
-    fn put(memory: &Memory, key: &Key, value: &[u8]) {
+    fn put(memory: &MemoryCache, key: &Key, value: &[u8]) {
         let stamp = memory.look(key).stamp.expect("memory always has one");
         memory.keep(key, Bytes::copy_from_slice(value), TTL, &stamp);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_entry_is_given_until_its_time_is_over() {
-        let (memory, group) = (Memory::new(MAX_BYTES), Group::new(&["g"]));
+        let (memory, group) = (MemoryCache::new(MAX_BYTES), Group::new(&["g"]));
         let key = key(&group, 1);
         put(&memory, &key, b"x");
         tokio::time::advance(TTL.saturating_sub(Duration::from_millis(1))).await;
@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bytes_have_a_bound_and_what_is_larger_is_not_kept() {
-        let (memory, group) = (Memory::new(10_000), Group::new(&["g"]));
+        let (memory, group) = (MemoryCache::new(10_000), Group::new(&["g"]));
         put(&memory, &key(&group, 0), &[0; 10_000]);
         assert_eq!(memory.look(&key(&group, 0)).value, None, "never there, not even for a moment");
         for at in 0..100 {
@@ -184,14 +184,14 @@ mod tests {
         assert!(memory.kept.weighted_size() <= 10_000, "{}", memory.kept.weighted_size());
         assert!(memory.kept.entry_count() > 0);
 
-        let roomy = Memory::new(MAX_BYTES);
+        let roomy = MemoryCache::new(MAX_BYTES);
         put(&roomy, &key(&group, 0), &vec![0; MAX_VALUE + 1]);
         assert_eq!(roomy.look(&key(&group, 0)).value, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_begun_before_its_group_was_forgotten_is_not_kept() {
-        let memory = Memory::new(MAX_BYTES);
+        let memory = MemoryCache::new(MAX_BYTES);
         let (ours, theirs) = (Group::new(&["g", "a"]), Group::new(&["g", "b"]));
         let stamps = [&ours, &theirs].map(|group| memory.look(&key(group, 1)).stamp.expect("one"));
         memory.drop_all(&ours);
@@ -206,7 +206,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn when_too_many_groups_were_forgotten_everything_is() {
-        let (memory, group) = (Memory::new(MAX_BYTES), Group::new(&["g"]));
+        let (memory, group) = (MemoryCache::new(MAX_BYTES), Group::new(&["g"]));
         put(&memory, &key(&group, 1), b"x");
         let early = memory.look(&key(&group, 2)).stamp.expect("one");
         for at in 0..2 * REMEMBERED {

@@ -24,20 +24,20 @@ use bytes::Bytes;
 pub use config::Config;
 pub use counts::Counts;
 pub use key::{Group, Key};
-pub use redis::{Address, Options};
+pub use redis::{Address, RedisOptions};
 
-use cache::{Cache, Found, MAX_TTL, Stamp};
+use cache::{CacheBackend, Found, MAX_TTL, Stamp};
 use counts::Counters;
-use memory::Memory;
+use memory::MemoryCache;
 use redis::Redis;
-use single_flight::{Flights, Landed, Turn};
+use single_flight::{FlightTurn, Flights, Landed};
 
 /// The cache of the whole program. Cheap to clone.
 #[derive(Clone)]
 pub struct Store(Arc<Parts>);
 
 struct Parts {
-    cache: Box<dyn Cache>,
+    cache: Box<dyn CacheBackend>,
     flights: Flights,
     counters: Counters,
 }
@@ -95,7 +95,7 @@ pub enum Keep {
 
 /// The keys of a lookup: the caller's own key, then one that other callers may share.
 #[derive(Debug, Clone, Copy)]
-pub struct Places<'a> {
+pub struct CacheKeys<'a> {
     /// The own key. Concurrent calls with the same own key share one computation.
     pub own: &'a Key,
     /// The shared key.
@@ -106,7 +106,7 @@ impl Store {
     /// Opens the cache that `config` describes. The caller must run [`Store::tend`].
     pub fn open(config: &Config) -> Self {
         match config {
-            Config::Memory { max_bytes } => Self::with(Box::new(Memory::new(*max_bytes))),
+            Config::Memory { max_bytes } => Self::with(Box::new(MemoryCache::new(*max_bytes))),
             Config::Redis(options) => Self::with(Box::new(Redis::new(options))),
         }
     }
@@ -117,7 +117,7 @@ impl Store {
         self.0.cache.tend().await;
     }
 
-    fn with(cache: Box<dyn Cache>) -> Self {
+    fn with(cache: Box<dyn CacheBackend>) -> Self {
         Self(Arc::new(Parts { cache, flights: Flights::default(), counters: Counters::default() }))
     }
 
@@ -137,42 +137,42 @@ impl Store {
         if ttl.is_zero() {
             return made(make.await);
         }
-        self.fetch_made(Places { own: key, common: None }, make).await
+        self.fetch_made(CacheKeys { own: key, common: None }, make).await
     }
 
     /// Fetches a value whose audience is only known once it was computed. A value that may not be cached is not given
     /// to waiting callers: each of them computes its own, all at once.
     pub async fn fetch_made<E: Clone + Send + Sync + 'static>(
         &self,
-        places: Places<'_>,
+        keys: CacheKeys<'_>,
         make: impl Future<Output = Result<Made, E>> + Send,
     ) -> Result<Fetched, E> {
-        let Some(seat) = self.0.flights.board(places.own) else {
-            self.0.counters.looked(places.own.area(), false);
+        let Some(flight) = self.0.flights.join(keys.own) else {
+            self.0.counters.looked(keys.own.area(), false);
             return made(make.await);
         };
-        let turn = seat.turn().await;
-        if let Turn::Over(landed) = &turn {
+        let turn = flight.turn().await;
+        if let FlightTurn::Over(landed) = &turn {
             let shared = landed.shared();
             let is_hit = matches!(landed, Landed::Cached(_));
-            self.0.counters.looked(places.own.area(), is_hit);
+            self.0.counters.looked(keys.own.area(), is_hit);
             return match shared {
                 Some(shared) => shared,
                 None => made(make.await),
             };
         }
-        let (own, common) = self.0.look(places).await;
+        let (own, common) = self.0.look(keys).await;
         let found = [&own, &common].into_iter().find_map(|found| found.value.clone());
-        self.0.counters.looked(places.own.area(), found.is_some());
+        self.0.counters.looked(keys.own.area(), found.is_some());
         if let Some(value) = found {
-            seat.land(Landed::Cached(value.clone()));
+            flight.land(Landed::Cached(value.clone()));
             return Ok(Fetched { value, cached: true });
         }
         let result = make.await;
         // Before the value is cached: only this caller waits for that.
-        seat.land(landed(&result));
+        flight.land(landed(&result));
         if let Ok(made) = &result {
-            self.0.put(places, made, own.stamp, common.stamp).await;
+            self.0.put(keys, made, own.stamp, common.stamp).await;
         }
         made(result)
     }
@@ -204,9 +204,9 @@ impl Store {
 }
 
 impl Parts {
-    async fn look(&self, places: Places<'_>) -> (Found, Found) {
-        let own = self.get(places.own).await;
-        match places.common {
+    async fn look(&self, keys: CacheKeys<'_>) -> (Found, Found) {
+        let own = self.get(keys.own).await;
+        match keys.common {
             Some(common) if own.value.is_none() => (own, self.get(common).await),
             _ => (own, Found::default()),
         }
@@ -220,10 +220,10 @@ impl Parts {
         found
     }
 
-    async fn put(&self, places: Places<'_>, made: &Made, own: Option<Stamp>, common: Option<Stamp>) {
+    async fn put(&self, keys: CacheKeys<'_>, made: &Made, own: Option<Stamp>, common: Option<Stamp>) {
         let (key, ttl, stamp) = match made.keep {
-            Keep::Own(ttl) => (Some(places.own), ttl, own),
-            Keep::Common(ttl) => (places.common, ttl, common),
+            Keep::Own(ttl) => (Some(keys.own), ttl, own),
+            Keep::Common(ttl) => (keys.common, ttl, common),
             Keep::Not => return,
         };
         let (Some(key), Some(stamp), false) = (key, stamp, ttl.is_zero()) else { return };

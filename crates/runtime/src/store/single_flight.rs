@@ -1,13 +1,13 @@
 //! Concurrent calls with the same key: one computes the value, the others wait for it.
 //!
 //! ```text
-//! board ──▶ your turn ──▶ land ──▶ all callers get the result
+//! join  ──▶ your turn ──▶ land ──▶ all callers get the result
 //!               │ dropped
 //!               └──▶ the turn of the next
 //! ```
 //!
 //! Invariants: a key has one flight at a time, and one of its callers has the turn. A caller that is dropped leaves no
-//! entry behind. A caller that boards after a `detach` never receives a value whose computation began before it.
+//! entry behind. A caller that joins after a `detach` never receives a value whose computation began before it.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -61,18 +61,18 @@ impl Flights {
     }
 
     /// Joins the flight for `key`; `None` if there are too many flights.
-    pub(super) fn board<'a>(&'a self, key: &'a Key) -> Option<Seat<'a>> {
+    pub(super) fn join<'a>(&'a self, key: &'a Key) -> Option<JoinedFlight<'a>> {
         let mut flights = self.lock();
         if let Some((flight, aboard)) = flights.get_mut(key) {
             *aboard += 1;
-            return Some(Seat { flights: self, key, flight: Arc::clone(flight) });
+            return Some(JoinedFlight { flights: self, key, flight: Arc::clone(flight) });
         }
         if flights.len() >= MAX_FLIGHTS {
             return None;
         }
         let flight = Arc::new(Flight { turn: Semaphore::new(1), landed: OnceLock::new() });
         flights.insert(key.clone(), (Arc::clone(&flight), 1));
-        Some(Seat { flights: self, key, flight })
+        Some(JoinedFlight { flights: self, key, flight })
     }
 
     /// Prevents further callers from joining the running flights for keys of `group`.
@@ -82,27 +82,27 @@ impl Flights {
 }
 
 /// One caller's place in a flight.
-pub(super) struct Seat<'a> {
+pub(super) struct JoinedFlight<'a> {
     flights: &'a Flights,
     key: &'a Key,
     flight: Arc<Flight>,
 }
 
 /// The result of waiting for a turn.
-pub(super) enum Turn<'a> {
+pub(super) enum FlightTurn<'a> {
     /// This caller computes the value, until the permit is dropped.
     Ours { _permit: SemaphorePermit<'a> },
     /// The flight has landed.
     Over(&'a Landed),
 }
 
-impl Seat<'_> {
+impl JoinedFlight<'_> {
     /// Waits until this caller has the turn or the flight has landed.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn turn(&self) -> FlightTurn<'_> {
         match self.flight.turn.acquire().await {
-            Ok(permit) => Turn::Ours { _permit: permit },
+            Ok(permit) => FlightTurn::Ours { _permit: permit },
             // Only `land` closes it.
-            Err(_) => Turn::Over(self.flight.landed.get().unwrap_or(&Landed::Alone)),
+            Err(_) => FlightTurn::Over(self.flight.landed.get().unwrap_or(&Landed::Alone)),
         }
     }
 
@@ -113,7 +113,7 @@ impl Seat<'_> {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for JoinedFlight<'_> {
     fn drop(&mut self) {
         let mut flights = self.flights.lock();
         let Some((flight, aboard)) = flights.get_mut(self.key) else { return };

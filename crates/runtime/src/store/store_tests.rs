@@ -186,7 +186,7 @@ async fn an_answer_says_itself_for_whom_it_is() {
     let common = key("everybody");
     let ask = async |who: &str, keep: Keep| {
         let own = key(who);
-        let places = Places { own: &own, common: Some(&common) };
+        let places = CacheKeys { own: &own, common: Some(&common) };
         let made = Made { value: Bytes::copy_from_slice(who.as_bytes()), keep };
         let fetched = store.fetch_made(places, async { Ok::<_, Broken>(made) }).await.expect("no error");
         (String::from_utf8(fetched.value.to_vec()).expect("UTF-8"), fetched.cached)
@@ -213,7 +213,7 @@ async fn what_is_not_for_others_is_worked_out_by_all_at_once() {
                 }
                 Ok::<_, Broken>(Made { value: Bytes::from(at.to_string()), keep: Keep::Not })
             };
-            store.fetch_made(Places { own: key, common: None }, make).await
+            store.fetch_made(CacheKeys { own: key, common: None }, make).await
         }
     };
     let mut all = Box::pin(join_all((0..10).map(wish)));

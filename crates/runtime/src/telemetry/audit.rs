@@ -30,7 +30,7 @@ pub const RETRY_IN: Duration = Duration::from_secs(1);
 
 /// The principal of an action, and its request.
 #[derive(Debug, Clone, Copy)]
-pub struct Who<'a> {
+pub struct Actor<'a> {
     /// The name of the principal.
     pub principal: &'a str,
     /// Its role.
@@ -42,7 +42,7 @@ pub struct Who<'a> {
 /// An action with its outcome so far. Its line is written when it is dropped.
 #[derive(Debug)]
 #[must_use = "its line is written when it is dropped"]
-pub struct Deed {
+pub struct AuditRecord {
     role: &'static str,
     request: Option<RequestId>,
     action: &'static str,
@@ -53,34 +53,34 @@ pub struct Deed {
     slot: Slot,
 }
 
-/// Begins an operation: `who` does `action`, to `server` if it is about one. `None` if the filter drops its line.
+/// Begins an operation: `actor` does `action`, to `server` if it is about one. `None` if the filter drops its line.
 pub fn operation(
-    who: Who<'_>,
+    actor: Actor<'_>,
     action: &'static str,
     server: Option<&str>,
-) -> Result<Option<Box<Deed>>, Full> {
+) -> Result<Option<Box<AuditRecord>>, Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(None);
     }
-    Ok(Some(Deed::new(who, action, server, None, QUEUE.reserve(Share::All, who.principal)?)))
+    Ok(Some(AuditRecord::new(actor, action, server, None, QUEUE.reserve(Share::All, actor.principal)?)))
 }
 
 /// Begins the call of a tool. If the filter drops its line, returns `None` without calling `tool`.
-pub fn call(who: Who<'_>, tool: impl FnOnce() -> String) -> Result<Option<Box<Deed>>, Full> {
+pub fn call(actor: Actor<'_>, tool: impl FnOnce() -> String) -> Result<Option<Box<AuditRecord>>, Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
         return Ok(None);
     }
-    let slot = QUEUE.reserve(Share::ThreeQuarters, who.principal)?;
-    Ok(Some(Deed::new(who, CALL, None, Some(tool()), slot)))
+    let slot = QUEUE.reserve(Share::ThreeQuarters, actor.principal)?;
+    Ok(Some(AuditRecord::new(actor, CALL, None, Some(tool()), slot)))
 }
 
-/// Logs that the role of `who` does not allow `action`, such as a method or a path.
-pub fn refused(who: Who<'_>, action: &str) -> Result<(), Full> {
+/// Logs that the role of `actor` does not allow `action`, such as a method or a path.
+pub fn refused(actor: Actor<'_>, action: &str) -> Result<(), Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(());
     }
     QUEUE.check(Share::Half)?;
-    let Who { principal, role, request } = who;
+    let Actor { principal, role, request } = actor;
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
     tracing::info!(target: TARGET, %principal, role, %action, outcome = "forbidden", request_id, "refused");
@@ -118,17 +118,17 @@ pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str,
     Ok(())
 }
 
-impl Deed {
+impl AuditRecord {
     fn new(
-        who: Who<'_>,
+        actor: Actor<'_>,
         action: &'static str,
         server: Option<&str>,
         tool: Option<String>,
         slot: Slot,
     ) -> Box<Self> {
         Box::new(Self {
-            role: who.role,
-            request: who.request,
+            role: actor.role,
+            request: actor.request,
             action,
             server: server.map(str::to_owned),
             tool,
@@ -170,7 +170,7 @@ fn millis(elapsed: Duration) -> f64 {
     (elapsed.as_secs_f64() * 1e6).round() / 1e3
 }
 
-impl Drop for Deed {
+impl Drop for AuditRecord {
     fn drop(&mut self) {
         let Self { role, request, action, server, tool, outcome, begun, slot } = &*self;
         let duration_ms = millis(begun.elapsed());

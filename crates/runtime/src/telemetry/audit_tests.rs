@@ -37,23 +37,23 @@ async fn a_line_says_how_long_the_deed_took() {
     let writer = sink.clone();
     let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).json().flatten_event(true);
     let listening = tracing::subscriber::set_default(lines.finish());
-    let deed = operation(WHO, "reload", None).expect("room").expect("it is heard");
+    let record = operation(WHO, "reload", None).expect("room").expect("it is heard");
     tokio::time::advance(Duration::from_nanos(1_234_567_891)).await;
-    deed.ended(DONE);
+    record.ended(DONE);
     drop(listening);
     assert_eq!(told(&sink)[0]["duration_ms"], 1234.568);
 }
 
-const WHO: Who<'_> = Who { principal: "key:ops", role: "superuser", request: None };
+const WHO: Actor<'_> = Actor { principal: "key:ops", role: "superuser", request: None };
 
 #[test]
 fn what_operators_do_and_may_not_do_is_told_by_default() {
     let request = RequestId::new();
     let written = lines(super::super::Level::Info.filter(), || {
-        let deed = operation(Who { request: Some(request), ..WHO }, "reconnect", Some("issues"));
-        deed.expect("room").expect("it is heard").ended(DONE);
+        let record = operation(Actor { request: Some(request), ..WHO }, "reconnect", Some("issues"));
+        record.expect("room").expect("it is heard").ended(DONE);
         drop(operation(WHO, "reload", None));
-        refused(Who { principal: "jwt:a\nb", role: "reader", request: None }, "tools/call").expect("room");
+        refused(Actor { principal: "jwt:a\nb", role: "reader", request: None }, "tools/call").expect("room");
         assert!(call(WHO, || "echo".into()).expect("room").is_none(), "calls are not heard");
     });
     let id = request.to_string();
@@ -79,9 +79,9 @@ fn what_operators_do_and_may_not_do_is_told_by_default() {
 #[test]
 fn calls_are_told_where_that_is_asked_for() {
     let written = lines("warn,switchyard=info,switchyard::audit=debug", || {
-        let mut deed = call(WHO, || "echo".into()).expect("room").expect("it is heard");
-        deed.at("files");
-        deed.ended(DONE);
+        let mut record = call(WHO, || "echo".into()).expect("room").expect("it is heard");
+        record.at("files");
+        record.ended(DONE);
     });
     assert_eq!(
         timeless(written),

@@ -21,9 +21,9 @@ use super::running::{RUNNING, Running};
 /// The target of audit lines.
 pub const AUDIT_TARGET: &str = "switchyard::audit";
 /// The limit of waiting log lines.
-const LOG: Usage = Usage { lines: 8_192, bytes: 4 << 20 };
+const LOG: QueueUsage = QueueUsage { lines: 8_192, bytes: 4 << 20 };
 /// The limit of waiting audit lines.
-const AUDIT: Usage = Usage { lines: 4_096, bytes: 4 << 20 };
+const AUDIT: QueueUsage = QueueUsage { lines: 4_096, bytes: 4 << 20 };
 /// Pause after a failed write before the next attempt.
 const RETRY: Duration = Duration::from_millis(20);
 /// Interval of the summaries of suppressed lines.
@@ -34,7 +34,7 @@ pub(super) static QUEUE: LogQueue = LogQueue::new();
 
 /// The kind of a line decides whether it may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Log,
     Audit,
 }
@@ -66,17 +66,17 @@ pub enum Full {
 
 #[derive(Debug)]
 struct Line {
-    kind: Kind,
+    kind: LineKind,
     bytes: Box<[u8]>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Usage {
+struct QueueUsage {
     lines: usize,
     bytes: usize,
 }
 
-impl Usage {
+impl QueueUsage {
     const NONE: Self = Self { lines: 0, bytes: 0 };
 
     const fn with(self, bytes: usize) -> Self {
@@ -121,8 +121,8 @@ struct State {
     has_writer: bool,
     lines: VecDeque<Line>,
     /// Usage by lines that wait, including the one that is being written.
-    log: Usage,
-    audit: Usage,
+    log: QueueUsage,
+    audit: QueueUsage,
     /// Actions whose audit lines are still to be put.
     running: Running,
     /// Log lines dropped since the log last said how many.
@@ -155,8 +155,8 @@ impl LogQueue {
         let state = State {
             has_writer: false,
             lines: VecDeque::new(),
-            log: Usage::NONE,
-            audit: Usage::NONE,
+            log: QueueUsage::NONE,
+            audit: QueueUsage::NONE,
             running: Running::new(),
             dropped: 0,
         };
@@ -175,10 +175,10 @@ impl LogQueue {
     }
 
     /// Appends a line, or drops it if it is a log line and there is no room.
-    pub(super) fn put(&self, kind: Kind, line: &[u8]) {
+    pub(super) fn put(&self, kind: LineKind, line: &[u8]) {
         let mut state = self.lock();
         let usage = state.usage(kind).with(line.len());
-        if kind == Kind::Log && usage.exceeds(LOG) {
+        if kind == LineKind::Log && usage.exceeds(LOG) {
             state.dropped += 1;
             drop(state);
             return Limit::LogLines.met(());
@@ -282,10 +282,10 @@ impl LogQueue {
 }
 
 impl State {
-    const fn usage(&mut self, kind: Kind) -> &mut Usage {
+    const fn usage(&mut self, kind: LineKind) -> &mut QueueUsage {
         match kind {
-            Kind::Log => &mut self.log,
-            Kind::Audit => &mut self.audit,
+            LineKind::Log => &mut self.log,
+            LineKind::Audit => &mut self.audit,
         }
     }
 }
@@ -300,7 +300,7 @@ fn write_whole(out: &mut impl Write, line: &Line) -> bool {
             Ok(written) if written > 0 => rest = &rest[written..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY),
-            _ if line.kind == Kind::Audit || rest.len() < line.bytes.len() => std::thread::sleep(RETRY),
+            _ if line.kind == LineKind::Audit || rest.len() < line.bytes.len() => std::thread::sleep(RETRY),
             _ => return false,
         }
     }
@@ -311,7 +311,7 @@ fn write_whole(out: &mut impl Write, line: &Line) -> bool {
 pub(super) struct Lines;
 
 /// One line; `tracing` writes each with one call.
-pub(super) struct LineWriter(Kind);
+pub(super) struct LineWriter(LineKind);
 
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -328,11 +328,11 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = LineWriter;
 
     fn make_writer(&'a self) -> LineWriter {
-        LineWriter(Kind::Log)
+        LineWriter(LineKind::Log)
     }
 
     fn make_writer_for(&'a self, about: &tracing::Metadata<'_>) -> LineWriter {
-        LineWriter(if about.target() == AUDIT_TARGET { Kind::Audit } else { Kind::Log })
+        LineWriter(if about.target() == AUDIT_TARGET { LineKind::Audit } else { LineKind::Log })
     }
 }
 

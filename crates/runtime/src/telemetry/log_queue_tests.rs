@@ -29,7 +29,7 @@ fn queue() -> &'static LogQueue {
 fn log_lines_are_bounded_in_number_and_in_bytes() {
     for (line, most) in [(vec![b'x'; 10], LOG.lines), (vec![b'x'; 1 << 16], LOG.bytes >> 16)] {
         let queue = queue();
-        (0..most + 5).for_each(|_| queue.put(Kind::Log, &line));
+        (0..most + 5).for_each(|_| queue.put(LineKind::Log, &line));
         let state = queue.lock();
         assert_eq!((state.lines.len(), state.dropped), (most, 5), "{} bytes a line", line.len());
     }
@@ -39,13 +39,13 @@ fn log_lines_are_bounded_in_number_and_in_bytes() {
 fn waiting_audit_lines_refuse_by_share() {
     let queue = queue();
     let fill = |share| {
-        let put = std::iter::repeat_with(|| queue.check(share).map(|()| queue.put(Kind::Audit, b"x")));
+        let put = std::iter::repeat_with(|| queue.check(share).map(|()| queue.put(LineKind::Audit, b"x")));
         put.take_while(Result::is_ok).count()
     };
     let filled = [Share::Half, Share::ThreeQuarters, Share::All].map(fill);
     assert_eq!(filled, [2_048, 1_024, 1_024]);
     let queue = self::queue();
-    queue.put(Kind::Audit, &vec![b'x'; AUDIT.bytes + 1]);
+    queue.put(LineKind::Audit, &vec![b'x'; AUDIT.bytes + 1]);
     assert_eq!(queue.check(Share::All), Err(Full::Lines), "bytes count too");
 }
 
@@ -69,9 +69,9 @@ fn audit_lines_outlast_a_broken_output_and_log_lines_do_not() {
     let (sink, queue) = (Sink::default(), queue());
     let fault = std::sync::Arc::new(Mutex::new(Some(io::ErrorKind::BrokenPipe)));
     queue.start(Broken(sink.clone(), fault.clone())).expect("a thread");
-    queue.put(Kind::Log, b"lost\n");
-    queue.put(Kind::Audit, b"who did it\n");
-    queue.put(Kind::Log, b"after it\n");
+    queue.put(LineKind::Log, b"lost\n");
+    queue.put(LineKind::Audit, b"who did it\n");
+    queue.put(LineKind::Log, b"after it\n");
     queue.flush(Duration::from_millis(50));
     assert_eq!((sink.text().as_str(), queue.lock().dropped), ("", 1));
     *fault.lock().expect("not poisoned") = Some(io::ErrorKind::WouldBlock);

@@ -108,7 +108,7 @@ pub struct Changed {
 
 /// One area of the cache since the start.
 #[derive(Debug, Clone, Copy)]
-pub struct Cache<'a> {
+pub struct CacheUsage<'a> {
     /// Its name.
     pub area: &'a str,
     /// Lookups that found a value.
@@ -132,7 +132,7 @@ pub struct Clients {
 
 /// The memory budget at a moment.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct MemoryUsage {
     /// The limit in bytes.
     pub limit: usize,
     /// Bytes in use.
@@ -144,8 +144,8 @@ pub struct Memory {
 /// Formats all metrics as text.
 pub fn text(
     servers: &[Server<'_>],
-    (clients, memory): (Option<Clients>, &Memory),
-    caches: &[Cache<'_>],
+    (clients, memory): (Option<Clients>, &MemoryUsage),
+    caches: &[CacheUsage<'_>],
     cache_is_there: bool,
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("switchyard");
@@ -185,7 +185,7 @@ fn of_clients(registry: &mut Registry, clients: Option<Clients>) {
     registry.register("panics", help, panicked);
 }
 
-fn of_memory(registry: &mut Registry, memory: &Memory) {
+fn of_memory(registry: &mut Registry, memory: &MemoryUsage) {
     let help = "Bytes that messages in flight may take together";
     alone(registry, "memory_budget_bytes", help, count(memory.limit));
     let help = "Bytes that messages in flight take of the memory budget";
@@ -259,9 +259,10 @@ fn of_connections(registry: &mut Registry, servers: &[Server<'_>]) {
     gauge(registry, "server_sockets", help, sockets);
 }
 
-fn of_caches(registry: &mut Registry, caches: &[Cache<'_>], is_there: bool) {
-    let label = |cache: &Cache<'_>| vec![("area", cache.area.to_owned())];
-    let all = |value: fn(&Cache<'_>) -> u64| caches.iter().map(move |cache| (label(cache), value(cache)));
+fn of_caches(registry: &mut Registry, caches: &[CacheUsage<'_>], is_there: bool) {
+    let label = |cache: &CacheUsage<'_>| vec![("area", cache.area.to_owned())];
+    let all =
+        |value: fn(&CacheUsage<'_>) -> u64| caches.iter().map(move |cache| (label(cache), value(cache)));
     counter(registry, "cache_hits", "Answers that came from the cache", all(|cache| cache.hits));
     counter(
         registry,

@@ -24,9 +24,9 @@ fn the_text_is_what_prometheus_reads() {
         changed: Changed { all: 9, held_back: 10 },
         latency: Some(Duration::from_millis(250)),
     };
-    let cache = Cache { area: "r2r", hits: 1, misses: 2, faults: 3 };
+    let cache = CacheUsage { area: "r2r", hits: 1, misses: 2, faults: 3 };
     let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
-    let memory = Memory { limit: 14, used: 15, refusals: vec![("answers", 16)] };
+    let memory = MemoryUsage { limit: 14, used: 15, refusals: vec![("answers", 16)] };
     Limit::Sessions.met(());
     let text = text(&[server], (Some(clients), &memory), &[cache], false).expect("it is printed");
     for line in [

@@ -33,7 +33,7 @@ mod running;
 pub mod sink;
 
 use log_file::LogFile;
-use log_queue::{Kind, QUEUE};
+use log_queue::{LineKind, QUEUE};
 pub use request_id::RequestId;
 
 /// The target of the lines that name exceptions from authentication. The configuration file cannot turn it off.
@@ -102,7 +102,7 @@ impl Level {
 
 /// Settings of the log in the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct LogOptions {
     /// How lines look.
     pub format: Format,
     /// Which lines there are.
@@ -154,7 +154,7 @@ impl Drop for Log {
 impl Log {
     /// Writes `text` as a line of its own, whatever the filter says. It goes to standard error too if the log is a file.
     pub fn print(&self, text: &dyn fmt::Display) {
-        QUEUE.put(Kind::Log, format!("{text}\n").as_bytes());
+        QUEUE.put(LineKind::Log, format!("{text}\n").as_bytes());
         if self.is_file {
             // Without standard error, the file has it.
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -163,7 +163,7 @@ impl Log {
 }
 
 /// Sends the log to standard error, or to its file, from now on; once per program.
-pub fn init(options: &Options) -> Result<Log, Error> {
+pub fn init(options: &LogOptions) -> Result<Log, Error> {
     let is_pretty = match options.format {
         Format::Auto => options.file.is_none() && io::stderr().is_terminal(),
         Format::Json => false,

@@ -15,14 +15,14 @@ use super::{RequestId, untrusted, untrusted_if_any};
 
 /// The reason and the location of a panic.
 #[derive(Debug, Default)]
-struct Fault {
+struct PanicReport {
     reason: String,
     at: String,
 }
 
 thread_local! {
     /// The last panic of this thread that no request has logged.
-    static LAST: RefCell<Option<Fault>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<PanicReport>> = const { RefCell::new(None) };
 }
 
 /// Counts and logs a panic. The default hook would print several lines that are not JSON.
@@ -34,7 +34,7 @@ pub(super) fn hook(panic: &PanicHookInfo<'_>) {
     // A thread that is ending no longer has the variable, and nothing would read it.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
-            *last = Some(Fault { reason: untrusted(reason).to_string(), at });
+            *last = Some(PanicReport { reason: untrusted(reason).to_string(), at });
         }
     });
 }
@@ -43,7 +43,7 @@ pub(super) fn hook(panic: &PanicHookInfo<'_>) {
 /// message, if one was read.
 pub fn caught(id: RequestId, method: Option<&str>) {
     let fault = LAST.with(|last| last.try_borrow_mut().ok().and_then(|mut last| last.take()));
-    let Fault { reason, at } = fault.unwrap_or_default();
+    let PanicReport { reason, at } = fault.unwrap_or_default();
     let method = untrusted_if_any(method);
     tracing::error!(request_id = %id, method, reason, at, "a request panicked");
 }

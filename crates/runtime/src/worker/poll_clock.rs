@@ -16,11 +16,11 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 thread_local! {
-    static TURN: Turn = const { Turn { waker: Cell::new(ptr::null()), now: Cell::new(None), due: Cell::new(None) } };
+    static TURN: CurrentPoll = const { CurrentPoll { waker: Cell::new(ptr::null()), now: Cell::new(None), due: Cell::new(None) } };
 }
 
 /// The turn on this thread, if there is one.
-struct Turn {
+struct CurrentPoll {
     /// The data pointer of the task's waker; null outside of turns.
     waker: Cell<*const ()>,
     now: Cell<Option<Instant>>,
@@ -104,7 +104,7 @@ impl Future for Until {
     }
 }
 
-impl Turn {
+impl CurrentPoll {
     fn begin(&self, waker: *const ()) {
         self.waker.set(waker);
         self.now.set(None);

@@ -33,13 +33,13 @@ struct Holder {
 pub(super) struct Shares {
     holders: Vec<Holder>,
     /// The last call.
-    last: Option<Call>,
+    last: Option<RunningCall>,
     /// When the last call of another principal than that one came.
     other: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct RunningCall {
     who: Option<Arc<str>>,
     at: Instant,
 }
@@ -56,7 +56,7 @@ impl Shares {
         {
             last.at = now;
         } else {
-            let before = self.last.replace(Call { who: who.cloned(), at: now });
+            let before = self.last.replace(RunningCall { who: who.cloned(), at: now });
             self.other = before.map(|call| call.at);
         }
     }

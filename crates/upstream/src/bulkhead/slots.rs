@@ -39,24 +39,24 @@ pub(super) struct Slots {
 struct Book {
     running: usize,
     /// Waiting callers. A message calls one, and the end of its channel refuses it.
-    turns: Turns<oneshot::Sender<Held>>,
+    turns: Turns<oneshot::Sender<ReservedShare>>,
     shares: Shares,
 }
 
 /// The share of the reserved slots that a slot was taken from, if it is a reserved one.
-pub(crate) type Held = Option<Share>;
+pub(crate) type ReservedShare = Option<Share>;
 
 /// A slot for one call, given back when dropped.
 #[derive(Debug)]
 #[must_use = "the slot is free again as soon as this is dropped"]
 pub(crate) struct Slot<'a> {
     slots: &'a Slots,
-    held: Held,
+    held: ReservedShare,
 }
 
 impl Slot<'_> {
     /// Keeps the slot beyond this value, until the result is passed to `give_back`.
-    pub(crate) fn keep(self) -> Held {
+    pub(crate) fn keep(self) -> ReservedShare {
         let held = self.held;
         std::mem::forget(self);
         held
@@ -70,16 +70,16 @@ impl Drop for Slot<'_> {
 }
 
 /// A waiting caller, which leaves the line when dropped.
-struct Ticket<'a> {
+struct SlotTicket<'a> {
     slots: &'a Slots,
     who: Option<Arc<str>>,
     number: u64,
-    called: oneshot::Receiver<Held>,
+    called: oneshot::Receiver<ReservedShare>,
 }
 
-enum Turn<'a> {
+enum SlotTurn<'a> {
     Now(Slot<'a>),
-    Later(Ticket<'a>),
+    Later(SlotTicket<'a>),
 }
 
 impl Slots {
@@ -108,8 +108,8 @@ impl Slots {
     /// Takes a reserved slot, or waits for any until `deadline`, in the line of `who`. None if the caller is refused.
     pub(super) async fn wait(&self, who: Option<&Arc<str>>, deadline: Instant) -> Option<Slot<'_>> {
         match self.line_up(who)? {
-            Turn::Now(slot) => Some(slot),
-            Turn::Later(mut ticket) => match timeout_at(deadline, &mut ticket.called).await {
+            SlotTurn::Now(slot) => Some(slot),
+            SlotTurn::Later(mut ticket) => match timeout_at(deadline, &mut ticket.called).await {
                 Ok(Ok(held)) => Some(Slot { slots: self, held }),
                 _ => None,
             },
@@ -117,7 +117,7 @@ impl Slots {
     }
 
     /// Gives back a slot, and calls the callers that may run now.
-    pub(super) fn give_back(&self, held: Held) {
+    pub(super) fn give_back(&self, held: ReservedShare) {
         let mut book = self.book();
         if let Some(share) = held {
             book.shares.give_back(share);
@@ -144,7 +144,7 @@ impl Slots {
     }
 
     /// Takes the next waiting caller that may run now out of its line.
-    fn next(&self, book: &mut Book) -> Option<(oneshot::Sender<Held>, Held)> {
+    fn next(&self, book: &mut Book) -> Option<(oneshot::Sender<ReservedShare>, ReservedShare)> {
         let (is_open, free) = (book.running < self.open, self.free(book));
         let Book { turns, shares, .. } = book;
         let several = turns.are_several();
@@ -155,7 +155,7 @@ impl Slots {
         Some((call, held))
     }
 
-    fn line_up(&self, who: Option<&Arc<str>>) -> Option<Turn<'_>> {
+    fn line_up(&self, who: Option<&Arc<str>>) -> Option<SlotTurn<'_>> {
         let mut book = self.book();
         let (is_open, free) = (book.running < self.open, self.free(&book));
         let others = book.shares.knows_others(who) || book.turns.has_others(who);
@@ -163,7 +163,7 @@ impl Slots {
         if !book.turns.has(who) && (is_open || book.shares.may(who, free, others)) {
             book.running += 1;
             let held = (!is_open).then(|| book.shares.take(who));
-            return Some(Turn::Now(Slot { slots: self, held }));
+            return Some(SlotTurn::Now(Slot { slots: self, held }));
         }
         if book.turns.len() >= self.most_waiting {
             drop(book.turns.push_out_for(who)?);
@@ -173,7 +173,7 @@ impl Slots {
         }
         let (call, called) = oneshot::channel();
         let number = book.turns.join(who, call);
-        Some(Turn::Later(Ticket { slots: self, who: who.cloned(), number, called }))
+        Some(SlotTurn::Later(SlotTicket { slots: self, who: who.cloned(), number, called }))
     }
 
     /// Slots that are not taken.
@@ -187,7 +187,7 @@ impl Slots {
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for SlotTicket<'_> {
     fn drop(&mut self) {
         let mut book = self.slots.book();
         match self.called.try_recv() {

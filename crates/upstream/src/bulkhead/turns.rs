@@ -15,12 +15,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     /// The line with the next turn comes first. No line is empty.
-    lines: VecDeque<Line<T>>,
+    lines: VecDeque<CallerQueue<T>>,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Line<T> {
+struct CallerQueue<T> {
     /// None: programs, which have no principal.
     who: Option<Arc<str>>,
     /// Calls with their numbers, which ascend.
@@ -38,7 +38,9 @@ impl<T> Turns<T> {
         let waiting = (self.last, call);
         match self.line_of(who) {
             Some(at) => self.lines[at].waiting.push_back(waiting),
-            None => self.lines.push_back(Line { who: who.cloned(), waiting: VecDeque::from([waiting]) }),
+            None => {
+                self.lines.push_back(CallerQueue { who: who.cloned(), waiting: VecDeque::from([waiting]) });
+            }
         }
         self.last
     }

@@ -14,20 +14,21 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
 /// Makes a channel and returns both ends.
-pub(super) fn line<T>(capacity: usize) -> (EventSender<T>, Reader<T>) {
+pub(super) fn line<T>(capacity: usize) -> (EventSender<T>, EventReceiver<T>) {
     let state = State { waiting: VecDeque::new(), reader: None, is_spoken: true, is_read: true };
-    let line = Line { capacity, state: Mutex::new(state), room: Notify::new(), bytes: AtomicUsize::new(0) };
+    let line =
+        EventChannel { capacity, state: Mutex::new(state), room: Notify::new(), bytes: AtomicUsize::new(0) };
     let line = Arc::new(line);
-    (EventSender(Arc::clone(&line)), Reader(line))
+    (EventSender(Arc::clone(&line)), EventReceiver(line))
 }
 
 /// The sending end.
-pub(super) struct EventSender<T>(Arc<Line<T>>);
+pub(super) struct EventSender<T>(Arc<EventChannel<T>>);
 
 /// The receiving end.
-pub(super) struct Reader<T>(Arc<Line<T>>);
+pub(super) struct EventReceiver<T>(Arc<EventChannel<T>>);
 
-struct Line<T> {
+struct EventChannel<T> {
     capacity: usize,
     state: Mutex<State<T>>,
     /// Notified for each message that is read, and when the reader is dropped.
@@ -51,7 +52,7 @@ pub(super) enum Unsaid<T> {
     Unread,
 }
 
-impl<T> Line<T> {
+impl<T> EventChannel<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -110,7 +111,7 @@ impl<T> Drop for EventSender<T> {
     }
 }
 
-impl<T> Reader<T> {
+impl<T> EventReceiver<T> {
     /// Returns the next message; `None` when the sender is gone.
     pub(super) async fn next(&mut self) -> Option<T> {
         poll_fn(|context| self.poll_next(context)).await
@@ -145,7 +146,7 @@ impl<T> Reader<T> {
     }
 }
 
-impl<T> Drop for Reader<T> {
+impl<T> Drop for EventReceiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_read = false;

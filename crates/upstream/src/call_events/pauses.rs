@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Open;
+use super::OpenChannel;
 use crate::deadline::Deadline;
 use runtime::telemetry::limit::Limit;
 use runtime::worker::{now, until};
@@ -94,14 +94,14 @@ impl Pauses {
 }
 
 /// One open server request. The deadline is paused until it is dropped.
-pub(super) struct Pause(Arc<Open>);
+pub(super) struct Pause(Arc<OpenChannel>);
 
 impl Pause {
-    pub(super) fn open(&self) -> &Open {
+    pub(super) fn open(&self) -> &OpenChannel {
         &self.0
     }
 
-    pub(super) fn begin(open: &Arc<Open>) -> Option<Self> {
+    pub(super) fn begin(open: &Arc<OpenChannel>) -> Option<Self> {
         open.asked.store(true, Ordering::Release);
         let mut paused = open.pauses.lock();
         if paused.questions >= MAX_QUESTIONS {

@@ -13,11 +13,11 @@ use crate::Means;
 use crate::connection::Connector;
 
 /// The kinds of built-in servers that a program has, in the order in which messages list them.
-pub type Kinds = &'static [Kind];
+pub type Kinds = &'static [BuiltinKind];
 
 /// One kind of built-in server.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct BuiltinKind {
     /// The value of `builtin` that selects it.
     pub name: &'static str,
     /// The fields of a server that it accepts in addition to `builtin`.
@@ -66,7 +66,7 @@ pub(super) fn from_fields(
     (kind.read)(given, server, defaults)
 }
 
-fn refuse_others(given: &Given<'_>, kinds: Kinds, kind: &Kind) {
+fn refuse_others(given: &Given<'_>, kinds: Kinds, kind: &BuiltinKind) {
     let is_foreign = |field| field != "builtin" && takes(kinds, field) && !kind.fields.contains(&field);
     for (field, setting) in given.iter().filter(|(field, _)| is_foreign(field)) {
         let message = format!("`{field}` does not go with builtin `{}`", kind.name);
@@ -75,6 +75,6 @@ fn refuse_others(given: &Given<'_>, kinds: Kinds, kind: &Kind) {
     }
 }
 
-fn names<'a>(kinds: impl Iterator<Item = &'a Kind>, between: &str) -> String {
+fn names<'a>(kinds: impl Iterator<Item = &'a BuiltinKind>, between: &str) -> String {
     kinds.map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(between)
 }

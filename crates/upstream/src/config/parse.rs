@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::builtin::Kinds;
-use super::{Breaker, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, transport};
+use super::{BreakerConfig, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, transport};
 use protocol::Era;
 use runtime::hex::read_sha256;
 use settings::{Fields, Fingerprint, Setting};
@@ -255,8 +255,8 @@ fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {
     Retry { attempts, delay: delay.min(max_delay), max_delay }
 }
 
-fn breaker(fields: &mut Fields<'_>) -> Breaker {
-    Breaker {
+fn breaker(fields: &mut Fields<'_>) -> BreakerConfig {
+    BreakerConfig {
         threshold: fields.integer("circuit_breaker_threshold", 1..=10_000).unwrap_or(5),
         successes: successes(fields),
         timeout: fields.seconds("circuit_breaker_timeout", PAUSE).unwrap_or(Duration::from_secs(30)),

@@ -7,15 +7,15 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use serde_json::json;
 
-use super::{BuiltinOptions, Config, Defaults, Kind, Kinds, OnChange, Transport};
+use super::{BuiltinKind, BuiltinOptions, Config, Defaults, Kinds, OnChange, Transport};
 use crate::Means;
 use crate::connection::Connector;
 use settings::{Entry, Fingerprint, Mark, Node, Problems, Setting, Text, Value};
 
 /// Kinds of built-in servers as a program may have them.
 const KINDS: Kinds = &[
-    Kind { name: "echo", fields: &["echo"], read: |_, _, _| Some(Arc::new(Nothing)) },
-    Kind { name: "search", fields: &["url", "search"], read: |_, _, _| Some(Arc::new(Nothing)) },
+    BuiltinKind { name: "echo", fields: &["echo"], read: |_, _, _| Some(Arc::new(Nothing)) },
+    BuiltinKind { name: "search", fields: &["url", "search"], read: |_, _, _| Some(Arc::new(Nothing)) },
 ];
 
 /// Options of a server that is never started.

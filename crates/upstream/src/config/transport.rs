@@ -31,15 +31,19 @@ const RESERVED: [&str; 8] = [
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TransportKind {
     Http,
     Sse,
     Stdio,
     Builtin,
 }
 
-const KINDS: [(&str, Kind); 4] =
-    [("http", Kind::Http), ("sse", Kind::Sse), ("stdio", Kind::Stdio), ("builtin", Kind::Builtin)];
+const KINDS: [(&str, TransportKind); 4] = [
+    ("http", TransportKind::Http),
+    ("sse", TransportKind::Sse),
+    ("stdio", TransportKind::Stdio),
+    ("builtin", TransportKind::Builtin),
+];
 
 /// The words of other programs for a transport, and the text to write instead of them.
 const FOREIGN_KINDS: [(&str, &str); 4] = [
@@ -49,7 +53,7 @@ const FOREIGN_KINDS: [(&str, &str); 4] = [
     ("local", "write `stdio`"),
 ];
 
-impl Kind {
+impl TransportKind {
     fn word(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| *word)
     }
@@ -97,19 +101,22 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
         None => implied(&given, server)?,
     };
     // A URL has precedence over a command, unless `transport` is set. The fields of the command are then unused.
-    let is_unused =
-        |field| written.is_none() && given.get("command").is_some() && Kind::Stdio.takes(field, builtins);
+    let is_unused = |field| {
+        written.is_none() && given.get("command").is_some() && TransportKind::Stdio.takes(field, builtins)
+    };
     let of_another = |field| !kind.takes(field, builtins) && !is_unused(field);
     for (field, setting) in given.iter().filter(|(field, _)| of_another(field)) {
         let message = format!("`{field}` does not go with transport `{}`", kind.word());
-        setting
-            .key_problem(message, Some(format!("it belongs to transport {}", Kind::takers(field, builtins))));
+        setting.key_problem(
+            message,
+            Some(format!("it belongs to transport {}", TransportKind::takers(field, builtins))),
+        );
     }
     let transport = match kind {
-        Kind::Http => Transport::Http(http(&given, server, defaults)?),
-        Kind::Sse => Transport::Sse(http(&given, server, defaults)?),
-        Kind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
-        Kind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, defaults)?),
+        TransportKind::Http => Transport::Http(http(&given, server, defaults)?),
+        TransportKind::Sse => Transport::Sse(http(&given, server, defaults)?),
+        TransportKind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
+        TransportKind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, defaults)?),
     };
     let target = target(&transport, &given);
     Some((transport, target))
@@ -129,10 +136,10 @@ fn target(transport: &Transport, given: &Given<'_>) -> String {
 }
 
 /// Returns `http`, or `stdio` if there is a command and no URL.
-fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<Kind> {
+fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<TransportKind> {
     match (given.get("url"), given.get("command"), given.get("builtin")) {
-        (Some(_), _, None) => Some(Kind::Http),
-        (None, Some(_), None) => Some(Kind::Stdio),
+        (Some(_), _, None) => Some(TransportKind::Http),
+        (None, Some(_), None) => Some(TransportKind::Stdio),
         (_, None, Some(_)) => {
             server.key_problem("`transport` is missing", Some("add `transport: builtin`".into()));
             None
@@ -174,8 +181,8 @@ fn http(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<
             setting.key_problem("`headers` sets Authorization already", Some("keep one of the two".into()));
         }
         match credential {
-            Credential::Bearer(value) => headers.push((header::AUTHORIZATION, value)),
-            Credential::Token(source) => token = Some(source),
+            ConfiguredCredential::Bearer(value) => headers.push((header::AUTHORIZATION, value)),
+            ConfiguredCredential::Token(source) => token = Some(source),
         }
     }
     let url = require(given, "url", server, "add `url: http://…`")?.url()?;
@@ -214,24 +221,24 @@ pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
     let value = setting.secret()?;
     if HeaderValue::from_str(value.expose_secret()).is_err() {
         let hint = "it must be one line of ASCII characters";
-        setting.hidden_problem("the value can not be sent in a header", Some(hint.into()));
+        setting.hidden_problem("the value cannot be sent in a header", Some(hint.into()));
         return None;
     }
     Some(value)
 }
 
 /// The credential for a server.
-enum Credential {
+enum ConfiguredCredential {
     /// The value of `Authorization`.
     Bearer(SecretString),
     Token(TokenSource),
 }
 
-fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<Credential> {
+fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<ConfiguredCredential> {
     let is_login = setting.shown() == "oauth" || setting.entries()?.iter().any(|(key, _)| *key == "oauth");
     if is_login {
         let settings = oauth::read_settings(setting)?;
-        return Some(Credential::Token(TokenSource::OAuth(Arc::new(settings))));
+        return Some(ConfiguredCredential::Token(TokenSource::OAuth(Arc::new(settings))));
     }
     let mut fields = setting.fields()?;
     let given = ["bearer", "bearer_file"].map(|name| fields.take(name));
@@ -242,10 +249,10 @@ fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<Credential> {
             setting.key_problem("`bearer` is missing", Some(hint.into()));
             None
         }
-        [Some(bearer), None] => bearer_value(&bearer).map(Credential::Bearer),
+        [Some(bearer), None] => bearer_value(&bearer).map(ConfiguredCredential::Bearer),
         [None, Some(file)] => {
             let path = file.file_path(defaults.folder())?;
-            Some(Credential::Token(TokenSource::File(TokenFile::new(path))))
+            Some(ConfiguredCredential::Token(TokenSource::File(TokenFile::new(path))))
         }
         [Some(_), Some(file)] => {
             file.key_problem("`bearer` is given already", Some("keep one of the two".into()));
@@ -319,7 +326,7 @@ fn is_variable(name: &str) -> bool {
 fn environment_value(setting: &Setting<'_>) -> Option<SecretString> {
     let value = setting.secret()?;
     if value.expose_secret().contains('\0') {
-        setting.hidden_problem("a NUL character can not be handed to a program", None);
+        setting.hidden_problem("a NUL character cannot be handed to a program", None);
         return None;
     }
     Some(value)

@@ -31,7 +31,7 @@ pub(super) fn compact(
         copies.extend_from_slice(definition.bytes());
     }
     let account = || Account::Server(Arc::clone(server));
-    let mut copies: Bytes = memory::hold(copies.freeze(), account, memory::Kind::Answer)?;
+    let mut copies: Bytes = memory::hold(copies.freeze(), account, memory::ChargeKind::Answer)?;
     for definition in definitions {
         let copy = copies.split_to(definition.bytes().len());
         *definition = definition.moved_to(copy);

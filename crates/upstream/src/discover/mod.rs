@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::attempt::Work;
 use super::connection::Connection;
 use super::error::Error;
-use super::retry::Kind as Repeat;
+use super::retry::RetrySafety as Repeat;
 use json::Raw;
 use pages::Listed;
 use problems::{Problems, quoted};

@@ -35,7 +35,7 @@ pub(in crate::pool) fn pool_over(
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
     let patience = Patience { check: second, call: second };
-    let limits = Limits {
+    let limits = PoolLimits {
         connections,
         connect: Duration::from_secs(30),
         is_private,
@@ -279,8 +279,8 @@ async fn connections_that_die_young_hold_only_their_dialect() {
         settle().await;
     }
     let call = legacy();
-    assert!(pool.check_stamina(PoolRequest::of(&call)).is_err() && seat(&pool, &call).await.is_err());
-    assert!(pool.check_stamina(PoolRequest::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
+    assert!(pool.check_flapping(PoolRequest::of(&call)).is_err() && seat(&pool, &call).await.is_err());
+    assert!(pool.check_flapping(PoolRequest::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
 }
 
 pub(super) fn of_home(era: Era, home: &Home) -> Call {

@@ -20,16 +20,16 @@ const MAX_OWN: usize = MAX_DIALECTS / 2;
 const RETRY_IN: Duration = Duration::from_secs(5);
 
 impl Pool {
-    /// Returns the dialect for `wish`, as far as the eras of the server are known, and whether it is the base
+    /// Returns the dialect for `request`, as far as the eras of the server are known, and whether it is the base
     /// dialect.
-    pub(super) fn key(&self, state: &State, wish: PoolRequest<'_>) -> (Key, bool) {
+    pub(super) fn key(&self, state: &State, request: PoolRequest<'_>) -> (Key, bool) {
         let speaks = |era| self.connector.speaks(era);
         let base = || {
             let era = if speaks(Era::Modern) == Some(false) { Era::Legacy } else { Era::Modern };
             let is_there = state.find(state.base).is_some_and(|group| !group.live.is_empty());
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
-        let PoolRequest::Of(call) = wish else { return (base(), true) };
+        let PoolRequest::Of(call) = request else { return (base(), true) };
         let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
         let home = is_private.then(|| state.home_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
@@ -76,7 +76,7 @@ impl Pool {
             }
             let home = group.private.as_ref().map(|private| &private.home);
             let is_watched = home.is_some_and(|home| self.attended.watches(home));
-            if key != base && !is_watched && !group.is_busy() && group.stamina.held_until().is_none() {
+            if key != base && !is_watched && !group.is_busy() && group.flap_backoff.held_until().is_none() {
                 state.groups.swap_remove(at).retire();
                 return;
             }
@@ -109,7 +109,12 @@ impl State {
 
     /// Returns the group of `key`, and makes it if needed. If there are too many, another group ends. If none
     /// may end, the nearest shared dialect is used instead.
-    pub(super) fn group(&mut self, key: Key, wish: PoolRequest<'_>, private: usize) -> Result<usize, Error> {
+    pub(super) fn group(
+        &mut self,
+        key: Key,
+        request: PoolRequest<'_>,
+        private: usize,
+    ) -> Result<usize, Error> {
         let base = self.base;
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
             if key != base {
@@ -117,12 +122,12 @@ impl State {
             }
             return Ok(at);
         }
-        if key != base && !self.make_room(key, wish.principal(), private) {
+        if key != base && !self.make_room(key, request.principal(), private) {
             return self.nearest(key).ok_or(Error::Overloaded { retry_in: RETRY_IN });
         }
         let mut group = Group::new(key);
-        group.private = key.home.and(wish.private());
-        group.principal = wish.principal().cloned();
+        group.private = key.home.and(request.private());
+        group.principal = request.principal().cloned();
         if key.home == Some(self.next_home) {
             self.next_home += 1;
         }

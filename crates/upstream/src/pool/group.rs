@@ -15,7 +15,7 @@ use super::replacement::Replacement;
 use crate::connection::{Connection, Owner};
 use crate::dialect::{Dialect, Key, Private};
 use crate::error::Error;
-use crate::flap_backoff::Stamina;
+use crate::flap_backoff::FlapBackoff;
 use crate::liveness::Silence;
 use crate::verbosity::Verbosity;
 
@@ -39,7 +39,7 @@ pub(super) struct Group {
     pub live: Vec<Arc<Live>>,
     pub connecting: Option<Connecting>,
     pub no_extra_before: Option<Instant>,
-    pub stamina: Stamina,
+    pub flap_backoff: FlapBackoff,
     pub queue: Queue,
     /// The client of a private group.
     pub private: Option<Private>,
@@ -68,7 +68,7 @@ impl Group {
             live: Vec::new(),
             connecting: None,
             no_extra_before: None,
-            stamina: Stamina::default(),
+            flap_backoff: FlapBackoff::default(),
             queue: Queue::default(),
             private: None,
             principal: None,
@@ -175,7 +175,7 @@ impl Group {
 
     /// Whether it has no connection, and no early losses that delay the next one.
     pub(super) fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.connecting.is_none() && self.stamina.is_clean()
+        self.live.is_empty() && self.connecting.is_none() && self.flap_backoff.is_clean()
     }
 
     pub(super) fn is_busy(&self) -> bool {

@@ -130,7 +130,7 @@ async fn one_task_waits_for_the_end_of_a_client_however_often_it_is_connected_to
         server.die_in(Era::Legacy, "gone");
         settle().await;
     }
-    // The keeper of the base connection, and the task that waits for the end of the client.
+    // The reaper of the base connection, and the task that waits for the end of the client.
     assert_eq!(pool.lock().tasks.count(), 2);
 }
 

@@ -31,10 +31,10 @@ type Waiter = (Owner, oneshot::Sender<()>);
 
 impl Queue {
     /// Adds a waiting call of `owner` to the queue.
-    pub(super) fn join(&self, owner: Owner) -> Turn {
+    pub(super) fn join(&self, owner: Owner) -> QueuePlace {
         let (wake, woken) = oneshot::channel();
         self.lock().push_back((owner, wake));
-        Turn { woken, head_start: None, unanswered: None, queue: self.clone(), is_taken: false }
+        QueuePlace { woken, head_start: None, unanswered: None, queue: self.clone(), is_taken: false }
     }
 
     /// Wakes all waiting calls, because the set of connections changed.
@@ -76,7 +76,7 @@ impl Queue {
 
 /// A place in the queue. If it was woken and is dropped unused, it wakes the next one. If it is dropped before, it
 /// leaves no entry.
-pub(super) struct Turn {
+pub(super) struct QueuePlace {
     woken: oneshot::Receiver<()>,
     head_start: Option<Instant>,
     /// Cancelled calls of others that keep the call off a connection while their answers may still arrive.
@@ -85,7 +85,7 @@ pub(super) struct Turn {
     is_taken: bool,
 }
 
-impl Turn {
+impl QueuePlace {
     /// Also resolves at the end of this head start. The favored owner may have found another connection, and the end of
     /// the time alone wakes no call.
     pub(super) const fn ends_with(&mut self, head_start: Option<Instant>) {
@@ -125,7 +125,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         if self.is_taken {
             return;

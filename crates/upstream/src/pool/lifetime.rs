@@ -28,14 +28,14 @@ const NO_EXTRA: Duration = Duration::from_secs(30);
 /// The state for a client that left while its private connection was being made. It is not a fault of the server.
 const SESSION_OVER: &str = "not connected to for a session that has ended";
 
-type Done = watch::Sender<Option<Result<Arc<Live>, Error>>>;
+type ConnectResult = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
 impl Pool {
     /// Connects in a separate task, so that the connect does not depend on any waiting caller.
     pub(super) fn begin_connect(self: &Arc<Self>, group: &mut Group, tasks: &Shutdown) {
         let (done, connecting) = watch::channel(None);
         group.connecting = Some(connecting);
-        group.stamina.connecting();
+        group.flap_backoff.connecting();
         let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
         let (group_of_tasks, home) =
             (tasks.clone(), group.private.as_ref().map(|private| private.home.clone()));
@@ -65,7 +65,7 @@ impl Pool {
         key: Key,
         opened: Result<Arc<dyn Connection>, Error>,
         tasks: &Shutdown,
-        done: &Done,
+        done: &ConnectResult,
     ) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -161,7 +161,7 @@ impl Pool {
         group.live.retain(|other| !Arc::ptr_eq(other, live));
         if group.live.len() < before {
             if group.live.is_empty() {
-                group.stamina.lost(live.since.elapsed());
+                group.flap_backoff.lost(live.since.elapsed());
             } else {
                 // Otherwise an overloaded server would get another connection for each request.
                 group.no_extra_before = Some(Instant::now() + NO_EXTRA);

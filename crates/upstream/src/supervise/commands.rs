@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Change, Command, Done, Error, MAX_WAITING, Offer, OfferReply, Phase, State, Supervisor};
+use super::{Change, Command, Error, MAX_WAITING, Offer, OfferReply, Phase, State, Supervisor, TaskResult};
 use crate::COMMAND_RETRY_IN;
 
 impl Supervisor {
@@ -32,7 +32,7 @@ impl Supervisor {
             Command::Checked { result, reply } => {
                 // The next connect decides about a server that is down, and a running task about its own result.
                 if matches!(self.phase, Phase::Up { .. }) && self.task.is_none() {
-                    self.conclude(Done::Checked(result)).await;
+                    self.conclude(TaskResult::Checked(result)).await;
                 }
                 let _ = reply.send(Ok(())); // the operator may have left
             }

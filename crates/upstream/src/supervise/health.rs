@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Change, DEBOUNCE, Delivery, Done, Error, Phase, State, Supervisor};
+use super::{Change, DEBOUNCE, Delivery, Error, Phase, State, Supervisor, TaskResult};
 use crate::liveness::{Patience, UNWELL};
 
 impl Supervisor {
     /// Begins a health check.
     pub(super) fn check(&mut self) {
         let upstream = Arc::clone(&self.upstream);
-        self.task = Some(Box::pin(async move { Done::Checked(upstream.health_check().await) }));
+        self.task = Some(Box::pin(async move { TaskResult::Checked(upstream.health_check().await) }));
     }
 
     /// Checks the health after a caller gave up, if no other message came from the server either.

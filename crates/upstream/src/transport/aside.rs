@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::http::{Client, Head};
+use super::http::{Head, HttpClient};
 use crate::close_reason::Closing;
 use crate::error::Error;
 use runtime::shutdown::Shutdown;
@@ -30,7 +30,7 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(500);
 /// Sends messages beside the calls of one connection.
 #[derive(Clone)]
 pub(super) struct Aside {
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     head: Head,
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
@@ -39,7 +39,7 @@ pub(super) struct Aside {
 
 impl Aside {
     /// Makes a sender. `head` is the head of its messages.
-    pub(super) fn new(client: &Arc<Client>, head: &Head, shutdown: &Shutdown) -> Self {
+    pub(super) fn new(client: &Arc<HttpClient>, head: &Head, shutdown: &Shutdown) -> Self {
         Self {
             client: Arc::clone(client),
             head: head.clone(),

@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
-use self::http::Client;
+use self::http::HttpClient;
 pub use self::http::proxy_variable;
 use crate::Means;
 use crate::config::{Config, Http, Transport};
@@ -38,7 +38,7 @@ use json::{Part, Raw};
 use net::lines;
 use oauth::Logins;
 use protocol::{Era, Notification, message, meta, method};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 
 /// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
 
 /// Charges a printed request until it was sent. Requests of Switchyard are small and cost nothing.
 fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
-    memory::hold(request, || Account::of(call.principal.as_ref()), Kind::Request)
+    memory::hold(request, || Account::of(call.principal.as_ref()), ChargeKind::Request)
         .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 
@@ -108,16 +108,16 @@ fn credential(config: &Config, http: &Http, means: &Means) -> (Option<Credential
 
 /// `client` with the credential of `principal`, if each principal has its own.
 fn of_principal(
-    client: &Client,
+    client: &HttpClient,
     logins: Option<&Arc<Logins>>,
     principal: Option<&Arc<str>>,
-) -> Option<Client> {
+) -> Option<HttpClient> {
     let logins = logins.filter(|logins| logins.is_per_principal())?;
     Some(client.with_credential(Credential::Login(logins.account(Some(principal?)))))
 }
 
-/// How many requests share a connection over HTTP: so many that all calls there may be find a place
-/// on the connections there may be, and that few calls make few connections.
+/// Returns how many requests share a connection over HTTP: as few as let `concurrent_calls` calls fit on
+/// `connections` connections.
 fn requests_per_connection(config: &Config) -> usize {
     config.limits.concurrent_calls.div_ceil(config.limits.connections.max(1)).max(1)
 }

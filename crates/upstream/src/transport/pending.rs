@@ -1,7 +1,7 @@
 //! The open requests of a shared channel: stdio and HTTP+SSE. A session of Streamable HTTP uses it for messages outside
 //! the streams of its calls.
 //!
-//! Invariants: an entry lives exactly as long as the [`Ticket`] of its request, so a cancelled request leaves nothing
+//! Invariants: an entry lives exactly as long as the [`RequestTicket`] of its request, so a cancelled request leaves nothing
 //! behind. A request whose ticket is dropped before it was written is never written. When the channel ends, a request
 //! fails with `Lost` if it was written, else with `NotSent`. The bulkhead limits the number of callers, and with it the
 //! table. No task is woken or notified under the lock.
@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::attribution::{Asked, Whose};
+pub(super) use self::attribution::{Recipient, Whose};
 use self::cancelled::Cancelled;
-pub(super) use self::ticket::Ticket;
+pub(super) use self::ticket::RequestTicket;
 
 use super::clipped::id_in;
 use super::flood_guard::Worth;
@@ -40,7 +40,7 @@ type Cancel = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The open requests of one channel.
 pub(super) struct Pending {
-    table: Mutex<Table>,
+    table: Mutex<PendingTable>,
     cancel: Cancel,
     /// The client of a private connection, to which all calls belong. It can be asked outside of calls too.
     client: OnceLock<Home>,
@@ -54,9 +54,9 @@ pub(super) struct Pending {
     late_answers: watch::Sender<()>,
 }
 
-struct Table {
+struct PendingTable {
     last_id: u64,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, PendingRequest>,
     /// Cancelled calls without a response.
     cancelled: Cancelled,
     /// The number of calls with a response.
@@ -65,25 +65,25 @@ struct Table {
     ended: Option<String>,
 }
 
-struct Open {
+struct PendingRequest {
     answer: oneshot::Sender<Result<Reply, Error>>,
     /// The share of the worker on which its caller waits.
     share: usize,
     outlet: Outlet,
     purpose: Purpose,
     written: bool,
-    over: Over,
+    over: CallEnd,
 }
 
 /// A response and its receiver, taken out of the table.
-pub(super) struct Answered {
+pub(super) struct SettledRequest {
     waiting: oneshot::Sender<Result<Reply, Error>>,
     answer: Result<Reply, Error>,
     /// The share of the worker on which its caller waits.
     pub(super) share: usize,
 }
 
-impl Answered {
+impl SettledRequest {
     /// Sends it to the caller. Returns false if the caller is gone.
     pub(super) fn deliver(self) -> bool {
         self.waiting.send(self.answer).is_ok()
@@ -92,9 +92,9 @@ impl Answered {
 
 /// Notifies server requests that their call has ended. Created when there are any.
 #[derive(Default)]
-struct Over(Option<CancellationToken>);
+struct CallEnd(Option<CancellationToken>);
 
-impl Drop for Over {
+impl Drop for CallEnd {
     fn drop(&mut self) {
         self.0.iter().for_each(CancellationToken::cancel);
     }
@@ -143,7 +143,7 @@ impl Pending {
     /// then cancelled. It must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
         let (open, cancelled) = (HashMap::new(), Cancelled::default());
-        let table = Table { last_id, open, cancelled, answered: 0, ended: None };
+        let table = PendingTable { last_id, open, cancelled, answered: 0, ended: None };
         Arc::new(Self {
             table: Mutex::new(table),
             cancel: Box::new(cancel),
@@ -163,7 +163,7 @@ impl Pending {
     }
 
     /// Opens a request. Fails if the channel has ended.
-    pub(super) fn open(self: &Arc<Self>, outlet: &Outlet, purpose: Purpose) -> Result<Ticket, Error> {
+    pub(super) fn open(self: &Arc<Self>, outlet: &Outlet, purpose: Purpose) -> Result<RequestTicket, Error> {
         let (sender, answer) = oneshot::channel();
         let mut table = self.lock();
         if let Some(reason) = table.ended.clone() {
@@ -171,12 +171,12 @@ impl Pending {
         }
         table.last_id += 1;
         let id = table.last_id;
-        let (outlet, over) = (outlet.clone(), Over::default());
+        let (outlet, over) = (outlet.clone(), CallEnd::default());
         let is_alone = table.open.values().all(|open| open.purpose == Purpose::Listen);
         let share = worker::share();
-        let open = Open { answer: sender, share, outlet, purpose, written: false, over };
+        let open = PendingRequest { answer: sender, share, outlet, purpose, written: false, over };
         table.open.insert(id, open);
-        Ok(Ticket::new(id, answer, is_alone, self))
+        Ok(RequestTicket::new(id, answer, is_alone, self))
     }
 
     /// Marks the request as written, just before that happens. Returns false if its caller is gone; then it must not be
@@ -198,11 +198,11 @@ impl Pending {
 
     /// Sends a response to its caller. Returns false if no caller waits for it.
     pub(super) fn answer(&self, response: Response) -> bool {
-        self.answered(response).is_some_and(Answered::deliver)
+        self.answered(response).is_some_and(SettledRequest::deliver)
     }
 
     /// Takes the response with its receiver, to be sent later; `None` if there is no such request.
-    pub(super) fn answered(&self, response: Response) -> Option<Answered> {
+    pub(super) fn answered(&self, response: Response) -> Option<SettledRequest> {
         let id = match response.id {
             Some(id) => id.as_u64(),
             // The server could not read the id of the request. If only one is open, it must be that one.
@@ -219,7 +219,7 @@ impl Pending {
     /// Fails the request whose response was discarded for `reason`, if its ends still contain the id.
     pub(super) fn answer_lost(&self, clip: &Clip, reason: Error) -> bool {
         let found = id_in(clip).and_then(|id| self.settle(id, Err(reason)));
-        found.is_some_and(Answered::deliver)
+        found.is_some_and(SettledRequest::deliver)
     }
 
     /// Sends a notification to the outlet of its call. Returns how it is counted.
@@ -256,7 +256,7 @@ impl Pending {
         }
     }
 
-    fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<Answered> {
+    fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<SettledRequest> {
         let (open, is_late) = {
             let mut table = self.lock();
             let open = table.open.remove(&id);
@@ -270,7 +270,7 @@ impl Pending {
         if is_late {
             self.late_answers.send_replace(());
         }
-        open.map(|open| Answered { waiting: open.answer, answer, share: open.share })
+        open.map(|open| SettledRequest { waiting: open.answer, answer, share: open.share })
     }
 
     fn outlet_of_token(&self, progress: &Notification) -> Option<Outlet> {
@@ -294,7 +294,7 @@ impl Pending {
     }
 
     /// Nothing panics while the lock is held, so a poisoned table is still valid.
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PendingTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

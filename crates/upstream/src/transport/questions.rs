@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Worth;
-use super::pending::{Asked, Whose};
+use super::pending::{Recipient, Whose};
 use crate::connection::{Answer, Hold, Outlet, Owner, Unanswered};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
@@ -29,7 +29,7 @@ use protocol::abilities::Abilities;
 use protocol::error::code;
 use protocol::sanitize::shown;
 use protocol::{ErrorObject, Message, Notification, Reply, Request, RequestId, Response, method};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
@@ -47,18 +47,18 @@ type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The open server requests of one connection. Clones share them.
 #[derive(Clone)]
-pub(super) struct Questions(Arc<Inner>);
+pub(super) struct Questions(Arc<QuestionsState>);
 
-struct Inner {
+struct QuestionsState {
     server: Arc<str>,
-    open: Mutex<Table>,
+    open: Mutex<QuestionTable>,
     post: Post,
     tasks: Shutdown,
     pace: Pace,
 }
 
 #[derive(Default)]
-struct Table {
+struct QuestionTable {
     /// Each request with the token that withdraws it.
     open: HashMap<RequestId, CancellationToken>,
     /// The bytes of all requests, including those that were withdrawn a moment ago.
@@ -72,7 +72,7 @@ impl Questions {
         tasks: &Shutdown,
         post: impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(QuestionsState {
             server: Arc::clone(server),
             open: Mutex::default(),
             post: Box::new(post),
@@ -124,7 +124,7 @@ impl Questions {
 
     /// Adds a request. `None` if one with this id is open, because a resumed stream repeats it, or if too many are
     /// open.
-    fn open(&self, request: &Request) -> Option<Open> {
+    fn open(&self, request: &Request) -> Option<OpenQuestion> {
         let mut table = self.0.lock();
         if table.open.contains_key(&request.id) {
             return None;
@@ -143,7 +143,7 @@ impl Questions {
         let (id, withdrawn) = (request.id.detached(), CancellationToken::new());
         table.open.insert(id.clone(), withdrawn.clone());
         table.bytes += bytes;
-        Some(Open { questions: Arc::clone(&self.0), id, withdrawn, bytes })
+        Some(OpenQuestion { questions: Arc::clone(&self.0), id, withdrawn, bytes })
     }
 
     #[cfg(test)]
@@ -152,24 +152,24 @@ impl Questions {
     }
 }
 
-impl Inner {
+impl QuestionsState {
     /// Encodes the response, charged to the server until it is sent. Without memory for it the server gets an error.
     fn printed(&self, id: &RequestId, reply: Reply) -> Bytes {
         let print = |reply| Message::Response(Response { id: Some(id.clone()), reply }).encode();
         let account = || Account::Server(Arc::clone(&self.server));
-        memory::hold(print(reply), account, Kind::Request)
+        memory::hold(print(reply), account, ChargeKind::Request)
             .unwrap_or_else(|_| print(Err(unanswered("the gateway has no memory for the client's answer"))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, QuestionTable> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One open server request, removed when dropped.
-struct Open {
-    questions: Arc<Inner>,
+struct OpenQuestion {
+    questions: Arc<QuestionsState>,
     id: RequestId,
     withdrawn: CancellationToken,
     bytes: usize,
@@ -181,7 +181,7 @@ fn size(request: &Request) -> usize {
     request.id.raw().bytes().len() + request.method.len() + params
 }
 
-impl Drop for Open {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         let mut table = self.questions.lock();
         table.bytes -= self.bytes;
@@ -213,7 +213,7 @@ enum Put {
 fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
     let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
     match whose {
-        Whose::Of(Asked { outlet, owner, capabilities, over, beside, open }) => {
+        Whose::Of(Recipient { outlet, owner, capabilities, over, beside, open }) => {
             let params = request.params.clone();
             if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
                 let text = format!("the client cannot be asked \"{}\"", shown(&request.method));

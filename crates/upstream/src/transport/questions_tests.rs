@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::super::pending::{Pending, Purpose, Ticket};
+use super::super::pending::{Pending, Purpose, RequestTicket};
 use super::*;
 use crate::connection::{Call, CallEvent, Inlet, Outlet, Question};
 use crate::session_affinity::Home;
@@ -31,11 +31,11 @@ impl Channel {
     }
 
     /// Opens a call of `owner`, whose client supports forms.
-    fn call(&self, owner: Owner) -> (Ticket, Inlet) {
+    fn call(&self, owner: Owner) -> (RequestTicket, Inlet) {
         self.call_with(owner, &json!({"elicitation": {}}))
     }
 
-    fn call_with(&self, owner: Owner, capabilities: &serde_json::Value) -> (Ticket, Inlet) {
+    fn call_with(&self, owner: Owner, capabilities: &serde_json::Value) -> (RequestTicket, Inlet) {
         let (outlet, inlet) = Outlet::new(8);
         let mut call = Call { owner, ..Call::of_gateway(method::TOOLS_CALL, None) };
         call.sender.capabilities = Raw::of(capabilities);
@@ -51,7 +51,7 @@ impl Channel {
     }
 
     /// Sends a server request on the stream of a call.
-    fn ask_on(&self, ticket: &Ticket, id: u64) {
+    fn ask_on(&self, ticket: &RequestTicket, id: u64) {
         let (pending, call) = (Arc::clone(&self.pending), ticket.id());
         self.questions.take(request(id, method::ELICITATION_CREATE), move |_| pending.whose_on(call));
     }

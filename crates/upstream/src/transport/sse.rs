@@ -16,7 +16,7 @@ use url::Url;
 use super::aside::Aside;
 use super::flood_guard::{FLOODED, FloodGuard, Worth};
 use super::handshake::{self, PROBE_LIMIT};
-use super::http::{Client, Head, status_error};
+use super::http::{Head, HttpClient, status_error};
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
@@ -41,7 +41,7 @@ use runtime::shutdown::Shutdown;
 /// Reaches one server that uses this transport.
 pub(super) struct ToStream {
     name: Arc<str>,
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     shutdown: Shutdown,
     requests_per_connection: usize,
     logins: Option<Arc<Logins>>,
@@ -52,7 +52,7 @@ impl ToStream {
         let (credential, logins) = super::credential(config, http, means);
         Ok(Self {
             name: Arc::clone(&config.name),
-            client: Arc::new(Client::new(http, &config.limits, credential, &means.shutdown)?),
+            client: Arc::new(HttpClient::new(http, &config.limits, credential, &means.shutdown)?),
             shutdown: means.shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             logins,
@@ -109,7 +109,7 @@ impl Connector for ToStream {
 /// Opens the stream and performs the handshake.
 pub(super) async fn open(
     name: &Arc<str>,
-    client: &Arc<Client>,
+    client: &Arc<HttpClient>,
     shutdown: &Shutdown,
     (events, dialect): (Events, Dialect),
 ) -> Result<Arc<dyn Connection>, Error> {
@@ -127,7 +127,7 @@ pub(super) async fn open(
         .await
         .map_err(silent)??;
     let post = client.post(&path(&endpoint)?, &HeaderMap::new());
-    let link = Link::new(name, client, post, shutdown);
+    let link = SseLink::new(name, client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, even if the handshake fails.
     let ending = Ending(link);
@@ -137,7 +137,7 @@ pub(super) async fn open(
     let reply = ending.0.initialize(dialect.capabilities).await?;
     let peer = handshake::initialized(reply)?;
     ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
-    Ok(Arc::new(Stream { peer, ending }))
+    Ok(Arc::new(SseConnection { peer, ending }))
 }
 
 /// Waits for the first event, which has the URL for requests.
@@ -162,8 +162,8 @@ async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Resu
 
 /// State that the requests and the reader of one stream share.
 #[derive(Clone)]
-struct Link {
-    client: Arc<Client>,
+struct SseLink {
+    client: Arc<HttpClient>,
     post: Head,
     pending: Arc<Pending>,
     questions: Questions,
@@ -175,8 +175,8 @@ struct Link {
     gone: CancellationToken,
 }
 
-impl Link {
-    fn new(name: &Arc<str>, client: &Arc<Client>, post: Head, shutdown: &Shutdown) -> Self {
+impl SseLink {
+    fn new(name: &Arc<str>, client: &Arc<HttpClient>, post: Head, shutdown: &Shutdown) -> Self {
         let aside = Aside::new(client, &post, shutdown);
         let canceller = aside.clone();
         let closing = Closing::default();
@@ -326,7 +326,7 @@ impl Link {
 }
 
 /// Ends the reader when dropped.
-struct Ending(Link);
+struct Ending(SseLink);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -335,12 +335,12 @@ impl Drop for Ending {
 }
 
 /// A live connection.
-struct Stream {
+struct SseConnection {
     peer: Peer,
     ending: Ending,
 }
 
-impl Connection for Stream {
+impl Connection for SseConnection {
     fn peer(&self) -> &Peer {
         &self.peer
     }

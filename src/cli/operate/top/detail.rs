@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthStr;
 use super::super::table::{Tone, shortened};
 use super::history::{duration, rate};
 use super::line::{Column, Line, Look, Span, table};
-use super::model::{Model, Server, Tools, View};
-use super::seen::Call;
+use super::model::{Model, Server, Tools, TopView};
+use super::seen::EndedCall;
 
 /// Columns of the names of figures.
 const LABEL: usize = 12;
@@ -17,7 +17,7 @@ const MAX_TOOLS: usize = 1000;
 
 /// Returns all lines; none if no server is shown.
 pub(super) fn lines(model: &Model) -> Vec<Line> {
-    let View::Detail { server, .. } = &model.view else { return Vec::new() };
+    let TopView::Detail { server, .. } = &model.view else { return Vec::new() };
     let Some(server) = model.server(server) else { return Vec::new() };
     let width = model.size.0;
     let mut lines = vec![Line::bold(server.seen.label.clone())];
@@ -88,12 +88,12 @@ fn calls(server: &Server, width: usize) -> Vec<Line> {
     if calls.is_empty() {
         return vec![Line::plain("none since this began")];
     }
-    let column = |title, least, cell: &dyn Fn(&Call) -> Span| Column {
+    let column = |title, least, cell: &dyn Fn(&EndedCall) -> Span| Column {
         title,
         least,
         cells: calls.iter().map(cell).collect(),
     };
-    let outcome = |call: &Call| match call.outcome.as_str() {
+    let outcome = |call: &EndedCall| match call.outcome.as_str() {
         "ok" => Tone::Good,
         "tool_error" => Tone::Warning,
         "cancelled" => Tone::Plain,

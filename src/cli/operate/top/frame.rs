@@ -10,7 +10,7 @@ use super::detail;
 use super::history::{duration, rate};
 use super::keys::HELP;
 use super::line::{Column, Line, Look, Span, table};
-use super::model::{Deed, Model, Overlay, Server, View};
+use super::model::{Deed, Model, Overlay, Server, TopView};
 
 /// The columns of the list by how much they are needed: server, state, calls/s, errors, p99, breaker, p50, running,
 /// tools, calls.
@@ -24,8 +24,8 @@ pub(super) fn lines(model: &Model) -> Vec<Line> {
     let mut lines = vec![title(model)];
     match (&model.overlay, &model.view) {
         (Some(Overlay::Help), _) => lines.extend(help()),
-        (_, View::List) => lines.extend(list(model)),
-        (_, View::Detail { scroll, .. }) => lines.extend(detail::lines(model).into_iter().skip(*scroll)),
+        (_, TopView::List) => lines.extend(list(model)),
+        (_, TopView::Detail { scroll, .. }) => lines.extend(detail::lines(model).into_iter().skip(*scroll)),
     }
     lines.resize(height.saturating_sub(1), Line::default());
     lines.push(footer(model));
@@ -127,7 +127,7 @@ fn footer(model: &Model) -> Line {
         (Some(Overlay::Filter), _) => Line::plain(format!("filter: {}_", visible::line(&model.filter))),
         (Some(Overlay::Help), _) => Line::plain("any key closes this list"),
         (None, Some(message)) => Line::plain(message.clone()),
-        (None, None) if model.view != View::List => Line::plain(KEYS_OF_ONE),
+        (None, None) if model.view != TopView::List => Line::plain(KEYS_OF_ONE),
         (None, None) if model.filter.is_empty() => Line::plain(KEYS),
         (None, None) => {
             Line::plain(format!("filter: {} (esc ends it)  {KEYS}", visible::line(&model.filter)))

@@ -56,14 +56,14 @@ impl Histogram {
 }
 
 /// One bucket of one server and outcome.
-struct Sample {
+struct BucketSample {
     server: String,
     bound: f64,
     count: f64,
 }
 
 /// Reads a line after the name of the series and its brace.
-fn sample(mut rest: &str) -> Option<Sample> {
+fn sample(mut rest: &str) -> Option<BucketSample> {
     let (mut server, mut bound) = (None, None);
     while !rest.starts_with('}') {
         let (name, after) = rest.split_once("=\"")?;
@@ -77,7 +77,7 @@ fn sample(mut rest: &str) -> Option<Sample> {
         rest = after;
     }
     let count = rest[1..].split_whitespace().next()?.parse().ok()?;
-    Some(Sample { server: server?, bound: bound?, count })
+    Some(BucketSample { server: server?, bound: bound?, count })
 }
 
 /// Reads the value of a label whose opening quote was read, and returns what follows.

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::seen::Seen;
+use super::seen::SeenServer;
 
 /// Samples that are kept: two minutes of one every two seconds.
 const KEPT: usize = 60;
@@ -25,7 +25,7 @@ pub(super) struct History {
 
 impl History {
     /// Notes what happened in `time` between two samples of a server.
-    pub(super) fn note(&mut self, before: &Seen, now: &Seen, time: Duration) {
+    pub(super) fn note(&mut self, before: &SeenServer, now: &SeenServer, time: Duration) {
         // A difference of more than 2⁵³ calls would be rounded.
         #[allow(clippy::cast_precision_loss)]
         let calls = now.calls.saturating_sub(before.calls) as f64;
@@ -90,8 +90,8 @@ pub(super) fn duration(milliseconds: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    fn seen(calls: u64) -> Seen {
-        Seen { calls, ..Seen::default() }
+    fn seen(calls: u64) -> SeenServer {
+        SeenServer { calls, ..SeenServer::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::model::{Action, Deed, Effect, Model, Overlay, Request, Tools, View};
+use super::model::{Action, Deed, Effect, GatewayRequest, Model, Overlay, Tools, TopView};
 
 /// The keys with their meaning, for the list of keys.
 pub(super) const HELP: [(&str, &str); 11] = [
@@ -44,7 +44,7 @@ impl Model {
                     Deed::Reconnect => "connecting again…",
                 };
                 self.message = Some(doing.into());
-                Some(Effect::Ask(Request::Act(action)))
+                Some(Effect::Ask(GatewayRequest::Act(action)))
             }
             Some(Overlay::Confirm(_)) => {
                 self.message = Some("nothing was done".into());
@@ -68,9 +68,9 @@ impl Model {
             KeyCode::PageDown => self.go(self.page().cast_signed()),
             KeyCode::Home | KeyCode::Char('g') => self.go(isize::MIN),
             KeyCode::End | KeyCode::Char('G') => self.go(isize::MAX),
-            _ if self.view != View::List => {
+            _ if self.view != TopView::List => {
                 if matches!(code, KeyCode::Esc | KeyCode::Left | KeyCode::Backspace) {
-                    self.view = View::List;
+                    self.view = TopView::List;
                 }
             }
             KeyCode::Char('s') => self.sort = self.sort.next(),
@@ -87,8 +87,8 @@ impl Model {
         let server = self.current()?.seen.name.clone();
         self.is_chosen = true;
         self.tools = Tools::Unknown;
-        self.view = View::Detail { server: server.clone(), scroll: 0 };
-        Some(Effect::Ask(Request::Tools(server)))
+        self.view = TopView::Detail { server: server.clone(), scroll: 0 };
+        Some(Effect::Ask(GatewayRequest::Tools(server)))
     }
 
     /// Asks for a confirmation, if the role may act on servers. If the role is not known, the gateway decides.
@@ -108,12 +108,12 @@ impl Model {
     /// Selects another row, or scrolls. It stops at both ends.
     fn go(&mut self, by: isize) {
         let limit = match &self.view {
-            View::List => self.rows().len().saturating_sub(1),
-            View::Detail { .. } => super::detail::lines(self).len().saturating_sub(self.body()),
+            TopView::List => self.rows().len().saturating_sub(1),
+            TopView::Detail { .. } => super::detail::lines(self).len().saturating_sub(self.body()),
         };
         match &mut self.view {
-            View::Detail { scroll, .. } => *scroll = scroll.saturating_add_signed(by).min(limit),
-            View::List => {
+            TopView::Detail { scroll, .. } => *scroll = scroll.saturating_add_signed(by).min(limit),
+            TopView::List => {
                 let rows = self.rows();
                 let is_selected = |name: &str| self.selected.as_deref() == Some(name);
                 let at = rows.iter().position(|server| is_selected(&server.seen.name)).unwrap_or(0);

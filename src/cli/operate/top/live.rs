@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep_until};
 use super::super::super::remote::{Failed, Remote};
 use super::super::screen::Screen;
 use super::frame;
-use super::model::{Effect, Model, Request};
+use super::model::{Effect, GatewayRequest, Model};
 use super::screen::Terminal;
-use super::seen::Sample;
+use super::seen::StatusSample;
 use super::source::{Told, act, follow, role, sample, tools_of};
 
 /// News that wait for the screen.
@@ -33,14 +33,14 @@ const PACE: Duration = Duration::from_millis(100);
 enum Done {
     Tools(String, Result<Vec<(String, String)>, String>),
     /// A text to show, and the sample after the action.
-    Acted(String, Result<Sample, Failed>),
+    Acted(String, Result<StatusSample, Failed>),
 }
 
 /// Shows the servers until the user quits.
 pub(super) async fn run(
     remote: &Remote,
     interval: Duration,
-    first: Sample,
+    first: StatusSample,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failed> {
     let mut model = Model::new(remote.origin(), Terminal::size());
@@ -113,13 +113,13 @@ fn pressed(model: &mut Model, event: &Event) -> Option<Effect> {
 }
 
 /// Makes the request of a key.
-async fn done(remote: &Remote, request: Request) -> Done {
+async fn done(remote: &Remote, request: GatewayRequest) -> Done {
     match request {
-        Request::Act(action) => {
+        GatewayRequest::Act(action) => {
             let text = act(remote, &action).await;
             Done::Acted(text, sample(remote).await)
         }
-        Request::Tools(server) => {
+        GatewayRequest::Tools(server) => {
             let tools = tools_of(remote, &server).await;
             Done::Tools(server, tools)
         }

@@ -32,7 +32,7 @@ use tokio::time::sleep;
 use self::history::{duration, rate};
 use self::model::{Model, Server};
 use super::super::remote::{Failed, Remote};
-use super::screen::{Format, Screen, View};
+use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use json::Raw;
 
@@ -60,7 +60,7 @@ fn parse_interval(text: &str) -> Result<Duration, &'static str> {
 pub(super) async fn run(remote: &Remote, wanted: &Wanted, screen: &mut Screen<'_>) -> Result<(), Failed> {
     // Before the screen changes, so that an error stays on it.
     let first = source::sample(remote).await?;
-    if screen.is_interactive && screen.format == Format::Table && !wanted.once {
+    if screen.is_interactive && screen.format == OutputFormat::Table && !wanted.once {
         return live::run(remote, wanted.interval, first, screen).await;
     }
     let mut model = Model::new(remote.origin(), (0, 0));

@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use super::history::History;
-use super::seen::{Call, Sample, Seen, shown};
+use super::seen::{EndedCall, SeenServer, StatusSample, shown};
 
 /// Calls of one server that are kept.
 const MAX_CALLS: usize = 20;
@@ -24,10 +24,10 @@ const MAX_CALLS: usize = 20;
 /// A server and what happened to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Server {
-    pub(super) seen: Seen,
+    pub(super) seen: SeenServer,
     pub(super) history: History,
     /// Calls that ended, the newest first.
-    pub(super) calls: VecDeque<Call>,
+    pub(super) calls: VecDeque<EndedCall>,
 }
 
 /// The order of the list.
@@ -75,7 +75,7 @@ impl Sort {
 }
 
 /// How much a server needs a person: a disabled one the least.
-fn trouble(seen: &Seen) -> u8 {
+fn trouble(seen: &SeenServer) -> u8 {
     match seen.state.as_str() {
         _ if seen.is_fine() => 1,
         "disabled" => 0,
@@ -85,7 +85,7 @@ fn trouble(seen: &Seen) -> u8 {
 
 /// Which part of the gateway is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum TopView {
     List,
     /// One server, scrolled down by some lines.
     Detail {
@@ -121,12 +121,12 @@ pub(super) enum Deed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
     Quit,
-    Ask(Request),
+    Ask(GatewayRequest),
 }
 
 /// A request to the gateway that a key causes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum GatewayRequest {
     /// For the tools of a server.
     Tools(String),
     Act(Action),
@@ -152,7 +152,7 @@ pub(super) struct Model {
     pub(super) away: Option<(Instant, String)>,
     /// None: the gateway does not say.
     pub(super) role: Option<String>,
-    pub(super) view: View,
+    pub(super) view: TopView,
     pub(super) overlay: Option<Overlay>,
     pub(super) sort: Sort,
     pub(super) filter: String,
@@ -179,7 +179,7 @@ impl Model {
             origin,
             away: None,
             role: None,
-            view: View::List,
+            view: TopView::List,
             overlay: None,
             sort: Sort::Rate,
             filter: String::new(),
@@ -194,12 +194,12 @@ impl Model {
     }
 
     /// Takes the answers of the gateway.
-    pub(super) fn sampled(&mut self, sample: Sample) {
+    pub(super) fn sampled(&mut self, sample: StatusSample) {
         self.away = None;
         let time = self.sampled.replace(sample.at).map(|at| sample.at.saturating_duration_since(at));
         let mut old: HashMap<String, Server> =
             self.servers.drain(..).map(|server| (server.seen.name.clone(), server)).collect();
-        let renewed = |seen: Seen| {
+        let renewed = |seen: SeenServer| {
             let Some(mut server) = old.remove(&seen.name) else {
                 return Server { seen, ..Server::default() };
             };
@@ -209,8 +209,8 @@ impl Model {
             Server { seen, ..server }
         };
         self.servers = sample.servers.into_iter().map(renewed).collect();
-        if matches!(&self.view, View::Detail { server, .. } if self.server(server).is_none()) {
-            self.view = View::List;
+        if matches!(&self.view, TopView::Detail { server, .. } if self.server(server).is_none()) {
+            self.view = TopView::List;
             self.message = Some("the server is no longer configured".into());
         }
         self.settle();
@@ -223,7 +223,7 @@ impl Model {
     }
 
     /// Takes a call that ended.
-    pub(super) fn called(&mut self, call: Call) {
+    pub(super) fn called(&mut self, call: EndedCall) {
         let known = self.servers.iter_mut().find(|server| server.seen.name == call.server);
         let Some(Server { calls, .. }) = known else { return };
         calls.truncate(MAX_CALLS - 1);
@@ -232,7 +232,7 @@ impl Model {
 
     /// Takes the tools of a server, if that is still the one that is shown.
     pub(super) fn offered(&mut self, server: &str, tools: Result<Vec<(String, String)>, String>) {
-        if matches!(&self.view, View::Detail { server: shown, .. } if shown == server) {
+        if matches!(&self.view, TopView::Detail { server: shown, .. } if shown == server) {
             self.tools = tools.map_or_else(Tools::Failed, Tools::Known);
         }
     }
@@ -253,8 +253,8 @@ impl Model {
     /// Returns the server that keys act on.
     pub(super) fn current(&self) -> Option<&Server> {
         match &self.view {
-            View::Detail { server, .. } => self.server(server),
-            View::List => self.selected.as_deref().and_then(|name| self.server(name)),
+            TopView::Detail { server, .. } => self.server(server),
+            TopView::List => self.selected.as_deref().and_then(|name| self.server(name)),
         }
     }
 

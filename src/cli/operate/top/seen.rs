@@ -18,15 +18,15 @@ const MAX_TEXT: usize = 500;
 
 /// The answers of the gateway at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Sample {
+pub(super) struct StatusSample {
     pub(super) at: Instant,
     /// In the order of the registry.
-    pub(super) servers: Vec<Seen>,
+    pub(super) servers: Vec<SeenServer>,
 }
 
 /// One server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenServer {
     /// As requests name it.
     pub(super) name: String,
     /// Its name as visible text.
@@ -53,7 +53,7 @@ pub(super) struct Seen {
     pub(super) durations: Histogram,
 }
 
-impl Sample {
+impl StatusSample {
     /// Reads the lists of servers and breakers, and the metrics.
     pub(super) fn read(servers: &Raw, breakers: &Raw, metrics: &str) -> Result<Self, Failed> {
         let mut durations = histograms(metrics);
@@ -61,7 +61,7 @@ impl Sample {
         let probe = |breaker: Raw| Some((name(&breaker, "server"), breaker.get_as("seconds_until_probe")?));
         let probes: HashMap<String, f64> = breakers.elements().filter_map(probe).collect();
         let servers = servers.get("servers").ok_or_else(not_a_gateway)?;
-        let mut servers: Vec<_> = servers.elements().map(|server| Seen::read(&server)).collect();
+        let mut servers: Vec<_> = servers.elements().map(|server| SeenServer::read(&server)).collect();
         for server in &mut servers {
             server.probe_in = probes.get(&server.name).copied();
             server.durations = durations.remove(&server.name).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Sample {
     }
 }
 
-impl Seen {
+impl SeenServer {
     fn read(server: &Raw) -> Self {
         let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
         let count = |of: &Raw, member| of.get_as(member).unwrap_or(0);
@@ -105,7 +105,7 @@ impl Seen {
 
 /// A call that ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Call {
+pub(super) struct EndedCall {
     /// As requests name it.
     pub(super) server: String,
     /// The time of day, in UTC.
@@ -117,7 +117,7 @@ pub(super) struct Call {
     pub(super) about: String,
 }
 
-impl Call {
+impl EndedCall {
     /// Reads the `data` of an event `call_ended`.
     pub(super) fn read(data: &Raw) -> Self {
         let at = text(data, "at");
@@ -178,13 +178,13 @@ mod tests {
         let servers = r#"{"servers":[{"name":"a\u001b[2J","state":"ready","breaker":"open","command":"x\u202ey",
             "last_error":"gone\u0007","counters":{"calls":3,"failures":1},"running_calls":2}]}"#;
         let breakers = r#"{"circuit_breakers":[{"server":"a\u001b[2J","seconds_until_probe":2.5}]}"#;
-        let sample = Sample::read(&raw(servers), &raw(breakers), "").expect("a sample");
+        let sample = StatusSample::read(&raw(servers), &raw(breakers), "").expect("a sample");
         let [server] = sample.servers.as_slice() else { panic!("{sample:?}") };
         assert_eq!((server.name.as_str(), server.label.as_str()), ("a\u{1b}[2J", r"a\u{1b}[2J"));
         assert_eq!((server.target.as_str(), server.last_error.as_str()), (r"x\u{202e}y", r"gone\u{7}"));
         assert_eq!((server.probe_in, server.calls, server.failures), (Some(2.5), 3, 1));
         assert_eq!((server.running, server.waiting, server.tools), (2, 0, 0));
-        assert!(Sample::read(&raw("{}"), &raw(breakers), "").is_err(), "that is not a gateway");
+        assert!(StatusSample::read(&raw("{}"), &raw(breakers), "").is_err(), "that is not a gateway");
         assert_eq!(shown(&"x".repeat(2 * MAX_TEXT)).len(), MAX_TEXT);
     }
 
@@ -192,7 +192,7 @@ mod tests {
     fn a_call_has_its_time_of_day_and_who_made_it() {
         let data = r#"{"at":"2026-11-24T01:02:03.456Z","server":"a","tool":"t\u001b","outcome":"failed",
             "code":"timed_out","principal":"key:ci","client":null,"duration_ms":12.5}"#;
-        let call = Call::read(&raw(data));
+        let call = EndedCall::read(&raw(data));
         assert_eq!((call.at.as_str(), call.tool.as_str()), ("01:02:03", r"t\u{1b}"));
         assert_eq!((call.about.as_str(), call.milliseconds), ("timed_out  key:ci", Some(12.5)));
     }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::super::super::remote::{Failed, Remote};
 use super::super::events::Events;
 use super::model::{Action, Deed};
-use super::seen::{Call, Sample, shown, tools};
+use super::seen::{EndedCall, StatusSample, shown, tools};
 use json::Raw;
 
 /// The longest time for the answers of one sample.
@@ -25,14 +25,14 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Something new.
 pub(super) enum Told {
-    Sample(Result<Sample, Failed>),
-    Call(Call),
+    Sample(Result<StatusSample, Failed>),
+    Call(EndedCall),
     /// Events that were not received.
     Missed(u64),
 }
 
 /// Asks for one sample.
-pub(super) async fn sample(remote: &Remote) -> Result<Sample, Failed> {
+pub(super) async fn sample(remote: &Remote) -> Result<StatusSample, Failed> {
     let metrics = remote.request(Method::GET, &["metrics"]);
     let answers = async {
         try_join!(
@@ -46,7 +46,7 @@ pub(super) async fn sample(remote: &Remote) -> Result<Sample, Failed> {
         reason: format!("no answer within {} s", PATIENCE.as_secs()),
     };
     let (servers, breakers, metrics) = timeout(PATIENCE, answers).await.map_err(late)??;
-    Sample::read(&servers, &breakers, &String::from_utf8_lossy(&metrics.body))
+    StatusSample::read(&servers, &breakers, &String::from_utf8_lossy(&metrics.body))
 }
 
 /// Returns the role of the credential, if the gateway says it.
@@ -101,7 +101,7 @@ async fn read(remote: &Remote, last: &mut Option<Vec<u8>>, told: &Sender<Told>) 
     while let Some(event) = events.next().await? {
         let Ok(data) = Raw::parse(&event.data) else { continue };
         let what = match &*event.name {
-            b"call_ended" => Told::Call(Call::read(&data)),
+            b"call_ended" => Told::Call(EndedCall::read(&data)),
             b"gap" => Told::Missed(data.get_as("missed").unwrap_or(0)),
             _ => continue,
         };

@@ -7,16 +7,16 @@ use unicode_width::UnicodeWidthStr;
 
 use super::frame;
 use super::histogram::histograms;
-use super::model::{Action, Deed, Effect, Model, Overlay, Request, Sort, View};
-use super::seen::{Call, Sample, Seen};
+use super::model::{Action, Deed, Effect, GatewayRequest, Model, Overlay, Sort, TopView};
+use super::seen::{EndedCall, SeenServer, StatusSample};
 
 /// A server that is ready.
-fn seen(name: &str, calls: u64) -> Seen {
+fn seen(name: &str, calls: u64) -> SeenServer {
     let durations = format!(
         "switchyard_server_call_duration_seconds_bucket{{server=\"{name}\",le=\"0.1\"}} {calls}\n\
          switchyard_server_call_duration_seconds_bucket{{server=\"{name}\",le=\"+Inf\"}} {calls}\n"
     );
-    Seen {
+    SeenServer {
         name: name.into(),
         label: name.into(),
         state: "ready".into(),
@@ -25,20 +25,20 @@ fn seen(name: &str, calls: u64) -> Seen {
         target: "https://issues.example/mcp".into(),
         calls,
         durations: histograms(&durations).remove(name).unwrap_or_default(),
-        ..Seen::default()
+        ..SeenServer::default()
     }
 }
 
-fn sample(after: u64, servers: Vec<Seen>) -> Sample {
+fn sample(after: u64, servers: Vec<SeenServer>) -> StatusSample {
     // Any moment will do; only differences count.
     static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let at = *BEGAN.get_or_init(Instant::now) + Duration::from_secs(after);
-    Sample { at, servers }
+    StatusSample { at, servers }
 }
 
 /// `docs` is idle, `issues` has ten calls per second, `down` has failed.
 fn model(size: (usize, usize)) -> Model {
-    let down = || Seen {
+    let down = || SeenServer {
         state: "failed".into(),
         breaker: "open".into(),
         probe_in: Some(7.6),
@@ -72,8 +72,8 @@ fn screen(model: &Model) -> String {
     frame::lines(model).into_iter().map(line).collect()
 }
 
-fn call(server: &str, tool: &str) -> Call {
-    Call {
+fn call(server: &str, tool: &str) -> EndedCall {
+    EndedCall {
         server: server.into(),
         at: "01:02:03".into(),
         tool: tool.into(),
@@ -168,7 +168,7 @@ fn a_long_list_scrolls_to_the_selection() {
 fn a_server_is_shown_with_its_last_calls_and_tools() {
     let mut model = model((80, 40));
     let asked = press(&mut model, "\n");
-    assert_eq!(asked, Some(Effect::Ask(Request::Tools("issues".into()))));
+    assert_eq!(asked, Some(Effect::Ask(GatewayRequest::Tools("issues".into()))));
     for at in 0..200 {
         model.called(call("issues", &format!("t{at}")));
     }
@@ -191,7 +191,7 @@ fn a_server_is_shown_with_its_last_calls_and_tools() {
     assert!(shown.contains("create_issue  Creates an issue.") && !shown.contains("late"), "{shown}");
     assert!(shown.contains("t180") && !shown.contains("t179"), "the last twenty calls\n{shown}");
     model.sampled(sample(4, vec![seen("docs", 3)]));
-    assert_eq!(model.view, View::List, "a server that is gone is not shown");
+    assert_eq!(model.view, TopView::List, "a server that is gone is not shown");
 }
 
 #[test]
@@ -204,7 +204,8 @@ fn an_action_is_done_after_y_only_and_only_if_the_role_allows_it() {
         assert_eq!(press(&mut model, &format!("r{other}")), None, "{other:?}");
         assert_eq!(model.message.as_deref(), Some("nothing was done"), "{other:?}");
     }
-    let action = |deed, server: &str| Some(Effect::Ask(Request::Act(Action { deed, server: server.into() })));
+    let action =
+        |deed, server: &str| Some(Effect::Ask(GatewayRequest::Act(Action { deed, server: server.into() })));
     assert_eq!(press(&mut model, "ry"), action(Deed::ResetBreaker, "issues"));
     assert_eq!(press(&mut model, "G\ncy"), action(Deed::Reconnect, "down"));
     model.role = Some("reader".into());

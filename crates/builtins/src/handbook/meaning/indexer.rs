@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use super::passages::{Passage, passages};
 use super::provider::{LIMIT, is_refusal};
-use super::shelf::{Known, Shelf, Trouble};
+use super::storage::{KnownVectors, Trouble, VectorStorage};
 use super::vectors::{OfDocument, Vectors, normalized};
-use super::{Embedded, Opening, State};
+use super::{EmbeddingProgress, ProviderFuture, State};
 use crate::embedding::{Embedding, Error, Window};
 use crate::handbook::document::Document;
 use crate::handbook::follow::Phase;
@@ -43,7 +43,7 @@ const TELLING: Duration = Duration::from_secs(30);
 pub(super) struct Indexer {
     phase: watch::Receiver<Phase>,
     state: watch::Sender<State>,
-    shelf: Shelf,
+    storage: VectorStorage,
     tasks: Shutdown,
     /// Vectors that changed documents had before, by file, for passages that are unchanged.
     former: HashMap<String, Arc<OfDocument>>,
@@ -58,7 +58,7 @@ pub(super) struct Indexer {
 }
 
 /// The next action of the task.
-enum Next {
+enum IndexerStep {
     More,
     Wait,
     Pause(Duration),
@@ -66,27 +66,27 @@ enum Next {
 }
 
 /// A document to be embedded.
-struct Job {
+struct EmbeddingJob {
     serial: u64,
     file_path: String,
     passages: Vec<Passage>,
 }
 
 impl Indexer {
-    /// Vectors that `kept` has are not made again. New ones are stored on `shelf`.
+    /// Vectors that `kept` has are not made again. New ones are stored on `storage`.
     pub(super) fn new(
         phase: watch::Receiver<Phase>,
         state: watch::Sender<State>,
         kept: KeptVectors,
-        shelf: Shelf,
+        storage: VectorStorage,
         tasks: Shutdown,
     ) -> Self {
         let told = Instant::now();
         let former = HashMap::new();
-        Self { phase, state, shelf, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
+        Self { phase, state, storage, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
     }
 
-    pub(super) async fn run(mut self, opening: Opening) {
+    pub(super) async fn run(mut self, opening: ProviderFuture) {
         self.kept = self.kept.open().await;
         let tasks = self.tasks.clone();
         tokio::select! {
@@ -96,7 +96,7 @@ impl Indexer {
         self.keep().await;
     }
 
-    async fn work(&mut self, opening: Opening) {
+    async fn work(&mut self, opening: ProviderFuture) {
         let model = match opening.await {
             Ok(model) => model,
             Err(error) => return useless(&error),
@@ -104,19 +104,19 @@ impl Indexer {
         self.state.send_modify(|state| state.model = Some(Arc::clone(&model)));
         loop {
             match self.step(model.as_ref()).await {
-                Next::More => {}
-                Next::Pause(pause) => tokio::select! {
+                IndexerStep::More => {}
+                IndexerStep::Pause(pause) => tokio::select! {
                     () = sleep(pause) => {}
-                    () = self.shelf.is_back() => {}
+                    () = self.storage.is_back() => {}
                 },
-                Next::End => return,
-                Next::Wait => tokio::select! {
+                IndexerStep::End => return,
+                IndexerStep::Wait => tokio::select! {
                     changed = self.phase.changed() => {
                         if changed.is_err() {
                             return;
                         }
                     }
-                    () = self.shelf.is_due() => {}
+                    () = self.storage.is_due() => {}
                     () = at(self.kept.due()) => self.keep().await,
                 },
             }
@@ -124,16 +124,17 @@ impl Indexer {
     }
 
     /// Embeds some documents.
-    async fn step(&mut self, model: &dyn Embedding) -> Next {
+    async fn step(&mut self, model: &dyn Embedding) -> IndexerStep {
         let snapshot = match &*self.phase.borrow_and_update() {
             Phase::Ready(snapshot) => Arc::clone(snapshot),
-            Phase::Reading(_) | Phase::Failed(_) => return Next::Wait,
+            Phase::Reading(_) | Phase::Failed(_) => return IndexerStep::Wait,
         };
         let mut vectors = Vectors::clone(&self.state.borrow().known.vectors);
         self.retire(&mut vectors, &snapshot);
         let before = vectors.by_serial.len();
-        let opened = self.shelf.open(model, &mut vectors).await;
-        if vectors.by_serial.len() < before || !self.shelf.is_reached_by(self.state.borrow().reach.as_ref()) {
+        let opened = self.storage.open(model, &mut vectors).await;
+        if vectors.by_serial.len() < before || !self.storage.is_reached_by(self.state.borrow().reach.as_ref())
+        {
             // A state without the lost vectors is published at once.
             self.publish(vectors.clone(), &snapshot);
         }
@@ -163,14 +164,14 @@ impl Indexer {
         if self.kept.due().is_some_and(|due| due <= Instant::now()) {
             self.keep().await;
         }
-        Next::More
+        IndexerStep::More
     }
 
     /// Checks that the vectors of earlier runs were made by `model`.
-    async fn prove(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<(), Trouble> {
+    async fn prove(&mut self, model: &dyn Embedding, jobs: &[EmbeddingJob]) -> Result<(), Trouble> {
         let passages = || jobs.iter().flat_map(|job| &job.passages);
         self.kept.prove(model, passages()).await?;
-        self.shelf.prove(model, passages()).await
+        self.storage.prove(model, passages()).await
     }
 
     async fn keep(&mut self) {
@@ -179,18 +180,18 @@ impl Indexer {
     }
 
     /// Publishes the state after all documents have vectors.
-    async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> Next {
+    async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> IndexerStep {
         self.former.clear();
         self.kept.forget();
-        if let Err(trouble) = self.shelf.settle(&vectors).await {
+        if let Err(trouble) = self.storage.settle(&vectors).await {
             return self.failed(&trouble);
         }
-        if self.shelf.reach().is_some() {
+        if self.storage.reach().is_some() {
             self.recovered();
         }
         self.publish(vectors.clone(), snapshot);
-        match self.shelf.forget(&vectors).await {
-            Ok(()) => Next::Wait,
+        match self.storage.forget(&vectors).await {
+            Ok(()) => IndexerStep::Wait,
             Err(trouble) => self.failed(&trouble),
         }
     }
@@ -208,7 +209,7 @@ impl Indexer {
     }
 
     /// Returns the next documents without vectors. They are cut on a thread that may block.
-    async fn jobs(&self, snapshot: &Arc<Snapshot>, vectors: &Vectors, window: Window) -> Vec<Job> {
+    async fn jobs(&self, snapshot: &Arc<Snapshot>, vectors: &Vectors, window: Window) -> Vec<EmbeddingJob> {
         let most = if self.refused > 0 { 1 } else { AT_ONCE };
         let missing = snapshot.documents.values().filter(|of| !vectors.by_serial.contains_key(&of.serial));
         let missing: Vec<Arc<Document>> = missing.take(most).cloned().collect();
@@ -217,19 +218,27 @@ impl Indexer {
         }
         let cut = tokio::task::spawn_blocking(move || {
             let mut count = 0;
-            let small_enough = |job: &Job| {
+            let small_enough = |job: &EmbeddingJob| {
                 let before = count;
                 count += job.passages.len();
                 before == 0 || count <= AT_ONCE
             };
-            missing.iter().map(|document| Job::of(document, window)).take_while(small_enough).collect()
+            missing
+                .iter()
+                .map(|document| EmbeddingJob::of(document, window))
+                .take_while(small_enough)
+                .collect()
         });
         cut.await.unwrap_or_default()
     }
 
     /// Returns the vectors of all passages of `jobs`, in order. A vector that is stored elsewhere is empty.
     /// Only new texts are sent to the provider.
-    async fn embed(&mut self, model: &dyn Embedding, jobs: &[Job]) -> Result<Vec<Vec<f32>>, Trouble> {
+    async fn embed(
+        &mut self,
+        model: &dyn Embedding,
+        jobs: &[EmbeddingJob],
+    ) -> Result<Vec<Vec<f32>>, Trouble> {
         let (mut vectors, mut digests): (Vec<Vec<f32>>, Vec<_>) = (Vec::new(), Vec::new());
         let (mut texts, mut places) = (Vec::new(), Vec::new());
         for job in jobs {
@@ -238,7 +247,7 @@ impl Indexer {
                 let digest = passage.digest();
                 let known =
                     former.and_then(|former| former.find(&digest)).or_else(|| self.kept.find(&digest));
-                if known.is_none() && !self.shelf.has(&digest) {
+                if known.is_none() && !self.storage.has(&digest) {
                     places.push(vectors.len());
                     texts.push(passage.text.clone());
                 }
@@ -252,10 +261,10 @@ impl Indexer {
                 vectors[*place] = normalized(vector);
             }
         }
-        self.shelf.put(model, &digests, vectors).await
+        self.storage.put(model, &digests, vectors).await
     }
 
-    fn take(vectors: &mut Vectors, jobs: Vec<Job>, made: Vec<Vec<f32>>) {
+    fn take(vectors: &mut Vectors, jobs: Vec<EmbeddingJob>, made: Vec<Vec<f32>>) {
         let (mut made, mut numbers) = (made.into_iter(), vectors.numbers());
         for job in jobs {
             let own: Vec<Vec<f32>> = made.by_ref().take(job.passages.len()).collect();
@@ -274,7 +283,7 @@ impl Indexer {
 
     /// Skips a document that the provider refused. If several were sent, it is unknown which was refused, so
     /// they are sent one by one afterwards.
-    fn refuse(&mut self, vectors: &mut Vectors, jobs: Vec<Job>, error: &Error) {
+    fn refuse(&mut self, vectors: &mut Vectors, jobs: Vec<EmbeddingJob>, error: &Error) {
         let is_one = jobs.len() == 1;
         self.refused += 1;
         for job in jobs.into_iter().filter(|_| is_one) {
@@ -285,17 +294,17 @@ impl Indexer {
         }
     }
 
-    fn failed(&mut self, trouble: &Trouble) -> Next {
+    fn failed(&mut self, trouble: &Trouble) -> IndexerStep {
         if let Trouble::Embedding(error @ (Error::NotConfigured(_) | Error::Unusable { .. })) = trouble {
             useless(error);
-            return Next::End;
+            return IndexerStep::End;
         }
-        if self.failures == 0 && !self.shelf.is_told(trouble) {
-            tracing::warn!(error = %trouble, "the handbook can not be embedded: it is tried again");
+        if self.failures == 0 && !self.storage.is_told(trouble) {
+            tracing::warn!(error = %trouble, "the handbook cannot be embedded and is tried again");
         }
         let pause = PAUSES.0.saturating_mul(1 << self.failures.min(16)).min(PAUSES.1);
         (self.failures, self.refused) = (self.failures.saturating_add(1), 0);
-        Next::Pause(pause)
+        IndexerStep::Pause(pause)
     }
 
     fn recovered(&mut self) {
@@ -310,21 +319,21 @@ impl Indexer {
         let (documents, of) = (vectors.by_serial.len(), snapshot.documents.len());
         let before = self.state.borrow().embedded;
         let is_most = documents == of || (before.is_ready && documents * 2 >= of);
-        let is_ready = is_most && self.shelf.is_ready();
-        let embedded = Embedded { documents, of, passages: vectors.passages(), is_ready };
+        let is_ready = is_most && self.storage.is_ready();
+        let embedded = EmbeddingProgress { documents, of, passages: vectors.passages(), is_ready };
         self.tell(embedded, before);
         self.state.send_modify(|state| {
             if is_ready || state.embedded.is_ready {
                 state.version = state.version.wrapping_add(1);
             }
-            state.known = Known::new(Arc::new(vectors));
-            state.reach = self.shelf.reach();
+            state.known = KnownVectors::new(Arc::new(vectors));
+            state.reach = self.storage.reach();
             state.embedded = embedded;
         });
     }
 
-    fn tell(&mut self, embedded: Embedded, before: Embedded) {
-        let Embedded { documents, of, passages, is_ready } = embedded;
+    fn tell(&mut self, embedded: EmbeddingProgress, before: EmbeddingProgress) {
+        let EmbeddingProgress { documents, of, passages, is_ready } = embedded;
         if documents == of && is_ready {
             let Some(begun) = self.begun.take() else { return };
             let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -336,7 +345,7 @@ impl Indexer {
     }
 }
 
-impl Job {
+impl EmbeddingJob {
     fn of(document: &Document, window: Window) -> Self {
         let (serial, file_path) = (document.serial, document.file_path.clone());
         Self { serial, file_path, passages: passages(document, window) }

@@ -10,14 +10,14 @@
 //! Chroma if vectors are stored there. After a failure only one call every `outage::REST` waits at all. A
 //! [`State`] never changes; a new one replaces it.
 //!
-//! Not here: making the vectors (`indexer`), storing them (`shelf`), and combining the rankings (`fusion`).
+//! Not here: making the vectors (`indexer`), storing them (`storage`), and combining the rankings (`fusion`).
 
 mod fusion;
 mod indexer;
 mod outage;
 mod passages;
 mod provider;
-mod shelf;
+mod storage;
 #[cfg(test)]
 pub(super) mod tests;
 mod vector_cache;
@@ -33,8 +33,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
 use self::outage::Outage;
-use self::shelf::{Known, Reach};
-pub(super) use self::shelf::{Link, Shelf, Wish};
+pub(super) use self::storage::{ChromaSearch, Link, VectorStorage};
+use self::storage::{KnownVectors, Reach};
 use self::vectors::normalized;
 pub(super) use self::vectors::{Near, Nearby};
 use super::follow::Phase;
@@ -48,11 +48,11 @@ use upstream::api::Error;
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Future of the provider, whose start may take a while.
-pub(super) type Opening = BoxFuture<'static, Result<Arc<dyn Embedding>, embedding::Error>>;
+pub(super) type ProviderFuture = BoxFuture<'static, Result<Arc<dyn Embedding>, embedding::Error>>;
 
 /// Progress of the embedding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Embedded {
+pub struct EmbeddingProgress {
     /// Documents with vectors.
     pub documents: usize,
     /// All documents.
@@ -68,13 +68,13 @@ pub struct Embedded {
 pub(super) struct State {
     /// The provider. `None` until it was opened.
     model: Option<Arc<dyn Embedding>>,
-    known: Known,
+    known: KnownVectors,
     /// Access to vectors outside of memory.
     reach: Option<Arc<Reach>>,
     /// Number of the state. It grows when equal queries may get another result.
     pub version: u32,
     /// Progress of the embedding.
-    pub embedded: Embedded,
+    pub embedded: EmbeddingProgress,
 }
 
 /// The vectors of a handbook, kept up to date by a task.
@@ -86,12 +86,12 @@ pub(super) struct Meaning {
 /// A query vector, and the vectors to compare it with.
 pub(super) struct Question {
     vector: Vec<f32>,
-    known: Known,
+    known: KnownVectors,
     reach: Option<Arc<Reach>>,
 }
 
 /// How a query can be answered.
-pub(super) enum Asked {
+pub(super) enum QueryPlan {
     /// By words alone, until the state changes.
     ByWords,
     /// By words alone, because the provider failed. That may change soon.
@@ -100,7 +100,7 @@ pub(super) enum Asked {
     ByMeaning(Question),
 }
 
-impl Asked {
+impl QueryPlan {
     /// Returns the query vector, if meaning counts.
     pub(super) fn question(self) -> Option<Question> {
         match self {
@@ -121,21 +121,21 @@ impl Question {
         self.reach.is_some()
     }
 
-    /// Returns what to request from Chroma for `matches`, see [`Known::wish`].
-    pub(super) fn wish(
+    /// Returns what to request from Chroma for `matches`, see [`KnownVectors::chroma_search`].
+    pub(super) fn chroma_search(
         &self,
         matches: &[Match],
         is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>,
-    ) -> Wish {
-        self.known.wish(matches, is_within)
+    ) -> ChromaSearch {
+        self.known.chroma_search(matches, is_within)
     }
 
     /// Asks Chroma for the cosines of sections. A failure returns `None` and counts as an outage, like one of
     /// the provider.
-    pub(super) async fn ask(&self, wish: &Wish) -> Option<Nearby> {
+    pub(super) async fn ask(&self, chroma_search: &ChromaSearch) -> Option<Nearby> {
         let reach = self.reach.as_ref()?;
         let Link { outage, news, .. } = &*reach.link;
-        match timeout(WAIT, reach.nearby(&self.vector, wish, &self.known)).await {
+        match timeout(WAIT, reach.nearby(&self.vector, chroma_search, &self.known)).await {
             Ok(Ok(nearby)) => {
                 if outage.answered() {
                     news.notify_one();
@@ -158,16 +158,16 @@ impl Question {
 
 impl Meaning {
     /// Starts the task that embeds the documents of `phase`, reusing the vectors of `kept`. It stores them on
-    /// `shelf`, until `tasks` end.
+    /// `storage`, until `tasks` end.
     pub(super) fn start(
-        opening: Opening,
+        opening: ProviderFuture,
         kept: KeptVectors,
-        shelf: Shelf,
+        storage: VectorStorage,
         phase: watch::Receiver<Phase>,
         tasks: &Shutdown,
     ) -> Self {
         let (sender, state) = watch::channel(State::default());
-        tasks.spawn(Indexer::new(phase, sender, kept, shelf, tasks.clone()).run(opening));
+        tasks.spawn(Indexer::new(phase, sender, kept, storage, tasks.clone()).run(opening));
         Self { state, outage: Outage::of("the embedding provider") }
     }
 
@@ -177,13 +177,13 @@ impl Meaning {
     }
 
     /// Embeds the query `text`, to be answered in `state`.
-    pub(super) async fn question(&self, state: &State, text: &str) -> Asked {
+    pub(super) async fn question(&self, state: &State, text: &str) -> QueryPlan {
         let Some(model) = state.model.as_ref().filter(|_| state.embedded.is_ready) else {
-            return Asked::ByWords;
+            return QueryPlan::ByWords;
         };
         let may_ask_chroma = state.reach.as_ref().is_none_or(|reach| reach.link.outage.may_ask());
         if !may_ask_chroma || !self.outage.may_ask() {
-            return Asked::NotNow;
+            return QueryPlan::NotNow;
         }
         // If a long text was pasted, its beginning shows the topic.
         let most = model.window().characters(text);
@@ -197,16 +197,16 @@ impl Meaning {
         }
     }
 
-    fn asked(&self, state: &State, vector: Vec<f32>) -> Asked {
+    fn asked(&self, state: &State, vector: Vec<f32>) -> QueryPlan {
         if state.reach.as_ref().is_some_and(|reach| !reach.fits(&vector)) {
             return self.failed("its vector has another length than those of the documents");
         }
         self.outage.answered();
-        Asked::ByMeaning(Question { vector, known: state.known.clone(), reach: state.reach.clone() })
+        QueryPlan::ByMeaning(Question { vector, known: state.known.clone(), reach: state.reach.clone() })
     }
 
-    fn failed(&self, reason: &str) -> Asked {
+    fn failed(&self, reason: &str) -> QueryPlan {
         self.outage.failed(reason);
-        Asked::NotNow
+        QueryPlan::NotNow
     }
 }

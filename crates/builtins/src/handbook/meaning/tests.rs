@@ -125,12 +125,15 @@ impl Embedding for Concepts {
 pub(in super::super) async fn company(model: &Arc<Concepts>) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    fixture.handbook =
-        fixture.handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::Memory);
+    fixture.handbook = fixture.handbook.with(
+        Box::pin(async { Ok(model) }),
+        KeptVectors::new(None, ""),
+        VectorStorage::Memory,
+    );
     fixture
 }
 
-pub(in super::super) async fn ready(fixture: &Fixture) -> Embedded {
+pub(in super::super) async fn ready(fixture: &Fixture) -> EmbeddingProgress {
     let meaning = fixture.handbook.meaning.as_ref().expect("a provider");
     let is_done = |state: &State| state.embedded.is_ready && state.embedded.documents == state.embedded.of;
     let mut state = meaning.state.clone();
@@ -305,11 +308,14 @@ async fn a_document_that_the_provider_refuses_is_left_out_alone() {
 async fn a_provider_that_can_not_be_opened_leaves_the_words() {
     let mut fixture = Fixture::with(COMPANY).await;
     let unusable = Error::Unusable { reason: "no such folder".into() };
-    fixture.handbook =
-        fixture.handbook.with(Box::pin(async { Err(unusable) }), KeptVectors::new(None, ""), Shelf::Memory);
+    fixture.handbook = fixture.handbook.with(
+        Box::pin(async { Err(unusable) }),
+        KeptVectors::new(None, ""),
+        VectorStorage::Memory,
+    );
     fixture.walked().await;
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
-    assert_eq!(fixture.handbook.figures().embedded, Some(Embedded::default()));
+    assert_eq!(fixture.handbook.figures().embedded, Some(EmbeddingProgress::default()));
 }
 
 #[tokio::test(start_paused = true)]

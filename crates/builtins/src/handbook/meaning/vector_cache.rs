@@ -27,7 +27,7 @@ const PIECE: usize = 16 * 1024;
 
 /// Content of the file.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedVectors {
     places: HashMap<Digested, usize>,
     length: usize,
     numbers: Vec<f32>,
@@ -37,7 +37,7 @@ struct Known {
 /// The vector file of one handbook, with its content at the start.
 pub(in super::super) struct KeptVectors {
     file: Option<Kept>,
-    known: Known,
+    known: CachedVectors,
     /// Whether there are vectors that the file lacks.
     is_behind: bool,
     next_write: Instant,
@@ -49,13 +49,19 @@ impl KeptVectors {
     /// stored.
     pub(in super::super) fn new(path: Option<PathBuf>, model: &str) -> Self {
         let file = path.map(|path| Kept::new(path, &format!("handbook vectors 1 {model}")));
-        Self { file, known: Known::default(), is_behind: false, next_write: Instant::now(), writing: None }
+        Self {
+            file,
+            known: CachedVectors::default(),
+            is_behind: false,
+            next_write: Instant::now(),
+            writing: None,
+        }
     }
 
     /// Reads the file.
     pub(super) async fn open(mut self) -> Self {
         let Some(mut file) = self.file.take() else { return self };
-        let read = tokio::task::spawn_blocking(move || (file.read(Known::read), file)).await;
+        let read = tokio::task::spawn_blocking(move || (file.read(CachedVectors::read), file)).await;
         if let Ok((known, file)) = read {
             self.known = known.unwrap_or_default();
             self.file = Some(file);
@@ -93,7 +99,7 @@ impl KeptVectors {
 
     /// Drops the content that was read, after every document has its vectors.
     pub(super) fn forget(&mut self) {
-        self.known = Known::default();
+        self.known = CachedVectors::default();
     }
 
     /// Records that there are new vectors.
@@ -132,7 +138,7 @@ impl KeptVectors {
     }
 }
 
-impl Known {
+impl CachedVectors {
     fn find(&self, digest: &Digested) -> Option<&[f32]> {
         let begin = self.places.get(digest)? * self.length;
         self.numbers.get(begin..begin + self.length)

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::super::super::Handbook;
 use super::super::super::fixture::{COMPANY, Fixture, config, means};
-use super::super::shelf::Shelf;
+use super::super::storage::VectorStorage;
 use super::super::tests::{Concepts, Mode, ready, search};
 use super::*;
 use runtime::shutdown::Shutdown;
@@ -22,7 +22,7 @@ async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     let kept = KeptVectors::new(Some(file(state)), "m");
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), kept, Shelf::Memory);
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), kept, VectorStorage::Memory);
     fixture
 }
 
@@ -74,7 +74,8 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     let handbook = Handbook::open("docs", &config(docs.path(), 0), &means(&shutdown), events).await;
     let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let kept = KeptVectors::new(Some(file(&state)), "m");
-    let handbook = handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept, Shelf::Memory);
+    let handbook =
+        handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept, VectorStorage::Memory);
     let fixture = Fixture { folder: docs, handbook };
     ready(&fixture).await;
     fixture.walked().await;
@@ -143,8 +144,8 @@ async fn nothing_is_found_before_the_model_has_shown_that_it_is_the_same() {
     assert_eq!(kept.find(&[7; 16]), Some(&[1.0][..]));
 }
 
-fn read(path: &Path) -> Option<Known> {
-    Kept::new(path.to_owned(), "handbook vectors 1 m").read(Known::read)
+fn read(path: &Path) -> Option<CachedVectors> {
+    Kept::new(path.to_owned(), "handbook vectors 1 m").read(CachedVectors::read)
 }
 
 /// Writes a file with a valid digest and these numbers before `rest`.

@@ -1,6 +1,6 @@
 //! The vectors of the documents, and a search for the sections that are nearest to a query.
 //!
-//! If vectors are stored elsewhere (`shelf`), a document has only the digests of its texts here.
+//! If vectors are stored elsewhere (`storage`), a document has only the digests of its texts here.
 //!
 //! Invariants: all vectors have one dimension and are normalized, so that their product is a cosine. The
 //! vectors of a document are one block of memory, which all states with the document share. A search reads

@@ -21,7 +21,7 @@ pub(in super::super) struct Arguments {
     /// `fast` only at text, `custom` does what the service was configured to.
     #[serde(default)]
     #[schemars(default)]
-    pub(in super::super) ingestion_mode: Mode,
+    pub(in super::super) ingestion_mode: IngestMode,
     /// Whether to be answered at once, while the document is ingested in the background.
     #[serde(default = "yes")]
     pub(in super::super) run_async: bool,
@@ -34,14 +34,14 @@ fn yes() -> bool {
 /// How carefully a file is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(in super::super) enum Mode {
+pub(in super::super) enum IngestMode {
     HiRes,
     #[default]
     Fast,
     Custom,
 }
 
-impl Mode {
+impl IngestMode {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::HiRes => "hi-res",

@@ -22,13 +22,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::form::{self, Sheet};
-use super::job::{Job, Next, TRIES, pause, what_next};
-use super::journal::{Journal, Removed};
-use super::source::Source;
+use super::job::{ErrorAction, IngestJob, TRIES, pause, what_next};
+use super::journal::{Journal, RemovedDocument};
+use super::source::SourceFile;
 use super::tasks::{JOB_LIMIT, Task, Tasks, is_parked};
 use crate::answer::Failure;
 use crate::r2r::id::Id;
-use crate::r2r::model::{Document, Stage};
+use crate::r2r::model::{R2rDocument, Stage};
 use runtime::hex::hex;
 use runtime::private_file;
 use runtime::regular_file;
@@ -39,9 +39,9 @@ const MOST: usize = 64;
 /// Extension of a backup file. The name of the journal and the id of the document precede it.
 const ENDING: &str = "earlier";
 
-impl Job<'_> {
+impl IngestJob<'_> {
     /// Saves the content of `there` and notes the removal, if `there` is a complete document.
-    pub(super) async fn keep(&self, there: &Document) -> Result<(), Failure> {
+    pub(super) async fn keep(&self, there: &R2rDocument) -> Result<(), Failure> {
         if there.stage() != Stage::Success || self.journal.removed(self.number).is_some() {
             return Ok(());
         }
@@ -53,7 +53,9 @@ impl Job<'_> {
             None => false,
         };
         tracing::debug!(%document, is_kept, "an earlier version is to be removed");
-        self.journal.note_removal(self.number, Removed { metadata: there.metadata.clone(), is_kept }).await;
+        self.journal
+            .note_removal(self.number, RemovedDocument { metadata: there.metadata.clone(), is_kept })
+            .await;
         Ok(())
     }
 
@@ -66,10 +68,10 @@ impl Job<'_> {
                 Ok(content) => return Ok(content),
                 Err(error) => error,
             };
-            let is_away = what_next(&error) == Next::Again;
+            let is_away = what_next(&error) == ErrorAction::Again;
             let is_waited_for = is_away && !self.is_awaited;
             if tries + 1 >= TRIES && !is_waited_for {
-                tracing::debug!(document = %self.sheet.id, %error, "an earlier version can not be kept");
+                tracing::debug!(document = %self.sheet.id, %error, "an earlier version cannot be kept");
                 return if is_away { Err(error.into()) } else { Ok(None) };
             }
             sleep(pause(tries, &error)).await;
@@ -107,7 +109,7 @@ impl Tasks {
         }
     }
 
-    async fn restored(&self, task: &Task, removed: &Removed) -> Result<Restored, Failure> {
+    async fn restored(&self, task: &Task, removed: &RemovedDocument) -> Result<Restored, Failure> {
         let document = task.entry.document;
         if self.remote.document(document.0).await?.is_some_and(|there| there.stage() == Stage::Success) {
             return Ok(Restored::Never);
@@ -118,7 +120,7 @@ impl Tasks {
         let source = self.journal.kept(document, sheet.name()).await.map_err(|_| gone())?;
         let Ok(upload) = self.uploads.acquire().await else { return Err(gone().into()) };
         let (steps, _) = watch::channel(super::Step { share: 0.0, message: String::new(), outcome: None });
-        let job = Job {
+        let job = IngestJob {
             remote: self.remote.as_ref(),
             path: &task.entry.path,
             source,
@@ -163,12 +165,12 @@ impl Journal {
     }
 
     /// Opens the backup of `document`, as a file called `name`.
-    async fn kept(&self, document: Id, name: String) -> io::Result<Source> {
+    async fn kept(&self, document: Id, name: String) -> io::Result<SourceFile> {
         let path = self.kept_at(document);
         let opened = spawn_blocking(move || {
             let file = regular_file::open(&path)?;
             let len = file.metadata()?.len();
-            Ok(Source::new(file, name, len))
+            Ok(SourceFile::new(file, name, len))
         });
         opened.await.map_err(io::Error::other)?
     }

@@ -15,7 +15,7 @@ use time::serde::rfc3339;
 use super::form;
 use crate::answer::Failure;
 use crate::r2r::id::Id;
-use crate::r2r::model::{Document, Stage};
+use crate::r2r::model::{R2rDocument, Stage};
 
 /// Most failures that are kept.
 pub(super) const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
@@ -24,7 +24,7 @@ const LONGEST_REASON: usize = 500;
 
 /// A document that could not be ingested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in super::super) struct Failed {
+pub(in super::super) struct FailedDocument {
     pub(in super::super) document: Id,
     pub(in super::super) collection: Id,
     /// Name of the file.
@@ -40,10 +40,10 @@ pub(in super::super) struct Failed {
     pub(in super::super) reason: String,
 }
 
-impl Failed {
+impl FailedDocument {
     /// Whether the document in R2R comes from this request after all, or from a later one. An earlier one is
     /// the version that should have been replaced.
-    pub(in super::super) fn is_outlived_by(&self, there: &Document) -> bool {
+    pub(in super::super) fn is_outlived_by(&self, there: &R2rDocument) -> bool {
         let from = if there.stage() == Stage::Success { self.since } else { self.at };
         form::is_sent_since(&there.metadata, from)
     }
@@ -60,7 +60,7 @@ pub(super) fn reason(failure: &Failure) -> String {
 
 /// The failures that are kept.
 #[derive(Debug)]
-pub(super) struct AllFailed(LruCache<Id, Failed>);
+pub(super) struct AllFailed(LruCache<Id, FailedDocument>);
 
 impl Default for AllFailed {
     fn default() -> Self {
@@ -70,7 +70,7 @@ impl Default for AllFailed {
 
 impl AllFailed {
     /// Stores a failure in place of the document's former one.
-    pub(super) fn put(&mut self, failed: Failed) {
+    pub(super) fn put(&mut self, failed: FailedDocument) {
         self.0.put(failed.document, failed);
     }
 
@@ -80,12 +80,12 @@ impl AllFailed {
     }
 
     /// Returns the failure of `document`.
-    pub(super) fn get(&self, document: Id) -> Option<&Failed> {
+    pub(super) fn get(&self, document: Id) -> Option<&FailedDocument> {
         self.0.peek(&document)
     }
 
     /// Returns all failures, the newest first.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Failed> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &FailedDocument> {
         self.0.iter().map(|(_, failed)| failed)
     }
 }

@@ -11,7 +11,7 @@ use crate::r2r::ingest::{Ingest, Ours};
 use upstream::api::Error;
 
 /// Returns the failure of the document `id`.
-fn failed(ingest: &Ingest, id: &str) -> Option<Failed> {
+fn failed(ingest: &Ingest, id: &str) -> Option<FailedDocument> {
     match ingest.ours(serde_json::from_value(json!(id)).expect("an id"))? {
         Ours::Failed(failed) => Some(failed),
         under_way @ Ours::UnderWay(_) => panic!("{under_way:?}"),
@@ -20,7 +20,7 @@ fn failed(ingest: &Ingest, id: &str) -> Option<Failed> {
 
 /// Ingests `a.md`, whose content R2R then loses, and replaces it with a request that ends as `sending`.
 /// Returns the failure.
-async fn replaced(place: &Place, ingest: &Ingest, sending: Sending) -> Failed {
+async fn replaced(place: &Place, ingest: &Ingest, sending: Sending) -> FailedDocument {
     place.call(ingest, "a.md").await.expect("it went well");
     place.fake.world().contents.clear();
     place.write("a.md", "another text");
@@ -73,7 +73,7 @@ fn what_r2r_shows_counts_if_it_came_of_that_wish_or_a_later_one() {
     let time = |text: &str| {
         OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).expect("a time")
     };
-    let known = Failed {
+    let known = FailedDocument {
         document: Id(Uuid::nil()),
         collection: collection(),
         file_name: "a.md".into(),
@@ -98,7 +98,7 @@ fn what_r2r_shows_counts_if_it_came_of_that_wish_or_a_later_one() {
 fn the_newest_are_remembered_and_of_each_the_last_word() {
     let mut all = AllFailed::default();
     let now = OffsetDateTime::now_utc();
-    let known = |number: u128, reason: &str| Failed {
+    let known = |number: u128, reason: &str| FailedDocument {
         document: Id(Uuid::from_u128(number)),
         collection: collection(),
         file_name: "a.md".into(),

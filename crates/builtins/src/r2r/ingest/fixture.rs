@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::remote::{MakeForm, Remote};
+use super::remote::{MakeForm, R2rApi};
 use super::*;
 use crate::r2r::config::{CacheTtl, Credentials};
-use crate::r2r::model::Document;
+use crate::r2r::model::R2rDocument;
 use runtime::store::{Config, Store};
 use upstream::api::Event;
 
@@ -56,7 +56,7 @@ pub(super) struct Fake(Arc<Mutex<World>>);
 
 #[derive(Default)]
 pub(super) struct World {
-    pub(super) documents: BTreeMap<Uuid, Document>,
+    pub(super) documents: BTreeMap<Uuid, R2rDocument>,
     /// Contents of the documents that R2R returns.
     pub(super) contents: BTreeMap<Uuid, String>,
     pub(super) content_errors: VecDeque<Error>,
@@ -87,7 +87,7 @@ pub(super) fn status(status: u16, detail: &str) -> Error {
 }
 
 /// A document as R2R shows it.
-pub(super) fn document(status: &str, metadata: &Value, collections: &[&str]) -> Document {
+pub(super) fn document(status: &str, metadata: &Value, collections: &[&str]) -> R2rDocument {
     let all = json!({"id": Uuid::nil(), "ingestion_status": status, "metadata": metadata, "collection_ids": collections});
     serde_json::from_value(all).expect("a document")
 }
@@ -106,7 +106,7 @@ impl Fake {
         std::mem::take(&mut self.world().log)
     }
 
-    pub(super) fn document(&self, id: &str) -> Option<Document> {
+    pub(super) fn document(&self, id: &str) -> Option<R2rDocument> {
         self.world().documents.get(&Uuid::parse_str(id).expect("an id")).cloned()
     }
 
@@ -173,7 +173,7 @@ impl Fake {
     }
 }
 
-impl Remote for Fake {
+impl R2rApi for Fake {
     fn who(&self) -> BoxFuture<'_, Result<String, Error>> {
         async { Ok("me".to_owned()) }.boxed()
     }
@@ -183,7 +183,7 @@ impl Remote for Fake {
         async move { Ok(id.to_string() == COLLECTION) }.boxed()
     }
 
-    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>> {
+    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<R2rDocument>, Error>> {
         async move {
             let mut world = self.world();
             world.looks += 1;
@@ -296,8 +296,8 @@ impl Place {
         self.open_over(self.fake.clone())
     }
 
-    pub(super) fn open_over(&self, remote: impl Remote) -> Ingest {
-        let options = config::R2r {
+    pub(super) fn open_over(&self, remote: impl R2rApi) -> Ingest {
+        let options = config::R2rOptions {
             url: "http://127.0.0.1:1".parse().expect("a URL"),
             credentials: Credentials::None,
             project: config::ProjectName { name: "p".into(), path: None },
@@ -310,7 +310,7 @@ impl Place {
             advanced_search: config::AdvancedSearch::default(),
             cache_ttl: CacheTtl::default(),
         };
-        let opening = Opening {
+        let opening = IngestOptions {
             options: &options,
             journal: self.dir.path().join("journal.json"),
             answers: Answers::new(&self.store, &"r2r".into(), &"me".into()),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 
-use super::about::{Arguments, Mode};
+use super::about::{Arguments, IngestMode};
 use super::{Ingest, Target, UPLOADS, failed, form};
 use crate::Report;
 use crate::answer::Failure;
@@ -37,7 +37,7 @@ pub(in super::super) struct FolderArguments {
     /// How carefully the files are read, as in `r2r_ingest_document`.
     #[serde(default)]
     #[schemars(default)]
-    pub(in super::super) ingestion_mode: Mode,
+    pub(in super::super) ingestion_mode: IngestMode,
 }
 
 /// Answer of the tool.

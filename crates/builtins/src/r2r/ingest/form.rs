@@ -9,8 +9,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use super::Mode;
-use super::source::{Faults, Sent, Source};
+use super::IngestMode;
+use super::source::{Faults, Sent, SourceFile};
 use crate::r2r::model::has_nul;
 use crate::refusal::Refusal;
 use net::http::Form;
@@ -80,7 +80,7 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
         };
         if name == "title" && !value.as_str().is_some_and(fits) {
             return Err(wrong(&field, value)
-                .because("The title can not be used.")
+                .because("The title cannot be used.")
                 .valid(&format!("a text of 1 to {LONGEST_TITLE} bytes on one line"))
                 .suggest("Leave it out to have the name of the file as title."));
         }
@@ -93,7 +93,7 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
 pub(super) struct Sheet {
     pub(super) id: Uuid,
     pub(super) collection: Uuid,
-    mode: Mode,
+    mode: IngestMode,
     file_name: String,
     /// Metadata that stay equal as long as the file and the caller's arguments do.
     lasting: Map<String, Value>,
@@ -104,7 +104,7 @@ impl Sheet {
     pub(super) fn new(
         id: Uuid,
         collection: Uuid,
-        mode: Mode,
+        mode: IngestMode,
         told: (&str, &str, &Map<String, Value>),
     ) -> Self {
         let (name, digest, metadata) = told;
@@ -132,13 +132,14 @@ impl Sheet {
     /// incomplete.
     pub(super) fn earlier(
         (id, collection): (Uuid, Uuid),
-        usual: Mode,
+        usual: IngestMode,
         there: &Map<String, Value>,
     ) -> Option<Self> {
         let name = there.get(SOURCE_PATH)?.as_str()?;
         let callers = there.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
         let callers = callers.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let mode = there.get(INGESTION_MODE).and_then(|word| Mode::deserialize(word).ok()).unwrap_or(usual);
+        let mode =
+            there.get(INGESTION_MODE).and_then(|word| IngestMode::deserialize(word).ok()).unwrap_or(usual);
         let mut sheet = Self::new(id, collection, mode, (name, digest(there)?, &callers));
         // Keeps the earlier time: this version is still the last one that was requested, if it could not be
         // replaced.
@@ -164,7 +165,7 @@ impl Sheet {
     }
 
     /// Returns the form with `source` as its file.
-    pub(super) fn form(&self, source: &Source, faults: &Faults, sent: Sent) -> Form {
+    pub(super) fn form(&self, source: &SourceFile, faults: &Faults, sent: Sent) -> Form {
         let mut metadata = self.lasting.clone();
         metadata.insert("ingested_by".to_owned(), json!("switchyard"));
         let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();

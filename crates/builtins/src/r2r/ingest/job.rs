@@ -21,11 +21,11 @@ use tokio::time::{Instant, sleep};
 
 use super::form::Sheet;
 use super::journal::Journal;
-use super::remote::Remote;
-use super::source::{Faults, Source};
+use super::remote::R2rApi;
+use super::source::{Faults, SourceFile};
 use crate::answer::Failure;
 use crate::r2r::id::Id;
-use crate::r2r::model::{Document, Stage};
+use crate::r2r::model::{R2rDocument, Stage};
 use crate::refusal::Refusal;
 use upstream::api::Error;
 
@@ -79,10 +79,10 @@ pub(super) enum Done {
 }
 
 /// One document and everything that its ingestion needs.
-pub(super) struct Job<'a> {
-    pub(super) remote: &'a dyn Remote,
+pub(super) struct IngestJob<'a> {
+    pub(super) remote: &'a dyn R2rApi,
     pub(super) path: &'a str,
-    pub(super) source: Source,
+    pub(super) source: SourceFile,
     pub(super) sheet: Sheet,
     pub(super) steps: &'a watch::Sender<Step>,
     /// Limits how many jobs send at a time.
@@ -97,7 +97,7 @@ pub(super) struct Job<'a> {
     pub(super) is_watched: bool,
 }
 
-impl Job<'_> {
+impl IngestJob<'_> {
     /// Ingests the document. A job that was dropped at any point can be run again. `upload` is the permit to
     /// send.
     pub(super) async fn run(&self, upload: SemaphorePermit<'_>) -> Outcome {
@@ -142,7 +142,7 @@ impl Job<'_> {
     }
 
     /// Whether `there` is the finished document that this job should make.
-    fn is_done(&self, there: &Document, sending: u32) -> bool {
+    fn is_done(&self, there: &R2rDocument, sending: u32) -> bool {
         let is_same = self.sheet.is_same(&there.metadata)
             || (sending > 0 && self.sheet.is_same_content(&there.metadata));
         there.stage() == Stage::Success && is_same
@@ -154,7 +154,7 @@ impl Job<'_> {
         &self,
         upload: &mut Option<SemaphorePermit<'_>>,
         left_behind: LeftBehind,
-    ) -> Result<Option<Document>, Failure> {
+    ) -> Result<Option<R2rDocument>, Failure> {
         let longest = if self.is_awaited { LONGEST_LOOK } else { LONGEST_UNWATCHED };
         let (mut pause, mut status, mut since) = (FIRST_PAUSE, String::new(), Instant::now());
         loop {
@@ -192,11 +192,13 @@ impl Job<'_> {
             tracing::debug!(document = %self.sheet.id, sending, %error, "a document was not taken at once");
             match what_next(&error) {
                 // R2R may have the document, or may be making it.
-                Next::Look => {
+                ErrorAction::Look => {
                     sleep(pause(sending, &error)).await;
                     return Ok(Some(error));
                 }
-                Next::Again if !self.is_awaited || tries + 1 < TRIES => sleep(pause(tries, &error)).await,
+                ErrorAction::Again if !self.is_awaited || tries + 1 < TRIES => {
+                    sleep(pause(tries, &error)).await;
+                }
                 _ => return Err(error.into()),
             }
             tries += 1;
@@ -222,7 +224,7 @@ impl Job<'_> {
     }
 
     /// Adds the document to its collection, unless it is in there.
-    async fn join(&self, document: &Document) -> Result<(), Failure> {
+    async fn join(&self, document: &R2rDocument) -> Result<(), Failure> {
         let (collection, id) = (self.sheet.collection, self.sheet.id);
         if !document.collection_ids.contains(&Id(collection)) {
             self.step(0.97, "joining its collection");
@@ -242,8 +244,8 @@ impl Job<'_> {
                 Ok(answer) => return Ok(answer),
                 Err(error) if self.is_awaited && tries + 1 >= TRIES => return Err(error.into()),
                 Err(error) => match what_next(&error) {
-                    Next::Stop => return Err(error.into()),
-                    Next::Again | Next::Look => sleep(pause(tries, &error)).await,
+                    ErrorAction::Stop => return Err(error.into()),
+                    ErrorAction::Again | ErrorAction::Look => sleep(pause(tries, &error)).await,
                 },
             }
             tries += 1;
@@ -272,7 +274,7 @@ impl Job<'_> {
         }
     }
 
-    fn worked(&self, document: &Document) {
+    fn worked(&self, document: &R2rDocument) {
         self.step(0.5 + 0.5 * document.progress(), &document.ingestion_status);
     }
 
@@ -304,7 +306,7 @@ pub(super) fn refusal(path: &str, because: &str) -> Refusal {
 
 /// The next step after an error.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum ErrorAction {
     /// Give up: a repetition would fail too.
     Stop,
     /// Repeat the request: it had no effect.
@@ -313,20 +315,20 @@ pub(super) enum Next {
     Look,
 }
 
-pub(super) fn what_next(error: &Error) -> Next {
+pub(super) fn what_next(error: &Error) -> ErrorAction {
     match error {
         // R2R is unavailable, or asks the client to wait.
         Error::Connect { .. }
         | Error::NotSent { .. }
         | Error::Backend { status: 429 | 503, .. }
-        | Error::Status { status: 429 | 503, .. } => Next::Again,
+        | Error::Status { status: 429 | 503, .. } => ErrorAction::Again,
         // 409: R2R has the document already, or works on it.
-        Error::Backend { status: 408 | 409, .. } => Next::Look,
+        Error::Backend { status: 408 | 409, .. } => ErrorAction::Look,
         Error::Backend { status: ..500, .. }
         | Error::Status { status: ..500, .. }
         | Error::AuthFailed { .. }
-        | Error::Unavailable { .. } => Next::Stop,
-        _ => Next::Look,
+        | Error::Unavailable { .. } => ErrorAction::Stop,
+        _ => ErrorAction::Look,
     }
 }
 
@@ -349,18 +351,18 @@ mod tests {
     fn what_may_have_been_done_is_looked_for_and_what_is_refused_is_not_repeated() {
         let status = |status| Error::backend(status, "");
         for refused in [400, 401, 403, 404, 413, 415, 422] {
-            assert_eq!(what_next(&status(refused)), Next::Stop, "{refused}");
+            assert_eq!(what_next(&status(refused)), ErrorAction::Stop, "{refused}");
         }
         for again in [429, 503] {
-            assert_eq!(what_next(&status(again)), Next::Again, "{again}");
+            assert_eq!(what_next(&status(again)), ErrorAction::Again, "{again}");
         }
         for unknown in [408, 409, 500, 502, 504] {
-            assert_eq!(what_next(&status(unknown)), Next::Look, "{unknown}");
+            assert_eq!(what_next(&status(unknown)), ErrorAction::Look, "{unknown}");
         }
         let reason = String::new;
-        assert_eq!(what_next(&Error::Connect { reason: reason() }), Next::Again);
+        assert_eq!(what_next(&Error::Connect { reason: reason() }), ErrorAction::Again);
         for lost in [Error::Lost { reason: reason() }, Error::Cut { reason: reason() }] {
-            assert_eq!(what_next(&lost), Next::Look);
+            assert_eq!(what_next(&lost), ErrorAction::Look);
         }
     }
 

@@ -19,8 +19,8 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::failed::{AllFailed, Failed};
-use super::{Mode, file_name};
+use super::failed::{AllFailed, FailedDocument};
+use super::{IngestMode, file_name};
 use crate::r2r::id::Id;
 use runtime::private_file;
 use runtime::regular_file;
@@ -34,24 +34,24 @@ const LOCK_TRIES: usize = 40;
 
 /// One document under way: the task, without its progress, which R2R knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     /// Id that was promised to the client.
     pub(super) document: Id,
     /// Path of the file as the client wrote it.
     pub(super) path: String,
     pub(super) collection: Id,
-    pub(super) mode: Mode,
+    pub(super) mode: IngestMode,
     pub(super) metadata: Map<String, Value>,
     /// Resource that changes when the ingestion ends.
     pub(super) resource: Option<String>,
     /// Earlier version that was removed for this document, or is about to be.
     #[serde(default)]
-    pub(super) removed: Option<Removed>,
+    pub(super) removed: Option<RemovedDocument>,
 }
 
 /// A removed document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Removed {
+pub(super) struct RemovedDocument {
     /// The metadata of the document.
     pub(super) metadata: Map<String, Value>,
     /// Whether its content was saved.
@@ -60,10 +60,10 @@ pub(super) struct Removed {
 
 /// The journal file. Clones share its state.
 #[derive(Debug, Clone)]
-pub(super) struct Journal(Arc<Inner>);
+pub(super) struct Journal(Arc<JournalState>);
 
 #[derive(Debug)]
-struct Inner {
+struct JournalState {
     path: PathBuf,
     state: Mutex<State>,
     /// Version of the state that is on disk. The task that writes the file holds this lock.
@@ -88,22 +88,22 @@ struct State {
 struct Noted {
     number: u64,
     since: OffsetDateTime,
-    entry: Entry,
+    entry: JournalEntry,
 }
 
 /// Content of the file, for writing.
 #[derive(Serialize)]
-struct Written<'a> {
-    under_way: Vec<&'a Entry>,
+struct JournalFile<'a> {
+    under_way: Vec<&'a JournalEntry>,
     /// The oldest first.
-    failed: Vec<&'a Failed>,
+    failed: Vec<&'a FailedDocument>,
 }
 
 /// Content of the file, for reading.
 #[derive(Default, Deserialize)]
 struct Left {
-    under_way: Vec<Entry>,
-    failed: Vec<Failed>,
+    under_way: Vec<JournalEntry>,
+    failed: Vec<FailedDocument>,
 }
 
 /// The journal of the server `name`, in the folder of the file `mapping`.
@@ -116,12 +116,19 @@ impl Journal {
     pub(super) fn new(path: PathBuf) -> Self {
         let (state, lock) = <(Mutex<State>, Mutex<Option<File>>)>::default();
         let (written, complained) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(Inner { path, state, written, lock, complained, tried: watch::Sender::new(false) }))
+        Self(Arc::new(JournalState {
+            path,
+            state,
+            written,
+            lock,
+            complained,
+            tried: watch::Sender::new(false),
+        }))
     }
 
     /// Locks the file and returns the documents that an earlier instance left in it. They are under way
     /// again.
-    pub(super) async fn take_over(&self) -> Vec<(u64, Entry)> {
+    pub(super) async fn take_over(&self) -> Vec<(u64, JournalEntry)> {
         if self.0.path.as_os_str().is_empty() {
             self.0.tried.send_replace(true);
             return Vec::new();
@@ -143,7 +150,7 @@ impl Journal {
     }
 
     /// Notes a document and returns its number for `strike`.
-    pub(super) async fn add(&self, entry: Entry) -> u64 {
+    pub(super) async fn add(&self, entry: JournalEntry) -> u64 {
         let number = self.state().add(entry);
         // This waits only right after the start. The channel cannot close, because `self` holds its sender.
         let _ = self.0.tried.subscribe().wait_for(|tried| *tried).await;
@@ -152,7 +159,7 @@ impl Journal {
     }
 
     /// Notes what is about to be removed for entry `number`.
-    pub(super) async fn note_removal(&self, number: u64, removed: Removed) {
+    pub(super) async fn note_removal(&self, number: u64, removed: RemovedDocument) {
         {
             let mut state = self.state();
             state.version += 1;
@@ -165,7 +172,7 @@ impl Journal {
     }
 
     /// Returns what was removed for entry `number`.
-    pub(super) fn removed(&self, number: u64) -> Option<Removed> {
+    pub(super) fn removed(&self, number: u64) -> Option<RemovedDocument> {
         self.state().entries.iter().find(|noted| noted.number == number)?.entry.removed.clone()
     }
 
@@ -195,19 +202,19 @@ impl Journal {
         let file_name = file_name(&entry.path);
         match failure {
             Some((reason, size)) => {
-                state.failed.put(Failed { document, collection, file_name, size, since, at, reason });
+                state.failed.put(FailedDocument { document, collection, file_name, size, since, at, reason });
             }
             None => state.failed.remove(document),
         }
     }
 
     /// Returns why the last attempt to ingest `document` failed.
-    pub(super) fn failed(&self, document: Id) -> Option<Failed> {
+    pub(super) fn failed(&self, document: Id) -> Option<FailedDocument> {
         self.state().failed.get(document).cloned()
     }
 
     /// Returns the documents of `collection` that could not be ingested, the newest first.
-    pub(super) fn all_failed(&self, collection: Id) -> Vec<Failed> {
+    pub(super) fn all_failed(&self, collection: Id) -> Vec<FailedDocument> {
         self.state().failed.iter().filter(|failed| failed.collection == collection).cloned().collect()
     }
 
@@ -232,7 +239,7 @@ impl Journal {
         locked.await.map_err(io::Error::other)?
     }
 
-    async fn adopt(&self, left: Left) -> Vec<(u64, Entry)> {
+    async fn adopt(&self, left: Left) -> Vec<(u64, JournalEntry)> {
         let adopted = {
             let mut state = self.state();
             // Failures recorded since the start are newer than those in the file.
@@ -254,7 +261,7 @@ impl Journal {
         let (version, text) = {
             let state = self.state();
             let under_way = state.entries.iter().map(|noted| &noted.entry).collect();
-            let written = Written { under_way, failed: state.failed.iter().rev().collect() };
+            let written = JournalFile { under_way, failed: state.failed.iter().rev().collect() };
             (state.version, serde_json::to_vec_pretty(&written).unwrap_or_default())
         };
         let path = self.0.path.clone();
@@ -271,7 +278,7 @@ impl Journal {
             tracing::warn!(
                 file,
                 %error,
-                "the journal of documents under way can not be used; a restart forgets those under way"
+                "the journal of documents under way cannot be used; a restart forgets those under way"
             );
         }
     }
@@ -283,7 +290,7 @@ impl Journal {
 }
 
 impl State {
-    fn add(&mut self, entry: Entry) -> u64 {
+    fn add(&mut self, entry: JournalEntry) -> u64 {
         self.last += 1;
         self.version += 1;
         let since = OffsetDateTime::now_utc();

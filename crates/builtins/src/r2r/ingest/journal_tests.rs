@@ -6,21 +6,21 @@ use futures_util::future::join_all;
 
 use super::*;
 
-fn entry(path: &str) -> Entry {
+fn entry(path: &str) -> JournalEntry {
     let metadata = Map::from_iter([("tag".to_owned(), Value::from("x"))]);
     let (document, collection) = (Id(uuid::Uuid::nil()), Id(uuid::Uuid::max()));
-    Entry {
+    JournalEntry {
         document,
         path: path.into(),
         collection,
-        mode: Mode::HiRes,
+        mode: IngestMode::HiRes,
         metadata,
         resource: None,
         removed: None,
     }
 }
 
-fn paths(entries: &[(u64, Entry)]) -> Vec<&str> {
+fn paths(entries: &[(u64, JournalEntry)]) -> Vec<&str> {
     entries.iter().map(|(_, entry)| entry.path.as_str()).collect()
 }
 

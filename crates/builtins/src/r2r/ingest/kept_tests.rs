@@ -29,7 +29,7 @@ async fn until_done(place: &Place) {
 }
 
 /// Ingests `a.md` and then changes its text. Returns the document as R2R shows it.
-async fn changed(place: &Place, ingest: &Ingest) -> Document {
+async fn changed(place: &Place, ingest: &Ingest) -> R2rDocument {
     let wish =
         json!({"run_async": false, "ingestion_mode": "custom", "metadata": {"tag": "x", "title": "A"}});
     let first = place.call_with(ingest, "a.md", &wish).await.expect("taken in");

@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 32;
 
 /// Files below a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Listing {
+pub(super) struct FileList {
     /// The paths of the files, relative to the folder.
     pub(super) files: Vec<String>,
     /// Number of entries that are neither files nor folders, such as links, or have a name that is not UTF-8.
@@ -43,8 +43,8 @@ impl From<io::Error> for Unlisted {
 
 /// Lists the files below the folder that `names` lead to from `root`. Hidden files, whose names begin with a
 /// dot, are skipped. Blocks.
-pub(super) fn files(root: &std::path::Path, names: &[&str]) -> Result<Listing, Unlisted> {
-    let (mut listing, mut seen) = (Listing::default(), 0);
+pub(super) fn files(root: &std::path::Path, names: &[&str]) -> Result<FileList, Unlisted> {
+    let (mut listing, mut seen) = (FileList::default(), 0);
     let mut folders = vec![(open_folder(root, names)?, String::new(), 0)];
     while let Some((folder, prefix, depth)) = folders.pop() {
         for entry in Dir::read_from(&folder).map_err(io::Error::from)? {
@@ -107,7 +107,7 @@ mod tests {
         std::os::unix::fs::symlink(at("out/secret.md"), at("in/link.md")).expect("linked");
         let files = |names: &[&str]| files(folder.path(), names).expect("listed");
         let all = ["a.md", "b.md", "deep/er/c.md"].map(str::to_owned).to_vec();
-        assert_eq!(files(&["in"]), Listing { files: all, ignored: 2 });
+        assert_eq!(files(&["in"]), FileList { files: all, ignored: 2 });
         assert_eq!(files(&["in", "deep"]).files, ["er/c.md"]);
         assert!(matches!(super::files(folder.path(), &["in", "link"]), Err(Unlisted::Unreadable(_))));
         fs::create_dir_all(at("many")).expect("made");

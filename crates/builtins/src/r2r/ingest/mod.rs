@@ -37,15 +37,15 @@ use crate::r2r::answers::Answers;
 use crate::r2r::client::Client;
 use crate::r2r::config;
 use crate::r2r::id::Id;
-use crate::r2r::model::Document;
+use crate::r2r::model::R2rDocument;
 pub(super) use about::{ABOUT, Arguments, Ingested};
-use about::{Mode, Status};
-pub(super) use failed::Failed;
+use about::{IngestMode, Status};
+pub(super) use failed::FailedDocument;
 pub(super) use folder::{ABOUT_FOLDER, FolderArguments, FolderIngested};
 use job::{Outcome, Step};
 pub(super) use journal::beside as journal_beside;
-use journal::{Entry, Journal};
-use remote::Remote;
+use journal::{Journal, JournalEntry};
+use remote::R2rApi;
 use roots::Roots;
 use runtime::shutdown::Shutdown;
 use tasks::{MOST_COLLECTIONS, Task, Tasks};
@@ -69,8 +69,8 @@ pub(super) struct Target<'a> {
 }
 
 /// Everything that `Ingest` needs to start.
-pub(super) struct Opening<'a> {
-    pub(super) options: &'a config::R2r,
+pub(super) struct IngestOptions<'a> {
+    pub(super) options: &'a config::R2rOptions,
     /// Path of the journal: [`journal_beside`].
     pub(super) journal: PathBuf,
     /// Cached answers of the tools that find documents.
@@ -84,11 +84,11 @@ pub(super) struct Ingest(Arc<Tasks>, Shutdown);
 
 impl Ingest {
     /// Ingests through `client`, and resumes what an earlier instance left.
-    pub(super) fn open(client: Client, opening: Opening<'_>) -> Self {
+    pub(super) fn open(client: Client, opening: IngestOptions<'_>) -> Self {
         Self::over(client, opening)
     }
 
-    fn over(remote: impl Remote, opening: Opening<'_>) -> Self {
+    fn over(remote: impl R2rApi, opening: IngestOptions<'_>) -> Self {
         let shutdown = opening.shutdown.child();
         let options = opening.options;
         let inner = Arc::new(Tasks {
@@ -122,7 +122,7 @@ impl Ingest {
             self.0.check(collection).await?;
         }
         let document = Id(form::id(self.0.who().await?, collection.0, &source.name));
-        let entry = Entry {
+        let entry = JournalEntry {
             document,
             path: file_path,
             collection,
@@ -166,7 +166,7 @@ impl Ingest {
     }
 
     /// Returns the documents of `collection` that could not be ingested, the newest first.
-    pub(super) fn failed(&self, collection: Id) -> Vec<Failed> {
+    pub(super) fn failed(&self, collection: Id) -> Vec<FailedDocument> {
         self.0.journal.all_failed(collection)
     }
 }
@@ -179,12 +179,12 @@ fn file_name(path: &str) -> String {
 #[derive(Debug, Clone)]
 pub(super) enum Ours {
     UnderWay(UnderWay),
-    Failed(Failed),
+    Failed(FailedDocument),
 }
 
 impl Ours {
     /// Whether this is newer than the document that R2R shows.
-    pub(super) fn is_newer_than(&self, there: &Document) -> bool {
+    pub(super) fn is_newer_than(&self, there: &R2rDocument) -> bool {
         match self {
             Self::UnderWay(ours) => !ours.is_of(&there.metadata),
             Self::Failed(ours) => !ours.is_outlived_by(there),

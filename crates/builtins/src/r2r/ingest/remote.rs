@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use uuid::Uuid;
 
 use crate::r2r::client::Client;
-use crate::r2r::model::{Document, Results};
+use crate::r2r::model::{R2rDocument, Results};
 use net::http::Form;
 use upstream::api::Error;
 
@@ -18,7 +18,7 @@ use upstream::api::Error;
 pub(super) type MakeForm<'a> = Box<dyn Fn() -> Form + Send + Sync + 'a>;
 
 /// The requests to R2R that ingesting needs.
-pub(super) trait Remote: Send + Sync + 'static {
+pub(super) trait R2rApi: Send + Sync + 'static {
     /// Returns the id of Switchyard's account.
     fn who(&self) -> BoxFuture<'_, Result<String, Error>>;
 
@@ -26,7 +26,7 @@ pub(super) trait Remote: Send + Sync + 'static {
     fn has_collection(&self, id: Uuid) -> BoxFuture<'_, Result<bool, Error>>;
 
     /// Returns the document `id`, if there is one.
-    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>>;
+    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<R2rDocument>, Error>>;
 
     /// Returns the content of the document `id`, if R2R has it.
     fn content(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
@@ -47,7 +47,7 @@ struct Account {
     id: String,
 }
 
-impl Remote for Client {
+impl R2rApi for Client {
     fn who(&self) -> BoxFuture<'_, Result<String, Error>> {
         async move {
             let answer = self.get::<Results<Account>>(&["users", "me"], &[]).await?;
@@ -65,9 +65,9 @@ impl Remote for Client {
         .boxed()
     }
 
-    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>> {
+    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<R2rDocument>, Error>> {
         async move {
-            let there = self.get::<Results<Document>>(&["documents", &id.to_string()], &[]).await;
+            let there = self.get::<Results<R2rDocument>>(&["documents", &id.to_string()], &[]).await;
             Ok(unless(there, &[404])?.map(|answer| answer.results))
         }
         .boxed()

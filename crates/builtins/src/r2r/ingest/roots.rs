@@ -12,9 +12,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::listing::{self, Listing, MAX_FILES, Unlisted};
+use super::listing::{self, FileList, MAX_FILES, Unlisted};
 use super::no_follow::open_file;
-use super::source::Source;
+use super::source::SourceFile;
 use crate::refusal::Refusal;
 
 /// Longest path in bytes, as operating systems accept it.
@@ -42,7 +42,7 @@ impl Roots {
     }
 
     /// Lists the files below the folder at `path`, as absolute paths. Blocks.
-    pub(super) fn list(&self, path: &str) -> Result<Listing, Refusal> {
+    pub(super) fn list(&self, path: &str) -> Result<FileList, Refusal> {
         let listed = self.check_any(path).and_then(|()| {
             let (root, names) = self.place(path, 0)?;
             listing::files(&root.path, &names).map_err(|failure| match failure {
@@ -54,21 +54,21 @@ impl Roots {
             })
         });
         let absolute = |name: String| format!("{}/{name}", path.trim_end_matches('/'));
-        let listed = listed.map(|Listing { files, ignored }| {
+        let listed = listed.map(|FileList { files, ignored }| {
             let files = files.into_iter().map(absolute).collect();
-            Listing { files, ignored }
+            FileList { files, ignored }
         });
         listed.map_err(|refusal| refusal.of_field("folder_path"))
     }
 
     /// Opens the file at `path`. Blocks.
-    pub(super) fn open(&self, path: &str) -> Result<Source, Refusal> {
+    pub(super) fn open(&self, path: &str) -> Result<SourceFile, Refusal> {
         self.check_any(path)?;
         let (root, names) = self.place(path, 1)?;
         let file = open_file(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
         let len = self.checked(path, &file)?;
         let name = names.iter().fold(root.label.clone(), |name, part| format!("{name}/{part}"));
-        Ok(Source::new(file, name, len))
+        Ok(SourceFile::new(file, name, len))
     }
 
     fn check_any(&self, path: &str) -> Result<(), Refusal> {
@@ -76,7 +76,7 @@ impl Roots {
             return Ok(());
         }
         Err(refusal(path)
-            .because("Files can not be ingested: the operator has allowed no folder.")
+            .because("Files cannot be ingested: the operator has allowed no folder.")
             .valid("none until the setting `ingest_roots` of this server names a folder")
             .suggest("Ask the operator to add the folder to `r2r: {ingest_roots: [...]}`."))
     }
@@ -130,7 +130,7 @@ impl Roots {
             Some(Errno::LOOP | Errno::NOTDIR) => {
                 "A part of the path is a link or no folder; links are not followed.".to_owned()
             }
-            _ => format!("The file can not be opened: {}.", error.kind()),
+            _ => format!("The file cannot be opened: {}.", error.kind()),
         };
         self.range(refusal(path).because(&reason))
     }

@@ -26,7 +26,7 @@ fn place() -> (TempDir, Roots) {
     (dir, roots)
 }
 
-fn read(source: &Source) -> Vec<u8> {
+fn read(source: &SourceFile) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let digest = source.digest().await.unwrap_or_default();

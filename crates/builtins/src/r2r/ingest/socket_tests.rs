@@ -9,19 +9,19 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::fixture::Place;
-use super::remote::{MakeForm, Remote};
+use super::remote::{MakeForm, R2rApi};
 use super::*;
 use crate::means;
 use crate::r2r::client::Client;
 use crate::r2r::config::{CacheTtl, Credentials};
 use crate::r2r::double::{EMAIL, Fault, PASSWORD, R2r};
-use crate::r2r::model::Document;
+use crate::r2r::model::R2rDocument;
 
 const SEND: &str = "POST /v3/documents";
 
 async fn client(r2r: &R2r) -> Client {
     let email = EMAIL.to_owned().into();
-    let options = config::R2r {
+    let options = config::R2rOptions {
         url: r2r.url().parse().expect("a URL"),
         credentials: Credentials::Account { email, password: PASSWORD.to_owned().into() },
         project: config::ProjectName { name: "p".into(), path: None },
@@ -172,16 +172,16 @@ async fn fifty_files_of_a_megabyte_at_once_are_all_there() {
 /// Truncates the file after its digest was computed and before it is sent.
 struct Cutting(Client, String);
 
-impl Remote for Cutting {
+impl R2rApi for Cutting {
     fn who(&self) -> BoxFuture<'_, Result<String, Error>> {
-        Remote::who(&self.0)
+        R2rApi::who(&self.0)
     }
 
     fn has_collection(&self, id: Uuid) -> BoxFuture<'_, Result<bool, Error>> {
         self.0.has_collection(id)
     }
 
-    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Document>, Error>> {
+    fn document(&self, id: Uuid) -> BoxFuture<'_, Result<Option<R2rDocument>, Error>> {
         self.0.document(id)
     }
 

@@ -24,7 +24,7 @@ const PROBED: u64 = 8 * 1024;
 
 /// An opened file.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub file: Arc<File>,
     /// Name in R2R: that of its folder, and the path from there.
     pub(super) name: String,
@@ -47,7 +47,7 @@ pub(super) type Faults = Arc<Mutex<Option<Fault>>>;
 /// Receives the number of bytes that were sent.
 pub(super) type Sent = Box<dyn Fn(u64) + Send>;
 
-impl Source {
+impl SourceFile {
     pub(super) fn new(file: File, name: String, len: u64) -> Self {
         Self { file: Arc::new(file), name, len }
     }
@@ -81,7 +81,7 @@ impl Source {
         faults: &Faults,
         sent: Sent,
     ) -> impl Stream<Item = io::Result<Bytes>> + Send + use<> {
-        let reader = Reader {
+        let reader = UploadReader {
             source: self.clone(),
             digest: digest.to_owned(),
             faults: Arc::clone(faults),
@@ -117,8 +117,8 @@ impl Source {
     }
 }
 
-struct Reader {
-    source: Source,
+struct UploadReader {
+    source: SourceFile,
     digest: String,
     faults: Faults,
     hash: Sha256,
@@ -126,7 +126,7 @@ struct Reader {
     sent: Sent,
 }
 
-impl Reader {
+impl UploadReader {
     async fn next(&mut self) -> io::Result<Bytes> {
         let (source, at) = (self.source.clone(), self.at);
         let read = spawn_blocking(move || {

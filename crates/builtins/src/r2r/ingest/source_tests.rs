@@ -8,13 +8,13 @@ use futures_util::{StreamExt, TryStreamExt, pin_mut};
 
 use super::*;
 
-fn source(path: &Path) -> Source {
+fn source(path: &Path) -> SourceFile {
     let file = File::open(path).expect("there");
     let len = file.metadata().expect("known").len();
-    Source::new(file, "a.md".into(), len)
+    SourceFile::new(file, "a.md".into(), len)
 }
 
-fn written(bytes: &[u8]) -> (tempfile::TempDir, Source) {
+fn written(bytes: &[u8]) -> (tempfile::TempDir, SourceFile) {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("a.md"), bytes).expect("written");
     let source = source(&dir.path().join("a.md"));
@@ -22,7 +22,7 @@ fn written(bytes: &[u8]) -> (tempfile::TempDir, Source) {
 }
 
 /// Returns all chunks, or the number of bytes and the reason why it ended early.
-async fn sent(source: &Source, digest: &str) -> Result<Vec<Bytes>, (usize, Fault)> {
+async fn sent(source: &SourceFile, digest: &str) -> Result<Vec<Bytes>, (usize, Fault)> {
     let faults = Faults::default();
     let pieces = source.pieces(digest, &faults, Box::new(|_| {}));
     pin_mut!(pieces);

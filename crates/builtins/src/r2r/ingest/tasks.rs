@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use super::failed;
 use super::form::{self, Sheet};
-use super::job::{self, Done, Job, Outcome, Step};
-use super::journal::{Entry, Journal};
-use super::remote::Remote;
+use super::job::{self, Done, IngestJob, Outcome, Step};
+use super::journal::{Journal, JournalEntry};
+use super::remote::R2rApi;
 use super::roots::Roots;
-use super::source::Source;
+use super::source::SourceFile;
 use crate::answer::Failure;
 use crate::r2r::answers::Answers;
 use crate::r2r::id::Id;
@@ -36,7 +36,7 @@ pub(super) const MOST_COLLECTIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_a
 
 /// State that all tasks share.
 pub(super) struct Tasks {
-    pub(super) remote: Box<dyn Remote>,
+    pub(super) remote: Box<dyn R2rApi>,
     pub(super) roots: Arc<Roots>,
     pub(super) journal: Journal,
     pub(super) answers: Answers,
@@ -52,10 +52,10 @@ pub(super) struct Tasks {
 
 /// One document under way.
 pub(super) struct Task {
-    pub(super) entry: Entry,
+    pub(super) entry: JournalEntry,
     pub(super) number: u64,
     /// The file, opened for the request. `None` after a restart.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<SourceFile>,
     pub(super) is_awaited: bool,
     pub(super) is_watched: bool,
     pub(super) steps: watch::Sender<Step>,
@@ -67,7 +67,7 @@ impl Tasks {
     pub(super) async fn resume(self: Arc<Self>, shutdown: Shutdown) {
         for (number, entry) in self.journal.take_over().await {
             let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
-            tracing::info!(file = entry.path, "going on with a document that was under way");
+            tracing::info!(file = entry.path, "resuming a document that was under way");
             let (steps, _) = watch::channel(Step { share: 0.0, message: String::new(), outcome: None });
             let task = Task {
                 entry,
@@ -99,7 +99,7 @@ impl Tasks {
         self.end(task, outcome).await;
     }
 
-    async fn bring_from(&self, task: &Task, source: Source) -> Outcome {
+    async fn bring_from(&self, task: &Task, source: SourceFile) -> Outcome {
         let entry = &task.entry;
         let turn = self.turn(entry.document.0);
         let _turn = turn.lock().await;
@@ -112,7 +112,7 @@ impl Tasks {
                 digest.map_err(|fault| Failure::Refused(job::refusal(&entry.path, &fault.words())))?;
             let told = (source.name.as_str(), digest.as_str(), &entry.metadata);
             let sheet = Sheet::new(entry.document.0, entry.collection.0, entry.mode, told);
-            let job = Job {
+            let job = IngestJob {
                 remote: self.remote.as_ref(),
                 path: &entry.path,
                 source: source.clone(),
@@ -164,7 +164,7 @@ impl Tasks {
     }
 
     /// Opens the file, if it can be sent.
-    pub(super) async fn source(&self, path: &str) -> Result<Source, Failure> {
+    pub(super) async fn source(&self, path: &str) -> Result<SourceFile, Failure> {
         let (roots, path) = (Arc::clone(&self.roots), path.to_owned());
         let opened = spawn_blocking(move || {
             let source = roots.open(&path)?;

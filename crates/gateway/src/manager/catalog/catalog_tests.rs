@@ -112,7 +112,9 @@ fn references_of_a_tool_follow_its_resource_to_where_it_is_offered() {
 
     let unlisted = catalog(&[("a", has(&[])), ("b", Has { resources: &["ui://w"], ..Has::default() })]);
     assert_eq!(definition(&unlisted), expected, "else it would lead to somebody else's");
-    let Places::Guessed(places) = unlisted.resources().places("ui://a/w") else { panic!("nobody lists it") };
+    let UriServers::Guessed(places) = unlisted.resources().places("ui://a/w") else {
+        panic!("nobody lists it")
+    };
     assert_eq!((places[0].server.as_ref(), places[0].uri.as_str()), ("a", "ui://w"));
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::prefixes::Prefixes;
-use super::uris::Key;
+use super::uris::ResourceKey;
 use protocol::uri::{Template, Work, split_owner};
 
 /// Steps of matching for one URI, for each server that has templates.
@@ -33,8 +33,8 @@ pub(super) struct Clashes {
 }
 
 impl Claims {
-    pub(super) fn of(keys: &[Key]) -> Self {
-        let read = |key: &Key| (Arc::clone(&key.server), Template::parse(&key.uri));
+    pub(super) fn of(keys: &[ResourceKey]) -> Self {
+        let read = |key: &ResourceKey| (Arc::clone(&key.server), Template::parse(&key.uri));
         let templates: Vec<(Arc<str>, Template)> = keys.iter().map(read).collect();
         let by_prefix = Prefixes::of(templates.iter().map(|(_, template)| template.prefix()).enumerate());
         Self { templates, by_prefix }
@@ -68,8 +68,13 @@ impl Claims {
 
     /// Finds the listed `uris` and the templates that clash. `keys` are those it was made of, and `servers` those that
     /// have resources.
-    pub(super) fn clashes(&self, uris: &[Key], keys: &[Key], servers: &[Arc<str>]) -> Clashes {
-        let is_reserved = |key: &Key| {
+    pub(super) fn clashes(
+        &self,
+        uris: &[ResourceKey],
+        keys: &[ResourceKey],
+        servers: &[Arc<str>],
+    ) -> Clashes {
+        let is_reserved = |key: &ResourceKey| {
             let owner = split_owner(&key.uri).map(|(owner, _)| owner.to_owned());
             owner
                 .is_some_and(|owner| *owner != *key.server && servers.iter().any(|server| **server == *owner))
@@ -95,7 +100,7 @@ impl Claims {
     }
 
     /// Whether another server's template makes the URI of `key`; notes those that do in `templates`.
-    fn clash(&self, key: &Key, templates: &mut [bool], work: &mut Work) -> bool {
+    fn clash(&self, key: &ResourceKey, templates: &mut [bool], work: &mut Work) -> bool {
         let mut clashes = false;
         for index in self.by_prefix.matching(&key.uri) {
             let (server, template) = &self.templates[index];

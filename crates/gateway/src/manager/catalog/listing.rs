@@ -36,7 +36,7 @@ pub struct Route {
 
 /// One item as clients see it.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// The name or URI under which it is offered.
     pub exposed: String,
     /// Its server and its name there.
@@ -71,7 +71,7 @@ pub struct Page<'a> {
 /// One merged list.
 #[derive(Debug)]
 pub struct Listing {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogEntry>,
     /// The printed pages, by number. Pages with other first items are not stored.
     printed: Vec<Printed>,
     /// Whether any definition differs for older clients.
@@ -93,7 +93,7 @@ impl Default for Listing {
 
 impl Listing {
     /// A list of `entries`, which caches may store as `caching` says.
-    pub(super) fn new(entries: Vec<Entry>, per_page: usize, caching: Caching) -> Self {
+    pub(super) fn new(entries: Vec<CatalogEntry>, per_page: usize, caching: Caching) -> Self {
         let per_page = per_page.max(1);
         let count = entries.len().div_ceil(per_page).max(1);
         let last_of = |number: usize| entries.get(number * per_page - 1);
@@ -105,7 +105,7 @@ impl Listing {
     }
 
     /// Every item, in list order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogEntry] {
         &self.entries
     }
 
@@ -139,7 +139,7 @@ impl Listing {
 }
 
 impl<'a> Page<'a> {
-    fn entries(self) -> &'a [Entry] {
+    fn entries(self) -> &'a [CatalogEntry] {
         let rest = self.listing.entries.get(self.first..).unwrap_or_default();
         &rest[..rest.len().min(self.listing.per_page)]
     }

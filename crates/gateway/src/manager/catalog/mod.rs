@@ -18,10 +18,10 @@ mod uris;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-pub use listing::{Entry, Form, Listing, Page, Route};
-pub use resources::{LinkBudget, Place, Places, Resources};
+pub use listing::{CatalogEntry, Form, Listing, Page, Route};
+pub use resources::{LinkBudget, Resources, ServerResource, UriServers};
 
-use super::naming::{Key, Meaning, Names, Rules};
+use super::naming::{ItemKey, Meaning, Names, Rules};
 use super::owners::Owners;
 use super::trust::{Change, Trust};
 use json::Raw;
@@ -163,7 +163,7 @@ impl Catalog {
     }
 
     /// Every tool, in list order.
-    pub fn tools(&self) -> &[Entry] {
+    pub fn tools(&self) -> &[CatalogEntry] {
         self.tools.listing.entries()
     }
 
@@ -221,7 +221,7 @@ impl NamedList {
 /// Returns the moved names of `names`; `subject` gives the name of each of `keys` on its server.
 fn moved<'a>(
     names: &Names,
-    keys: &[Key],
+    keys: &[ItemKey],
     subject: impl Fn(usize) -> &'a str,
 ) -> Vec<(String, Arc<str>, String)> {
     let one = |index: usize| {
@@ -232,9 +232,9 @@ fn moved<'a>(
 }
 
 fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &mut Owners) -> NamedList {
-    let offered: Vec<(Key, &Part<'_>, &Tool)> =
+    let offered: Vec<(ItemKey, &Part<'_>, &Tool)> =
         parts.iter().flat_map(|part| chosen(part).map(move |(key, tool)| (key, part, tool))).collect();
-    let keys: Vec<Key> = offered.iter().map(|(key, ..)| key.clone()).collect();
+    let keys: Vec<ItemKey> = offered.iter().map(|(key, ..)| key.clone()).collect();
     let names = Names::assign(&keys, &style.rules, owners);
     let moved = moved(&names, &keys, |index| offered[index].2.name.as_str());
     let mut budget = LinkBudget::default();
@@ -257,7 +257,7 @@ fn tool_entry(
     tool: &Tool,
     exposed: &str,
     (resources, budget): (&Resources, &mut LinkBudget),
-) -> Entry {
+) -> CatalogEntry {
     let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
     // Clients of older revisions get definitions of older servers unchanged.
     let is_newer = part.offer.peer.version.has_any_output();
@@ -271,11 +271,11 @@ fn tool_entry(
         // Without the capability, anything that a definition says about tasks is ignored.
         needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
     };
-    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
+    CatalogEntry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
 }
 
 /// Returns the tools of a part that the operator selected, under the operator's names.
-fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
+fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (ItemKey, &'a Tool)> {
     let (server, choice, offer) = (part.server, part.choice, part.offer);
     let mut taken = HashSet::new();
     offer.tools.iter().filter_map(move |tool| {
@@ -284,29 +284,31 @@ fn chosen<'a>(part: &Part<'a>) -> impl Iterator<Item = (Key, &'a Tool)> {
         }
         let name = choice.rename.get(&tool.name).unwrap_or(&tool.name).clone();
         // If a name occurs twice, by the server's list or by a rename, the first one counts.
-        taken.insert(name.clone()).then(|| (Key { server: Arc::clone(server), name }, tool))
+        taken.insert(name.clone()).then(|| (ItemKey { server: Arc::clone(server), name }, tool))
     })
 }
 
 fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedList {
     let offered: Vec<(&Arc<str>, &Item)> =
         parts.iter().flat_map(|part| part.offer.prompts.iter().map(|prompt| (part.server, prompt))).collect();
-    let key =
-        |(server, prompt): &(&Arc<str>, &Item)| Key { server: Arc::clone(server), name: prompt.key.clone() };
-    let keys: Vec<Key> = offered.iter().map(key).collect();
+    let key = |(server, prompt): &(&Arc<str>, &Item)| ItemKey {
+        server: Arc::clone(server),
+        name: prompt.key.clone(),
+    };
+    let keys: Vec<ItemKey> = offered.iter().map(key).collect();
     let names = Names::assign(&keys, &style.rules, owners);
     let moved = moved(&names, &keys, |index| offered[index].1.key.as_str());
     let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
         read_only(Kind::Prompts, names.exposed(index), server, prompt)
     };
-    let entries: Vec<Entry> = offered.iter().enumerate().map(entry).collect();
+    let entries: Vec<CatalogEntry> = offered.iter().enumerate().map(entry).collect();
     let slots = entries.iter().map(|entry| Slot::Open(Arc::clone(&entry.route))).collect();
     let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Prompts));
     NamedList { names, slots, moved, listing }
 }
 
 /// The entry of an item that is only read.
-fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry {
+fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> CatalogEntry {
     let route = Route {
         server: Arc::clone(server),
         subject: item.key.as_str().into(),
@@ -316,7 +318,7 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Entry
         needs_task: false,
     };
     let definition: Raw = item.definition_as(kind, exposed);
-    Entry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
+    CatalogEntry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
 }
 
 /// How caches may store the lists of `kind` of all parts.

@@ -14,8 +14,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::clashes::{Claims, Clashes};
-use super::listing::{Entry, Listing};
-use super::uris::{Key, Uris};
+use super::listing::{CatalogEntry, Listing};
+use super::uris::{ResourceKey, Uris};
 use super::{MovedName, Part, caching, read_only};
 use crate::manager::owners::Owners;
 use json::Raw;
@@ -30,7 +30,7 @@ const MESSAGE_WORK: usize = 2 << 20;
 
 /// A resource as its server knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ServerResource {
     /// The server's name.
     pub server: Arc<str>,
     /// The URI there.
@@ -39,23 +39,23 @@ pub struct Place {
 
 /// The servers that can have a URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Places {
+pub enum UriServers {
     /// One server, which lists the URI or has a matching template.
-    Listed(Place),
+    Listed(ServerResource),
     /// No server lists it; these may have it, the most likely first.
-    Guessed(Vec<Place>),
+    Guessed(Vec<ServerResource>),
     /// Several servers have it; the URIs that are not ambiguous.
     Ambiguous(Vec<String>),
 }
 
-impl Places {
+impl UriServers {
     /// Whether no server lists the URI.
     pub const fn are_guessed(&self) -> bool {
         matches!(self, Self::Guessed(_))
     }
 
     /// The servers to be asked, best first; the error has the URIs that are not ambiguous.
-    pub fn into_vec(self) -> Result<Vec<Place>, Vec<String>> {
+    pub fn into_vec(self) -> Result<Vec<ServerResource>, Vec<String>> {
         match self {
             Self::Listed(place) => Ok(vec![place]),
             Self::Guessed(places) => Ok(places),
@@ -146,14 +146,14 @@ impl Resources {
     }
 
     /// The resource that is offered under `uri`.
-    pub fn listed(&self, uri: &str) -> Option<&Entry> {
+    pub fn listed(&self, uri: &str) -> Option<&CatalogEntry> {
         self.uris.offered(uri).map(|index| &self.listing.entries()[index])
     }
 
     /// Where `uri` leads; at most 8 places.
-    pub fn places(&self, uri: &str) -> Places {
+    pub fn places(&self, uri: &str) -> UriServers {
         if let Some(entry) = self.listed(uri) {
-            return Places::Listed(place(entry));
+            return UriServers::Listed(place(entry));
         }
         if !self.can_clash() {
             return self.places_of_one(uri);
@@ -163,42 +163,42 @@ impl Resources {
         }
         match self.owners(uri, &mut LinkBudget::default()).as_slice() {
             [] => self.guessed(uri),
-            [only] => Places::Listed(Place { server: Arc::clone(only), uri: uri.to_owned() }),
-            several => Places::Ambiguous(several.iter().map(|server| with_owner(uri, server)).collect()),
+            [only] => UriServers::Listed(ServerResource { server: Arc::clone(only), uri: uri.to_owned() }),
+            several => UriServers::Ambiguous(several.iter().map(|server| with_owner(uri, server)).collect()),
         }
     }
 
     /// Where `uri` leads where at most one server has resources: there, also with the name of that server in it.
-    fn places_of_one(&self, uri: &str) -> Places {
-        let Some(server) = self.servers.first() else { return Places::Guessed(Vec::new()) };
+    fn places_of_one(&self, uri: &str) -> UriServers {
+        let Some(server) = self.servers.first() else { return UriServers::Guessed(Vec::new()) };
         let has = |uri: &str| self.has(server, uri, &mut LinkBudget::default().0);
         match split_owner(uri).filter(|(owner, _)| **owner == **server) {
             Some((_, rest)) if !has(uri) => self.places_named(server, uri, rest),
             None if !has(uri) => self.guessed(uri),
-            _ => Places::Listed(Place { server: Arc::clone(server), uri: uri.to_owned() }),
+            _ => UriServers::Listed(ServerResource { server: Arc::clone(server), uri: uri.to_owned() }),
         }
     }
 
     /// The places of `uri`, in which `server` stands behind the scheme of `rest`: no other server is asked.
-    fn places_named(&self, server: &Arc<str>, uri: &str, rest: String) -> Places {
-        let place = |uri: String| Place { server: Arc::clone(server), uri };
+    fn places_named(&self, server: &Arc<str>, uri: &str, rest: String) -> UriServers {
+        let place = |uri: String| ServerResource { server: Arc::clone(server), uri };
         let mut work = LinkBudget::default().0;
         if self.has(server, &rest, &mut work) {
-            return Places::Listed(place(rest));
+            return UriServers::Listed(place(rest));
         }
         if self.has(server, uri, &mut work) {
-            return Places::Listed(place(uri.to_owned()));
+            return UriServers::Listed(place(uri.to_owned()));
         }
-        Places::Guessed(vec![place(rest), place(uri.to_owned())])
+        UriServers::Guessed(vec![place(rest), place(uri.to_owned())])
     }
 
     /// The servers that are worth asking for `uri`, which none lists.
-    fn guessed(&self, uri: &str) -> Places {
+    fn guessed(&self, uri: &str) -> UriServers {
         let same_scheme = scheme(uri).and_then(|scheme| self.by_scheme.get(scheme));
         let servers =
             self.servers.iter().filter(|server| same_scheme.is_none_or(|all| all.contains(*server)));
-        let places = servers.map(|server| Place { server: Arc::clone(server), uri: uri.to_owned() });
-        Places::Guessed(places.take(MAX_ASKED).collect())
+        let places = servers.map(|server| ServerResource { server: Arc::clone(server), uri: uri.to_owned() });
+        UriServers::Guessed(places.take(MAX_ASKED).collect())
     }
 
     /// The server with resources whose name stands behind the scheme of `uri`, and the URI without it.
@@ -225,12 +225,12 @@ impl Resources {
     }
 
     /// Where the template `text` lives, for completing it, or the resource whose URI it is.
-    pub fn template(&self, text: &str) -> Places {
+    pub fn template(&self, text: &str) -> UriServers {
         let by_owner = || {
             let (owner, rest) = split_owner(text)?;
             self.template_uris.of_owner(owner, &rest)
         };
-        let listed = |index: usize| Places::Listed(place(&self.templates.entries()[index]));
+        let listed = |index: usize| UriServers::Listed(place(&self.templates.entries()[index]));
         if let Some(index) = self.template_uris.offered(text).or_else(by_owner) {
             return listed(index);
         }
@@ -241,7 +241,7 @@ impl Resources {
             }
             several => {
                 let exposed = several.iter().map(|&index| self.template_uris.exposed(index).to_owned());
-                Places::Ambiguous(exposed.collect())
+                UriServers::Ambiguous(exposed.collect())
             }
         }
     }
@@ -298,7 +298,7 @@ impl Resources {
 /// Notes the servers of `keys` as the first that listed them; what another server listed before is `clashing`.
 ///
 /// Beyond the bound of [`Owners`] a URI is not remembered and stays free: lists of resources may change all day.
-fn note(history: &mut Arc<Owners>, keys: &[Key], clashing: &mut Vec<bool>) {
+fn note(history: &mut Arc<Owners>, keys: &[ResourceKey], clashing: &mut Vec<bool>) {
     clashing.resize(keys.len(), false);
     for (key, clashes) in keys.iter().zip(clashing) {
         match history.owner(&key.uri) {
@@ -309,13 +309,14 @@ fn note(history: &mut Arc<Owners>, keys: &[Key], clashing: &mut Vec<bool>) {
 }
 
 /// The resource or template of `entry`, as its server knows it.
-fn place(entry: &Entry) -> Place {
-    Place { server: Arc::clone(&entry.route.server), uri: entry.route.subject.to_string() }
+fn place(entry: &CatalogEntry) -> ServerResource {
+    ServerResource { server: Arc::clone(&entry.route.server), uri: entry.route.subject.to_string() }
 }
 
 /// Lists the keys of all parts.
-fn keys(parts: &[Part<'_>], kind: Kind) -> Vec<Key> {
-    let key = |part: &Part<'_>, item: &Item| Key { server: Arc::clone(part.server), uri: item.key.clone() };
+fn keys(parts: &[Part<'_>], kind: Kind) -> Vec<ResourceKey> {
+    let key =
+        |part: &Part<'_>, item: &Item| ResourceKey { server: Arc::clone(part.server), uri: item.key.clone() };
     parts.iter().flat_map(|part| items(part, kind).iter().map(move |item| key(part, item))).collect()
 }
 
@@ -337,7 +338,7 @@ fn items<'a>(part: &Part<'a>, kind: Kind) -> &'a [Item] {
 }
 
 /// Which servers list something with a scheme, in the order of the file.
-fn by_scheme<'a>(entries: impl Iterator<Item = &'a Entry>) -> HashMap<String, HashSet<Arc<str>>> {
+fn by_scheme<'a>(entries: impl Iterator<Item = &'a CatalogEntry>) -> HashMap<String, HashSet<Arc<str>>> {
     let mut by_scheme: HashMap<String, HashSet<Arc<str>>> = HashMap::new();
     for entry in entries {
         if let Some(scheme) = scheme(&entry.route.subject) {

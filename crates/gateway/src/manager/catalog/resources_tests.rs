@@ -16,7 +16,7 @@ fn three() -> Catalog {
 pub(super) fn led(catalog: &Catalog, uri: &str) -> (bool, Vec<(String, String)>) {
     let places = catalog.resources().places(uri);
     let is_listed = !places.are_guessed();
-    let told = |place: Place| (place.server.to_string(), place.uri);
+    let told = |place: ServerResource| (place.server.to_string(), place.uri);
     (is_listed, places.into_vec().unwrap_or_default().into_iter().map(told).collect())
 }
 
@@ -34,7 +34,7 @@ fn what_is_listed_leads_to_its_server() {
 }
 
 fn ambiguous(catalog: &Catalog, uri: &str, expected: &[&str]) {
-    let Places::Ambiguous(candidates) = catalog.resources().places(uri) else { panic!("{uri}") };
+    let UriServers::Ambiguous(candidates) = catalog.resources().places(uri) else { panic!("{uri}") };
     assert_eq!(candidates, expected);
 }
 
@@ -108,13 +108,13 @@ fn a_uri_that_no_server_has_is_asked_for_where_it_may_be() {
 fn what_is_completed_is_found_by_its_template() {
     let catalog = three();
     let place = |text: &str| match catalog.resources().template(text) {
-        Places::Listed(place) => (place.server.to_string(), place.uri),
+        UriServers::Listed(place) => (place.server.to_string(), place.uri),
         others => panic!("{text}: {others:?}"),
     };
     let pair = |server: &str, uri: &str| (server.to_owned(), uri.to_owned());
     assert_eq!(place("test://beta/t/{id}"), pair("beta", "test://t/{id}"));
     assert!(
-        matches!(catalog.resources().template("test://t/{id}"), Places::Ambiguous(both) if both.len() == 2)
+        matches!(catalog.resources().template("test://t/{id}"), UriServers::Ambiguous(both) if both.len() == 2)
     );
     assert_eq!(place("file://beta//{+path}"), pair("beta", "file:///{+path}"));
     assert_eq!(place("memo:a"), pair("alpha", "memo:a"), "a resource can be completed too");

@@ -27,7 +27,7 @@ fn merged(servers: &[(&str, Lists)], history: &mut History) -> Catalog {
 }
 
 /// The lists of the server of `place`.
-fn lists_of<'a>(servers: &'a [(&str, Lists)], place: &Place) -> &'a Lists {
+fn lists_of<'a>(servers: &'a [(&str, Lists)], place: &ServerResource) -> &'a Lists {
     let found = servers.iter().find(|(name, _)| *name == &*place.server);
     found.map(|(_, lists)| lists).expect("a server")
 }
@@ -94,14 +94,14 @@ proptest! {
             templates.retain(stays);
         }
         // URIs that only a template made are remembered for as long as the template is listed.
-        let is_remembered = |place: &Place| {
+        let is_remembered = |place: &ServerResource| {
             let (had, has) = (lists_of(&had, place), lists_of(&servers, place));
             had.1 == has.1 || had.0.contains(&place.uri)
         };
-        let remembered: Vec<(&String, Place)> = probes
+        let remembered: Vec<(&String, ServerResource)> = probes
             .iter()
             .filter_map(|uri| match before.resources().places(uri) {
-                Places::Listed(was) if is_remembered(&was) => Some((uri, was)),
+                UriServers::Listed(was) if is_remembered(&was) => Some((uri, was)),
                 _ => None,
             })
             .collect();
@@ -114,9 +114,9 @@ proptest! {
         }
         for (uri, was) in remembered {
             match after.resources().places(uri) {
-                Places::Listed(now) => prop_assert_eq!(&now.server, &was.server, "{}", uri),
-                Places::Ambiguous(_) => {}
-                Places::Guessed(all) => {
+                UriServers::Listed(now) => prop_assert_eq!(&now.server, &was.server, "{}", uri),
+                UriServers::Ambiguous(_) => {}
+                UriServers::Guessed(all) => {
                     prop_assert!(all.iter().all(|place| place.server == was.server), "{}: {:?}", uri, all);
                 }
             }

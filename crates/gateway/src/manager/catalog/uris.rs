@@ -14,14 +14,14 @@ use protocol::uri::with_owner;
 
 /// A URI, or a template, by its server and as that server has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct ResourceKey {
     /// The server's name.
     pub server: Arc<str>,
     /// The server's own spelling.
     pub uri: String,
 }
 
-impl Key {
+impl ResourceKey {
     /// It with its owner behind the scheme. No two keys have the same.
     fn owned(&self) -> String {
         with_owner(&self.uri, &self.server)
@@ -43,13 +43,14 @@ pub(super) struct Uris {
 impl Uris {
     /// Gives each of `keys` its exposed form; those that are `clashing` for a reason of their own do not stay
     /// bare. Every key is there once.
-    pub(super) fn assign(keys: &[Key], clashing: &[bool]) -> Self {
+    pub(super) fn assign(keys: &[ResourceKey], clashing: &[bool]) -> Self {
         let mut by_bare: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, key) in keys.iter().enumerate() {
             by_bare.entry(key.uri.clone()).or_default().push(index);
         }
         let clashing = all_clashing(keys, &by_bare, clashing);
-        let form = |(key, clashes): (&Key, &bool)| if *clashes { key.owned() } else { key.uri.clone() };
+        let form =
+            |(key, clashes): (&ResourceKey, &bool)| if *clashes { key.owned() } else { key.uri.clone() };
         let exposed: Vec<String> = keys.iter().zip(&clashing).map(form).collect();
         let by_exposed = exposed.iter().enumerate().map(|(index, uri)| (uri.clone(), index)).collect();
         let by_owner = keys.iter().enumerate().map(|(index, key)| (key.owned(), index)).collect();
@@ -79,7 +80,7 @@ impl Uris {
 
 /// Adds to `clashing` the keys that share their bare form with another one, and those whose bare form reads like
 /// the owned form of a key that clashes.
-fn all_clashing(keys: &[Key], by_bare: &HashMap<String, Vec<usize>>, clashing: &[bool]) -> Vec<bool> {
+fn all_clashing(keys: &[ResourceKey], by_bare: &HashMap<String, Vec<usize>>, clashing: &[bool]) -> Vec<bool> {
     let shared = by_bare.values().filter(|all| all.len() > 1).flatten().copied();
     let mut found: Vec<usize> = (0..clashing.len()).filter(|index| clashing[*index]).chain(shared).collect();
     let mut clashing = vec![false; keys.len()];

@@ -7,8 +7,10 @@ use proptest::prelude::*;
 use super::*;
 use protocol::uri::split_owner;
 
-fn keys(list: &[(&str, &str)]) -> Vec<Key> {
-    list.iter().map(|(server, uri)| Key { server: (*server).into(), uri: (*uri).to_owned() }).collect()
+fn keys(list: &[(&str, &str)]) -> Vec<ResourceKey> {
+    list.iter()
+        .map(|(server, uri)| ResourceKey { server: (*server).into(), uri: (*uri).to_owned() })
+        .collect()
 }
 
 fn exposed(list: &[(&str, &str)]) -> Vec<String> {
@@ -16,7 +18,7 @@ fn exposed(list: &[(&str, &str)]) -> Vec<String> {
 }
 
 /// The forms of `keys` where none clashes for a reason of its own.
-fn assign(keys: &[Key]) -> Uris {
+fn assign(keys: &[ResourceKey]) -> Uris {
     Uris::assign(keys, &[])
 }
 
@@ -56,8 +58,8 @@ fn uri() -> impl Strategy<Value = String> {
     prop_oneof!["[xy]:(//)?([ab]/){0,3}[ab]?", "([ab]/){0,3}[ab]?", "x://([ab]/)?\\{[ab]\\}"]
 }
 
-fn set() -> impl Strategy<Value = Vec<Key>> {
-    let key = ("[abc]", uri()).prop_map(|(server, uri)| Key { server: server.into(), uri });
+fn set() -> impl Strategy<Value = Vec<ResourceKey>> {
+    let key = ("[abc]", uri()).prop_map(|(server, uri)| ResourceKey { server: server.into(), uri });
     prop::collection::vec(key, 0..16).prop_map(|keys| {
         let mut seen = HashSet::new();
         keys.into_iter().filter(|key| seen.insert(key.clone())).collect()
@@ -90,7 +92,7 @@ proptest! {
         let before = assign(&keys);
         let mut shuffled: Vec<usize> = (0..keys.len()).collect();
         shuffled.sort_by_key(|index| (*index as u64 + 1).wrapping_mul(seed | 1).rotate_left(17));
-        let after: Vec<Key> = shuffled.iter().map(|index| keys[*index].clone()).collect();
+        let after: Vec<ResourceKey> = shuffled.iter().map(|index| keys[*index].clone()).collect();
         let after = assign(&after);
         for (place, index) in shuffled.into_iter().enumerate() {
             prop_assert_eq!(before.exposed(index), after.exposed(place));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::snapshot::{Server, Snapshot};
-use super::{Happened, LiveEvents, ToolNames};
+use super::{Happened, LiveEvents, SampledNames};
 use json::Raw;
 use runtime::telemetry::untrusted;
 use upstream::State;
@@ -12,7 +12,7 @@ use upstream::State;
 /// Most names in one list of an event.
 const MOST_NAMES: usize = 16;
 
-impl ToolNames {
+impl SampledNames {
     fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut listed = Self::default();
         for name in names {
@@ -58,11 +58,11 @@ fn change(before: Option<&Server>, now: &Server) -> Option<Happened> {
     let (old, new) = (before.map(tools).unwrap_or_default(), tools(now));
     let trusted = |server: &Server| server.trust.changes().count();
     let was_approved = before.is_some_and(|before| trusted(before) != trusted(now));
-    let added = ToolNames::of(new.keys().filter(|name| !old.contains_key(*name)).copied());
-    let removed = ToolNames::of(old.keys().filter(|name| !new.contains_key(*name)).copied());
+    let added = SampledNames::of(new.keys().filter(|name| !old.contains_key(*name)).copied());
+    let removed = SampledNames::of(old.keys().filter(|name| !new.contains_key(*name)).copied());
     let changed =
         new.iter().filter(|(name, now)| old.get(*name).is_some_and(|old| old.bytes() != now.bytes()));
-    let changed = ToolNames::of(changed.map(|(name, _)| *name));
+    let changed = SampledNames::of(changed.map(|(name, _)| *name));
     let is_equal = added.count + removed.count + changed.count == 0 && !was_approved;
     if is_equal { None } else { Some(Happened::Tools { count: new.len(), added, removed, changed }) }
 }

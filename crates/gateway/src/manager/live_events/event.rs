@@ -51,11 +51,11 @@ pub enum Happened {
         /// Tools that the server has now.
         count: usize,
         /// New tools.
-        added: ToolNames,
+        added: SampledNames,
         /// Tools that are gone.
-        removed: ToolNames,
+        removed: SampledNames,
         /// Tools with another definition.
-        changed: ToolNames,
+        changed: SampledNames,
     },
     /// An operator's action ended.
     Action {
@@ -102,14 +102,14 @@ pub struct CallEnd {
 
 /// Names of tools, of which the first are listed.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct ToolNames {
+pub struct SampledNames {
     /// The first names.
     pub first: Vec<String>,
     /// How many there are.
     pub count: usize,
 }
 
-impl ToolNames {
+impl SampledNames {
     fn size(&self) -> usize {
         self.first.iter().map(|name| size_of::<String>() + name.len()).sum()
     }

@@ -65,7 +65,7 @@ fn watchers_are_limited_for_each_principal_and_in_sum() {
 fn the_ring_is_charged_to_the_memory_budget_and_shrinks_with_it() {
     let budget = runtime::memory::Budget::of_size(1024 * 1024);
     let events = LiveEvents::new();
-    events.lock().charge = budget.open(Account::LiveEvents, Kind::Notice);
+    events.lock().charge = budget.open(Account::LiveEvents, ChargeKind::Notice);
     let mut watcher = events.watch(&"p".into(), None).expect("room");
     (0..3_000).for_each(|_| note(&events, 1_000));
     let used = budget.usage().used;

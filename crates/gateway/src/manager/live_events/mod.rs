@@ -18,10 +18,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-pub use event::{CallEnd, CallStart, Happened, LiveEvent, ToolNames};
+pub use event::{CallEnd, CallStart, Happened, LiveEvent, SampledNames};
 pub use watched_call::CallSource;
 
-use runtime::memory::{Account, Charge, Kind};
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
 
 /// Most bytes of events that are kept for all watchers together.
@@ -70,7 +70,7 @@ impl LiveEvents {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Numbers of an earlier run are smaller, unless it had more than a thousand events each millisecond.
         let next = u64::try_from(start.as_millis()).unwrap_or_default() * 1_000;
-        let charge = Charge::open(Account::LiveEvents, Kind::Notice);
+        let charge = Charge::open(Account::LiveEvents, ChargeKind::Notice);
         let state =
             State { next, ring: VecDeque::new(), bytes: 0, charge, charged: 0, watchers: HashMap::new() };
         let (last, state) = (watch::Sender::new(next), Mutex::new(state));

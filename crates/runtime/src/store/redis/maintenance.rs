@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::wire::{Fault, Link};
+use super::wire::{CommandError, Link};
 use super::{EPOCH, Redis};
 use crate::store::Group;
 
@@ -43,7 +43,7 @@ impl Redis {
         }
     }
 
-    fn away(&self, fault: &Fault) {
+    fn away(&self, fault: &CommandError) {
         self.state().leave(fault);
     }
 
@@ -52,7 +52,7 @@ impl Redis {
     }
 
     /// Connects, sends the pending invalidations, and makes the link available to callers.
-    async fn come_back(&self) -> Result<(), Fault> {
+    async fn come_back(&self) -> Result<(), CommandError> {
         let link = Link::open(&self.options.address, self.options.command_timeout).await?;
         while let Some(group) = self.owed_or_open(&link) {
             self.renew(&link, &group).await?;
@@ -80,7 +80,7 @@ impl Redis {
     }
 
     /// Removes the invalid values of `group`.
-    async fn sweep(&self, link: &Link, group: &Group) -> Result<(), Fault> {
+    async fn sweep(&self, link: &Link, group: &Group) -> Result<(), CommandError> {
         let epoch = link.get(&[self.epoch_name(group.prefix())]).await?.pop().flatten();
         let Some(epoch) = epoch else { return Ok(()) };
         let level = group.depth() * EPOCH;

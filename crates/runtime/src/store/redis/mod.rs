@@ -33,9 +33,9 @@ use uuid::Uuid;
 
 pub use wire::Address;
 
-use super::cache::{Cache, Found, MAX_TTL, MAX_VALUE, Stamp};
+use super::cache::{CacheBackend, Found, MAX_TTL, MAX_VALUE, Stamp};
 use super::{Group, Key};
-use wire::{Fault, Link};
+use wire::{CommandError, Link};
 
 /// Faults in a row after which Redis is not used.
 const FAULTS: u32 = 3;
@@ -50,7 +50,7 @@ const EPOCH: usize = 16;
 
 /// The settings of the connection to Redis.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct RedisOptions {
     /// The address of Redis.
     pub address: Address,
     /// The prefix of every name in Redis.
@@ -60,7 +60,7 @@ pub struct Options {
 }
 
 pub(super) struct Redis {
-    options: Options,
+    options: RedisOptions,
     state: Mutex<State>,
     /// Wakes `maintenance`.
     work: Notify,
@@ -85,7 +85,7 @@ impl State {
     fn leave(&mut self, reason: &dyn std::fmt::Display) {
         self.link = None;
         if !std::mem::replace(&mut self.is_told, true) {
-            tracing::warn!(%reason, "redis is away; answers are worked out and not kept meanwhile");
+            tracing::warn!(%reason, "redis cannot be reached; until it is back, answers are computed and not cached");
         }
     }
 
@@ -102,7 +102,7 @@ impl State {
 }
 
 impl Redis {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: &RedisOptions) -> Self {
         Self { options: options.clone(), state: Mutex::default(), work: Notify::new() }
     }
 
@@ -123,7 +123,7 @@ impl Redis {
     }
 
     /// Handles the result of a command on the link `id`.
-    fn heard<T>(&self, id: u64, result: Result<T, Fault>) -> Option<T> {
+    fn heard<T>(&self, id: u64, result: Result<T, CommandError>) -> Option<T> {
         let mut state = self.state();
         let is_current = state.link.as_ref().is_some_and(|(current, _)| *current == id);
         match result {
@@ -137,7 +137,7 @@ impl Redis {
                 tracing::debug!(%fault, "redis failed to do something");
                 if is_current {
                     state.faults += 1;
-                    if state.faults >= FAULTS || matches!(fault, Fault::Gone(_)) {
+                    if state.faults >= FAULTS || matches!(fault, CommandError::Gone(_)) {
                         state.leave(&fault);
                         self.work.notify_one();
                     }
@@ -147,7 +147,7 @@ impl Redis {
         }
     }
 
-    async fn look(&self, link: &Link, key: &Key) -> Result<Found, Fault> {
+    async fn look(&self, link: &Link, key: &Key) -> Result<Found, CommandError> {
         let mut names: Vec<String> = key.groups().map(|group| self.epoch_name(group)).collect();
         names.push(self.value_name(key.as_str()));
         let mut found = link.get(&names).await?;
@@ -164,7 +164,7 @@ impl Redis {
     }
 
     /// Gives `group` a new epoch, so that none of its values is valid.
-    async fn renew(&self, link: &Link, group: &Group) -> Result<(), Fault> {
+    async fn renew(&self, link: &Link, group: &Group) -> Result<(), CommandError> {
         link.set(&self.epoch_name(group.prefix()), &new_epoch(), EPOCH_TTL).await
     }
 
@@ -190,7 +190,7 @@ fn new_epoch() -> [u8; EPOCH] {
     Uuid::new_v4().into_bytes()
 }
 
-impl Cache for Redis {
+impl CacheBackend for Redis {
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
         async move {
             let Some((id, link)) = self.link() else { return Found::default() };
@@ -274,7 +274,8 @@ mod tests {
 
     fn redis() -> Redis {
         let address = Address::parse("redis://:s3cret@localhost:1/0").expect("an address");
-        let options = Options { address, prefix: "t:".into(), command_timeout: Duration::from_millis(100) };
+        let options =
+            RedisOptions { address, prefix: "t:".into(), command_timeout: Duration::from_millis(100) };
         assert!(!format!("{options:?}").contains("s3cret"));
         Redis::new(&options)
     }

@@ -36,7 +36,7 @@ impl fmt::Debug for Address {
 
 /// The failure of a command.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum CommandError {
     /// There was no answer in time.
     #[error("no answer within {} ms", .0.as_millis())]
     Silent(Duration),
@@ -48,7 +48,7 @@ pub(super) enum Fault {
     Refused(String),
 }
 
-impl From<RedisError> for Fault {
+impl From<RedisError> for CommandError {
     fn from(error: RedisError) -> Self {
         let mut text = error.category().to_owned();
         // A code is a word of letters and digits. Other text is not trusted, because any server may answer.
@@ -70,18 +70,18 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects, and sends a `PING`.
-    pub(super) async fn open(address: &Address, limit: Duration) -> Result<Self, Fault> {
+    pub(super) async fn open(address: &Address, limit: Duration) -> Result<Self, CommandError> {
         let most = limit.max(CONNECT_LIMIT);
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connecting = address.0.get_multiplexed_async_connection_with_config(&config);
-        let connection = timeout(most, connecting).await.map_err(|_| Fault::Silent(most))??;
+        let connection = timeout(most, connecting).await.map_err(|_| CommandError::Silent(most))??;
         let link = Self { connection, limit };
         let _: String = link.ask(Pipeline::new().cmd("PING")).await.map(|(pong,)| pong)?;
         Ok(link)
     }
 
     /// Returns the value of each of `names`.
-    pub(super) async fn get(&self, names: &[String]) -> Result<Vec<Option<Bytes>>, Fault> {
+    pub(super) async fn get(&self, names: &[String]) -> Result<Vec<Option<Bytes>>, CommandError> {
         let (found,) = self.ask(Pipeline::new().add_command(cmd("MGET").arg(names).clone())).await?;
         Ok(found)
     }
@@ -92,7 +92,7 @@ impl Link {
         names: &[String],
         value: &[u8],
         ttl: Duration,
-    ) -> Result<Vec<Option<Bytes>>, Fault> {
+    ) -> Result<Vec<Option<Bytes>>, CommandError> {
         let mut pipe = Pipeline::new();
         for name in names {
             pipe.cmd("SET").arg(name).arg(value).arg("NX").arg("EX").arg(ttl.as_secs()).ignore();
@@ -102,7 +102,7 @@ impl Link {
     }
 
     /// Sets `name` to `value` for `ttl`.
-    pub(super) async fn set(&self, name: &str, value: &[u8], ttl: Duration) -> Result<(), Fault> {
+    pub(super) async fn set(&self, name: &str, value: &[u8], ttl: Duration) -> Result<(), CommandError> {
         let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut pipe = Pipeline::new();
         pipe.cmd("SET").arg(name).arg(value).arg("PX").arg(millis).ignore();
@@ -116,7 +116,7 @@ impl Link {
         cursor: u64,
         prefix: &str,
         count: usize,
-    ) -> Result<(u64, Vec<String>), Fault> {
+    ) -> Result<(u64, Vec<String>), CommandError> {
         let mut pipe = Pipeline::new();
         // No character of a prefix has a meaning in a pattern.
         pipe.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(count);
@@ -131,16 +131,16 @@ impl Link {
         names: &[String],
         (from, to): (usize, usize),
         good: &[u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), CommandError> {
         let mut pipe = Pipeline::new();
         let script = pipe.cmd("EVAL").arg(UNLINK_UNLESS).arg(names.len()).arg(names);
         script.arg(from).arg(to).arg(good).ignore();
         self.ask(&pipe).await
     }
 
-    async fn ask<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, Fault> {
+    async fn ask<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, CommandError> {
         let mut connection = self.connection.clone();
         let answer = timeout(self.limit, pipe.query_async(&mut connection)).await;
-        Ok(answer.map_err(|_| Fault::Silent(self.limit))??)
+        Ok(answer.map_err(|_| CommandError::Silent(self.limit))??)
     }
 }

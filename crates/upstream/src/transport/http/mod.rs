@@ -42,10 +42,10 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const SPARE: usize = 8;
 
 /// Sends requests to one server.
-pub(super) struct Client {
+pub(super) struct HttpClient {
     http: Arc<net::http::Client>,
     place: Arc<Place>,
-    /// What every request to it carries.
+    /// Headers that every request to it carries.
     headers: HeaderMap,
     /// The credential that a request carries beside that.
     credential: Option<Credential>,
@@ -56,8 +56,8 @@ pub(super) struct Client {
     pub(super) server: Arc<str>,
 }
 
-/// What requests of one kind have in common, made once: the method, where in the server they go, and
-/// all headers that are the same each time.
+/// Parts that all requests of one kind have in common, built once: the method, the path, and all headers that do
+/// not change.
 #[derive(Clone)]
 pub(super) struct Head {
     method: Method,
@@ -80,7 +80,7 @@ impl Head {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// A client for the server of `http`; `credential` is the one that it configures with `token`.
     pub(super) fn new(
         http: &Http,
@@ -143,7 +143,7 @@ impl Client {
     fn head(&self, method: Method, path: &Uri, protocol: &HeaderMap) -> Head {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + protocol.len() + SPARE);
         headers.extend(self.headers.clone());
-        // What the protocol says wins over what is configured under the same name.
+        // A header of the protocol wins over a configured one of the same name.
         for name in protocol.keys() {
             headers.remove(name);
         }
@@ -234,7 +234,7 @@ pub(super) fn status_error(status: StatusCode, headers: &HeaderMap) -> Error {
     Error::Status { status: status.as_u16(), retry_after: retry_after(headers) }
 }
 
-/// What every request to this server carries: what is configured wins over what is ours.
+/// Headers that every request to this server carries: a configured one wins over a default of Switchyard.
 fn headers(http: &Http) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     for (name, value) in &http.headers {

@@ -13,7 +13,7 @@ use http::header::LOCATION;
 use http::{HeaderMap, StatusCode, Uri};
 use url::Url;
 
-use super::Client;
+use super::HttpClient;
 use crate::error::Error;
 use net::http::path;
 use protocol::sanitize::shown;
@@ -138,7 +138,7 @@ impl Place {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Opens a connection to the server `name` with `open`, again where the server turns out to be elsewhere in its
     /// origin.
     pub(in super::super) async fn located<T, F>(&self, name: &str, open: impl Fn() -> F) -> Result<T, Error>

@@ -13,9 +13,9 @@ use url::Url;
 
 const NOTE: &str = r#"{"jsonrpc":"2.0","method":"note"}"#;
 
-fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> Client {
+fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> HttpClient {
     let http = Http { url: url.clone(), headers, token: None };
-    Client::new(&http, &LIMITS, None, &Shutdown::new()).expect("a client")
+    HttpClient::new(&http, &LIMITS, None, &Shutdown::new()).expect("a client")
 }
 
 const LIMITS: Limits = Limits {
@@ -27,7 +27,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Posts, and reads the whole answer.
-async fn ask(client: &Client, once: bool) -> Result<Bytes, Error> {
+async fn ask(client: &HttpClient, once: bool) -> Result<Bytes, Error> {
     let head = client.post(&client.endpoint().path, &HeaderMap::new());
     let answer = client.send(head, Bytes::from_static(NOTE.as_bytes()), once).await?;
     let payer = Payer { principal: None, server: &client.server };

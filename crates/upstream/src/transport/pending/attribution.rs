@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Open, Pending, Purpose, Table};
+use super::{Pending, PendingRequest, PendingTable, Purpose};
 use crate::connection::{Outlet, Owner, Unanswered};
 use crate::session_affinity::OpenRequest;
 use crate::transport::flood_guard::Worth;
@@ -26,7 +26,7 @@ const QUIET_AFTER: usize = 32;
 /// The call of a server request.
 pub(in crate::transport) enum Whose {
     /// It belongs to this call.
-    Of(Asked),
+    Of(Recipient),
     /// It belongs to the next call that begins, because all calls belong to one client. Counted as open until then.
     OfTheNext(watch::Receiver<u64>, Option<OpenRequest>),
     /// It belongs to no open call.
@@ -40,7 +40,7 @@ pub(in crate::transport) enum Whose {
 }
 
 /// A call whose client can receive a server request.
-pub(in crate::transport) struct Asked {
+pub(in crate::transport) struct Recipient {
     /// The outlet of the call.
     pub(in crate::transport) outlet: Outlet,
     /// The owner of the call.
@@ -97,7 +97,7 @@ impl Pending {
         self.unanswered_in(&self.lock(), owner)
     }
 
-    fn unanswered_in(&self, table: &Table, owner: Owner) -> Option<Unanswered> {
+    fn unanswered_in(&self, table: &PendingTable, owner: Owner) -> Option<Unanswered> {
         Some(Unanswered {
             until: table.cancelled.oldest_of_others(owner)? + LATE_ANSWER_LIMIT,
             is_quiet: !self.asks() && table.answered >= QUIET_AFTER,
@@ -116,10 +116,10 @@ impl Pending {
     }
 }
 
-impl Table {
+impl PendingTable {
     /// The oldest call, if all calls have one owner: it is the most likely one to wait for a reply.
-    fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, Owner, &Open), Whose> {
-        let mut oldest: Option<(u64, Owner, &Open)> = None;
+    fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, Owner, &PendingRequest), Whose> {
+        let mut oldest: Option<(u64, Owner, &PendingRequest)> = None;
         for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
             let Some(owner) = open.purpose.owner() else { continue };
             match oldest {
@@ -133,7 +133,7 @@ impl Table {
 
     fn asked_beside_others(&mut self, id: u64) -> Whose {
         match self.asked(id) {
-            Whose::Of(asked) => Whose::Of(Asked { beside: self.beside(id), ..asked }),
+            Whose::Of(asked) => Whose::Of(Recipient { beside: self.beside(id), ..asked }),
             other => other,
         }
     }
@@ -141,7 +141,7 @@ impl Table {
     fn asked(&mut self, id: u64) -> Whose {
         let Some(open) = self.open.get_mut(&id) else { return Whose::Nobodys };
         let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Whose::Nobodys };
-        Whose::Of(Asked {
+        Whose::Of(Recipient {
             outlet: open.outlet.clone(),
             owner: *owner,
             capabilities: capabilities.clone(),

@@ -5,7 +5,7 @@
 
 use tokio::sync::watch;
 
-use super::{Asked, Pending, Whose};
+use super::{Pending, Recipient, Whose};
 use crate::session_affinity::{Home, Lent};
 use crate::transport::flood_guard::Worth;
 use protocol::{Notification, method};
@@ -33,7 +33,7 @@ impl Pending {
         let open = client.open_request();
         match client.reached() {
             Some(Lent { outlet, owner, capabilities, over, .. }) => {
-                Whose::Of(Asked { outlet, owner, capabilities, over, beside: Vec::new(), open })
+                Whose::Of(Recipient { outlet, owner, capabilities, over, beside: Vec::new(), open })
             }
             None => Whose::OfTheNext(next, open),
         }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use protocol::Reply;
 
 /// One open request. Dropping it removes the request and cancels it at the server.
-pub(in crate::transport) struct Ticket {
+pub(in crate::transport) struct RequestTicket {
     id: u64,
     answer: oneshot::Receiver<Result<Reply, Error>>,
     is_alone: bool,
@@ -22,7 +22,7 @@ pub(in crate::transport) struct Ticket {
     pending: Arc<Pending>,
 }
 
-impl Ticket {
+impl RequestTicket {
     pub(super) fn new(
         id: u64,
         answer: oneshot::Receiver<Result<Reply, Error>>,
@@ -58,7 +58,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RequestTicket {
     fn drop(&mut self) {
         if self.is_settled {
             return;

@@ -33,12 +33,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// A control group and its lock. Dropping it kills what is in it.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ControlGroup {
     path: PathBuf,
     _lock: File,
 }
 
-impl Group {
+impl ControlGroup {
     /// Makes a new, empty group; `None` if no control group is delegated. May block.
     pub(super) fn new() -> Option<Self> {
         static DELEGATED: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -79,7 +79,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         self.kill();
         // It fails while a killed process is ending; the next gateway removes the group then.
@@ -121,12 +121,12 @@ fn delegated(membership: &str) -> Option<PathBuf> {
 }
 
 /// The groups in `parent` whose gateway is gone. Every process in them is killed.
-fn abandoned(parent: &Path) -> Vec<Group> {
+fn abandoned(parent: &Path) -> Vec<ControlGroup> {
     let entries = fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
     let is_ours = |name: &str| name.strip_prefix(PREFIX).is_some_and(|id| Uuid::try_parse(id).is_ok());
     let left = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
-    let groups = left.filter_map(|entry| Group::locked(entry.path()).ok()).take(MOST_ABANDONED);
-    let groups: Vec<Group> = groups.inspect(Group::kill).collect();
+    let groups = left.filter_map(|entry| ControlGroup::locked(entry.path()).ok()).take(MOST_ABANDONED);
+    let groups: Vec<ControlGroup> = groups.inspect(ControlGroup::kill).collect();
     if !groups.is_empty() {
         tracing::info!(groups = groups.len(), "killed the processes that a killed gateway left behind");
     }
@@ -135,7 +135,7 @@ fn abandoned(parent: &Path) -> Vec<Group> {
 
 /// Removes `groups`, whose processes are killed, and tries again until `end`. May block.
 #[allow(clippy::disallowed_methods)] // only called on threads for blocking work
-fn remove_all(mut groups: Vec<Group>, end: Instant) {
+fn remove_all(mut groups: Vec<ControlGroup>, end: Instant) {
     loop {
         groups.retain(|group| !remove_tree(&group.path, end));
         if groups.is_empty() || Instant::now() >= end {

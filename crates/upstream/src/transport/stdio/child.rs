@@ -21,7 +21,7 @@ use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, Command};
 use tokio::sync::oneshot;
 
-use super::cgroup::Group;
+use super::cgroup::ControlGroup;
 use super::{environment, parent_death};
 use crate::config::Stdio;
 use runtime::worker;
@@ -45,7 +45,7 @@ pub(super) struct Child {
 pub(super) struct Process {
     child: Box<dyn ChildWrapper>,
     /// The control group of all processes that it started, if the system delegates control groups.
-    group: Option<Group>,
+    group: Option<ControlGroup>,
 }
 
 /// Starts the child that `config` describes, or says why it cannot be started.
@@ -61,10 +61,10 @@ pub(super) async fn start(config: &Stdio) -> Result<Child, String> {
     Ok(Child { process, stdin, stdout, stderr })
 }
 
-fn command(config: &Stdio, group: Option<&Group>) -> Result<CommandWrap, String> {
+fn command(config: &Stdio, group: Option<&ControlGroup>) -> Result<CommandWrap, String> {
     let environment = environment::of(config, std::env::vars_os());
     let program = environment::program(config, &environment)?;
-    let (program, arguments) = parent_death::through(&program, &config.args, group.map(Group::path));
+    let (program, arguments) = parent_death::through(&program, &config.args, group.map(ControlGroup::path));
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(environment);
     command.stdin(Pipe::piped()).stdout(Pipe::piped()).stderr(Pipe::piped());
@@ -95,7 +95,7 @@ async fn spawn(config: Stdio) -> Result<Process, String> {
 }
 
 fn fork(config: &Stdio) -> Result<Process, String> {
-    let group = if parent_death::is_entered() { Group::new() } else { None };
+    let group = if parent_death::is_entered() { ControlGroup::new() } else { None };
     let child = command(config, group.as_ref())?.spawn().map_err(|error| error.to_string())?;
     Ok(Process { child, group })
 }

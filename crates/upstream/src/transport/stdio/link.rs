@@ -9,10 +9,10 @@ use tokio::net::unix::pipe;
 use tokio::process::ChildStderr;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
+use super::StdioServer;
 use super::child::{Child, Process};
 use super::outbox::{Due, Outbox, Outgoing};
-use super::reader::{Desk, Over, Reader};
+use super::reader::{OutputEnd, ResponseRouter, StdioReader};
 use super::signals::Signals;
 use super::stderr::{self, StderrTail};
 use crate::close_reason::Closing;
@@ -21,23 +21,23 @@ use crate::error::Error;
 use crate::session_affinity::Home;
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
-use crate::transport::stdio::reaper::Keeper;
+use crate::transport::stdio::reaper::Reaper;
 use crate::transport::{cancelled, compose_line};
 use json::Raw;
 use net::lines;
 use protocol::{Era, Notification, Reply};
-use runtime::memory::{self, Account, Kind};
+use runtime::memory::{self, Account, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::worker::Runtimes;
 
 /// The connection's end of the pipes. Dropping it ends the child.
-pub(super) struct Link {
+pub(super) struct StdioLink {
     channel: Channel,
     /// Closed when the connection is broken.
     pub(super) closing: Closing,
     /// Closed too, with a reason for operators that may quote the child's last output.
     pub(super) obituary: Closing,
-    /// Requests the end of the child from the keeper.
+    /// Requests the end of the child from the reaper.
     end: CancellationToken,
     /// Set when the child is reaped and none of its processes is left.
     gone: CancellationToken,
@@ -57,8 +57,8 @@ struct Channel {
     tasks: Shutdown,
 }
 
-impl Link {
-    pub(super) fn new(child: Child, server: &Server, events: &Events, tail: &StderrTail) -> Arc<Self> {
+impl StdioLink {
+    pub(super) fn new(child: Child, server: &StdioServer, events: &Events, tail: &StderrTail) -> Arc<Self> {
         let (outbox, due) = Outbox::new(child.stdin);
         let outbox = Arc::new(outbox);
         let canceller = Arc::clone(&outbox);
@@ -85,7 +85,7 @@ impl Link {
         &self,
         (process, stdout, stderr, tail): (Process, pipe::Receiver, ChildStderr, StderrTail),
         signals: Signals,
-        server: &Server,
+        server: &StdioServer,
         events: &Events,
     ) {
         let (channel, shutdown) = (self.channel.clone(), &server.shutdown);
@@ -100,15 +100,15 @@ impl Link {
         let payer = Account::Server(Arc::clone(&server.name));
         let answers = move |answer| deliver(channel.clone(), answer, payer.clone()).boxed();
         let questions = Questions::new(&server.name, shutdown, answers);
-        let desk = Desk { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
+        let router = ResponseRouter { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
         let ends = (questions, events.clone());
-        let reader = Reader::new(name, server.message_bytes, desk, ends, &signals.broken);
-        shutdown.spawn(reader.run(stdout, Over::new(signals.clone())));
+        let reader = StdioReader::new(name, server.message_bytes, router, ends, &signals.broken);
+        shutdown.spawn(reader.run(stdout, OutputEnd::new(signals.clone())));
         let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
         let (end, gone) = (self.end.clone(), self.gone.clone());
         let secrets = server.secrets.clone();
-        let keeper = Keeper { process, signals, tail, secrets, pending, closing, obituary, end, gone };
-        shutdown.spawn(keeper.run(shutdown.clone()));
+        let owner = Reaper { process, signals, tail, secrets, pending, closing, obituary, end, gone };
+        shutdown.spawn(owner.run(shutdown.clone()));
     }
 
     /// Sends the request that `compose` makes with its id, and waits for the response.
@@ -158,7 +158,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for StdioLink {
     fn drop(&mut self) {
         self.end.cancel();
     }
@@ -215,7 +215,7 @@ fn line(notification: &Notification) -> Bytes {
 async fn deliver(channel: Channel, answer: Bytes, payer: Account) {
     let line = lines::encode(answer);
     // The response was charged until now. If there is no memory for it now, it is sent uncharged.
-    let line = memory::hold(line.clone(), || payer, Kind::Request).unwrap_or(line);
+    let line = memory::hold(line.clone(), || payer, ChargeKind::Request).unwrap_or(line);
     channel.send(Outgoing::Other(line), true).await;
 }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 
-use self::link::Link;
+use self::link::StdioLink;
 use self::stderr::StderrTail;
 use super::compose_line;
 use super::handshake::{self, Finding, PROBE_LIMIT};
@@ -66,10 +66,10 @@ const SECOND_GRACE: Duration = Duration::from_secs(1);
 const REPORT_MARGIN: Duration = Duration::from_millis(100);
 
 /// Starts the child of one server.
-pub(super) struct ToChild(Arc<Server>);
+pub(super) struct ToChild(Arc<StdioServer>);
 
 /// State that all connections share.
-struct Server {
+struct StdioServer {
     name: Arc<str>,
     /// The command as operators may see it.
     target: String,
@@ -85,7 +85,7 @@ struct Server {
 
 impl ToChild {
     pub(super) fn new(config: &Config, stdio: &Stdio, shutdown: &Shutdown) -> Self {
-        Self(Arc::new(Server {
+        Self(Arc::new(StdioServer {
             name: Arc::clone(&config.name),
             target: config.target.clone(),
             stdio: stdio.clone(),
@@ -131,7 +131,7 @@ impl Connector for ToChild {
     }
 }
 
-impl Server {
+impl StdioServer {
     /// Connects. The error contains the end of the child's standard error.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let tail = StderrTail::default();
@@ -203,7 +203,7 @@ impl Server {
         }
     }
 
-    fn modern(&self, peer: Peer, link: Arc<Link>) -> ToServer {
+    fn modern(&self, peer: Peer, link: Arc<StdioLink>) -> ToServer {
         self.eras.note(Era::Modern, true);
         ToServer { peer, link }
     }
@@ -214,11 +214,11 @@ impl Server {
         events: &Events,
         client: Option<Home>,
         tail: &StderrTail,
-    ) -> Result<Arc<Link>, Error> {
+    ) -> Result<Arc<StdioLink>, Error> {
         tail.clear();
         let cannot = |reason| Error::Connect { reason: format!("cannot start {}: {reason}", self.target) };
         let child = child::start(&self.stdio).await.map_err(cannot)?;
-        let link = Link::new(child, self, events, tail);
+        let link = StdioLink::new(child, self, events, tail);
         if let Some(client) = client {
             link.be_private(client);
         }
@@ -226,37 +226,37 @@ impl Server {
     }
 
     /// The handshake with a legacy server.
-    async fn initialize(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
+    async fn initialize(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, Error> {
         self.eras.note(Era::Modern, false);
         let server = self.greet(link, capabilities).await;
         match &server {
             Ok(_) => self.eras.note(Era::Legacy, true),
-            Err(Failure::Refused(_)) => self.eras.forget(),
-            Err(Failure::Other(_)) => {}
+            Err(HandshakeFailure::Refused(_)) => self.eras.forget(),
+            Err(HandshakeFailure::Other(_)) => {}
         }
         server.map_err(|failure| handshake::of_pinned(failure.into_error(), self.eras.pin()))
     }
 
     /// The legacy handshake with a modern server that may speak both eras. The outcome is recorded for the
     /// next connect. A modern server may also exit on this handshake, or stay silent.
-    async fn initialize_too(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Error> {
+    async fn initialize_too(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, Error> {
         let is_known = self.eras.speaks(Era::Legacy) == Some(true);
         let passes_over = passes_over_initialize(Arc::clone(&link));
         let server = tokio::select! {
             biased;
             server = self.greet(link, capabilities) => server,
-            () = passes_over => Err(Failure::Other(handshake::refused("no answer to initialize"))),
+            () = passes_over => Err(HandshakeFailure::Other(handshake::refused("no answer to initialize"))),
         };
         if server.is_ok() || !is_known {
             self.eras.note(Era::Legacy, server.is_ok());
         }
-        server.map_err(Failure::into_error)
+        server.map_err(HandshakeFailure::into_error)
     }
 
-    async fn greet(&self, link: Arc<Link>, capabilities: Raw) -> Result<ToServer, Failure> {
+    async fn greet(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, HandshakeFailure> {
         let params = Some(handshake::initialize_params(capabilities));
         let reply = link.ask(method::INITIALIZE, params, Era::Legacy).await?;
-        let peer = handshake::initialized(reply).map_err(Failure::Refused)?;
+        let peer = handshake::initialized(reply).map_err(HandshakeFailure::Refused)?;
         link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })
     }
@@ -272,7 +272,7 @@ async fn late(probe: impl Future<Output = Result<Reply, Error>>) -> Option<Peer>
 
 /// Resolves when a server answers a request that was sent after `initialize`, but not `initialize` itself. A
 /// server that is slow to start answers neither.
-async fn passes_over_initialize(link: Arc<Link>) {
+async fn passes_over_initialize(link: Arc<StdioLink>) {
     tokio::time::sleep(SECOND_LIMIT).await;
     if link.ask(method::PING, None, Era::Legacy).await.is_err() {
         // The child ended, and `initialize` fails too.
@@ -282,20 +282,20 @@ async fn passes_over_initialize(link: Arc<Link>) {
 }
 
 /// Why the legacy handshake failed.
-enum Failure {
+enum HandshakeFailure {
     /// The server refused it.
     Refused(Error),
     /// The handshake failed for another reason.
     Other(Error),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HandshakeFailure {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
 }
 
-impl Failure {
+impl HandshakeFailure {
     fn into_error(self) -> Error {
         let (Self::Refused(error) | Self::Other(error)) = self;
         error
@@ -305,7 +305,7 @@ impl Failure {
 /// A live connection to a child.
 struct ToServer {
     peer: Peer,
-    link: Arc<Link>,
+    link: Arc<StdioLink>,
 }
 
 impl Connection for ToServer {

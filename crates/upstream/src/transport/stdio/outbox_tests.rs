@@ -7,7 +7,7 @@ use tokio::net::unix::pipe::{self, Receiver};
 
 use super::*;
 use crate::connection::Outlet;
-use crate::transport::pending::{Purpose, Ticket};
+use crate::transport::pending::{Purpose, RequestTicket};
 
 /// An outbox, the table of its requests, and the child's end of the pipe.
 async fn outbox() -> (Outbox, Arc<Pending>, Receiver, Due) {
@@ -18,11 +18,11 @@ async fn outbox() -> (Outbox, Arc<Pending>, Receiver, Due) {
     (outbox, Pending::new(0, |_| {}), output, due)
 }
 
-fn open(pending: &Arc<Pending>) -> Ticket {
+fn open(pending: &Arc<Pending>) -> RequestTicket {
     pending.open(&Outlet::none(), Purpose::Upkeep).expect("open")
 }
 
-fn request(ticket: &Ticket, line: &str) -> Outgoing {
+fn request(ticket: &RequestTicket, line: &str) -> Outgoing {
     Outgoing::Request { id: ticket.id(), line: Bytes::from(line.to_owned()) }
 }
 
@@ -161,7 +161,7 @@ async fn what_a_full_pipe_refuses_counts_as_not_written() {
     let pipe = outbox.lock().pipe.clone().expect("open");
     while pipe.try_write(&[b'x'; 4096]).is_ok() {}
     let ticket = open(&pending);
-    let others: Vec<Ticket> = (0..3).map(|_| open(&pending)).collect();
+    let others: Vec<RequestTicket> = (0..3).map(|_| open(&pending)).collect();
     outbox.send(&pending, request(&ticket, "first\n"), true).await.expect("queued");
     for other in &others {
         outbox.send(&pending, request(other, "other\n"), false).await.expect("queued");

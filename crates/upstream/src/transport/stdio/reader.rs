@@ -23,12 +23,12 @@ use crate::connection::Events;
 use crate::error::Error;
 use crate::transport::flood_guard::{FloodGuard, Worth};
 use crate::transport::inbound;
-use crate::transport::pending::{Answered, Pending};
+use crate::transport::pending::{Pending, SettledRequest};
 use crate::transport::questions::Questions;
 use net::Clip;
 use net::lines::{Line, Lines};
 use protocol::Message;
-use runtime::memory::{Account, Charge, Kind};
+use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::pace::Pace;
 use runtime::worker::{self, Runtimes, WorkBudget};
@@ -45,16 +45,16 @@ const VERY_LONG: usize = 1024 * 1024;
 const MOVES_AFTER: usize = 64;
 
 /// The reading end of one child.
-pub(super) struct Reader {
+pub(super) struct StdioReader {
     server: Arc<str>,
     lines: Lines,
     limit: usize,
     buffer: BytesMut,
-    desk: Desk,
+    router: ResponseRouter,
     questions: Questions,
     events: Events,
     /// The responses in the lines that were read just now.
-    answered: Vec<Answered>,
+    answered: Vec<SettledRequest>,
     /// The share of the worker of the last responses, and the number of consecutive responses for it.
     row: (usize, usize),
     /// Lines that were not messages.
@@ -70,44 +70,44 @@ pub(super) struct Reader {
 }
 
 /// The receivers of responses, and their runtimes.
-pub(super) struct Desk {
+pub(super) struct ResponseRouter {
     pub(super) pending: Arc<Pending>,
     pub(super) runtimes: Arc<Runtimes>,
     pub(super) tasks: Shutdown,
 }
 
 /// Signals when dropped that all output was handled.
-pub(super) struct Over(Signals);
+pub(super) struct OutputEnd(Signals);
 
-impl Over {
+impl OutputEnd {
     pub(super) const fn new(signals: Signals) -> Self {
         Self(signals)
     }
 }
 
-impl Drop for Over {
+impl Drop for OutputEnd {
     fn drop(&mut self) {
         self.0.read.cancel();
         self.0.broken.close("the process closed its output");
     }
 }
 
-impl Reader {
+impl StdioReader {
     pub(super) fn new(
         server: Arc<str>,
         limit: usize,
-        desk: Desk,
+        router: ResponseRouter,
         (questions, events): (Questions, Events),
         broken: &Closing,
     ) -> Self {
         let floods = FloodGuard::new(&server, broken);
-        let charge = Charge::open(Account::Server(Arc::clone(&server)), Kind::Answer);
+        let charge = Charge::open(Account::Server(Arc::clone(&server)), ChargeKind::Answer);
         Self {
             server,
             lines: Lines::new(limit),
             limit,
             buffer: BytesMut::with_capacity(READ_BYTES),
-            desk,
+            router,
             questions,
             events,
             answered: Vec::new(),
@@ -122,7 +122,7 @@ impl Reader {
     }
 
     /// Reads until the end of the output, or until it must stop.
-    pub(super) async fn run(mut self, mut pipe: pipe::Receiver, over: Over) {
+    pub(super) async fn run(mut self, mut pipe: pipe::Receiver, over: OutputEnd) {
         let stop = over.0.stop_reading.clone();
         let moves = stop.run_until_cancelled(self.read(&mut pipe)).await.flatten();
         if let Some(there) = moves
@@ -133,8 +133,8 @@ impl Reader {
     }
 
     /// Continues in another runtime, which watches the pipe from now on.
-    fn go_on(self, pipe: OwnedFd, over: Over, there: &Handle) {
-        let tasks = self.desk.tasks.clone();
+    fn go_on(self, pipe: OwnedFd, over: OutputEnd, there: &Handle) {
+        let tasks = self.router.tasks.clone();
         let task = async move {
             if let Ok(pipe) = pipe::Receiver::from_owned_fd(pipe) {
                 self.run(pipe, over).await;
@@ -201,17 +201,17 @@ impl Reader {
         };
         match message {
             Ok(Message::Response(response)) => {
-                let Some(answered) = self.desk.pending.answered(response) else { return Worth::Junk };
+                let Some(answered) = self.router.pending.answered(response) else { return Worth::Junk };
                 self.answered.push(answered);
                 Worth::Wanted
             }
             Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
             Ok(Message::Notification(said)) => {
-                inbound::sort(said, &self.events, |said| self.desk.pending.notify(said))
+                inbound::sort(said, &self.events, |said| self.router.pending.notify(said))
             }
             Ok(Message::Request(request)) => {
                 inbound::note(&request, &self.events);
-                let pending = Arc::clone(&self.desk.pending);
+                let pending = Arc::clone(&self.router.pending);
                 self.questions.take(request, move |owner| pending.whose(owner))
             }
             Err(error) => {
@@ -245,7 +245,7 @@ impl Reader {
 
     /// Handles a discarded line, which was beyond the limit or found no room in the memory budget.
     fn take_clip(&mut self, clip: &Clip) -> Worth {
-        let (pending, bytes) = (&self.desk.pending, clip.length());
+        let (pending, bytes) = (&self.router.pending, clip.length());
         let (answered, reason) = if std::mem::take(&mut self.is_exhausted) {
             (pending.answer_lost(clip, Error::MemoryExhausted), "the memory budget had no room for it")
         } else {
@@ -259,15 +259,15 @@ impl Reader {
 
     /// Sends the responses of this turn.
     fn deliver(&mut self) {
-        let of = |share: usize| move |answered: &Answered| answered.share == share;
+        let of = |share: usize| move |answered: &SettledRequest| answered.share == share;
         while let Some(share) = self.answered.last().map(|answered| answered.share) {
             let count = self.answered.iter().filter(|answered| of(share)(answered)).count();
             self.row = if self.row.0 == share { (share, self.row.1 + count) } else { (share, count) };
             let group = self.answered.extract_if(.., |answered| of(share)(answered));
-            match self.desk.runtimes.of(share) {
+            match self.router.runtimes.of(share) {
                 Some(there) if count > 1 && share != worker::share() => {
-                    let group: Vec<Answered> = group.collect();
-                    self.desk.tasks.spawn_on(async move { group.into_iter().for_each(deliver) }, there);
+                    let group: Vec<SettledRequest> = group.collect();
+                    self.router.tasks.spawn_on(async move { group.into_iter().for_each(deliver) }, there);
                 }
                 _ => group.for_each(deliver),
             }
@@ -281,7 +281,7 @@ impl Reader {
             return None;
         }
         self.row.1 = 0;
-        self.desk.runtimes.of(share).cloned()
+        self.router.runtimes.of(share).cloned()
     }
 
     /// Counts a skipped line. Real servers print banners, so only the 1st, 2nd, 4th, 8th and so on are logged.
@@ -292,7 +292,7 @@ impl Reader {
 }
 
 /// Sends the response. A caller that is gone needs none.
-fn deliver(answered: Answered) {
+fn deliver(answered: SettledRequest) {
     answered.deliver();
 }
 

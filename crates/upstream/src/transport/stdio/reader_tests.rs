@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::*;
 use crate::connection::Outlet;
-use crate::transport::pending::{Purpose, Ticket};
+use crate::transport::pending::{Purpose, RequestTicket};
 use json::Raw;
 
 /// Longer than any step of these tests.
@@ -33,21 +33,21 @@ impl Bench {
     /// Reads `output` on this worker, until it ends or the reader moves.
     async fn read(&self, output: PipeReader) {
         let (pending, runtimes) = (Arc::clone(&self.pending), Arc::clone(&self.runtimes));
-        let desk = Desk { pending, runtimes, tasks: self.tasks.clone() };
+        let router = ResponseRouter { pending, runtimes, tasks: self.tasks.clone() };
         let questions = Questions::new(&"s".into(), &self.tasks, |_| async {}.boxed());
         let ends = (questions, Events::channel().0);
-        let reader = Reader::new("s".into(), 1 << 20, desk, ends, &self.signals.broken);
+        let reader = StdioReader::new("s".into(), 1 << 20, router, ends, &self.signals.broken);
         let pipe = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
-        reader.run(pipe, Over::new(self.signals.clone())).await;
+        reader.run(pipe, OutputEnd::new(self.signals.clone())).await;
     }
 
-    fn open(&self) -> Ticket {
+    fn open(&self) -> RequestTicket {
         self.runtimes.note_here();
         self.pending.open(&Outlet::none(), Purpose::Upkeep).expect("open")
     }
 }
 
-fn answer_to(ticket: &Ticket) -> String {
+fn answer_to(ticket: &RequestTicket) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{0},\"result\":{0}}}\n", ticket.id())
 }
 
@@ -57,7 +57,7 @@ async fn write(input: PipeWriter, text: &str) -> pipe::Sender {
     input
 }
 
-async fn is_answered(mut ticket: Ticket) {
+async fn is_answered(mut ticket: RequestTicket) {
     let answer = tokio::time::timeout(PATIENCE, ticket.answer()).await.expect("in time");
     assert_eq!(answer.expect("an answer"), Ok(Raw::of(&ticket.id())));
 }

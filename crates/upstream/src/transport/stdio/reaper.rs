@@ -25,7 +25,7 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 const LAST_BREATH: Duration = Duration::from_millis(200);
 
 /// The task that owns the process.
-pub(super) struct Keeper {
+pub(super) struct Reaper {
     pub(super) process: Process,
     pub(super) signals: Signals,
     pub(super) tail: StderrTail,
@@ -46,7 +46,7 @@ enum Why {
     Asked,
 }
 
-impl Keeper {
+impl Reaper {
     pub(super) async fn run(mut self, shutdown: Shutdown) {
         let reason = match self.watch(&shutdown).await {
             Why::Exited(status) => self.give_up_dead(status).await,

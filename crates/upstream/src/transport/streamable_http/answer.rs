@@ -42,18 +42,18 @@ const NO_SESSION: [&str; 7] = [
 
 /// The result of a request.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     /// The server answered the request, with this status.
     Reply(Reply, StatusCode),
     /// A result that is still arriving.
     Streaming(Box<ResponseStream>),
     /// An HTTP error status without an answer to the request.
-    Refusal(Refusal),
+    Refusal(HttpRefusal),
 }
 
 /// An HTTP error.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct HttpRefusal {
     pub(super) status: StatusCode,
     /// The JSON-RPC error in the body, which names no request.
     pub(super) error: Option<ErrorObject>,
@@ -61,13 +61,13 @@ pub(super) struct Refusal {
     bare: Error,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Returns the response, or the error of the HTTP status.
     pub(super) fn into_body(self) -> Result<ResponseBody, Error> {
         match self {
             Self::Reply(reply, _) => Ok(ResponseBody::Buffered(reply)),
             Self::Streaming(stream) => Ok(ResponseBody::Streaming(stream)),
-            Self::Refusal(Refusal { status, error: Some(error), .. })
+            Self::Refusal(HttpRefusal { status, error: Some(error), .. })
                 if !NOT_NOW.contains(&status.as_u16()) =>
             {
                 Ok(ResponseBody::Buffered(Err(error)))
@@ -77,7 +77,7 @@ impl Outcome {
     }
 }
 
-impl Refusal {
+impl HttpRefusal {
     /// Whether a legacy server reported an unknown session in its error message.
     pub(super) fn misses_session(&self) -> bool {
         let said = self.error.as_ref().map(ErrorObject::message).unwrap_or_default();
@@ -127,7 +127,7 @@ enum Sorted {
 }
 
 /// Reads the answer to one request.
-pub(super) struct Reader<'a> {
+pub(super) struct AnswerReader<'a> {
     /// The id that Switchyard gave the request.
     pub(super) id: u64,
     /// Most bytes of one message.
@@ -144,9 +144,9 @@ pub(super) struct Reader<'a> {
     pub(super) payer: Payer<'a>,
 }
 
-impl Reader<'_> {
+impl AnswerReader<'_> {
     /// Reads the answer from `response`.
-    pub(super) async fn read(&self, response: Response) -> Result<Outcome, Broken> {
+    pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
         let status = response.status();
         let bare = status_error(status, response.headers());
         let is_stream = is_media_type(response.headers(), "text/event-stream");
@@ -157,7 +157,7 @@ impl Reader<'_> {
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match self.peek(body, terms).await? {
-                Peeked::Streaming(stream) => Ok(Outcome::Streaming(stream)),
+                Peeked::Streaming(stream) => Ok(RequestOutcome::Streaming(stream)),
                 Peeked::Buffered(body) => Ok(self.judge(status, bare, &body)?),
             };
         }
@@ -196,14 +196,19 @@ impl Reader<'_> {
     }
 
     /// Reads the answer from a body with the type of an event stream.
-    async fn read_stream(&self, status: StatusCode, bare: Error, body: Body) -> Result<Outcome, Broken> {
+    async fn read_stream(
+        &self,
+        status: StatusCode,
+        bare: Error,
+        body: Body,
+    ) -> Result<RequestOutcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
             return Ok(self.judge(status, bare, &body)?);
         }
         match self.read_events(stream).await {
-            Ok(reply) => Ok(Outcome::Reply(reply, status)),
+            Ok(reply) => Ok(RequestOutcome::Reply(reply, status)),
             Err(_) if !status.is_success() => Ok(refusal(status, None, bare)),
             Err(broken) => Err(broken),
         }
@@ -260,15 +265,15 @@ impl Reader<'_> {
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
-    fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<Outcome, Error> {
+    fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<RequestOutcome, Error> {
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
-                Ok(Outcome::Reply(answer.reply, status))
+                Ok(RequestOutcome::Reply(answer.reply, status))
             }
             Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
                 Ok(refusal(status, Some(error), bare))
             }
-            Ok(Message::Response(Answer { id: None, reply })) => Ok(Outcome::Reply(reply, status)),
+            Ok(Message::Response(Answer { id: None, reply })) => Ok(RequestOutcome::Reply(reply, status)),
             _ if !status.is_success() => Ok(refusal(status, None, bare)),
             Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
             Err(_) if body.is_empty() => {
@@ -310,8 +315,8 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> Outcome {
-    Outcome::Refusal(Refusal { status, error, bare })
+const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> RequestOutcome {
+    RequestOutcome::Refusal(HttpRefusal { status, error, bare })
 }
 
 /// Whether events of this name carry messages. Events without a name do.

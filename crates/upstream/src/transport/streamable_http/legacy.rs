@@ -14,9 +14,9 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-use self::of_call::OfCall;
-use super::Server;
-use super::answer::{Broken, Outcome, Reader, Refusal, Resume};
+use self::of_call::LegacyCallHandler;
+use super::HttpServer;
+use super::answer::{AnswerReader, Broken, HttpRefusal, RequestOutcome, Resume};
 use super::listening;
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture};
@@ -52,14 +52,14 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_V
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static(headers::LAST_EVENT_ID);
 
 /// A live session. Dropping it ends the session at the server.
-pub(super) struct Session {
+pub(super) struct LegacySession {
     state: Arc<State>,
     gone: CancellationToken,
 }
 
 /// State that the requests and tasks of a session share.
 pub(super) struct State {
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<HttpServer>,
     pub(super) peer: Peer,
     pub(super) events: Events,
     /// Headers that all messages to the server share, such as session and revision.
@@ -78,7 +78,7 @@ pub(super) struct State {
 }
 
 /// Why a session could not be opened.
-pub(super) struct Failure {
+pub(super) struct SessionFailure {
     /// The HTTP status that said so, if one did.
     pub(super) status: Option<u16>,
     /// Whether the server answered, and its answer is the reason.
@@ -86,20 +86,20 @@ pub(super) struct Failure {
     pub(super) error: Error,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for SessionFailure {
     fn from(error: Error) -> Self {
         let status = if let Error::Status { status, .. } = error { Some(status) } else { None };
         Self { status, is_answer: false, error }
     }
 }
 
-impl Session {
+impl LegacySession {
     /// Opens a session.
     pub(super) async fn open(
-        server: &Arc<Server>,
+        server: &Arc<HttpServer>,
         events: Events,
         dialect: Dialect,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, SessionFailure> {
         let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
@@ -115,7 +115,7 @@ impl Session {
         Ok(session)
     }
 
-    fn new(server: &Arc<Server>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
+    fn new(server: &Arc<HttpServer>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
         let client = &server.client;
         let post = client.post(&client.endpoint().path, headers);
         let aside = Aside::new(client, &post, &server.shutdown);
@@ -144,10 +144,10 @@ impl Session {
 
 /// Sends `initialize`. Returns the peer and the headers of the session.
 async fn initialize(
-    server: &Server,
+    server: &HttpServer,
     events: &Events,
     capabilities: Raw,
-) -> Result<(Peer, HeaderMap), Failure> {
+) -> Result<(Peer, HeaderMap), SessionFailure> {
     let params = handshake::initialize_params(capabilities);
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
     let request = compose(&call, FIRST_ID, Era::Legacy, None)?;
@@ -162,15 +162,17 @@ async fn initialize(
     let (hear, floods) =
         (listening::BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
     let (limit, shutdown, payer) = (client.limit, &server.shutdown, call.payer(&client.server));
-    let reader = Reader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown, payer };
+    let reader =
+        AnswerReader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown, payer };
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
-    let status = if let Outcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
+    let status =
+        if let RequestOutcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
     let reply = match outcome.into_body() {
         Ok(body) => body.collect().await,
         Err(error) => Err(error),
     };
     let peer = reply.and_then(handshake::initialized);
-    let peer = peer.map_err(|error| Failure { status, is_answer: true, error })?;
+    let peer = peer.map_err(|error| SessionFailure { status, is_answer: true, error })?;
     if peer.version.has_version_header() {
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
     }
@@ -225,10 +227,10 @@ impl State {
         let body = compose(call, id, Era::Legacy, None)?;
         let once = !call.effect.is_repeatable();
         let response = client.send(self.post.clone(), body, once).await?;
-        let hear = OfCall { id, wants_progress: call.wants_progress, outlet, state: self };
+        let hear = LegacyCallHandler { id, wants_progress: call.wants_progress, outlet, state: self };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
-        let reader = Reader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown, payer };
+        let reader = AnswerReader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown, payer };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
             Err(broken) => {
@@ -243,7 +245,7 @@ impl State {
     }
 
     /// Resumes a broken stream, as long as each attempt brings new events.
-    async fn resume(&self, reader: &Reader<'_>, broken: Broken) -> Result<Reply, Error> {
+    async fn resume(&self, reader: &AnswerReader<'_>, broken: Broken) -> Result<Reply, Error> {
         let Broken { error, resume: Some(mut resume) } = broken else { return Err(broken.error) };
         let mut attempts = 0;
         while attempts < RESUME_ATTEMPTS {
@@ -287,19 +289,19 @@ impl State {
     }
 
     /// Detects whether the server forgot the session or changed its era. Everything else is an answer.
-    fn judge(&self, outcome: Outcome) -> Result<ResponseBody, Error> {
+    fn judge(&self, outcome: RequestOutcome) -> Result<ResponseBody, Error> {
         match &outcome {
-            Outcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
+            RequestOutcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
                 return Err(self.lose(SESSION_ENDED));
             }
             // By the specification the status alone decides, whichever request the body names.
-            Outcome::Reply(Err(error), StatusCode::NOT_FOUND)
+            RequestOutcome::Reply(Err(error), StatusCode::NOT_FOUND)
                 if self.has_session() && error.code() != code::METHOD_NOT_FOUND =>
             {
                 return Err(self.lose(SESSION_ENDED));
             }
             // It is still an answer, so the call is not retried.
-            Outcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
+            RequestOutcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
                 self.server.eras.forget();
                 self.closing.close("the server now speaks another era");
             }
@@ -336,7 +338,7 @@ pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
 }
 
 /// Whether the session is lost. The specification uses 404, and some servers send 400 with a message.
-fn is_session_lost(refusal: &Refusal) -> bool {
+fn is_session_lost(refusal: &HttpRefusal) -> bool {
     let code = refusal.error.as_ref().map(ErrorObject::code);
     let by_status = refusal.status == StatusCode::NOT_FOUND && code != Some(code::METHOD_NOT_FOUND);
     by_status || refusal.misses_session()
@@ -347,7 +349,7 @@ const fn is_modern(error: i64) -> bool {
     matches!(error, code::HEADER_MISMATCH | code::UNSUPPORTED_PROTOCOL_VERSION)
 }
 
-impl Connection for Session {
+impl Connection for LegacySession {
     fn peer(&self) -> &Peer {
         &self.state.peer
     }
@@ -374,7 +376,7 @@ impl Connection for Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for LegacySession {
     fn drop(&mut self) {
         self.state.end.cancel();
     }

@@ -14,7 +14,7 @@ use super::is_message;
 use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::connection::{Event, Events};
 use crate::error::Error;
-use crate::listen::Pauses;
+use crate::listen::ReopenPauses;
 use crate::transport::flood_guard::Worth;
 use crate::transport::inbound;
 use net::http::EventStream;
@@ -41,7 +41,7 @@ pub(super) async fn begin(state: Arc<State>) {
 
 async fn keep_open(state: &State, first: oneshot::Sender<()>) {
     let mut first = Some(first);
-    let mut pauses = Pauses::new();
+    let mut pauses = ReopenPauses::new();
     let mut last_id: Option<Bytes> = None;
     let mut was_open = false;
     loop {

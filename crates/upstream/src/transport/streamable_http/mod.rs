@@ -23,11 +23,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub(super) use self::answer::is_message;
-use self::answer::{Outcome, Refusal};
-use self::legacy::{Failure, Session};
+use self::answer::{HttpRefusal, RequestOutcome};
+use self::legacy::{LegacySession, SessionFailure};
 use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
-use super::http::Client;
+use super::http::HttpClient;
 use super::sse;
 use crate::Means;
 use crate::config::{Config, Http};
@@ -39,12 +39,12 @@ use protocol::Era;
 use runtime::shutdown::Shutdown;
 
 /// Reaches one server over HTTP.
-pub(super) struct ToUrl(Arc<Server>);
+pub(super) struct ToUrl(Arc<HttpServer>);
 
 /// State that all connections share.
-struct Server {
+struct HttpServer {
     name: Arc<str>,
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     shutdown: Shutdown,
     requests_per_connection: usize,
     eras: Arc<Eras>,
@@ -57,9 +57,9 @@ impl ToUrl {
     pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
         let shutdown = &means.shutdown;
         let (credential, logins) = super::credential(config, http, means);
-        Ok(Self(Arc::new(Server {
+        Ok(Self(Arc::new(HttpServer {
             name: Arc::clone(&config.name),
-            client: Arc::new(Client::new(http, &config.limits, credential, shutdown)?),
+            client: Arc::new(HttpClient::new(http, &config.limits, credential, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             eras: Arc::new(Eras::pinned(config.era)),
@@ -115,7 +115,7 @@ impl Connector for ToUrl {
     }
 }
 
-impl Server {
+impl HttpServer {
     /// The server with the credential of `principal`, if each principal has its own.
     fn of(self: &Arc<Self>, principal: Option<&Arc<str>>) -> Arc<Self> {
         let Some(client) = super::of_principal(&self.client, self.logins.as_ref(), principal) else {
@@ -157,14 +157,16 @@ impl Server {
     async fn probe(self: &Arc<Self>, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
-            Ok(Ok(Outcome::Reply(reply, _))) => handshake::find(&reply),
-            Ok(Ok(Outcome::Refusal(refusal))) if says_nothing_of_the_era(refusal.status.as_u16()) => {
+            Ok(Ok(RequestOutcome::Reply(reply, _))) => handshake::find(&reply),
+            Ok(Ok(RequestOutcome::Refusal(refusal))) if says_nothing_of_the_era(refusal.status.as_u16()) => {
                 return Err(refusal.into_error());
             }
-            Ok(Ok(Outcome::Refusal(Refusal { error: Some(error), .. }))) => handshake::find(&Err(error)),
-            Ok(Ok(Outcome::Refusal(_) | Outcome::Streaming(_)) | Err(Error::Malformed { .. })) => {
-                Finding::Legacy
+            Ok(Ok(RequestOutcome::Refusal(HttpRefusal { error: Some(error), .. }))) => {
+                handshake::find(&Err(error))
             }
+            Ok(
+                Ok(RequestOutcome::Refusal(_) | RequestOutcome::Streaming(_)) | Err(Error::Malformed { .. }),
+            ) => Finding::Legacy,
             Ok(Err(error)) => return Err(error),
             Err(_silence) => Finding::Legacy,
         };
@@ -188,11 +190,11 @@ impl Server {
         self: &Arc<Self>,
         events: Events,
         dialect: Dialect,
-    ) -> Result<Arc<dyn Connection>, Failure> {
+    ) -> Result<Arc<dyn Connection>, SessionFailure> {
         if self.is_old_sse.load(Ordering::Relaxed) {
             return Ok(self.old_sse(events, dialect).await?);
         }
-        match Session::open(self, events.clone(), dialect.clone()).await {
+        match LegacySession::open(self, events.clone(), dialect.clone()).await {
             Ok(session) => {
                 self.eras.note(Era::Legacy, true);
                 Ok(Arc::new(session))
@@ -214,7 +216,7 @@ impl Server {
 
 /// Whether a failed handshake shows that the server does not speak the era. The answer must come from the
 /// server and not from a proxy.
-fn is_refusal_for_good(failure: &Failure) -> bool {
+fn is_refusal_for_good(failure: &SessionFailure) -> bool {
     match (failure.status, &failure.error) {
         (Some(status), _) => !says_nothing_of_the_era(status),
         // An error with HTTP 200, or an unusable answer.

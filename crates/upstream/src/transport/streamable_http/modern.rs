@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
-use super::answer::{Hear, Outcome, Reader, Refusal};
+use super::HttpServer;
+use super::answer::{AnswerReader, Hear, HttpRefusal, RequestOutcome};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Event, Events, Outlet, RequestFuture};
 use crate::error::Error;
@@ -41,7 +41,7 @@ pub(super) struct Modern {
 
 /// Sends requests to the server. It also works before the server is known.
 pub(super) struct Wire {
-    server: Arc<Server>,
+    server: Arc<HttpServer>,
     /// Headers that all requests share.
     post: Head,
     /// These headers, and those that all tool calls in the newest revision share.
@@ -58,7 +58,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(server: Arc<Server>, events: Events) -> Arc<Self> {
+    pub(super) fn new(server: Arc<HttpServer>, events: Events) -> Arc<Self> {
         let client = &server.client;
         let post = client.post(&client.endpoint().path, &HeaderMap::new());
         let mut tools_call = post.clone();
@@ -81,12 +81,12 @@ impl Wire {
     }
 
     /// Requests the description of the server.
-    pub(super) async fn discover(&self) -> Result<Outcome, Error> {
+    pub(super) async fn discover(&self) -> Result<RequestOutcome, Error> {
         self.send(&Call::of_gateway(method::DISCOVER, None), &Outlet::none()).await
     }
 
     /// Sends one request and reads its answer.
-    async fn send(&self, call: &Call, outlet: &Outlet) -> Result<Outcome, Error> {
+    async fn send(&self, call: &Call, outlet: &Outlet) -> Result<RequestOutcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let claimed = meta::claimed_version(call.params.as_ref());
         let (head, body) = (self.head(call, claimed), compose(call, id, Era::Modern, claimed)?);
@@ -95,10 +95,10 @@ impl Wire {
         let response = client.send(head, body, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
-        let of_call = OfCall { token, outlet, events: &self.events, listens };
+        let of_call = ModernCallHandler { token, outlet, events: &self.events, listens };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
-        let reader = Reader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown, payer };
+        let reader = AnswerReader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown, payer };
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
@@ -140,7 +140,7 @@ impl Wire {
         };
         // The cause may also be a proxy, or an argument that the server could not read. For this call it is
         // the answer, and other calls continue.
-        if let Outcome::Refusal(refusal) = &outcome
+        if let RequestOutcome::Refusal(refusal) = &outcome
             && is_like_another_era(refusal)
         {
             self.find_out_again();
@@ -170,10 +170,12 @@ impl Wire {
         self.server.shutdown.spawn_until_end(async move {
             let asked = tokio::time::timeout(PROBE_LIMIT, wire.discover()).await;
             let is_other = match asked {
-                Ok(Ok(Outcome::Reply(reply, _))) => !matches!(handshake::find(&reply), Finding::Modern(_)),
-                Ok(Ok(Outcome::Refusal(refusal))) => is_like_another_era(&refusal),
+                Ok(Ok(RequestOutcome::Reply(reply, _))) => {
+                    !matches!(handshake::find(&reply), Finding::Modern(_))
+                }
+                Ok(Ok(RequestOutcome::Refusal(refusal))) => is_like_another_era(&refusal),
                 // The answer says nothing about the era.
-                Ok(Ok(Outcome::Streaming(_)) | Err(_)) | Err(_) => false,
+                Ok(Ok(RequestOutcome::Streaming(_)) | Err(_)) | Err(_) => false,
             };
             if is_other {
                 wire.misfit("the server answers like one of another era");
@@ -197,7 +199,7 @@ impl Wire {
 
 /// Whether the server may be of another era. A modern server names the request that it refuses and has one
 /// URL for all requests.
-fn is_like_another_era(refusal: &Refusal) -> bool {
+fn is_like_another_era(refusal: &HttpRefusal) -> bool {
     matches!(refusal.status.as_u16(), 404 | 405) || refusal.misses_session()
 }
 
@@ -245,7 +247,7 @@ impl Drop for Modern {
 }
 
 /// Receives the messages of a modern server during a call.
-struct OfCall<'a> {
+struct ModernCallHandler<'a> {
     token: Option<u64>,
     outlet: &'a Outlet,
     events: &'a Events,
@@ -253,7 +255,7 @@ struct OfCall<'a> {
     listens: bool,
 }
 
-impl Hear for OfCall<'_> {
+impl Hear for ModernCallHandler<'_> {
     fn hear(&self, message: Message) -> Worth {
         match message {
             Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {

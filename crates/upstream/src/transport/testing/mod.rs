@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Breaker, Config, Limits, Retry, Sharing, Tools, Transport};
+use crate::config::{BreakerConfig, Config, Limits, Retry, Sharing, Tools, Transport};
 use settings::Fingerprint;
 
 /// Most bytes of one message in these tests.
@@ -21,7 +21,7 @@ pub(super) fn config(transport: Transport) -> Config {
         max_timeout: std::time::Duration::from_mins(10),
         health_check_interval: second,
         retry: Retry { attempts: 0, delay: second, max_delay: second },
-        breaker: Breaker { threshold: 5, successes: 1, timeout: second },
+        breaker: BreakerConfig { threshold: 5, successes: 1, timeout: second },
         limits: Limits {
             connections: 4,
             concurrent_calls: 16,

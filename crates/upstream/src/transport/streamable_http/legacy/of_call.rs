@@ -15,14 +15,14 @@ use crate::transport::streamable_http::modern::offer;
 use protocol::{Message, method};
 
 /// Handles the messages on the stream of a call.
-pub(super) struct OfCall<'a> {
+pub(super) struct LegacyCallHandler<'a> {
     pub(super) id: u64,
     pub(super) wants_progress: bool,
     pub(super) outlet: &'a Outlet,
     pub(super) state: &'a State,
 }
 
-impl Hear for OfCall<'_> {
+impl Hear for LegacyCallHandler<'_> {
     fn hear(&self, message: Message) -> Worth {
         match message {
             Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Worth::Wanted,

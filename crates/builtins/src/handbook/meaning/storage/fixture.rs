@@ -14,7 +14,7 @@ use super::super::indexer::PAUSES;
 use super::super::tests::{Concepts, DIMENSION};
 use super::*;
 use crate::chroma::double::Double;
-use crate::chroma::{Chroma, Place, Records, Vector};
+use crate::chroma::{ChromaClient, DatabaseAddress, Records, Vector};
 use crate::handbook::config;
 use crate::handbook::meaning::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
@@ -30,11 +30,15 @@ pub(super) async fn at(double: &Double, model: &Arc<Concepts>) -> Fixture {
 }
 
 pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -> Handbook {
-    let place = Place::usual(double.url.clone());
-    let collection = config::Collection { place, create_database: false, name: None };
+    let place = DatabaseAddress::usual(double.url.clone());
+    let collection = config::CollectionOptions { place, create_database: false, name: None };
     let link = Link::new(&collection, "docs", &Shutdown::new()).expect("usable");
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    handbook.with(Box::pin(async { Ok(model) }), KeptVectors::new(None, ""), Shelf::at(Arc::new(link)))
+    handbook.with(
+        Box::pin(async { Ok(model) }),
+        KeptVectors::new(None, ""),
+        VectorStorage::at(Arc::new(link)),
+    )
 }
 
 /// Opens another gateway over the same folder.
@@ -96,8 +100,9 @@ pub(super) async fn answer(fixture: &Fixture, arguments: &Value) -> Value {
 }
 
 /// Returns the collection of the fixture's handbook, so that a test can change it directly.
-pub(super) async fn collection(double: &Double) -> (Chroma, Uuid) {
-    let chroma = Chroma::new(&Place::usual(double.url.clone()), &Shutdown::new()).expect("usable");
+pub(super) async fn collection(double: &Double) -> (ChromaClient, Uuid) {
+    let chroma =
+        ChromaClient::new(&DatabaseAddress::usual(double.url.clone()), &Shutdown::new()).expect("usable");
     let id = chroma.collection(NAME).await.expect("asked").expect("there").id;
     (chroma, id)
 }

@@ -40,12 +40,12 @@ use crate::embedding::{self, Embedding};
 use upstream::api::Error;
 
 pub(in super::super) use self::link::Link;
-pub(in super::super) use self::reach::Wish;
-pub(super) use self::reach::{Known, Reach};
+pub(in super::super) use self::reach::ChromaSearch;
+pub(super) use self::reach::{KnownVectors, Reach};
 use self::upkeep::Upkeep;
 
 /// Storage of vectors, as the indexer sees it.
-pub(in super::super) enum Shelf {
+pub(in super::super) enum VectorStorage {
     /// In memory, with each document.
     Memory,
     /// In a collection at Chroma.
@@ -71,7 +71,7 @@ pub(in super::super) enum Trouble {
     },
 }
 
-impl Shelf {
+impl VectorStorage {
     /// The collection that `link` leads to.
     pub(in super::super) fn at(link: Arc<Link>) -> Self {
         Self::Chroma(Box::new(Upkeep::new(link)))

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const GAP: Duration = Duration::from_millis(200);
 
 /// The list, with all that is needed to read it again.
-pub(super) struct Shelf {
+pub(super) struct TechniqueList {
     server: Arc<str>,
     bridge: Bridge,
     most: usize,
@@ -52,17 +52,17 @@ pub(super) struct Age {
     pub failure: Option<String>,
 }
 
-impl Shelf {
+impl TechniqueList {
     /// Reads the list for the first time.
     pub(super) async fn open(
         server: &Arc<str>,
         bridge: &Bridge,
-        options: &config::Rag,
+        options: &config::RagOptions,
         events: Events,
     ) -> Result<Self, Error> {
         let most = options.max_techniques;
         let offer = Arc::new(Offer::of(bridge.techniques().await?, most));
-        let shelf = Self {
+        let list = Self {
             server: Arc::clone(server),
             bridge: bridge.clone(),
             most,
@@ -71,8 +71,8 @@ impl Shelf {
             look: Notify::new(),
             refusal: Closing::default(),
         };
-        shelf.tell_left_out(&Offer::default(), &offer);
-        Ok(shelf)
+        list.tell_left_out(&Offer::default(), &offer);
+        Ok(list)
     }
 
     /// Returns the current offer.
@@ -134,7 +134,7 @@ impl Shelf {
         let reason = error.to_string();
         let before = self.lock().failure.replace(reason.clone());
         if before.as_ref() != Some(&reason) {
-            tracing::warn!(server = %self.server, reason, "the list of techniques can not be read, the last one stays");
+            tracing::warn!(server = %self.server, reason, "the list of techniques cannot be read, the last one stays");
         }
         if let Error::AuthFailed { reason } = error {
             self.refusal.close(reason.clone());

@@ -17,7 +17,7 @@ use super::super::super::index::Match;
 use super::super::passages::Digested;
 use super::super::vectors::{Near, Nearby, Vectors, normalized};
 use super::link::Link;
-use super::places::{Naming, Places};
+use super::places::{IdPrefix, Places};
 use crate::chroma::Distant;
 use crate::embedding::product;
 use upstream::api::Error;
@@ -39,20 +39,20 @@ const ROUNDING: f64 = 1e-3;
 pub(in super::super) struct Reach {
     pub(in super::super) link: Arc<Link>,
     pub(super) collection: Uuid,
-    pub(super) naming: Naming,
+    pub(super) naming: IdPrefix,
     /// The approximate mean of all vectors.
     pub(super) mean: Vec<f32>,
 }
 
 /// The documents of one state, and the positions of their texts.
 #[derive(Clone, Default)]
-pub(in super::super) struct Known {
+pub(in super::super) struct KnownVectors {
     pub(in super::super) vectors: Arc<Vectors>,
     places: Arc<OnceLock<Places>>,
 }
 
 /// Inputs of a search at Chroma in addition to the query vector.
-pub(in super::super::super) struct Wish {
+pub(in super::super::super) struct ChromaSearch {
     /// Sections that have the words, the best first.
     sections: Vec<(u64, usize)>,
     scope: Scope,
@@ -73,7 +73,7 @@ pub(in super::super::super) enum Scope {
 #[derive(Default)]
 struct Cosines(HashMap<(u64, usize), (f32, usize)>);
 
-impl Known {
+impl KnownVectors {
     /// Makes the state for `vectors`.
     pub(in super::super) fn new(vectors: Arc<Vectors>) -> Self {
         Self { vectors, places: Arc::default() }
@@ -86,14 +86,14 @@ impl Known {
 
     /// Returns what a search needs. `is_within` tells whether a document has a part to search (`None`), or
     /// whether a section is in it. Without `is_within` the whole handbook is searched. May block.
-    pub(in super::super) fn wish(
+    pub(in super::super) fn chroma_search(
         &self,
         matches: &[Match],
         is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>,
-    ) -> Wish {
+    ) -> ChromaSearch {
         self.places();
         let sections = matches.iter().map(|found| (found.document, found.section)).collect();
-        Wish { sections, scope: is_within.map_or(Scope::All, |is_within| self.scope(is_within)) }
+        ChromaSearch { sections, scope: is_within.map_or(Scope::All, |is_within| self.scope(is_within)) }
     }
 
     fn scope(&self, is_within: &dyn Fn(u64, Option<usize>) -> bool) -> Scope {
@@ -135,23 +135,23 @@ impl Reach {
     }
 
     /// Returns the cosines of sections of `known` to `vector`, which must fit: the nearest sections, and
-    /// those of `wish`.
+    /// those of `chroma_search`.
     pub(in super::super) async fn nearby(
         &self,
         vector: &[f32],
-        wish: &Wish,
-        known: &Known,
+        chroma_search: &ChromaSearch,
+        known: &KnownVectors,
     ) -> Result<Nearby, Error> {
-        let most = if wish.scope == Scope::Large { WIDE } else { NEAREST };
+        let most = if chroma_search.scope == Scope::Large { WIDE } else { NEAREST };
         let (all, own) =
-            tokio::try_join!(self.nearest(vector, most, None), self.within(vector, &wish.scope))?;
+            tokio::try_join!(self.nearest(vector, most, None), self.within(vector, &chroma_search.scope))?;
         let (mut cosines, places) = (Cosines::default(), known.places());
         for hit in all.iter().chain(&own) {
             if let (Some(digest), Some(cosine)) = (self.naming.digest(&hit.id), cosine(hit.distance)) {
                 cosines.raise(places, &digest, cosine);
             }
         }
-        let asked = self.missing(wish, known, &cosines);
+        let asked = self.missing(chroma_search, known, &cosines);
         for stored in self.link.chroma.vectors(self.collection, &asked).await? {
             let digest = self.naming.digest(&stored.id).filter(|_| self.fits(&stored.numbers));
             if let Some(digest) = digest {
@@ -186,9 +186,9 @@ impl Reach {
     }
 
     /// Returns the ids of the texts of sections that have the words but are not among the nearest.
-    fn missing(&self, wish: &Wish, known: &Known, cosines: &Cosines) -> Vec<String> {
+    fn missing(&self, chroma_search: &ChromaSearch, known: &KnownVectors, cosines: &Cosines) -> Vec<String> {
         let most = (MOST_NUMBERS / self.mean.len().max(1)).clamp(1, MOST_READ);
-        let missing = wish.sections.iter().filter(|place| !cosines.0.contains_key(place));
+        let missing = chroma_search.sections.iter().filter(|place| !cosines.0.contains_key(place));
         let digests = missing.flat_map(|place| known.digests(*place));
         digests.take(most).map(|digest| self.naming.id(&digest)).collect()
     }
@@ -206,7 +206,7 @@ mod tests {
     use super::super::super::vectors::OfDocument;
     use super::*;
 
-    fn known(passages: usize) -> Known {
+    fn known(passages: usize) -> KnownVectors {
         let digest = |at: usize| {
             let mut digest = Digested::default();
             digest[..8].copy_from_slice(&at.to_le_bytes());
@@ -219,22 +219,22 @@ mod tests {
         };
         let many = of((0..passages).map(digest).collect());
         let by_serial = [(1, many), (2, of(vec![digest(1_000_000)]))];
-        Known::new(Arc::new(Vectors { by_serial: by_serial.into() }))
+        KnownVectors::new(Arc::new(Vectors { by_serial: by_serial.into() }))
     }
 
     #[test]
     fn a_part_is_named_text_by_text_unless_it_is_too_large() {
-        let wish = |passages: usize, is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>| {
-            known(passages).wish(&[], is_within).scope
+        let chroma_search = |passages: usize, is_within: Option<&dyn Fn(u64, Option<usize>) -> bool>| {
+            known(passages).chroma_search(&[], is_within).scope
         };
-        assert_eq!(wish(9, None), Scope::All);
+        assert_eq!(chroma_search(9, None), Scope::All);
         let section_1 =
             |document: u64, section: Option<usize>| document == 1 && section.is_none_or(|at| at == 1);
-        let Scope::Among(texts) = wish(9, Some(&section_1)) else { panic!("it is small") };
+        let Scope::Among(texts) = chroma_search(9, Some(&section_1)) else { panic!("it is small") };
         assert_eq!(texts.iter().map(|digest| digest[0]).collect::<Vec<_>>(), [2, 3]);
-        assert_eq!(wish(9, Some(&|_, _| false)), Scope::Among(Vec::new()));
-        assert!(matches!(wish(MOST_NAMED - 1, Some(&|_, _| true)), Scope::Among(_)));
-        assert_eq!(wish(MOST_NAMED + 1, Some(&|_, _| true)), Scope::Large);
+        assert_eq!(chroma_search(9, Some(&|_, _| false)), Scope::Among(Vec::new()));
+        assert!(matches!(chroma_search(MOST_NAMED - 1, Some(&|_, _| true)), Scope::Among(_)));
+        assert_eq!(chroma_search(MOST_NAMED + 1, Some(&|_, _| true)), Scope::Large);
     }
 
     #[test]

@@ -41,9 +41,9 @@ impl Places {
 
 /// Prefix of the ids of one model's vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Naming(String);
+pub(super) struct IdPrefix(String);
 
-impl Naming {
+impl IdPrefix {
     /// The prefix for the vectors of `model`.
     pub(super) fn of(model: &dyn Embedding) -> Self {
         let model = format!("{}\0{}", model.provider(), model.model());
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn only_what_is_written_by_the_rule_is_a_digest() {
-        let naming = Naming("0123abcd-".into());
+        let naming = IdPrefix("0123abcd-".into());
         let digest: Digested = std::array::from_fn(|at| u8::try_from(at * 17).expect("a byte"));
         let id = naming.id(&digest);
         assert_eq!(id, "0123abcd-00112233445566778899aabbccddeeff");

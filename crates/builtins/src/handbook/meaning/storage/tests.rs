@@ -11,7 +11,7 @@ use super::super::tests::{Concepts, DIMENSION, Mode, long_with, ready, search, s
 use super::fixture::*;
 use super::*;
 use crate::chroma::double::Double;
-use crate::chroma::{Chroma, Place};
+use crate::chroma::{ChromaClient, DatabaseAddress};
 use crate::handbook::meaning::vector_cache::KeptVectors;
 use crate::rest::Rest;
 use runtime::shutdown::Shutdown;
@@ -30,7 +30,8 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
         let length: f64 = stored.vector.iter().map(|number| number * number).sum();
         assert!((length - 1.0).abs() < 1e-3, "{length}");
     }
-    let chroma = Chroma::new(&Place::usual(double.url.clone()), &Shutdown::new()).expect("usable");
+    let chroma =
+        ChromaClient::new(&DatabaseAddress::usual(double.url.clone()), &Shutdown::new()).expect("usable");
     let collection = chroma.collection(NAME).await.expect("asked").expect("there");
     let said = collection.metadata.expect("metadata");
     let wanted = json!({"kept_by": "switchyard handbook", "embedding_provider": "openai", "embedding_model": "m",
@@ -57,7 +58,7 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
     let in_memory: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
     fixture.handbook =
-        fresh.with(Box::pin(async { Ok(in_memory) }), KeptVectors::new(None, ""), Shelf::Memory);
+        fresh.with(Box::pin(async { Ok(in_memory) }), KeptVectors::new(None, ""), VectorStorage::Memory);
     let (one, two) = (ready(&fixture).await, ready(&other).await);
     assert!(one == two && one.passages > 1_000, "{one:?} {two:?}");
     for arguments in [

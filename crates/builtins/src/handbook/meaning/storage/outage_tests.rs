@@ -18,7 +18,7 @@ async fn without_chroma_the_handbook_opens_and_vectors_come_when_it_is_there() {
     let fixture = at(&double, &model).await;
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
     eventually(|| double.seen().len() > 3).await;
-    assert!(model.asked().is_empty(), "nothing is embedded that can not be kept");
+    assert!(model.asked().is_empty(), "nothing is embedded that cannot be kept");
     double.fail(None);
     eventually(|| !double.seen().is_empty()).await;
     ready(&fixture).await;

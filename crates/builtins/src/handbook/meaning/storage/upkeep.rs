@@ -19,7 +19,7 @@ use super::super::passages::{Digested, Passage};
 use super::super::vectors::{Vectors, normalized};
 use super::Trouble;
 use super::link::{Link, gone, limited};
-use super::places::Naming;
+use super::places::IdPrefix;
 use super::reach::{MOST_NUMBERS, Reach};
 use crate::chroma::{BadRecords, Records, Select, Vector};
 use crate::embedding::Embedding;
@@ -69,7 +69,7 @@ pub(in super::super::super) struct Upkeep {
 
 /// The collection as it was found.
 struct Open {
-    naming: Naming,
+    naming: IdPrefix,
     /// The collection and its dimension. `None` until there is a vector to put into it.
     collection: Option<(Uuid, usize)>,
     until: Instant,
@@ -93,7 +93,7 @@ impl Upkeep {
         if self.open.is_some() {
             return Ok(());
         }
-        let naming = Naming::of(model);
+        let naming = IdPrefix::of(model);
         let found = match self.link.find(model).await {
             Err(foreign @ Trouble::Foreign { .. }) => {
                 self.reach = None;
@@ -135,7 +135,7 @@ impl Upkeep {
         Ok(())
     }
 
-    async fn list(&self, collection: Uuid, naming: &Naming) -> Result<HashSet<Digested>, Trouble> {
+    async fn list(&self, collection: Uuid, naming: &IdPrefix) -> Result<HashSet<Digested>, Trouble> {
         let (mut listed, mut offset) = (HashSet::new(), 0);
         while offset < MOST_LISTED {
             let select = Select { limit: Some(PAGE), offset: Some(offset), ..Select::default() };
@@ -258,7 +258,7 @@ impl Upkeep {
         &self,
         collection: Uuid,
         dimension: usize,
-        naming: &Naming,
+        naming: &IdPrefix,
         vectors: &Vectors,
     ) -> Result<Vec<f32>, Trouble> {
         let every = vectors.passages().div_ceil(SAMPLE).max(1);

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::super::outage::Outage;
 use super::Trouble;
-use crate::chroma::{Chroma, Collection, Metadata, Model, Space};
+use crate::chroma::{ChromaClient, Collection, CollectionModel, Metadata, Space};
 use crate::embedding::{Embedding, MOST_DIMENSIONS};
 use crate::handbook::config;
 use runtime::shutdown::Shutdown;
@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Access to one collection at Chroma.
 pub(in super::super::super) struct Link {
     /// The database.
-    pub(super) chroma: Chroma,
+    pub(super) chroma: ChromaClient,
     /// The collection.
     pub(super) name: String,
     create_database: bool,
@@ -38,12 +38,12 @@ pub(in super::super::super) struct Link {
 impl Link {
     /// Makes the access for the handbook `server`. Nothing is sent yet.
     pub(in super::super::super) fn new(
-        config: &config::Collection,
+        config: &config::CollectionOptions,
         server: &str,
         shutdown: &Shutdown,
     ) -> Result<Self, Error> {
         Ok(Self {
-            chroma: Chroma::new(&config.place, shutdown)?,
+            chroma: ChromaClient::new(&config.place, shutdown)?,
             name: config.name_for(server),
             create_database: config.create_database,
             outage: Outage::of("Chroma"),
@@ -70,7 +70,7 @@ impl Link {
     ) -> Result<(Collection, usize), Trouble> {
         let mut metadata = Metadata::new();
         metadata.insert(KEPT_BY.0.into(), KEPT_BY.1.into());
-        if let Some(ours) = Model::ours(model, Some(dimension)) {
+        if let Some(ours) = CollectionModel::ours(model, Some(dimension)) {
             ours.note(&mut metadata);
         }
         match limited(self.chroma.create(&self.name, Some(&metadata))).await {
@@ -90,7 +90,9 @@ impl Link {
         if collection.space() != Space::Cosine {
             return Err(self.foreign("it does not compare by cosine"));
         }
-        let (Some(theirs), Some(ours)) = (Model::of(collection), Model::ours(model, None)) else {
+        let (Some(theirs), Some(ours)) =
+            (CollectionModel::of(collection), CollectionModel::ours(model, None))
+        else {
             return Err(self.foreign("it does not say of which model its vectors are"));
         };
         if !theirs.is_same(&ours) {
