@@ -42,7 +42,7 @@ pub struct Connect {
     /// Let the client see this server only.
     #[arg(long, value_name = "SERVER", value_parser = view)]
     pub view: Option<String>,
-    /// The MCP endpoint [default: that of the configuration file].
+    /// The MCP endpoint [default: `SWITCHYARD_URL`, else `SWITCHYARD_LISTEN`, else that of the configuration file].
     #[arg(long, value_parser = endpoint)]
     pub url: Option<Url>,
     /// The variable of the environment with the API key. The file refers to it and does not hold the key.
@@ -119,7 +119,7 @@ fn row(found: &ClientFile) -> [String; 4] {
 }
 
 fn print_json(arguments: &Connect, process: &mut Process<'_, '_>) -> Result<(), Failure> {
-    let gateway = gateway(arguments, process);
+    let gateway = gateway(arguments, process)?;
     writeln!(process.streams.out, "{}", gateway.json())?;
     Ok(())
 }
@@ -165,7 +165,7 @@ fn connect_file(
     file: &Path,
     process: &mut Process<'_, '_>,
 ) -> Result<(), Failure> {
-    let gateway = gateway(arguments, process);
+    let gateway = gateway(arguments, process)?;
     let registry = arguments.import.then(|| Registry { path: arguments.file.config.clone() });
     let plan = connect::plan(client, file, &gateway, registry.as_ref())?;
     for note in &plan.notes {
@@ -197,23 +197,41 @@ fn connect_file(
     Ok(())
 }
 
-/// The gateway of the arguments, else of the configuration file.
-fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Gateway {
+/// The gateway of the arguments, else of the environment, else of the configuration file.
+fn gateway(arguments: &Connect, process: &Process<'_, '_>) -> Result<Gateway, Failure> {
     let config = &arguments.file.config;
-    Gateway {
-        url: arguments.url.clone().unwrap_or_else(|| configured_url(config, process.environment)),
+    let url = match &arguments.url {
+        Some(url) => Some(url.clone()),
+        None => named_url(process.environment)?,
+    };
+    Ok(Gateway {
+        url: url.unwrap_or_else(|| configured_url(config, process.environment)),
         is_url_named: arguments.url.is_some(),
         view: arguments.view.clone(),
         key_variable: arguments.key_env.clone(),
         program: process.program.clone(),
         config: std::path::absolute(config).unwrap_or_else(|_| config.clone()),
-    }
+    })
 }
 
-/// The URL of the listener in the configuration file. If the file is missing or invalid, the default.
+/// The MCP endpoint of the gateway in `SWITCHYARD_URL`, which other commands use without its path.
+fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, Failure> {
+    let Some(text) = environment("SWITCHYARD_URL").ok().filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let base = text.trim_end_matches('/');
+    let url = if base.ends_with("/mcp") { base.to_owned() } else { format!("{base}/mcp") };
+    endpoint(&url).map(Some).map_err(|reason| Failure::Usage(format!("SWITCHYARD_URL: {reason}")))
+}
+
+/// The URL of the listener: `SWITCHYARD_LISTEN`, else the one in the configuration file. If the file is missing or invalid,
+/// the default.
 pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
     let loaded = crate::config::Config::load(config, environment);
-    listener_url(&loaded.map(|config| config.server).unwrap_or_default())
+    let mut server = loaded.map(|config| config.server).unwrap_or_default();
+    let listen = environment("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
+    server.listen = listen.unwrap_or(server.listen);
+    listener_url(&server)
 }
 
 /// The URL of a listener with these settings, from this machine.

@@ -25,6 +25,16 @@ fn nothing(_: &str) -> Result<String, std::env::VarError> {
 
 /// Runs a command line in `folder`, with an answer if there is a terminal.
 fn ran(folder: &TempDir, line: &str, answer: Option<&str>) -> (ExitCode, String, String) {
+    ran_with(folder, line, answer, &nothing)
+}
+
+/// Runs a command line with these variables.
+fn ran_with(
+    folder: &TempDir,
+    line: &str,
+    answer: Option<&str>,
+    environment: &Lookup<'_>,
+) -> (ExitCode, String, String) {
     let config = folder.path().join("mcp_servers.yaml");
     let line = format!("connect {line} --config {}", config.display());
     let arguments = Line::try_parse_from(line.split_whitespace()).expect("a command line").connect;
@@ -39,7 +49,7 @@ fn ran(folder: &TempDir, line: &str, answer: Option<&str>) -> (ExitCode, String,
     let mut process = Process {
         host: Host { system: System::Linux, project: home.join("project"), home, variable: &no_variable },
         program: "/usr/bin/switchyard".into(),
-        environment: &nothing,
+        environment,
         streams: &mut streams,
     };
     let result = run(&arguments, &mut process);
@@ -133,6 +143,35 @@ fn wrong_arguments_are_refused_with_a_hint() {
     ] {
         assert!(Line::try_parse_from(format!("connect {line}").split(' ')).is_err(), "{line}");
     }
+}
+
+#[test]
+fn an_option_then_a_variable_then_the_file_names_the_url() {
+    let folder = folder();
+    fs::write(folder.path().join("mcp_servers.yaml"), "server: {listen: '127.0.0.1:9000'}\n")
+        .expect("written");
+    let both = [("SWITCHYARD_URL", "https://gw.example/below/"), ("SWITCHYARD_LISTEN", "0.0.0.0:7000")];
+    for (line, variables, wanted) in [
+        ("json", &both[..0], "http://127.0.0.1:9000/mcp"),
+        ("json", &both[1..], "http://127.0.0.1:7000/mcp"),
+        ("json", &both[..], "https://gw.example/below/mcp"),
+        ("json", &[("SWITCHYARD_URL", "http://gw.example:1/mcp")], "http://gw.example:1/mcp"),
+        ("json --url http://a/mcp", &both[..], "http://a/mcp"),
+    ] {
+        let environment = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned()).ok_or(std::env::VarError::NotPresent)
+        };
+        let (code, out, err) = ran_with(&folder, line, None, &environment);
+        assert_eq!(code, ExitCode::SUCCESS, "{err}");
+        assert!(out.contains(&format!("\"url\": \"{wanted}\"")), "{line} {variables:?}: {out}");
+    }
+    let odd = |name: &str| match name {
+        "SWITCHYARD_URL" => Ok("http://u:p@gw".to_owned()),
+        _ => Err(std::env::VarError::NotPresent),
+    };
+    let (code, _, err) = ran_with(&folder, "json", None, &odd);
+    assert!(code == ExitCode::from(EXIT_USAGE) && err.starts_with("SWITCHYARD_URL: expected"), "{err}");
 }
 
 #[test]

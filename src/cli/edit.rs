@@ -25,7 +25,7 @@ use crate::connect::{FileChange, Offer};
 
 pub(super) const ADD_HELP: &str = "\
 Examples:
-  switchyard add notion https://mcp.notion.com/mcp
+  switchyard add notion https://mcp.notion.com/mcp --oauth
   switchyard add memory -- npx -y @modelcontextprotocol/server-memory
   switchyard add github https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${GITHUB_TOKEN}'
   switchyard add brave --env 'BRAVE_API_KEY=${BRAVE_API_KEY}' -- npx -y @brave/brave-search-mcp-server
@@ -46,12 +46,15 @@ pub struct Add {
     /// The program that is the server, and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND", requires = "name")]
     pub command: Vec<String>,
-    /// A variable for the program. `${NAME}` is replaced when it starts.
+    /// A variable for the program. `${NAME}` and `${secret:NAME}` are replaced when it starts.
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable, requires = "command")]
     pub env: Vec<(String, String)>,
-    /// A header of each request to the URL. `${NAME}` is replaced by the variable.
+    /// A header of each request to the URL. `${NAME}` and `${secret:NAME}` are replaced.
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = header, requires = "url")]
     pub header: Vec<(String, String)>,
+    /// The server needs a login: write `auth: oauth`. `switchyard login NAME` logs in.
+    #[arg(long, requires = "url")]
+    pub oauth: bool,
     /// The file with a snippet; `-` is standard input [default: standard input, without a URL and a command].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command"])]
     pub from: Option<PathBuf>,
@@ -129,10 +132,10 @@ fn add(
 /// Returns the server that the arguments describe, if they do.
 fn of_arguments(arguments: &Add) -> Result<Option<Offer>, Failure> {
     let Some(name) = &arguments.name else { return Ok(None) };
-    let Add { url, command, env, header, .. } = arguments;
+    let Add { url, command, env, header, oauth, .. } = arguments;
     match url {
         Some(url) if url.starts_with("http://") || url.starts_with("https://") || url.contains("${") => {
-            Ok(Some(Offer::url(name, url, header)))
+            Ok(Some(Offer::url(name, url, header, *oauth)))
         }
         Some(word) => Err(Failure::Usage(format!(
             "`{0}` is not a URL; write a program after `--`: `switchyard add {1} -- {0} …`",

@@ -57,6 +57,21 @@ fn each_form_of_the_command_line_adds_its_server() {
         (&["add", "a", "https://a/mcp", "--header", "X-A: b: c", "--yes"][..], None, url),
         (&["add", "a", "--env", "K=v=w", "-y", "--", "npx", "-y", "a b"], None, program),
         (&["add", "-y"], Some(line), url),
+        (
+            &["add", "a", "https://a/mcp", "--oauth", "-H", "K: ${secret:K}", "-y"],
+            None,
+            "  a:\n    url: https://a/mcp\n    auth: oauth\n    headers:\n      K: \"${secret:K}\"\n",
+        ),
+        (
+            &["add", "a", "-y", "-e", "K=${secret:a.b}${K:-d}", "--", "npx"],
+            None,
+            "  a:\n    command: npx\n    env:\n      K: \"${secret:a.b}${K:-d}\"\n",
+        ),
+        (
+            &["add", "-y"],
+            Some(r#"{"mcpServers": {"a": {"url": "https://a/mcp", "auth": "oauth", "timeout": 45000}}}"#),
+            "  a:\n    # `timeout`: 45000 is read as 45s\n    timeout: 45s\n    url: https://a/mcp\n    auth: oauth\n",
+        ),
         (&["add", "-y"], Some("claude mcp add a -e K=v=w -- npx -y \"a b\""), program),
         (&["add", "-y"], Some("codex mcp add a --env K=v=w -- npx -y 'a b'"), program),
         (

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use clap::Args;
 use settings::expand::Lookup;
 use settings::one_line;
+use url::Url;
 
 use super::agreement::{CommandStreams, Failure, Writing, with_streams};
-use super::connect::{this_host, unknown};
+use super::connect::{listener_url, this_host, unknown};
 use super::{ConfigFile, schema};
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file;
@@ -88,12 +89,16 @@ fn offers(
     if let Some(id) = arguments.import.iter().find(|id| Client::find(id).is_none()) {
         return Err(unknown(id));
     }
+    // A first file has the default listener.
+    let gateway = listener_url(&downstream::Config::default());
     let mut chosen = Vec::new();
     let mut absent: Vec<&String> = arguments.import.iter().collect();
     for found in connect::installed(host) {
         let is_wanted =
             arguments.import.is_empty() || arguments.import.iter().any(|id| id == found.client.id);
-        let Some(offer) = is_wanted.then(|| offer(&found, streams)).transpose()?.flatten() else { continue };
+        let Some(offer) = is_wanted.then(|| offer(&found, &gateway, streams)).transpose()?.flatten() else {
+            continue;
+        };
         absent.retain(|id| *id != found.client.id);
         let is_certain = arguments.writing.yes || arguments.writing.dry_run || !arguments.import.is_empty();
         if is_certain || streams.ask(&question(&found, &offer), true)? {
@@ -109,8 +114,12 @@ fn offers(
 }
 
 /// Returns the servers of a client, if it has any.
-fn offer(found: &ClientFile, streams: &mut CommandStreams<'_>) -> Result<Option<Offer>, Failure> {
-    match Offer::client(found) {
+fn offer(
+    found: &ClientFile,
+    gateway: &Url,
+    streams: &mut CommandStreams<'_>,
+) -> Result<Option<Offer>, Failure> {
+    match Offer::client(found, gateway) {
         Ok(offer) => Ok(Some(offer).filter(|offer| offer.names().next().is_some())),
         Err(error) => {
             writeln!(streams.err, "note: {}: left out: {error}", found.client.name)?;

@@ -18,7 +18,7 @@ struct Line {
 /// A home folder with two clients.
 fn home() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    let cursor = r#"{"mcpServers": {"files": {"command": "npx"}, "switchyard": {"url": "http://127.0.0.1:8080/mcp"}}}"#;
+    let cursor = r#"{"mcpServers": {"files": {"command": "npx"}, "switchyard": {"url": "http://127.0.0.1:8080/mcp"}, "gateway": {"url": "http://localhost:8080/mcp"}}}"#;
     let zed = r#"{"context_servers": {"issues": {"url": "https://i/mcp"}, "files": {"command": "other"}}}"#;
     for (path, text) in
         [(".cursor/mcp.json", cursor), (".config/zed/settings.json", zed), (".gemini/settings.json", "{]")]
@@ -68,6 +68,8 @@ fn servers_are_taken_from_the_clients_that_are_chosen() {
         let schema = fs::read_to_string(home.path().join("mcp_servers.schema.json")).expect("beside it");
         assert_eq!(schema, schema::TEXT);
         assert!(err.contains("Gemini CLI: left out: ") || line.contains("import"), "{err}");
+        let own = "note: gateway: left out: it leads to Switchyard itself";
+        assert_eq!(err.contains(own), wanted.contains("npx"), "{err}");
         let other = "note: files: left out: the configuration file has another server `files`";
         assert_eq!(err.contains(other), wanted.contains("issues"), "{err}");
     }

@@ -285,8 +285,10 @@ pub fn run() -> ExitCode {
             check::run(&check, &environment, &mut io::stdout().lock(), &mut io::stderr().lock())
         }
         Command::Import(arguments) => {
+            let config = std::env::var_os("SWITCHYARD_CONFIG").unwrap_or_else(|| remote::DEFAULT_FILE.into());
+            let gateway = connect::configured_url(config.as_ref(), &environment);
             let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-            import::run(&arguments, &mut io::stdin().lock(), &mut out, &mut err)
+            import::run(&arguments, &gateway, &mut io::stdin().lock(), &mut out, &mut err)
         }
         Command::Doctor(arguments) => doctor::run(&arguments, &environment),
         Command::Init(arguments) => init::start(&arguments, &environment),

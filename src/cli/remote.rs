@@ -34,7 +34,7 @@ pub(super) const EXIT_UNREACHABLE: u8 = 3;
 /// The gateway refused the credential.
 pub(super) const EXIT_DENIED: u8 = 4;
 /// The file that is read unless another one is named.
-const DEFAULT_FILE: &str = "mcp_servers.yaml";
+pub(super) const DEFAULT_FILE: &str = "mcp_servers.yaml";
 
 /// Which running gateway.
 #[derive(Debug, Clone, clap::Args)]
@@ -42,7 +42,7 @@ pub struct RunningGateway {
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
-    /// The URL of the running gateway [default: the listen address of the configuration file].
+    /// The URL of the running gateway [default: `SWITCHYARD_LISTEN`, else the listen address of the configuration file].
     #[arg(long, env = "SWITCHYARD_URL", hide_env_values = true, value_name = "URL", value_parser = parse_url)]
     pub url: Option<Url>,
     /// The API key or token to send. Prefer the variable: other users of the machine can see arguments.
@@ -224,7 +224,7 @@ fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> Failed {
 
 /// Returns the failure for a refusal with `status`. Its texts may come from a server.
 pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> Failed {
-    let hint = if hint.is_empty() || detail.ends_with(hint) { String::new() } else { format!(" ({hint})") };
+    let hint = if hint.is_empty() || detail.contains(hint) { String::new() } else { format!(" ({hint})") };
     let text = visible::line(&format!("{detail}{hint}"));
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failed::Denied(text),
@@ -232,14 +232,16 @@ pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> Failed {
     }
 }
 
-/// Returns the URL at which the gateway of `file` listens. Without a file, that is the default of a gateway.
+/// Returns the URL at which the gateway of `file` listens, unless `SWITCHYARD_LISTEN` names another address as for `serve`.
+/// Without a file, that is the default of a gateway.
 fn configured(file: &ConfigFile) -> Result<Url, Failed> {
     let server = if file.config == Path::new(DEFAULT_FILE) && !file.config.exists() {
         Config::default()
     } else {
         file.load().map_err(|error| Failed::Configuration(error.to_string()))?.server
     };
-    let address = reachable(server.listen);
+    let listen = std::env::var("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
+    let address = reachable(listen.unwrap_or(server.listen));
     let scheme = if server.tls.is_some() { "https" } else { "http" };
     Url::parse(&format!("{scheme}://{address}/")).map_err(|error| Failed::Configuration(error.to_string()))
 }
@@ -288,6 +290,9 @@ mod tests {
         let problem = Problem { detail: "no\u{1b}[31m way".into(), hint: "turn back".into() };
         let failed = of_status(StatusCode::CONFLICT, &problem);
         assert_eq!(failed, Failed::Refused(r"no\u{1b}[31m way (turn back)".into()));
+        let detail = "no tool \"a\"; did you mean \"b\"?; not reached yet: c";
+        let once = of_text(StatusCode::NOT_FOUND, detail, "did you mean \"b\"?");
+        assert_eq!(once, Failed::Refused(detail.into()));
         let denied = of_status(StatusCode::FORBIDDEN, &Problem::default());
         assert!(matches!(denied, Failed::Denied(text) if text.contains("403")));
         for text in ["", "gw", "ftp://gw", "http://", "http://gw/?a=b", "http://gw/#a"] {

@@ -22,6 +22,7 @@ pub use settings::error::{Error, Report};
 pub use settings::expand::Lookup;
 use settings::expand::{SecretLookup, Sources};
 use settings::{error, expand};
+pub(crate) use shown::is_public_setting;
 
 use gateway::manager;
 use runtime::regular_file;

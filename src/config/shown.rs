@@ -26,6 +26,11 @@ const PUBLIC: &[&str] = &[
     "scopes", "sharing", "state_dir", "store", "tenant", "token_endpoint", "token_header", "tool_names", "transport",
     "type", "url", "username", "memory_budget",
 ];
+/// Whether the setting `key` has no secret, wherever it is.
+pub(crate) fn is_public_setting(key: &str) -> bool {
+    PUBLIC.contains(&key)
+}
+
 /// Mappings with any keys, whose values have no secret.
 const PUBLIC_MAPS: &[&str] = &["rename", "trusted", "role_map", "client_roles"];
 /// Words before a credential in a header.

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::config::is_public_setting;
 use runtime::telemetry::is_harmless;
 
 /// Unchanged lines shown around a change.
@@ -99,7 +100,11 @@ fn shown(line: &str) -> String {
     let Some(at) = line.find([':', '=']) else { return line };
     let (name, value) = line.split_at(at + 1);
     let name_lower = name.to_ascii_lowercase();
-    let is_secret = SECRET_WORDS.iter().any(|word| name_lower.contains(word));
+    let key = name.trim_end_matches([':', '=']).trim_matches([' ', '-', '"']);
+    let word = value.trim().trim_matches(['"', '\'', ',']);
+    // In the files of clients, `auth` may be a token.
+    let is_known = if key == "auth" { word == "oauth" } else { is_public_setting(key) };
+    let is_secret = !is_known && SECRET_WORDS.iter().any(|word| name_lower.contains(word));
     // A reference to a variable is no secret, and a bracket begins a value on further lines.
     let is_harmless = value.contains(['$', '{', '[']) || value.trim().len() < 3 || name_lower.contains("env");
     if is_secret && !is_harmless { format!("{name} ***") } else { line }
@@ -125,6 +130,11 @@ mod tests {
             ("api_token: s3cr3t", "api_token: ***"),
             (r#""Authorization": "Bearer ${NAME}""#, r#""Authorization": "Bearer ${NAME}""#),
             (r#""Authorization": "Bearer s3cr3t""#, r#""Authorization": ***"#),
+            ("  auth_mode: api_key", "  auth_mode: api_key"),
+            ("    auth: oauth", "    auth: oauth"),
+            (r#"  "auth": "oauth","#, r#"  "auth": "oauth","#),
+            (r#"  "auth": "s3cr3t","#, r#"  "auth": ***"#),
+            ("token_endpoint: https://a/token", "token_endpoint: https://a/token"),
             (r#"bearer_token_env_var = "NAME""#, r#"bearer_token_env_var = "NAME""#),
             (r#""url": "http://127.0.0.1:8080/mcp""#, r#""url": "http://127.0.0.1:8080/mcp""#),
             ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", "command: sh\u{fffd}txt\u{fffd}\u{fffd}[2J"),

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use url::{Host, Url};
+use url::Url;
 
-use super::entry::is_ours;
 use super::{ClientFile, Gateway, shown_url, unchanged};
-use crate::config::import::json::{Json, Members, member};
+use crate::config::import::json::{Json, member};
+use crate::config::import::ownership::{URL_KEYS, is_endpoint_of, is_ours, words};
 
 impl ClientFile {
     /// Says where its entry of Switchyard leads, if that is not `gateway`.
@@ -15,7 +15,7 @@ impl ClientFile {
         let entries = self.client.place().entries(&root);
         let (_, entry) = entries.iter().find(|(name, _)| is_ours(name))?;
         let Json::Object(members) = entry else { return None };
-        match super::URL_KEYS.iter().find_map(|key| member(members, key)?.text()) {
+        match URL_KEYS.iter().find_map(|key| member(members, key)?.text()) {
             Some(url) => of_url(url, gateway),
             None => of_program(&words(members), gateway),
         }
@@ -23,33 +23,8 @@ impl ClientFile {
 }
 
 fn of_url(url: &str, gateway: &Gateway) -> Option<String> {
-    let leads = Url::parse(url).ok();
-    let is_same = leads.as_ref().is_some_and(|url| {
-        let is_endpoint = ["/mcp", "/sse"]
-            .iter()
-            .any(|path| url.path() == *path || url.path().starts_with(&format!("{path}/")));
-        let ours = &gateway.url;
-        url.scheme() == ours.scheme()
-            && is_same_host(url, ours)
-            && url.port_or_known_default() == ours.port_or_known_default()
-            && (is_endpoint || url.path().starts_with(ours.path()))
-    });
+    let is_same = Url::parse(url).is_ok_and(|url| is_endpoint_of(&gateway.url, &url));
     (!is_same).then(|| format!("{}, and this gateway is at {}", shown_url(url), gateway.url))
-}
-
-/// Whether a URL leads to this machine itself.
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
-}
-
-/// Whether two URLs name the same host. All names of loopback are one.
-fn is_same_host(one: &Url, other: &Url) -> bool {
-    one.host() == other.host() || is_loopback(one) && is_loopback(other)
 }
 
 fn of_program(words: &[&str], gateway: &Gateway) -> Option<String> {
@@ -63,15 +38,4 @@ fn of_program(words: &[&str], gateway: &Gateway) -> Option<String> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let other = config.filter(absolute).filter(|path| real(path) != real(&gateway.config))?;
     Some(format!("it uses {}, and not {}", other.display(), gateway.config.display()))
-}
-
-/// The program of an entry and its arguments, which are two members or one list.
-fn words(members: &Members) -> Vec<&str> {
-    let all = ["command", "cmd", "args"].iter().filter_map(|key| member(members, key));
-    let all = all.flat_map(|value| match value {
-        Json::Text(text) => vec![text.as_str()],
-        Json::List(items) => items.iter().filter_map(Json::text).collect(),
-        _ => Vec::new(),
-    });
-    all.collect()
 }

@@ -10,9 +10,7 @@ use url::Url;
 use super::Error;
 use super::clients::{Client, Constant, Constants, Http, Reference};
 use crate::config::import::json::{Json, Members};
-
-/// The name of the entry without `--view`.
-pub(super) const NAME: &str = "switchyard";
+use crate::config::import::ownership::NAME;
 
 /// The gateway that clients are connected to.
 #[derive(Debug, Clone)]
@@ -119,9 +117,4 @@ impl Gateway {
         let name = self.view.as_ref().map_or_else(|| NAME.to_owned(), |view| format!("{NAME}-{view}"));
         format!("{:#}", serde_json::json!({"mcpServers": {name: entry}}))
     }
-}
-
-/// Whether `name` is one that `connect` gives an entry.
-pub(super) fn is_ours(name: &str) -> bool {
-    name.strip_prefix(NAME).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

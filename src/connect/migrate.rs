@@ -7,10 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
+use url::Url;
+
 use super::clients::{Client, Reference};
 use super::registry::{self, Offer};
-use super::{Error, FileChange, entry};
+use super::{Error, FileChange};
 use crate::config::import::json::{Json, Members, member};
+use crate::config::import::ownership::{self, is_ours};
 use settings::one_line;
 
 /// Members of other clients, and the name that `config::import` reads.
@@ -43,11 +46,16 @@ pub(super) struct Moved {
 }
 
 impl Registry {
-    /// Plans to move the servers in `root`, which was read from `file`.
-    pub(super) fn take(&self, client: &Client, file: &Path, root: &Json) -> Result<Moved, Error> {
+    /// Plans to move the servers in `root`, which was read from `file`, without those that lead to `gateway`.
+    pub(super) fn take(
+        &self,
+        client: &Client,
+        file: &Path,
+        (root, gateway): (&Json, &Url),
+    ) -> Result<Moved, Error> {
         let invalid = |reason| Error::Invalid { path: self.path.clone(), reason };
         let now = super::unchanged(&self.path)?;
-        let added = registry::add(&now.before, &offer(client, file, root)).map_err(invalid)?;
+        let added = registry::add(&now.before, &offer(client, file, (root, gateway))).map_err(invalid)?;
         let mut notes: Vec<String> = added
             .refused
             .iter()
@@ -59,9 +67,12 @@ impl Registry {
     }
 }
 
-/// Returns the servers in `root`, which was read from `file` of `client`, without Switchyard.
-pub(super) fn offer(client: &Client, file: &Path, root: &Json) -> Offer {
-    let others = client.place().entries(root).into_iter().filter(|(name, _)| !entry::is_ours(name));
+/// Returns the servers in `root`, which was read from `file` of `client`. The entry of Switchyard is left out, and so is any
+/// other that leads to `gateway`.
+pub(super) fn offer(client: &Client, file: &Path, (root, gateway): (&Json, &Url)) -> Offer {
+    let all = client.place().entries(root).into_iter().filter(|(name, _)| !is_ours(name));
+    let (own, others): (Vec<_>, Vec<_>) = all.partition(|(_, server)| ownership::leads_to(gateway, server));
+    let refused = |(name, _)| (name, ownership::REASON.to_owned());
     let inputs = match (root, client.id) {
         (Json::Object(members), "vscode") => member(members, "inputs").cloned(),
         _ => None,
@@ -69,7 +80,8 @@ pub(super) fn offer(client: &Client, file: &Path, root: &Json) -> Offer {
     Offer {
         source: file.display().to_string(),
         inputs,
-        servers: others.map(|(name, server)| (name, common(client.reference, server))).collect(),
+        refused: own.into_iter().map(refused).collect(),
+        servers: others.into_iter().map(|(name, server)| (name, common(client.reference, server))).collect(),
         is_own: false,
     }
 }

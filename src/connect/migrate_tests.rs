@@ -34,6 +34,7 @@ const JSON: &str = r#"{"mcpServers": {
   // a server of today
   "issues": {"url": "https://issues.example/mcp", "headers": {"X-Team": "a"}},
   "broken": {"x": 1},
+  "again": {"url": "http://localhost:8080/sse"},
   "switchyard": {"url": "http://127.0.0.1:9/mcp"}
 }}
 "#;
@@ -50,6 +51,9 @@ fn all_servers_move_to_a_new_file_and_one_url_stays() {
     assert!(!registry.contains("switchyard:") && !registry.contains("broken"), "{registry}");
     assert!(!client.contains("files") && !client.contains("issues"), "{client}");
     assert!(client.contains("\"broken\"") && client.contains("8080"), "{client}");
+    let again = "again: it stays where it is: it leads to Switchyard itself";
+    assert!(client.contains("again") && !registry.contains("again"), "{client}{registry}");
+    assert!(notes.iter().any(|note| note == again), "{notes:?}");
     assert!(notes.iter().any(|note| note.starts_with("broken: it stays where it is: ")), "{notes:?}");
 }
 

@@ -21,8 +21,9 @@ use std::path::{Path, PathBuf};
 
 use clients::{CLIENTS, Client, Host, Scope};
 use config_import::json::Json;
+pub(crate) use config_import::ownership::is_loopback;
+use config_import::ownership::{URL_KEYS, is_ours};
 use document::Edit;
-pub use elsewhere::is_loopback;
 pub use entry::Gateway;
 use file::Snapshot;
 pub use migrate::Registry;
@@ -157,7 +158,7 @@ pub fn plan(
     // An equal entry in another style stays as the user wrote it.
     let is_there =
         client.place().entries(&root).iter().any(|(other, value)| *other == name && **value == entry);
-    let moved = registry.map(|registry| registry.take(client, file, &root)).transpose()?;
+    let moved = registry.map(|registry| registry.take(client, file, (&root, &gateway.url))).transpose()?;
     let remove = moved.as_ref().map(|moved| moved.names.clone()).unwrap_or_default();
     if !is_there || !remove.is_empty() {
         let edit = Edit { name: &name, entry: &entry, remove: &remove };
@@ -247,12 +248,9 @@ fn state(client: &Client, file: &Path) -> State {
         Err(reason) => return State::Unreadable(reason),
     };
     let entries = client.place().entries(&root);
-    let ours = entries.iter().find(|(name, _)| entry::is_ours(name));
+    let ours = entries.iter().find(|(name, _)| is_ours(name));
     ours.map_or(State::NotConnected, |(_, entry)| State::Connected(target(entry)))
 }
-
-/// The members that have the URL of an entry.
-const URL_KEYS: [&str; 4] = ["httpUrl", "serverUrl", "uri", "url"];
 
 /// Returns the URL or the program of an entry.
 fn target(entry: &Json) -> String {

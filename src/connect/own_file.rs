@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use url::Url;
+
 use super::registry::{self, Offer};
 use super::{Client, ClientFile, Error, FileChange, migrate, snippet, unchanged};
 use crate::config::Config;
@@ -46,9 +48,12 @@ impl Offer {
         Self::entry(name, entry, "env", env)
     }
 
-    /// A URL with headers.
-    pub fn url(name: &str, url: &str, headers: &[(String, String)]) -> Self {
-        Self::entry(name, vec![("url".to_owned(), Json::Text(url.to_owned()))], "headers", headers)
+    /// A URL with headers. `needs_login` stands for `auth: oauth`.
+    pub fn url(name: &str, url: &str, headers: &[(String, String)], needs_login: bool) -> Self {
+        let text = |text: &str| Json::Text(text.to_owned());
+        let mut entry = vec![("url".to_owned(), text(url))];
+        entry.extend(needs_login.then(|| ("auth".to_owned(), text("oauth"))));
+        Self::entry(name, entry, "headers", headers)
     }
 
     fn entry(name: &str, mut entry: Members, key: &str, pairs: &[(String, String)]) -> Self {
@@ -57,7 +62,13 @@ impl Offer {
             entry.push((key.to_owned(), Json::Object(pairs.collect())));
         }
         let servers = vec![(name.to_owned(), Json::Object(entry))];
-        Self { source: "the command line".to_owned(), inputs: None, servers, is_own: false }
+        Self {
+            source: "the command line".to_owned(),
+            inputs: None,
+            servers,
+            refused: Vec::new(),
+            is_own: false,
+        }
     }
 
     /// The servers in a pasted text. `name` selects one, or names the only one. `source` is the name of the text.
@@ -66,11 +77,11 @@ impl Offer {
         snippet::read(source, text, name).map_err(failed)
     }
 
-    /// The servers in a client's file, without Switchyard.
-    pub fn client(ClientFile { client, file, .. }: &ClientFile) -> Result<Self, Error> {
+    /// The servers in a client's file, without those that lead to `gateway`.
+    pub fn client(ClientFile { client, file, .. }: &ClientFile, gateway: &Url) -> Result<Self, Error> {
         let invalid = |reason| Error::Invalid { path: file.clone(), reason };
         let root = Client::place(client).parse(&unchanged(file)?.before).map_err(invalid)?;
-        Ok(migrate::offer(client, file, &root))
+        Ok(migrate::offer(client, file, (&root, gateway)))
     }
 
     /// The names of the servers.

@@ -17,7 +17,7 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn notion() -> Offer {
-    Offer::url("notion", "https://mcp.notion.com/mcp", &[])
+    Offer::url("notion", "https://mcp.notion.com/mcp", &[], false)
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -100,7 +100,7 @@ fn a_mistake_leaves_the_file_as_it_was() {
     let (_folder, path) = file(secret);
     assert!(add(&path, &[notion()], &nothing).is_ok(), "a secret that is not set yet is no mistake");
     for (text, offer, reason) in [
-        (FILE, Offer::url("a", "http://other/mcp", &[]), ""),
+        (FILE, Offer::url("a", "http://other/mcp", &[], false), ""),
         (
             "mcp_servers: {a:\n  {url: \"http://a/mcp\"},\n  b: {url: \"http://b/mcp\"}}\n",
             notion(),
@@ -109,7 +109,7 @@ fn a_mistake_leaves_the_file_as_it_was() {
         ("mcp_servers: {a: {command: \"} # c\"}}\n", notion(), "cannot be added to its layout"),
         ("mcp_servers:\n  a: {urk: \"http://a/mcp\"}\n", notion(), "urk: unknown key"),
         ("mcp_servers: [\n", notion(), "problem"),
-        (FILE, Offer::url("new", "not a URL", &[]), ""),
+        (FILE, Offer::url("new", "not a URL", &[], false), ""),
     ] {
         let (_folder, path) = file(text);
         match add(&path, &[offer], &nothing) {

@@ -26,6 +26,8 @@ pub struct Offer {
     /// The `inputs` beside them.
     pub(super) inputs: Option<Json>,
     pub(super) servers: Members,
+    /// Names of servers there that are not offered, and why.
+    pub(super) refused: Vec<(String, String)>,
     /// Whether they have the form of the configuration file already.
     pub(super) is_own: bool,
 }
@@ -46,8 +48,8 @@ pub(super) struct Added {
 /// Adds the servers of `offer` to the text `before`.
 pub(super) fn add(before: &str, offer: &Offer) -> Result<Added, String> {
     let present = PLACE.parse(before)?;
-    let mut added =
-        Added { after: before.to_owned(), names: Vec::new(), refused: Vec::new(), notes: Vec::new() };
+    let refused = offer.refused.clone();
+    let mut added = Added { after: before.to_owned(), names: Vec::new(), refused, notes: Vec::new() };
     let mut new = Members::new();
     for server in &offer.servers {
         match judge(offer, server, &present) {

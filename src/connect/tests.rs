@@ -221,7 +221,7 @@ fn a_view_has_an_entry_of_its_own() {
         let root = client.place().parse(&plan.client.after).expect("valid");
         let entries = client.place().entries(&root);
         let targets: Vec<_> =
-            entries.iter().filter(|(name, _)| entry::is_ours(name)).map(|(_, entry)| target(entry)).collect();
+            entries.iter().filter(|(name, _)| is_ours(name)).map(|(_, entry)| target(entry)).collect();
         let both = ["http://127.0.0.1:8080/mcp", "http://127.0.0.1:8080/mcp/my_files"];
         assert_eq!(targets, both, "{}", client.id);
     }

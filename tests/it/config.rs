@@ -158,7 +158,7 @@ fn the_reference_tells_the_truth() {
     assert!(examples.contains(&bad) && examples.len() >= 4);
 
     let environment = |name: &str| match name {
-        "JWT_SECRET" | "ISSUES_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
+        "JWT_SECRET" | "ISSUES_TOKEN" | "TICKETS_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
         "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" | "REPORTS_CLIENT_SECRET" => {
             Ok("canary".to_owned())
         }

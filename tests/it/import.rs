@@ -24,7 +24,7 @@ fn check(yaml: &str) -> (Option<i32>, String) {
 // Issue 18, item 13: before, the outcome was refused because `AUTH_HEADER` is not set in the environment.
 #[test]
 fn a_variable_of_env_in_args_stays_for_the_program() {
-    let args = json!(["mcp-remote", "https://example.org/mcp", "--header", "Authorization:${AUTH_HEADER}"]);
+    let args = json!(["some-bridge", "https://example.org/mcp", "--header", "Authorization:${AUTH_HEADER}"]);
     let env = json!({"AUTH_HEADER": "Bearer tok-1"});
     let (code, out, err) =
         import(&json!({"mcpServers": {"kb": {"command": "npx", "args": args, "env": env}}}));
@@ -35,6 +35,75 @@ fn a_variable_of_env_in_args_stays_for_the_program() {
     let (code, told) = check(&out);
     eprintln!("{told}");
     assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn a_bridge_becomes_the_server_behind_it_unless_it_has_other_options() {
+    let (code, out, err) = import(&json!({"mcpServers": {
+        "kb": {
+            "command": "npx",
+            "args": ["-y", "mcp-remote", "https://example.org/mcp", "--header", "Authorization:${AUTH_HEADER}"],
+            "env": {"AUTH_HEADER": "Bearer ${KB_TOKEN}"},
+        },
+        "notion": {"command": "npx", "args": ["mcp-remote@latest", "https://mcp.notion.com/mcp"]},
+        "fixed": {"command": "npx", "args": ["mcp-remote", "https://example.org/mcp", "9696"]},
+    }}));
+    eprintln!("{out}{err}");
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        out.contains(
+            "    url: https://example.org/mcp\n    headers:\n      Authorization: \"Bearer ${KB_TOKEN}\"\n"
+        ),
+        "{out}"
+    );
+    assert!(out.contains("    url: https://mcp.notion.com/mcp\n"), "{out}");
+    assert!(out.contains("    args: [\"mcp-remote\", \"https://example.org/mcp\", \"9696\"]\n"), "{out}");
+    for name in ["kb", "notion"] {
+        assert!(err.contains(&format!("{name}: the bridge `mcp-remote` is left out")), "{err}");
+    }
+    assert!(!err.contains("fixed:") && err.contains("set the variable KB_TOKEN: needed by `kb`"), "{err}");
+    let (code, told) = check(&out.replace("${KB_TOKEN}", "x"));
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn a_login_and_a_timeout_of_a_client_are_imported() {
+    let (code, out, err) = import(&json!({"mcpServers": {
+        "a": {"url": "https://a.example/mcp", "auth": "oauth", "timeout": 90},
+        "b": {"command": "x", "timeout": 20_500, "auth": "oauth"},
+        "c": {"url": "https://c.example/mcp", "auth": "tok-1", "timeout": 1_000},
+    }}));
+    eprintln!("{out}{err}");
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("timeout: 90s\n    url: https://a.example/mcp\n    auth: oauth\n"), "{out}");
+    assert!(out.contains("timeout: 20500ms\n    command: x\n"), "{out}");
+    for note in [
+        "a: `timeout`: 90 is read as 90s",
+        "b: not taken over: `auth`",
+        "c: not taken over: `auth`, `timeout`",
+    ] {
+        assert!(err.contains(note), "{note}: {err}");
+    }
+    let (code, told) = check(&out);
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[test]
+fn an_entry_that_leads_to_switchyard_itself_is_left_out() {
+    let (code, out, err) = import(&json!({"mcpServers": {
+        "switchyard": {"url": "https://gateway.example/mcp"},
+        "by-url": {"url": "http://localhost:8080/mcp/files"},
+        "by-program": {"command": "/usr/bin/switchyard", "args": ["stdio"]},
+        "by-package": {"command": "npx", "args": ["-y", "switchyard-mcp", "stdio"]},
+        "other": {"url": "http://localhost:8081/mcp"},
+    }}));
+    eprintln!("{out}{err}");
+    assert_eq!(code, Some(0), "{err}");
+    for name in ["switchyard", "by-url", "by-program", "by-package"] {
+        assert!(err.contains(&format!("{name}: left out: it leads to Switchyard itself")), "{err}");
+        assert!(!out.contains(&format!("  {name}:\n")), "{out}");
+    }
+    assert!(out.contains("  other:\n    url: http://localhost:8081/mcp\n"), "{out}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod fidelity;
 mod first_file;
 mod flows;
 mod foreign_configs;
+mod hidden_tools;
 mod host_program;
 mod import;
 mod limits;

@@ -191,6 +191,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::GET, "/api/v1/mcp/servers/docs", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/servers/docs/tools", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/tools", "", Some(Role::Reader)),
+        (Method::GET, "/api/v1/mcp/tools/find", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/resources", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/resources/templates", "", Some(Role::Reader)),
         (Method::GET, "/api/v1/mcp/prompts", "", Some(Role::Reader)),

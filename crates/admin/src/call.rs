@@ -119,7 +119,8 @@ async fn answer(
     } else {
         manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await
     };
-    let called = call_audit::noted(record, called)?;
+    let explained = |error| manager.snapshot().explained(principal, (&scope, &tool), error);
+    let called = call_audit::noted(record, called.map_err(explained))?;
     let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
     Ok(json_charged(printed(&called, &tool, id, principal)?))
 }

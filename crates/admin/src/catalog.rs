@@ -1,4 +1,4 @@
-//! `/tools` and `/servers/{name}/tools`: what can be called, with schemas as the servers wrote them.
+//! `/tools`, `/tools/{name}` and `/servers/{name}/tools`: what can be called, with schemas as the servers wrote them.
 //!
 //! Invariant: equal lists that are unread at the same time are one text in memory, if they are whole. Not here:
 //! search and pages (`list_query`), the other lists (`offers`).
@@ -14,14 +14,16 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::charged::{held, json_charged};
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
-use super::openapi::{NamedProblems, QueryNamedProblems};
+use super::openapi::{NamedProblems, QueryNamedProblems, ToolProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::ListedTool;
 use auth::Principal;
-use gateway::manager::Scope;
+use gateway::manager::{Error, Named, Scope};
+use json::Raw;
 
 /// Tools.
 #[derive(Debug, Serialize, ToSchema)]
@@ -57,6 +59,36 @@ pub(super) async fn all(
 ) -> Result<Response, Problem> {
     let query = ListQuery::read(query)?;
     list(&api, &principal, (Scope::All, &query), &headers).await
+}
+
+/// One tool
+///
+/// By the name that it is offered under. If a setting hides the tool, the error says so to the role *superuser*. Needs the
+/// role *reader*.
+#[utoipa::path(
+    get, path = "/tools/{name}", tag = "tools", operation_id = "get_tool",
+    params(("name" = String, Path, description = "The tool", example = "create_issue")),
+    responses(
+        (status = 200, description = "The tool", body = ListedTool),
+        ToolProblems
+    ),
+    security((), ("bearer" = []), ("api_key" = []))
+)]
+pub(super) async fn one(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    let snapshot = api.manager.snapshot();
+    let tools = snapshot.catalog(&Scope::All)?.tools();
+    let Some(entry) = tools.iter().find(|entry| entry.exposed == name) else {
+        let names = tools.iter().map(|entry| entry.exposed.as_str());
+        let error = Error::name_not_found(Named::Tool, &name, None, names);
+        return Err(snapshot.explained(&principal, (&Scope::All, &name), error).into());
+    };
+    let tool = Raw::of(&ListedTool::of(&snapshot, entry));
+    Ok(json_charged(held(tool.bytes().clone(), principal.id())?))
 }
 
 /// One server's tools

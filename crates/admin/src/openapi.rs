@@ -122,6 +122,8 @@ pub(super) struct ReadProblems;
 pub(super) struct QueryProblems;
 /// Problems of a request that names a server, in its path or in its query.
 pub(super) struct NamedProblems;
+/// Problems of a request that names a tool in its path.
+pub(super) struct ToolProblems;
 /// Problems of a list, of which the query may name a server.
 pub(super) struct QueryNamedProblems;
 /// Problems of a request that reads from a server.
@@ -158,6 +160,12 @@ impl IntoResponses for QueryProblems {
 impl IntoResponses for NamedProblems {
     fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
         described(&[DOOR, NAMED].concat())
+    }
+}
+
+impl IntoResponses for ToolProblems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        described(&[DOOR, &[ErrorCode::InvalidRequest, ErrorCode::ToolNotFound]].concat())
     }
 }
 

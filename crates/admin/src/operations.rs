@@ -57,6 +57,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::List), servers::one),
     operation!(PREFIX, Some(Action::List), catalog::of_server),
     operation!(PREFIX, Some(Action::List), catalog::all),
+    operation!(PREFIX, Some(Action::List), catalog::one),
     operation!(PREFIX, Some(Action::List), offers::resources),
     operation!(PREFIX, Some(Action::List), offers::templates),
     operation!(PREFIX, Some(Action::List), offers::prompts),

@@ -26,7 +26,11 @@ pub(super) async fn call(
     params::arguments(params)?;
     let call = caller.call(method::TOOLS_CALL, params);
     let request = gateway.manager.tool_request(caller.viewer(), &name, call, None).await;
-    let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
+    let request = request.map_err(|error| {
+        let snapshot = gateway.manager.snapshot();
+        let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
+        error::object(&error, caller.version.era())
+    })?;
     let server = Arc::clone(&request.server);
     Ok(match bridge::call(gateway, caller, request, outlet).await {
         ResponseBody::Buffered(reply) => ResponseBody::Buffered(reply.map(|result| {

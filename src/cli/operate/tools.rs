@@ -11,6 +11,8 @@ use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use json::Raw;
 
+/// In the error of the gateway for a hidden tool.
+const HIDDEN: &str = "hidden by `tools.";
 /// Names in the error for an unknown tool.
 const MAX_SUGGESTIONS: usize = 5;
 
@@ -37,7 +39,10 @@ pub(super) async fn list(remote: &Remote, query: &[String], screen: &mut Screen<
 
 /// Shows one tool: its server, its parameters and its annotations.
 pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
-    let tool = find(&all(remote).await?, name)?;
+    let tool = match find(&all(remote).await?, name) {
+        Ok(tool) => tool,
+        Err(unknown) => return Err(hidden(remote, name).await.unwrap_or(unknown)),
+    };
     let table = parameters(&tool);
     if screen.format != OutputFormat::Table {
         let names = vec![text(&tool, "name")];
@@ -75,6 +80,12 @@ pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -
 pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, Failed> {
     let Ok(tool) = find(&all(remote).await?, name) else { return Ok(None) };
     Ok(tool.get("definition").and_then(|definition| definition.get("inputSchema")))
+}
+
+/// Returns the refusal of the gateway for a tool that a setting hides. Only superusers get one.
+async fn hidden(remote: &Remote, name: &str) -> Option<Failed> {
+    let refused = remote.rest(Method::GET, &["tools", name], &[]).await.err()?;
+    matches!(&refused, Failed::Refused(text) if text.contains(HIDDEN)).then_some(refused)
 }
 
 async fn all(remote: &Remote) -> Result<Vec<Raw>, Failed> {

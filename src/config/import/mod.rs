@@ -8,7 +8,9 @@
 //! a note. A server that cannot be imported does not affect the others. No note quotes a value that may be a secret.
 //! Secrets of the input are copied to the YAML unchanged.
 
+mod bridge;
 pub(crate) mod json;
+pub(crate) mod ownership;
 mod programs;
 mod projects;
 mod references;
@@ -24,6 +26,7 @@ use json::{Json, Members};
 pub use projects::Folder;
 use projects::Projects;
 use references::References;
+use url::Url;
 
 use super::Config;
 use settings::document::{self, MAX_BYTES};
@@ -70,9 +73,9 @@ impl Error {
     }
 }
 
-/// Converts `content` to a configuration file, with the servers for `folder`. `source` is the name of the input file in
-/// a comment.
-pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Imported, Error> {
+/// Converts `content` to a configuration file, with the servers for `folder`, and without entries that lead to Switchyard at
+/// `gateway`. `source` is the name of the input file in a comment.
+pub fn import(source: &str, content: &[u8], folder: Folder<'_>, gateway: &Url) -> Result<Imported, Error> {
     let text = text_of(content)?;
     let is_json = json::begins(text);
     let root = match if is_json { json::read(text)? } else { of_yaml(text)? } {
@@ -81,7 +84,7 @@ pub fn import(source: &str, content: &[u8], folder: Folder<'_>) -> Result<Import
     };
     let is_of_client = |(name, _): &(String, Json)| matches!(name.as_str(), "mcpServers" | "servers");
     if is_json || root.iter().any(is_of_client) {
-        of_client(source, &root, folder)
+        of_client(source, &root, folder, Some(gateway))
     } else {
         programs::import(source, &root)
     }
@@ -102,7 +105,7 @@ fn of_yaml(text: &str) -> Result<Json, Error> {
 
 /// Converts servers that were already read: the `mcpServers` of `root`, with its `inputs`.
 pub(crate) fn of_servers(source: &str, root: &Members) -> Result<Imported, Error> {
-    of_client(source, root, Folder::none())
+    of_client(source, root, Folder::none(), None)
 }
 
 /// Returns a note about the secrets that `server` holds as they are.
@@ -112,19 +115,38 @@ pub(crate) fn secret_note(name: &str, server: &Json) -> Option<String> {
     Some(format!("{}: {}", one_line(name), draft.of_secrets?))
 }
 
-fn of_client(source: &str, root: &Members, folder: Folder<'_>) -> Result<Imported, Error> {
+fn of_client(
+    source: &str,
+    root: &Members,
+    folder: Folder<'_>,
+    gateway: Option<&Url>,
+) -> Result<Imported, Error> {
     let mut notes = Vec::new();
     let (servers, inputs) = parts(root, folder, &mut notes)?;
     let values: Vec<_> = servers.iter().map(|(_, server)| server).collect();
     let mut all = All { references: References::new(inputs, &values), names: BTreeSet::new(), notes };
-    let yaml: Vec<_> = servers.iter().map(|(name, server)| all.server(name, server)).collect();
+    let is_own = |name: &str, server: &Json| {
+        gateway.is_some_and(|gateway| ownership::is_ours(name) || ownership::leads_to(gateway, server))
+    };
+    let convert = |(name, server): &&(String, Json)| {
+        if is_own(name, server) { all.left_out(name, ownership::REASON) } else { all.server(name, server) }
+    };
+    let yaml: Vec<_> = servers.iter().map(convert).collect();
     let yaml = format!("{}mcp_servers:\n{}", all.head(source), yaml.concat());
     let needed = all.references.needed.iter();
-    all.notes.extend(needed.map(|(name, what)| format!("set the variable {name}: {what}")));
+    all.notes.extend(needed.map(|(name, what)| format!("{}: {what}", to_set(name))));
     if yaml.len() > MAX_BYTES {
         return Err(Error::whole(format!("this makes a registry file of more than {MAX_BYTES} bytes"), None));
     }
     Ok(Imported { yaml, notes: all.notes, servers: all.names.len() })
+}
+
+/// Says how to set what a reference names.
+fn to_set(name: &str) -> String {
+    match name.strip_prefix(references::SECRET) {
+        Some(secret) => format!("set the secret {secret} with `switchyard secret set {secret}`"),
+        None => format!("set the variable {name}"),
+    }
 }
 
 fn text_of(content: &[u8]) -> Result<&str, Error> {
@@ -242,10 +264,12 @@ impl All<'_> {
     /// Returns the comment at the top of the file.
     fn head(&self, source: &str) -> String {
         let mut head = format!("# Made of {} by `switchyard import`.\n", yaml::comment(source));
-        if !self.references.needed.is_empty() {
+        let needed = self.references.needed.iter();
+        let variables: Vec<_> = needed.filter(|(name, _)| !name.starts_with(references::SECRET)).collect();
+        if !variables.is_empty() {
             head.push_str("# Set these variables of the environment before Switchyard starts:\n");
         }
-        for (name, what) in &self.references.needed {
+        for (name, what) in variables {
             let _ = writeln!(head, "#   {name}: {}", yaml::comment(what));
         }
         head

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `${X}`, `${X:-default}` | Claude Code | unchanged; in `args`, `$${X}` if `env` of the server sets `X` to another text: the program expands it |
 //! | `${env:X}` | VS Code, Cursor | `${X}` |
+//! | `${secret:X}`, `${secret:X:-default}` | Switchyard | unchanged |
 //! | `${input:x}` | VS Code | a variable named after it, to be set by the user |
 //! | `${workspaceFolder}` and similar, `${config:x}`, `${command:x}` | VS Code, Cursor | a variable named after it, too |
 //! | `${userHome}`; `${/}`, `${pathSeparator}` | VS Code, Cursor | `${HOME}`; `/` |
@@ -13,11 +14,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use auth::vault::is_secret_name;
+
 use super::json::{Json, Members, member};
 use settings::one_line;
 
 /// Variables of every process: reusing one of these names would go unnoticed.
 const USUAL: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TMPDIR"];
+/// Begins a reference to a secret of the vault.
+pub(super) const SECRET: &str = "secret:";
 /// Names that VS Code and Cursor give to values of the editor.
 const EDITOR: [&str; 3] = ["workspaceFolder", "workspaceFolderBasename", "cwd"];
 
@@ -28,7 +33,8 @@ pub(super) struct References<'j> {
     /// References of other kinds, and their replacements.
     made: BTreeMap<String, String>,
     taken: BTreeSet<String>,
-    /// Variables that the user must set, in the order of the file, and their purpose; empty until the server is known.
+    /// Variables, and secrets as `secret:NAME`, that the user must set, in the order of the file, and their purpose; empty
+    /// until the server is known.
     pub(super) needed: Vec<(String, String)>,
     /// Variables that the current server sets for its program.
     own: BTreeSet<String>,
@@ -140,6 +146,12 @@ impl<'j> References<'j> {
             ("/" | "pathSeparator", _) => return into.text.push('/'),
             ("userHome", _) => "${HOME}".to_owned(),
             _ if is_editors(inner) => self.made_up(inner),
+            _ if is_secret(inner) => {
+                if !inner.contains(":-") {
+                    self.need(inner);
+                }
+                format!("${{{inner}}}")
+            }
             (_, Some((name, None))) => {
                 self.need(name);
                 format!("${{{name}}}")
@@ -231,6 +243,13 @@ fn is_editors(inner: &str) -> bool {
         || matches!(kind, "input" | "config" | "command") && !name.is_empty() && !name.starts_with('-')
 }
 
+/// Whether `${inner}` is a secret of the vault, which only the configuration file refers to.
+fn is_secret(inner: &str) -> bool {
+    let Some(name) = inner.strip_prefix(SECRET) else { return false };
+    let (name, default) = name.split_once(":-").unwrap_or((name, ""));
+    is_secret_name(name) && !default.contains('$')
+}
+
 /// Returns the environment variable that `${inner}` names, and its default.
 fn variable(inner: &str) -> Option<(&str, Option<&str>)> {
     let named = inner.strip_prefix("env:");
@@ -291,6 +310,8 @@ mod tests {
             ("plain", "plain"),
             ("${A}/${A_1:-d e}", "${A}/${A_1:-d e}"),
             ("${A:-}", "${A:-}"),
+            ("Bearer ${secret:a.b-C_1}${secret:A:-d}", "Bearer ${secret:a.b-C_1}${secret:A:-d}"),
+            ("${secret:}${secret:a b}", "$${secret:}$${secret:a b}"),
             ("${env:A}${env:ProgramFiles(x86)}", "${A}${ProgramFiles(x86)}"),
             ("Bearer ${input:api-key}", "Bearer ${API_KEY_2}"),
             ("${input:api-key}", "${API_KEY_2}"),

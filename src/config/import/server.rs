@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use url::Url;
 
+use super::bridge;
 use super::json::{Json, Members};
 use super::references::{References, Translated};
 use super::yaml;
@@ -39,10 +40,15 @@ enum Kind {
 
 /// Converts the server with these `members`, or says why that is not possible.
 pub(super) fn draft(members: &Members, references: &mut References<'_>) -> Result<Draft, String> {
+    let direct = bridge::unwrapped(members);
+    let members = direct.as_ref().unwrap_or(members);
     let left = members.iter().filter(|(_, value)| *value != Json::Null);
     let left = left.map(|(name, value)| (name.as_str(), value)).collect();
     let mut reader =
         Reader { left, references, yaml: String::new(), remarks: Vec::new(), secrets: Vec::new() };
+    if direct.is_some() {
+        reader.remarks.push(bridge::REMARK.to_owned());
+    }
     reader.all()?;
     let of_secrets = reader.secret_remark();
     reader.remarks.extend(of_secrets.clone());
@@ -79,6 +85,7 @@ impl<'j> Reader<'j, '_, '_> {
         if let Some(description) = self.take("description") {
             self.line("description", description)?;
         }
+        self.timeout();
         if kind == Kind::Stdio {
             return self.stdio();
         }
@@ -89,7 +96,37 @@ impl<'j> Reader<'j, '_, '_> {
             return Err("it has no `url`".into());
         };
         self.line("url", url)?;
+        self.login();
         self.mapping("headers")
+    }
+
+    /// Imports `auth: oauth`. A token in its place stays behind, because clients send it in different ways.
+    fn login(&mut self) {
+        if self.left.iter().any(|(name, value)| *name == "auth" && value.text() == Some("oauth")) {
+            self.take("auth");
+            self.yaml.push_str("    auth: oauth\n");
+        }
+    }
+
+    /// Imports `timeout` if its unit follows from its size: clients write seconds or milliseconds.
+    fn timeout(&mut self) {
+        let Some(Json::Number(number)) =
+            self.left.iter().find(|(name, _)| *name == "timeout").map(|(_, v)| v)
+        else {
+            return;
+        };
+        let written = match number.parse::<u64>() {
+            Ok(seconds @ 1..=600) => format!("{seconds}s"),
+            // No client accepts more than an hour in seconds.
+            Ok(milliseconds @ 3_601..=600_000) if milliseconds % 1_000 == 0 => {
+                format!("{}s", milliseconds / 1_000)
+            }
+            Ok(milliseconds @ 3_601..=600_000) => format!("{milliseconds}ms"),
+            _ => return,
+        };
+        self.take("timeout");
+        let _ = writeln!(self.yaml, "    timeout: {written}");
+        self.remarks.push(format!("`timeout`: {number} is read as {written}"));
     }
 
     fn stdio(&mut self) -> Result<(), String> {

@@ -31,6 +31,10 @@ fn environment(name: &str) -> Result<String, VarError> {
     Ok(found.to_owned())
 }
 
+fn gateway() -> Url {
+    Url::parse("http://127.0.0.1:8080/mcp").expect("a URL")
+}
+
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs/import").join(name)
 }
@@ -39,7 +43,7 @@ fn path(name: &str) -> PathBuf {
 fn imported(name: &str) -> Imported {
     let file = format!("{name}.json");
     let content = std::fs::read(path(&file)).expect("readable");
-    import(&file, &content, Folder::none()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    import(&file, &content, Folder::none(), &gateway()).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 #[track_caller]
@@ -51,7 +55,8 @@ fn loaded(yaml: &str) -> BTreeMap<String, upstream::Config> {
 
 #[track_caller]
 fn of(servers: &serde_json::Value) -> Imported {
-    import("x.json", json!({"mcpServers": servers}).to_string().as_bytes(), Folder::none()).expect("read")
+    import("x.json", json!({"mcpServers": servers}).to_string().as_bytes(), Folder::none(), &gateway())
+        .expect("read")
 }
 
 /// Program, arguments and environment of the child process.
@@ -191,7 +196,7 @@ fn what_is_not_taken_over_is_said() {
         assert!(found.yaml.contains(&format!("    # {remark}\n")), "{}", found.yaml);
     }
     let root = json!({"servers": {}, "inputs": [], "$schema": "x", "numStartups": 3, "projects": {}});
-    let found = import("x.json", root.to_string().as_bytes(), Folder::none()).expect("read");
+    let found = import("x.json", root.to_string().as_bytes(), Folder::none(), &gateway()).expect("read");
     assert_eq!(found.notes, ["not taken over: `numStartups`, `projects`"]);
     assert!(loaded(&found.yaml).is_empty());
 }
@@ -233,8 +238,9 @@ fn places_of_secrets_are_named_and_secrets_are_not() {
 
 #[test]
 fn a_file_that_is_none_is_refused() {
-    let refused =
-        |content: &[u8]| import("x.json", content, Folder::none()).expect_err("refused").to_string();
+    let refused = |content: &[u8]| {
+        import("x.json", content, Folder::none(), &gateway()).expect_err("refused").to_string()
+    };
     for (content, wanted) in [
         ("[]", "1:1: error: this is a list, expected an object"),
         ("{\"mcpServers\": []}", "1:1: error: `mcpServers` is a list, expected an object"),
@@ -254,7 +260,8 @@ fn a_file_that_is_none_is_refused() {
     let large = json!({"servers": {"a": large, "b": large}}).to_string();
     assert!(refused(large.as_bytes()).contains("of more than 1048576 bytes"));
     assert!(refused(&vec![b' '; MAX_JSON + 1]).contains("the file is larger than 16777216 bytes"));
-    import("x.json", b"\xef\xbb\xbf{\"servers\": {}}", Folder::none()).expect("a byte order mark is no text");
+    import("x.json", b"\xef\xbb\xbf{\"servers\": {}}", Folder::none(), &gateway())
+        .expect("a byte order mark is no text");
 }
 
 #[test]
@@ -263,7 +270,7 @@ fn the_documented_example_is_real() {
     let page = std::fs::read_to_string(page).expect("readable");
     let (_, rest) = page.split_once("```json\n").expect("an example");
     let (json, rest) = rest.split_once("```").expect("its end");
-    let found = import("mcp.json", json.as_bytes(), Folder::none()).expect("read");
+    let found = import("mcp.json", json.as_bytes(), Folder::none(), &gateway()).expect("read");
     let notes = found.notes.iter().fold(String::new(), |notes, note| format!("{notes}mcp.json: {note}\n"));
     for block in [
         format!("```text\n$ switchyard import mcp.json > mcp_servers.yaml\n{notes}```"),

@@ -45,7 +45,12 @@ pub enum Error {
         nearest: Vec<String>,
     },
     /// No tool, or no prompt, has that name.
-    #[error("there is no {kind} called {name:?}{}{}{}", at(server.as_ref()), hint(nearest, available), not_known(unreached))]
+    #[error(
+        "there is no {kind} called {name:?}{}{}{}",
+        at(server.as_ref()),
+        hidden.as_ref().map_or_else(|| hint(nearest, available), |hidden| format!("; {hidden}")),
+        not_known(unreached)
+    )]
     NameNotFound {
         /// The kind of the item.
         kind: Named,
@@ -59,6 +64,8 @@ pub enum Error {
         nearest: Vec<String>,
         /// Servers that may have the name, because they were not reached yet; at most 20.
         unreached: Box<[Arc<str>]>,
+        /// The setting that hides a tool of that name. Known only to superusers.
+        hidden: Option<Box<Hidden>>,
     },
     /// Several servers have an item of that name.
     #[error("{name:?} {}; use one of {}", not_clear(before.as_deref()), candidates.join(", "))]
@@ -138,6 +145,21 @@ pub enum Error {
     },
 }
 
+/// The setting that hides a tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// The server that has the tool.
+    pub server: Arc<str>,
+    /// The setting of that server, such as `tools.deny`.
+    pub setting: &'static str,
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hidden by `{}` of `{}`", self.setting, self.server)
+    }
+}
+
 impl Error {
     /// An error for a server that is not among `servers`.
     pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str> + Clone) -> Self {
@@ -165,7 +187,7 @@ impl Error {
     ) -> Self {
         let (available, nearest) = alternatives(own, names);
         let (name, server) = (sanitize::name(name), server.map(str::to_owned));
-        Self::NameNotFound { kind, name, server, available, nearest, unreached: Box::default() }
+        Self::NameNotFound { kind, name, server, available, nearest, unreached: Box::default(), hidden: None }
     }
 
     /// Adds the servers that were not reached yet and may have the name.
@@ -173,6 +195,15 @@ impl Error {
     pub(super) fn unless_at<'a>(mut self, servers: impl Iterator<Item = &'a Arc<str>>) -> Self {
         if let Self::NameNotFound { unreached, .. } = &mut self {
             *unreached = servers.take(LISTED).cloned().collect();
+        }
+        self
+    }
+
+    /// Adds the setting that hides the tool. The caller must be allowed to see it.
+    #[must_use]
+    pub(super) fn hidden_by(mut self, by: Option<Hidden>) -> Self {
+        if let (Self::NameNotFound { kind: Named::Tool, hidden, .. }, Some(by)) = (&mut self, by) {
+            *hidden = Some(Box::new(by));
         }
         self
     }

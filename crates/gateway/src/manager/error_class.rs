@@ -140,6 +140,9 @@ impl Error {
     /// Advice for the caller: more exact than that of the table, where that is possible.
     pub fn hint(&self) -> Cow<'static, str> {
         match self {
+            Self::NameNotFound { hidden: Some(hidden), .. } => {
+                Cow::Owned(format!("change `{}` of `{}` and reload", hidden.setting, hidden.server))
+            }
             Self::ServerNotFound { nearest, .. } | Self::NameNotFound { nearest, .. } => nearest
                 .first()
                 .map_or_else(|| self.usual_hint(), |name| format!("did you mean {name:?}?").into()),

@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use apply::Applied;
 pub use config::Config;
-pub use error::{Error, Named};
+pub use error::{Error, Hidden, Named};
 pub use error_class::{ErrorClass, MEMORY_EXHAUSTED};
 pub use registry::ServerNotice;
 pub use routed_request::{Called, RoutedRequest};

@@ -56,10 +56,19 @@ impl OnChange {
 }
 
 impl Tools {
-    /// Whether the tool that the server calls `name` may be listed and called. Only this method decides.
+    /// Whether the tool that the server calls `name` may be listed and called.
     pub fn let_through(&self, name: &str) -> bool {
+        self.hidden_by(name).is_none()
+    }
+
+    /// Returns the setting that hides the tool that the server calls `name`, if one does. Only this method decides.
+    pub fn hidden_by(&self, name: &str) -> Option<&'static str> {
         let is = |listed: &String| means(listed, name);
-        self.allow.as_ref().is_none_or(|allow| allow.iter().any(is)) && !self.deny.iter().any(is)
+        if self.deny.iter().any(is) {
+            Some("tools.deny")
+        } else {
+            self.allow.as_ref().filter(|allow| !allow.iter().any(is)).map(|_| "tools.allow")
+        }
     }
 
     /// Describes the entries that match none of the `offered` names of the server. An operator must notice a misspelled

@@ -5,8 +5,12 @@
 //!
 //! Not here: which names are alike (`settings::nearest`), waiting for servers that are still connecting (`routing`).
 
+use std::sync::Arc;
+
+use auth::{Principal, Role};
+
 use super::{Scope, Server, Snapshot};
-use crate::manager::error::{Error, Named};
+use crate::manager::error::{Error, Hidden, Named};
 use crate::manager::{failed_at, naming};
 use protocol::feature::Kind;
 use protocol::uri::split_owner;
@@ -30,6 +34,23 @@ impl Snapshot {
         let entries = catalog.listing(listed(kind)).entries().iter();
         let names = entries.filter(|entry| entry.route.server == *there).map(|entry| entry.exposed.as_str());
         Error::unknown_at(kind, (name, own), Some(there), names)
+    }
+
+    /// Adds to the error for the unknown tool `name` which setting hides it, if `principal` is a superuser. To anybody else
+    /// a hidden tool is an unknown one.
+    pub fn explained(&self, principal: &Principal, (scope, name): (&Scope, &str), error: Error) -> Error {
+        if principal.role() != Role::Superuser {
+            return error;
+        }
+        let find = |server: &str| self.server_called(server);
+        let qualified = match scope {
+            Scope::All => naming::qualifier(name, find),
+            Scope::Server(_) => None,
+        };
+        error.hidden_by(match qualified {
+            Some((server, own)) => server.hides(own),
+            None => self.servers_in(scope).iter().find_map(|server| server.hides(name)),
+        })
     }
 
     /// Whether the one server that `scope` consists of is not connected now.
@@ -89,6 +110,16 @@ impl Server {
     /// Whether it was never reached and may be yet.
     fn is_awaited(&self) -> bool {
         !self.is_heard && self.upstream.config().enabled
+    }
+
+    /// The setting that hides its tool `name`, if it has one.
+    fn hides(&self, name: &str) -> Option<Hidden> {
+        let config = self.upstream.config();
+        let is_renamed = |own: &str| config.tools.rename.get(own).is_some_and(|shown| shown == name);
+        let mut tools = self.offer.iter().flat_map(|offer| &offer.tools);
+        let tool = tools.find(|tool| tool.name == name || is_renamed(&tool.name))?;
+        let setting = config.tools.hidden_by(&tool.name)?;
+        Some(Hidden { server: Arc::clone(&config.name), setting })
     }
 
     /// Whether `name`, as clients know it, is not denied.
