@@ -158,7 +158,7 @@ impl Texts {
 
     /// Writes the answer; returns false if it is a stream without an end.
     fn answer(&self, message: &Incoming, output: &mut Vec<u8>) -> bool {
-        if self.demands != Demands::Nothing && self.is_about_login(message, output) {
+        if self.demands != Demands::Nothing && answered_login(message, output) {
             return true;
         }
         let Ok(call) = serde_json::from_slice::<Call<'_>>(&message.body) else {
@@ -184,22 +184,6 @@ impl Texts {
         true
     }
 
-    /// Writes the answer to a request for a token, or to one that lacks it. A server without metadata is its own login
-    /// service.
-    fn is_about_login(&self, message: &Incoming, output: &mut Vec<u8>) -> bool {
-        if message.head.starts_with("post /token ") {
-            let body = format!(r#"{{"access_token":"{TOKEN}","token_type":"Bearer","expires_in":86400}}"#);
-            whole(output, "content-type: application/json\r\n", &body);
-        } else if message.head.starts_with("get /.well-known/") {
-            status(output, "404 Not Found");
-        } else if header(&message.head, "authorization") != Some(&format!("bearer {TOKEN}")) {
-            status(output, "401 Unauthorized");
-        } else {
-            return false;
-        }
-        true
-    }
-
     /// The result of a call, if it is a single one.
     fn result_of(&self, call: &Call<'_>) -> Option<Cow<'_, str>> {
         let echoed = call.params.as_ref().and_then(|params| params.arguments.as_ref());
@@ -219,6 +203,22 @@ impl Texts {
         let kind = if self.is_modern { r#","resultType":"complete""# } else { "" };
         format!(r#"{{"content":[{{"type":"text","text":{text}}}]{kind}}}"#)
     }
+}
+
+/// Writes the answer to a request for a token, or to one that lacks it, and returns whether it was one. A server without
+/// metadata is its own login service.
+fn answered_login(message: &Incoming, output: &mut Vec<u8>) -> bool {
+    if message.head.starts_with("post /token ") {
+        let body = format!(r#"{{"access_token":"{TOKEN}","token_type":"Bearer","expires_in":86400}}"#);
+        whole(output, "content-type: application/json\r\n", &body);
+    } else if message.head.starts_with("get /.well-known/") {
+        status(output, "404 Not Found");
+    } else if header(&message.head, "authorization") != Some(&format!("bearer {TOKEN}")) {
+        status(output, "401 Unauthorized");
+    } else {
+        return false;
+    }
+    true
 }
 
 const COMMON: &str = "date: Sat, 21 Nov 2026 12:00:00 GMT\r\n";

@@ -146,7 +146,6 @@ impl Refusal {
             Self::Host => ErrorCode::HostNotAllowed,
             Self::Origin => ErrorCode::OriginNotAllowed,
             Self::Csrf => ErrorCode::CsrfTokenRequired,
-            Self::Loop => ErrorCode::Forbidden,
             Self::TooLarge { .. } => ErrorCode::BodyTooLarge,
             Self::BodyTimedOut => ErrorCode::BodyTimeout,
             Self::NoSuchPath => ErrorCode::NotFound,
@@ -158,7 +157,7 @@ impl Refusal {
                 ErrorCode::Unauthorized
             }
             Self::Denied(Denied::Busy | Denied::KeysUnavailable { .. }) => ErrorCode::AuthenticationBusy,
-            Self::Denied(Denied::NoRole) => ErrorCode::Forbidden,
+            Self::Loop | Self::Denied(Denied::NoRole) => ErrorCode::Forbidden,
             Self::Full { .. } => ErrorCode::TooManyConnections,
             Self::Panicked => ErrorCode::InternalError,
         }

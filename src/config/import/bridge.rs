@@ -66,8 +66,7 @@ fn read_options(mut options: &[&str], env: &Members) -> Option<(Members, bool)> 
     loop {
         options = match options {
             [] => break,
-            ["--allow-http", rest @ ..] => rest,
-            ["--transport", "http-first" | "http-only", rest @ ..] => rest,
+            ["--allow-http", rest @ ..] | ["--transport", "http-first" | "http-only", rest @ ..] => rest,
             ["--transport", "sse-only", rest @ ..] => {
                 is_sse = true;
                 rest

@@ -57,7 +57,7 @@ pub enum Error {
         /// The requested name.
         name: String,
         /// The server whose items were searched, if one was named.
-        server: Option<String>,
+        server: Option<Arc<str>>,
         /// Available names, at most 20.
         available: Vec<String>,
         /// Similar names.
@@ -186,7 +186,7 @@ impl Error {
         names: impl Iterator<Item = &'a str> + Clone,
     ) -> Self {
         let (available, nearest) = alternatives(own, names);
-        let (name, server) = (sanitize::name(name), server.map(str::to_owned));
+        let (name, server) = (sanitize::name(name), server.map(Arc::from));
         Self::NameNotFound { kind, name, server, available, nearest, unreached: Box::default(), hidden: None }
     }
 
@@ -220,7 +220,7 @@ fn alternatives<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) ->
     (names.take(LISTED).map(str::to_owned).collect(), nearest)
 }
 
-fn at(server: Option<&String>) -> String {
+fn at(server: Option<&Arc<str>>) -> String {
     server.map(|server| format!(" at server {server:?}")).unwrap_or_default()
 }
 

@@ -62,7 +62,7 @@ async fn calls_go_to_whoever_owns_the_name() {
     ));
     assert!(matches!(
         manager.call_tool("a", "only_b", &none, None).await,
-        Err(Error::NameNotFound { server: Some(server), .. }) if server == "a"
+        Err(Error::NameNotFound { server: Some(server), .. }) if &*server == "a"
     ));
     assert_eq!((a.executed("tools/call"), b.executed("tools/call")), (1, 2), "refusals reach nobody");
 }

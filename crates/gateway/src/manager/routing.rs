@@ -206,8 +206,9 @@ impl Finding for Result<Arc<Route>, Error> {
     fn may_come(&self, snapshot: &Snapshot, scope: &Scope) -> bool {
         match self {
             Err(Error::NameNotFound { server: None, .. }) => !snapshot.is_settled(scope),
-            Err(Error::NameNotFound { server: Some(server), .. }) => is_connecting(server, snapshot),
-            Err(Error::Upstream { server, .. }) => is_connecting(server, snapshot),
+            Err(Error::NameNotFound { server: Some(server), .. } | Error::Upstream { server, .. }) => {
+                is_connecting(server, snapshot)
+            }
             _ => false,
         }
     }
