@@ -159,13 +159,24 @@ fn the_reference_tells_the_truth() {
 
     let environment = |name: &str| match name {
         "JWT_SECRET" | "ISSUES_TOKEN" | "TICKETS_TOKEN" => Ok("0123456789abcdef0123456789abcdef".to_owned()),
-        "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" | "RAG_API_KEY" | "REPORTS_CLIENT_SECRET" => {
-            Ok("canary".to_owned())
-        }
+        "R2R_SERVICE_EMAIL"
+        | "R2R_SERVICE_PASSWORD"
+        | "RAG_API_KEY"
+        | "REPORTS_CLIENT_SECRET"
+        | "REPORTS_PRIVATE_KEY" => Ok("canary".to_owned()),
         _ => environment(name),
     };
-    let pages =
-        ["../README.md", "chroma.md", "login-services.md", "logins.md", "migrate.md", "r2r.md", "rag.md"];
+    let pages = [
+        "../README.md",
+        "chroma.md",
+        "login-services.md",
+        "logins/machine.md",
+        "logins/principal.md",
+        "logins/shared.md",
+        "migrate.md",
+        "r2r.md",
+        "rag.md",
+    ];
     for page in pages {
         let page = std::fs::read_to_string(path.with_file_name(page)).expect("readable");
         let examples = blocks(&page, "yaml");

@@ -22,8 +22,11 @@ use http_body_util::BodyExt;
 
 use super::Config;
 use super::authority::{Authority, Hosts, Origin, Origins};
-use super::protected_resource::{self, Metadata};
-use super::refusal::{Face, Refusal};
+use super::protected_resource::Metadata;
+use super::refusal::Refusal;
+use super::request_class::{
+    is_for_people, is_of_oauth, is_of_oauth_client, is_probe, is_public, is_rest_read,
+};
 use super::tls_handshake::Certified;
 use crate::bodies::FromClient;
 use crate::body_budget::{self, Growth, Incoming};
@@ -31,31 +34,11 @@ use crate::browser::access::BrowserAccess;
 use crate::browser::form;
 use crate::browser::sessions::{BrowserSessions, Visitors};
 use auth::{Authenticator, Denied, Principal, Reason};
-use net::http::CDN_LOOP;
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::worker::{WorkBudget, bulk};
 
-/// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
-/// installations. A browser opens the description before its user can enter a credential. The only other public paths are
-/// the metadata that names the token issuer (`protected_resource`) and the pages for people ([`FOR_PEOPLE`]).
-const PUBLIC: [&str; 7] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs", "/ui"];
-/// Health checks, which are answered under any `Host`. A supervisor such as Kubernetes knows only the address of the
-/// pod, and the answers reveal only whether Switchyard is alive and ready.
-const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
-/// Paths at which clients try to log in (OAuth 2.0). Without a credential they are answered with 404: clients take a
-/// 401 for a rejected login and do not tell their users that a key is missing.
-const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/introspect"];
-/// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), anywhere in a path.
-const OAUTH_METADATA: [&str; 2] =
-    ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
-/// Path prefixes of the scripts and styles of the page at `/docs`, and of the dashboard. The files are equal in all
-/// installations; what the dashboard shows comes from the REST API.
-const PAGES: [&str; 2] = ["/docs/", "/ui/"];
-/// Path prefix of the pages for people (`login`). They authenticate their visitors themselves, by sessions of browsers,
-/// and check the origin of forms more strictly than [`Origins`] does.
-const FOR_PEOPLE: &str = "/oauth/";
-/// Limit of the form of such a page, in bytes. It is read before anybody is authenticated.
+/// Limit of the form of a page for people, in bytes. It is read before anybody is authenticated.
 pub(crate) const MAX_FORM: usize = 16 * 1024;
 /// How long the rest of a refused body is read and dropped. A client that is still sending then sees the answer instead
 /// of a reset connection.
@@ -343,43 +326,6 @@ fn host_of(parts: &request::Parts) -> Result<Authority, Refusal> {
         (None, Some(host)) if parts.version >= Version::HTTP_2 => Ok(host),
         (None, _) => Err(Refusal::HostCount),
     }
-}
-
-fn is_for_people(parts: &request::Parts) -> bool {
-    parts.uri.path().starts_with(FOR_PEOPLE)
-}
-
-fn is_public(parts: &request::Parts) -> bool {
-    let path = parts.uri.path();
-    if is_for_people(parts) {
-        return matches!(parts.method, Method::GET | Method::HEAD | Method::POST);
-    }
-    matches!(parts.method, Method::GET | Method::HEAD)
-        && (PUBLIC.contains(&path)
-            || PAGES.iter().any(|pages| path.starts_with(pages))
-            || protected_resource::is_below(path))
-}
-
-fn is_of_oauth(path: &str) -> bool {
-    OAUTH.contains(&path) || OAUTH_METADATA.iter().any(|metadata| path.contains(metadata))
-}
-
-/// Whether an OAuth client of a Switchyard sent the request, and it may change something over REST.
-fn is_of_oauth_client(parts: &request::Parts) -> bool {
-    let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
-    !is_safe && parts.headers.contains_key(CDN_LOOP) && Face::of(parts.uri.path()) == Face::Rest
-}
-
-/// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.
-fn is_rest_read(parts: &request::Parts) -> bool {
-    matches!(parts.method, Method::GET | Method::HEAD) && Face::of(parts.uri.path()) == Face::Rest
-}
-
-/// Whether the request is a health check. A request with an `Origin` is not one, so its host is checked as usual.
-fn is_probe(parts: &request::Parts) -> bool {
-    matches!(parts.method, Method::GET | Method::HEAD)
-        && PROBES.contains(&parts.uri.path())
-        && !parts.headers.contains_key(ORIGIN)
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

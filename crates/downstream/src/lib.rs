@@ -30,6 +30,7 @@ mod protected_resource;
 pub mod questions;
 pub mod refusal;
 pub mod replay;
+mod request_class;
 pub mod sessions;
 mod socket_slots;
 pub mod sse;

@@ -1,0 +1,72 @@
+//! Classes of requests to which other checks apply: public paths, health checks, logins and pages for people.
+//!
+//! Invariant: each class is decided by the head alone, before anybody is authenticated.
+//!
+//! Not here: the checks (`guard`).
+
+use http::header::ORIGIN;
+use http::{Method, request};
+
+use super::protected_resource;
+use super::refusal::Face;
+use net::http::CDN_LOOP;
+
+/// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
+/// installations. A browser opens the description before its user can enter a credential. The only other public paths are
+/// the metadata that names the token issuer (`protected_resource`) and the pages for people ([`FOR_PEOPLE`]).
+const PUBLIC: [&str; 7] = ["/", "/health", "/health/live", "/health/ready", "/openapi.json", "/docs", "/ui"];
+/// Health checks, which are answered under any `Host`. A supervisor such as Kubernetes knows only the address of the
+/// pod, and the answers reveal only whether Switchyard is alive and ready.
+const PROBES: [&str; 2] = ["/health/live", "/health/ready"];
+/// Paths at which clients try to log in (OAuth 2.0). Without a credential they are answered with 404: clients take a
+/// 401 for a rejected login and do not tell their users that a key is missing.
+const OAUTH: [&str; 5] = ["/register", "/authorize", "/token", "/revoke", "/introspect"];
+/// The metadata of such a login (RFC 8414, `OpenID` Connect Discovery), anywhere in a path.
+const OAUTH_METADATA: [&str; 2] =
+    ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
+/// Path prefixes of the scripts and styles of the page at `/docs`, and of the dashboard. The files are equal in all
+/// installations; what the dashboard shows comes from the REST API.
+const PAGES: [&str; 2] = ["/docs/", "/ui/"];
+/// Path prefix of the pages for people (`login`). They authenticate their visitors themselves, by sessions of browsers,
+/// and check the origin of forms more strictly than [`super::authority::Origins`] does.
+const FOR_PEOPLE: &str = "/oauth/";
+
+/// Whether the request is for a page for people.
+pub(super) fn is_for_people(parts: &request::Parts) -> bool {
+    parts.uri.path().starts_with(FOR_PEOPLE)
+}
+
+/// Whether the request needs no credential.
+pub(super) fn is_public(parts: &request::Parts) -> bool {
+    let path = parts.uri.path();
+    if is_for_people(parts) {
+        return matches!(parts.method, Method::GET | Method::HEAD | Method::POST);
+    }
+    matches!(parts.method, Method::GET | Method::HEAD)
+        && (PUBLIC.contains(&path)
+            || PAGES.iter().any(|pages| path.starts_with(pages))
+            || protected_resource::is_below(path))
+}
+
+/// Whether clients use `path` to try a login.
+pub(super) fn is_of_oauth(path: &str) -> bool {
+    OAUTH.contains(&path) || OAUTH_METADATA.iter().any(|metadata| path.contains(metadata))
+}
+
+/// Whether an OAuth client of a Switchyard sent the request, and it may change something over REST.
+pub(super) fn is_of_oauth_client(parts: &request::Parts) -> bool {
+    let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
+    !is_safe && parts.headers.contains_key(CDN_LOOP) && Face::of(parts.uri.path()) == Face::Rest
+}
+
+/// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.
+pub(super) fn is_rest_read(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD) && Face::of(parts.uri.path()) == Face::Rest
+}
+
+/// Whether the request is a health check. A request with an `Origin` is not one, so its host is checked as usual.
+pub(super) fn is_probe(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD)
+        && PROBES.contains(&parts.uri.path())
+        && !parts.headers.contains_key(ORIGIN)
+}
