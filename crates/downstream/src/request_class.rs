@@ -56,7 +56,7 @@ pub(super) fn is_of_oauth(path: &str) -> bool {
 /// Whether an OAuth client of a Switchyard sent the request, and it may change something over REST.
 pub(super) fn is_of_oauth_client(parts: &request::Parts) -> bool {
     let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
-    !is_safe && parts.headers.contains_key(CDN_LOOP) && Face::of(parts.uri.path()) == Face::Rest
+    !is_safe && Face::of(parts.uri.path()) == Face::Rest && parts.headers.contains_key(CDN_LOOP)
 }
 
 /// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.

@@ -146,11 +146,17 @@ impl Gateway {
     /// Answers one request. A large result that no code here reads may still be arriving. Dropping the future
     /// cancels the request at its server.
     pub async fn handle(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {
-        if upstream::any_logins() {
-            // Boxed: few servers need a login, and other calls need no room for it.
-            return Box::pin(self.handle_with_logins(caller, request, outlet)).await;
+        let has_logins = upstream::any_logins();
+        if has_logins && login_elicitation::may_repeat(caller, request) {
+            // Boxed: it is large, and rarely needed.
+            return Box::pin(self.handle_repeated(caller, request, outlet)).await;
         }
-        self.answer(caller, request, outlet).await
+        match self.answer(caller, request, outlet).await {
+            ResponseBody::Buffered(Err(refusal)) if has_logins => {
+                ResponseBody::Buffered(self.with_login(caller, request, (refusal, 0)))
+            }
+            answered => answered,
+        }
     }
 
     async fn answer(&self, caller: &Caller, request: &Request, outlet: &Outlet) -> ResponseBody {

@@ -75,15 +75,21 @@ struct Needed {
     text: String,
 }
 
+/// Whether `request` has a state that it returns, which may be that of a login.
+pub(super) fn may_repeat(caller: &Caller, request: &Request) -> bool {
+    caller.version.is_modern()
+        && request.params.as_ref().is_some_and(|params| params.get("requestState").is_some())
+}
+
 impl Gateway {
-    /// Answers one request where some servers need a login.
-    pub(super) async fn handle_with_logins(
+    /// Answers one request that may repeat an earlier one, whose client was asked for a login ([`may_repeat`]).
+    pub(super) async fn handle_repeated(
         &self,
         caller: &Caller,
         request: &Request,
         outlet: &Outlet,
     ) -> ResponseBody {
-        let repeated = if caller.version.is_modern() { self.repeated(caller, request).await } else { None };
+        let repeated = self.repeated(caller, request).await;
         let (request, round) = match &repeated {
             Some(repeated) => (&repeated.request, repeated.round),
             None => (request, 0),
@@ -117,7 +123,12 @@ impl Gateway {
     }
 
     /// The reply to `request`, which failed with `refusal`: that of a server that needs a login asks for it.
-    fn with_login(&self, caller: &Caller, request: &Request, (refusal, round): (ErrorObject, u8)) -> Reply {
+    pub(super) fn with_login(
+        &self,
+        caller: &Caller,
+        request: &Request,
+        (refusal, round): (ErrorObject, u8),
+    ) -> Reply {
         let Some(needed) = self.needed(caller, &refusal) else { return Err(refusal) };
         let can_open = caller.abilities().covers(Abilities::of(&questions::required_by_url()));
         if can_open && round < MAX_ROUNDS && caller.version.is_modern() {

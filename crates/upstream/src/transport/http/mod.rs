@@ -71,6 +71,13 @@ impl Head {
         self.headers.insert(name, value);
     }
 
+    fn authorized(mut self, credential: Option<HeaderValue>) -> Self {
+        if let Some(credential) = credential {
+            self.put(AUTHORIZATION, credential);
+        }
+        self
+    }
+
     fn with(self, body: Bytes) -> Request<RequestBody> {
         let mut request = Request::new(body.into());
         *request.method_mut() = self.method;
@@ -178,22 +185,24 @@ impl HttpClient {
         body: Bytes,
         once: bool,
     ) -> BoxFuture<'a, Result<Response, Error>> {
-        let with = move |header: Option<&HeaderValue>| {
-            let mut head = head.clone();
-            if let Some(header) = header {
-                head.put(AUTHORIZATION, header.clone());
-            }
-            head
-        };
         Box::pin(async move {
             let header = credential.header().await?;
-            let answer = self.send_once(with(header.as_ref()), body.clone(), once).await?;
+            // The map of the first head has room for one more header, and that of a copy would grow.
+            let kept = head.clone();
+            let answer = self.send_once(head.authorized(header.clone()), body.clone(), once).await?;
             let status = answer.status();
             let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            if !is_refused || !credential.is_replaced(header.as_ref(), status, answer.headers()).await? {
+            if !is_refused {
                 return Ok(answer);
             }
-            self.send_once(with(credential.header().await?.as_ref()), body, once).await
+            // Boxed: it is rarely needed.
+            Box::pin(async move {
+                if !credential.is_replaced(header.as_ref(), status, answer.headers()).await? {
+                    return Ok(answer);
+                }
+                self.send_once(kept.authorized(credential.header().await?), body, once).await
+            })
+            .await
         })
     }
 
