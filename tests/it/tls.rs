@@ -2,21 +2,19 @@
 
 use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, date_time_ymd};
 use reqwest::tls::TlsInfo;
 use reqwest::{Certificate, Identity};
 use serde_json::{Value, json};
+use testkit::certificates::CertificateAuthority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::client::Client;
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::{Gateway, PATIENCE, Registry, Running, eventually};
 
-/// A certificate authority, and the PEM text of its own certificate.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
+/// A certificate authority whose certificates clients of a test trust.
+struct Authority(CertificateAuthority);
 
 /// A certificate and its key, in PEM.
 struct Pair {
@@ -26,17 +24,12 @@ struct Pair {
 
 impl Authority {
     fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("signed").pem();
-        Self { issuer: Issuer::new(params, key), pem }
+        Self(CertificateAuthority::new())
     }
 
     fn signs(&self, params: &CertificateParams) -> Pair {
-        let key = KeyPair::generate().expect("a key");
-        let cert = params.signed_by(&key, &self.issuer).expect("signed").pem();
-        Pair { cert, key: key.serialize_pem() }
+        let (cert, key) = self.0.signs(params);
+        Pair { cert, key }
     }
 
     /// A pair for `name`, which is a host or an address.
@@ -46,7 +39,7 @@ impl Authority {
 
     /// An HTTP client that trusts this authority and has the certificate `own`.
     fn client(&self, own: Option<&Pair>) -> reqwest::Client {
-        let root = Certificate::from_pem(self.pem.as_bytes()).expect("PEM");
+        let root = Certificate::from_pem(self.0.pem.as_bytes()).expect("PEM");
         let builder = reqwest::Client::builder().no_proxy().timeout(PATIENCE).tls_certs_only([root]);
         // A new connection for each request, so each one has a handshake of its own.
         let builder = builder.tls_info(true).pool_max_idle_per_host(0);
@@ -77,7 +70,7 @@ async fn started(authority: &Authority, (auth, more): (&str, &str)) -> (Running,
     let tls = format!("server: {{auth_mode: {auth}, tls: {{cert: cert.pem, key: key.pem{more}}}}}");
     let gateway = Gateway::of(&Registry::new().http("one", &server.url()).setting(&tls));
     authority.named("127.0.0.1").write(gateway.folder());
-    std::fs::write(gateway.folder().join("ca.pem"), &authority.pem).expect("it can be written");
+    std::fs::write(gateway.folder().join("ca.pem"), &authority.0.pem).expect("it can be written");
     (gateway.start().await, server)
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::get;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{CertificateParams, DnType, SanType};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;
@@ -19,30 +19,9 @@ use super::super::tls_handshake::Certified;
 use super::*;
 use runtime::shutdown::Shutdown;
 use runtime::worker::Crew;
+use testkit::certificates::CertificateAuthority;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A certificate authority of a test.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("signed").pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// A certificate and its key, in PEM.
-    fn signs(&self, params: &CertificateParams) -> (String, String) {
-        let key = KeyPair::generate().expect("a key");
-        (params.signed_by(&key, &self.issuer).expect("signed").pem(), key.serialize_pem())
-    }
-}
 
 fn params(names: &[&str]) -> CertificateParams {
     CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names")
@@ -50,7 +29,7 @@ fn params(names: &[&str]) -> CertificateParams {
 
 struct Door {
     folder: TempDir,
-    authority: Authority,
+    authority: CertificateAuthority,
     certificates: Arc<Certificates>,
     at: SocketAddr,
     shutdown: Shutdown,
@@ -67,7 +46,7 @@ impl Door {
     }
 
     async fn with(with_clients: bool, limits: Limits) -> Self {
-        let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new());
+        let (folder, authority) = (tempfile::tempdir().expect("a folder"), CertificateAuthority::new());
         let path = |name: &str| folder.path().join(name);
         let client_roles = HashMap::from([("robot.example".to_owned(), Role::Caller)]);
         let client_ca = with_clients.then(|| path("ca.pem"));
@@ -161,7 +140,7 @@ async fn a_client_needs_a_certificate_of_the_authority_and_is_its_principal() {
     let (_, text) = door.get(Some(door.authority.signs(&params(&["other.example"])))).await.expect("it fits");
     assert!(text.ends_with("nobody"), "a name without a role gives no principal: {text}");
     assert!(door.connect(None).await.is_err());
-    assert!(door.connect(Some(Authority::new().signs(&robot()))).await.is_err());
+    assert!(door.connect(Some(CertificateAuthority::new().signs(&robot()))).await.is_err());
 }
 
 #[tokio::test]
@@ -172,7 +151,7 @@ async fn a_new_pair_is_used_and_a_bad_one_changes_nothing() {
     for bad in [
         ("no certificate", &*next.1),
         (&*next.0, "no key"),
-        (&*next.0, &*Authority::new().signs(&params(&[])).1),
+        (&*next.0, &*CertificateAuthority::new().signs(&params(&[])).1),
     ] {
         write(&door.folder, &(bad.0.to_owned(), bad.1.to_owned()));
         door.certificates.look().await;
@@ -205,7 +184,7 @@ async fn slow_handshakes_hold_up_nobody_and_end_in_time() {
 
 #[test]
 fn the_name_of_a_client_has_an_order() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new();
     let name = |params: &CertificateParams| {
         let (pem, _) = authority.signs(params);
         name_in(&CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM"))
