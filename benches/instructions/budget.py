@@ -110,7 +110,7 @@ def parse(text):
 def table(own, inclusive, top):
     """The functions that cost most, as text."""
     total, lines = sum(own.values()), []
-    of_us = {name: cost for name, cost in inclusive.items() if "switchyard::" in name and cost <= total}
+    of_us = {name: cost for name, cost in inclusive.items() if "switchyard" in name and cost <= total}
     for title, costs in (("the functions themselves", own), ("ours, with all that they call", of_us)):
         lines.append(f"  {title}: instructions per call, share")
         for name, cost in sorted(costs.items(), key=lambda row: -row[1])[:top]:
