@@ -131,6 +131,19 @@ async fn lists_wait_for_each_server_only_after_its_own_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_wait_for_the_tools_of_a_server_that_is_ready_already() {
+    let (slow, hung) = (server(&["late"]), server(&["never"]));
+    slow.dial(Dial::AcceptAfter(SECOND));
+    hung.dial(Dial::Hang);
+    let manager = manager(&[("slow", &slow), ("hung", &hung)]);
+    let before = manager.snapshot();
+    until(&manager, || offered(&manager) == ["late"]).await;
+    // This list comes between the new state of the server and the snapshot with its tools.
+    assert!(before.listable_at(&Scope::Server("slow".into())).is_some());
+    assert!(before.listable_at(&Scope::Server("hung".into())).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_name_waits_for_servers_that_are_starting_but_not_for_ever() {
     let (slow, hung) = (server(&["late"]), server(&["never"]));
     slow.dial(Dial::AcceptAfter(Duration::from_secs(3)));
