@@ -43,7 +43,7 @@ use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
 use runtime::telemetry::metrics::Clients;
-use runtime::worker::Crew;
+use runtime::worker::Workers;
 use {admin, auth, upstream};
 
 pub use reload::{Load, Renewal};
@@ -143,7 +143,7 @@ fn front(
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
-    shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
+    shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
     let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
     shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
     let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
@@ -242,12 +242,12 @@ pub async fn serve(
     }
     announce(&server);
     listener::allow_open_files(&server.limits);
-    let crew = Crew::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
+    let workers = Workers::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
     if let Some(certificates) = certificates.clone() {
         ends.edge.spawn_until_end(certificates.follow());
     }
     let limits = (server.limits, ends.edge.clone());
-    let serving = listener::serve_with(socket, front, limits, certificates, &crew);
+    let serving = listener::serve_with(socket, front, limits, certificates, &workers);
     tokio::pin!(serving, stop);
     if is_asked_to_end(&mut serving, &mut stop, &ends, server.shutdown_delay).await {
         drain(serving, &ends.edge, &sessions, server.limits.drain_timeout).await;

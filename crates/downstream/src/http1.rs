@@ -36,7 +36,7 @@ use super::watched::Watched;
 use crate::load_shed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
-use runtime::worker::{Bell, due, turn};
+use runtime::worker::{ConnectionWaker, due, turn};
 
 /// The largest head of a request, in bytes; a larger one is answered 431. So is one of more than 100 headers,
 /// which is the limit of hyper.
@@ -77,8 +77,8 @@ pub(super) fn connection<S: Site>(
     activity: Activity,
     context: ConnectionContext<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
-    let bell = Bell::new();
-    activity.opened(bell.waker().clone(), client.is_some());
+    let waker = ConnectionWaker::new();
+    activity.opened(waker.waker().clone(), client.is_some());
     let ConnectionContext { live, cut, site, limits } = context;
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service((site, client), activity.clone(), limits.body_timeout);
@@ -106,7 +106,7 @@ pub(super) fn connection<S: Site>(
                     Pin::new(&mut *open).graceful_shutdown();
                 }
             }
-            if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut bell.answered_by(cx)) {
+            if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut waker.register(cx)) {
                 // An error on a connection concerns its client only.
                 let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
                 return Poll::Ready(());
@@ -142,7 +142,7 @@ pub(super) fn connection<S: Site>(
             is_over = true;
             Poll::Ready(())
         };
-        poll_fn(|cx| turn(bell.waker(), || poll(cx))).await;
+        poll_fn(|cx| turn(waker.waker(), || poll(cx))).await;
         // In the middle of another answer the refusal would be read as a part of that.
         if is_full
             && !activity.is_unread()

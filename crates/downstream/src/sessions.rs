@@ -375,7 +375,7 @@ impl Sessions {
     }
 
     /// Sweeps periodically, so that idle sessions are removed even if no new ones are opened.
-    pub async fn sweep_for_ever(&self) {
+    pub async fn sweep_forever(&self) {
         loop {
             tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;
             self.sweep();

@@ -189,7 +189,7 @@ impl BrowserSessions {
     }
 
     /// Sweeps regularly, so that credentials do not stay in memory.
-    pub async fn sweep_for_ever(&self) {
+    pub async fn sweep_forever(&self) {
         loop {
             sleep(SWEEP_EVERY).await;
             self.sweep();

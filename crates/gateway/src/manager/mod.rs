@@ -112,7 +112,7 @@ impl Manager {
         shutdown: Shutdown,
         store: Store,
     ) -> Arc<Self> {
-        shutdown.spawn_until_end(store.clone().tend());
+        shutdown.spawn_until_end(store.clone().maintain());
         let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
         let start = |(server, connector): (&upstream::Config, _)| {
             Upstream::start(server.clone(), connector, sender.clone(), &shutdown)

@@ -26,7 +26,7 @@ use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
-use runtime::store::{CacheKeys, Group, Keep, Key, Made};
+use runtime::store::{CacheKeys, CacheScope, Group, Key, Made};
 use upstream::{Call, Deadline, Outlet, ResponseBody, ServerResponse};
 
 /// Name under which these results are counted.
@@ -100,7 +100,7 @@ impl<'a> Recall<'a> {
     }
 
     /// Returns for whom a result is cached, and how long.
-    fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> Keep {
+    fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> CacheScope {
         let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
             && result.part("task").is_none()
             && result.get("isError").is_none_or(|failed| failed.as_str() == "false");
@@ -109,9 +109,9 @@ impl<'a> Recall<'a> {
         let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(said.ttl_ms));
         let is_public = version.is_modern() && said.is_public;
         match (is_final && !outlet.was_asked(), self.ttl.min(own_ttl)) {
-            (false, _) | (_, Duration::ZERO) => Keep::Not,
-            (true, ttl) if is_public => Keep::Common(ttl),
-            (true, ttl) => Keep::Own(ttl),
+            (false, _) | (_, Duration::ZERO) => CacheScope::Not,
+            (true, ttl) if is_public => CacheScope::Common(ttl),
+            (true, ttl) => CacheScope::Own(ttl),
         }
     }
 
