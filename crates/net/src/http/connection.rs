@@ -92,7 +92,7 @@ impl Link {
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Failure> {
         // The task that polled it last has nothing to do with this request. The task of this request follows below.
-        let _ = self.waker.register(&quietly());
+        let _ = self.waker.register(&without_waker());
         // `work` produces the response right before it is polled, so it need not wake this task. It is unconstrained,
         // because tokio's budget of a task would wake it too.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
@@ -101,7 +101,7 @@ impl Link {
         poll_fn(|context| {
             meter.allow(SHARE_OF_POLL);
             work(wire, &mut waker.register(context));
-            if let Poll::Ready(answer) = answer.as_mut().poll(&mut quietly()) {
+            if let Poll::Ready(answer) = answer.as_mut().poll(&mut without_waker()) {
                 meter.allow_all();
                 return Poll::Ready(answer.map_err(Failure::Hyper));
             }
@@ -171,6 +171,6 @@ fn work(wire: &mut Option<Wire>, context: &mut Context<'_>) {
 }
 
 /// A context that wakes no task.
-pub(super) fn quietly() -> Context<'static> {
+pub(super) fn without_waker() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
