@@ -126,7 +126,7 @@ impl Running {
                     return Some(event("question_withdrawn", Raw::of(&Withdrawn { id }).bytes()));
                 }
                 ended = AssertUnwindSafe(run).catch_unwind() => ended.unwrap_or_else(|_| Err(self.panicked())),
-                () = self.caller.principal.taken_back() => Err(revoked()),
+                () = self.caller.principal.revoked() => Err(revoked()),
                 () = sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
             };
             self.run = None;

@@ -163,12 +163,12 @@ impl Stream {
 
     /// Waits for the next event; none if the stream has to end.
     async fn wait(&mut self) -> Option<Option<Next>> {
-        if self.drain.is_begun() || self.principal.is_taken_back() {
+        if self.drain.is_begun() || self.principal.is_revoked() {
             return None;
         }
         let (drain, principal) = (self.drain.clone(), self.principal.clone());
         let over = async {
-            futures_util::future::select(Box::pin(drain.requested()), Box::pin(principal.taken_back())).await;
+            futures_util::future::select(Box::pin(drain.requested()), Box::pin(principal.revoked())).await;
         };
         let rest = self.sent.map(|sent| sent + PAUSE);
         let next = async {

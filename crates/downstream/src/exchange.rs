@@ -27,7 +27,7 @@ use super::printed::Printer;
 use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
-use gateway::error::{audit_full, internal, taken_back};
+use gateway::error::{audit_full, internal, revoked};
 use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
 use json::Raw;
@@ -176,7 +176,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 reply = running => reply,
-                () = principal.taken_back() => Some(ResponseBody::Buffered(Err(taken_back()))),
+                () = principal.revoked() => Some(ResponseBody::Buffered(Err(revoked()))),
             }
         };
         *answer = lasting.boxed();

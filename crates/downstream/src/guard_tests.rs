@@ -16,7 +16,7 @@ use super::*;
 use crate::bodies::BodyTimedOut;
 use crate::http_service::Front;
 use crate::refusal::Face;
-use auth::{ApiKey, Denied, KeyHash, Role, mint};
+use auth::{ApiKey, Denied, KeyHash, Role, generate};
 use runtime::telemetry::RequestId;
 
 #[path = "guard_probe_tests.rs"]
@@ -41,7 +41,7 @@ fn door(config: &Config) -> Router {
 }
 
 fn with_key() -> (Config, String) {
-    let (key, hash) = mint("ci");
+    let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
     (Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() }, key.expose_secret().to_owned())

@@ -253,18 +253,18 @@ async fn while_good<T>(
     principal: Option<&Principal>,
     work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Refusal> {
-    let taken_back = async {
+    let revoked = async {
         until(now() + LOOK_AFTER).await;
         match principal {
             // Boxed: most requests never get here.
-            Some(principal) => Box::pin(principal.taken_back()).await,
+            Some(principal) => Box::pin(principal.revoked()).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
         biased;
         output = AssertUnwindSafe(work).catch_unwind() => output.map_err(|_| Refusal::Panicked),
-        () = taken_back => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
+        () = revoked => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
     }
 }
 

@@ -189,8 +189,8 @@ impl Session {
     }
 
     /// Whether the last used credential was revoked.
-    fn is_taken_back(&self) -> bool {
-        self.state().holder.is_taken_back()
+    fn is_revoked(&self) -> bool {
+        self.state().holder.is_revoked()
     }
 
     fn close_one(&self, id: Option<&RequestId>) {
@@ -314,11 +314,11 @@ impl Sessions {
             is_theirs && !session.is_channel && !session.ended.is_cancelled()
         })?;
         let mut state = session.state();
-        if !state.holder.is_very(principal) {
+        if !state.holder.is_copy_of(principal) {
             // `sweep` holds the table's lock too, so no request with a revoked credential can use a session
             // after a sweep.
             // sweep.
-            if principal.is_taken_back() {
+            if principal.is_revoked() {
                 return None;
             }
             state.holder = principal.clone();
@@ -361,7 +361,7 @@ impl Sessions {
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut table = self.write();
         let goes = |session: &Arc<Session>| {
-            session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_taken_back()
+            session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_revoked()
         };
         let (gone, kept): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
         for session in gone {

@@ -228,7 +228,7 @@ pub fn bad_cursor(found: &Raw) -> ErrorObject {
 }
 
 /// The end of a request whose credential was revoked while it was answered.
-pub fn taken_back() -> ErrorObject {
+pub fn revoked() -> ErrorObject {
     let text = "the credential of this request was revoked or changed; send one that is valid";
     refusal(ErrorCode::Unauthorized, Era::Modern, text)
 }

@@ -187,7 +187,7 @@ impl File {
             }
             _ => return,
         }
-        let (key, hash) = auth::mint(KEY_ID);
+        let (key, hash) = auth::generate(KEY_ID);
         let entry = [("id", KEY_ID.to_owned()), ("hash", hash.to_string()), ("role", "caller".to_owned())];
         let entry = entry.map(|(name, text)| (name.to_owned(), Json::Text(text)));
         self.put("server.api_keys", Json::List(vec![Json::Object(entry.into())]));

@@ -19,7 +19,7 @@ use super::Pages;
 use crate::Config;
 use crate::guard::Guard;
 use crate::http_service::Front;
-use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, mint};
+use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, generate};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
     CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
@@ -162,7 +162,7 @@ impl Site {
 
 /// Keys of the callers `alice` and `mallory`.
 pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
-    let made = ["alice", "mallory"].map(|id| (id, mint(id)));
+    let made = ["alice", "mallory"].map(|id| (id, generate(id)));
     let entry = |id: &str, hash| ApiKey {
         id: id.into(),
         hash: KeyHash::Sha256(hash),

@@ -44,7 +44,7 @@ impl Sessions {
             displaced.give_way();
         }
         // A sweep for revoked credentials may have run before the session was added.
-        if session.is_taken_back() {
+        if session.is_revoked() {
             self.close(&session);
         }
         Some(session)

@@ -147,7 +147,7 @@ async fn keep(
         to = asked => to.ok(),
         never = waiting.go_on() => match never {},
         () = sleep(LIMIT) => None,
-        () = principal.taken_back() => None,
+        () = principal.revoked() => None,
     };
     if let Some(to) = to {
         // The client may have disconnected just now; then the call ends here.
