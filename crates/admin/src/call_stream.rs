@@ -242,7 +242,7 @@ async fn run(
         }
         _ => {}
     }
-    let route = gateway.manager().seen_by(Some(&caller.home)).route(&caller.scope, Named::Tool, &tool);
+    let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
     let (server, subject) = match route {
         Ok(route) => (Arc::clone(&route.server), Arc::clone(&route.subject)),
         // The tool left the list while it ran.

@@ -88,7 +88,7 @@ impl Session {
     /// A session outside any table, for a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
         let session = Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true));
-        session.caller.home.belongs_to(&session);
+        session.caller.affinity.belongs_to(&session);
         session
     }
 
@@ -132,9 +132,9 @@ impl Session {
                 self.cancel(&id);
             }
         } else if notice.method == method::INITIALIZED {
-            self.caller.home.is_initialized();
+            self.caller.affinity.is_initialized();
         } else if notice.method == method::ROOTS_LIST_CHANGED {
-            self.caller.home.roots_changed();
+            self.caller.affinity.roots_changed();
         }
     }
 
@@ -163,7 +163,7 @@ impl Session {
         if let Some(mailbox) = &self.caller.mailbox {
             mailbox.close();
         }
-        self.caller.home.end();
+        self.caller.affinity.end();
         // Freed now, although streams that have not yet seen the end keep the session for a moment.
         self.state().place = None;
     }

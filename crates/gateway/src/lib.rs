@@ -216,7 +216,7 @@ impl Gateway {
     fn initialize(&self, caller: &Caller) -> Raw {
         // Later changes are sent on the session's stream, whenever that is opened.
         if let Some(mailbox) = &caller.mailbox {
-            let snapshot = self.manager.seen_by(Some(&caller.home));
+            let snapshot = self.manager.seen_by(Some(&caller.affinity));
             mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
             mailbox.owe_reason(snapshot.is_away(&caller.scope));
         }
@@ -229,7 +229,7 @@ impl Gateway {
         caller
             .mailbox
             .as_ref()
-            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.home), mailbox))
+            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.affinity), mailbox))
     }
 }
 

@@ -190,16 +190,16 @@ impl Gateway {
         let Some(pages) = &self.pages else { return };
         let Ok(place) = Arc::clone(&pages.told).try_acquire_owned() else { return };
         let (manager, server) = (Arc::clone(&self.manager), server.to_owned());
-        let (principal, home) = (caller.principal.clone(), caller.home.clone());
+        let (principal, affinity) = (caller.principal.clone(), caller.affinity.clone());
         self.shutdown.spawn_until_end(async move {
             let _place = place;
             let done = tokio::select! {
                 done = timeout(LIFETIME, manager.logged_in(&server, &principal)) => done.is_ok(),
-                () = home.ended() => false,
+                () = affinity.ended() => false,
             };
             if done {
                 let params = Raw::empty_object().with("elicitationId", &Raw::of(&id));
-                home.notice(Notification { method: COMPLETE.into(), params: Some(params) });
+                affinity.notice(Notification { method: COMPLETE.into(), params: Some(params) });
             }
         });
     }

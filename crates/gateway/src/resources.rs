@@ -39,7 +39,7 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     let is_alone = requests.len() == 1;
     match first(gateway, caller, requests, outlet).await {
         Ok((place, result)) => {
-            let snapshot = gateway.manager.seen_by(Some(&caller.home));
+            let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
             Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
         }
         Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, &uri)),

@@ -14,4 +14,4 @@ pub use crate::rate_limit::RateLimit;
 pub use crate::response_stream::ResponseBody;
 pub use crate::retry::{ceiling, full_jitter};
 pub use crate::secrets::Secrets;
-pub use crate::session_affinity::Home;
+pub use crate::session_affinity::Affinity;

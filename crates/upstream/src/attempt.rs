@@ -27,7 +27,7 @@ use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
 use crate::liveness::Silence;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
@@ -189,7 +189,7 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<ServerResponse, Error> {
         let deadline = deadline.into();
-        let call = &*self.with_own_home(call);
+        let call = &*self.with_own_affinity(call);
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -201,12 +201,12 @@ impl Upstream {
         result.map(|(body, version)| ServerResponse { body, version })
     }
 
-    /// Returns `call` with a home, if each principal has its own connections. The call of a program has no home.
-    fn with_own_home<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
+    /// Returns `call` with an affinity, if each principal has its own connections. The call of a program has no affinity.
+    fn with_own_affinity<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
         match &call.principal {
-            Some(principal) if self.config.is_per_principal() && call.home.is_none() => {
-                let home = Home::of_principal(Arc::clone(principal), &call.sender.capabilities);
-                Cow::Owned(Call { home: Some(home), ..call.clone() })
+            Some(principal) if self.config.is_per_principal() && call.affinity.is_none() => {
+                let affinity = Affinity::of_principal(Arc::clone(principal), &call.sender.capabilities);
+                Cow::Owned(Call { affinity: Some(affinity), ..call.clone() })
             }
             _ => Cow::Borrowed(call),
         }

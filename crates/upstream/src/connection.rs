@@ -28,7 +28,7 @@ use super::discover::Offer;
 use super::error::Error;
 use crate::liveness::Silence;
 use crate::response_stream::ResponseBody;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use json::envelope_stream::Terms;
 use oauth::Logins;
@@ -192,7 +192,7 @@ pub struct Call {
     /// be tied to the owner even if it names no call.
     pub owner: Owner,
     /// Where the private connections of the client belong. Programs have none.
-    pub home: Option<Home>,
+    pub affinity: Option<Affinity>,
     /// The principal of the client, for fairness between principals. Programs have none. It is never sent to
     /// the server.
     pub principal: Option<Arc<str>>,
@@ -233,7 +233,7 @@ impl Call {
             effect: Effect::ReadOnly,
             header_params: Arc::new([]),
             owner: Owner::GATEWAY,
-            home: None,
+            affinity: None,
             principal: None,
             terms: None,
         }

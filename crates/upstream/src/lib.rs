@@ -69,7 +69,7 @@ pub use error::{Delivery, Error};
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{Pen, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
-pub use session_affinity::{ClientSession, Home, Loan};
+pub use session_affinity::{Affinity, ClientSession, OutletLoan};
 pub use signs::Sign;
 pub use signs::{any_logins, any_private};
 pub use status::{State, Status};

@@ -296,7 +296,7 @@ impl Pool {
     pub(super) fn is_private_matter(&self, request: PoolRequest<'_>) -> bool {
         let state = self.lock();
         let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
-        self.key(&state, request).0.home.is_some() && is_up()
+        self.key(&state, request).0.affinity.is_some() && is_up()
     }
 
     /// The earliest time of the next first connection, if that is later than now.

@@ -32,7 +32,7 @@ impl Sessions {
     /// Adds a session to the table; none if there is no room.
     pub(super) fn add(&self, session: Session) -> Option<Arc<Session>> {
         let session = Arc::new(session);
-        session.caller.home.belongs_to(&session);
+        session.caller.affinity.belongs_to(&session);
         if self.count() >= self.max && self.may_look() {
             self.sweep();
         }

@@ -155,7 +155,7 @@ impl Manager {
     pub fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-        let can_clash = self.view(viewer.home).is_some() || snapshot.can_clash(viewer.scope);
+        let can_clash = self.view(viewer.affinity).is_some() || snapshot.can_clash(viewer.scope);
         (offer.map(|offer| offer.peer.version.era()), can_clash)
     }
 

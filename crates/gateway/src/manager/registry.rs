@@ -24,7 +24,7 @@ use super::trust::Approval;
 use super::views::{OwnOffers, Views};
 use protocol::Notification;
 use protocol::feature::Lists;
-use upstream::{Change, Home, Offer, State, Update, Upstream, breaker};
+use upstream::{Affinity, Change, Offer, State, Update, Upstream, breaker};
 
 /// Limit of queued notifications for a slow receiver. A receiver that falls behind learns that it missed some.
 const NOTICES: usize = 1_024;
@@ -39,7 +39,7 @@ pub struct ServerNotice {
     /// The notification; none: some were missed, so any may have been sent.
     pub notice: Option<Notification>,
     /// The client whose private connection it came on; none: a connection that clients share.
-    pub home: Option<Home>,
+    pub affinity: Option<Affinity>,
 }
 
 /// Commands to the task.
@@ -178,11 +178,11 @@ impl Registry {
         let told = match &update.change {
             Change::Told(notice) => Some((Some(notice.clone()), None)),
             Change::Missed => Some((None, None)),
-            Change::ToldTo(home, notice) => Some((notice.clone(), Some(home.clone()))),
-            Change::Private(home, offered, published) => {
+            Change::ToldTo(affinity, notice) => Some((notice.clone(), Some(affinity.clone()))),
+            Change::Private(affinity, offered, published) => {
                 let now = self.snapshot.load_full();
                 if now.server(&update.server).is_ok_and(|server| server.upstream.id() == update.id) {
-                    self.see_privately((&update.server, home), offered.clone()).await;
+                    self.see_privately((&update.server, affinity), offered.clone()).await;
                 }
                 published.send_replace(true);
                 return;
@@ -190,9 +190,9 @@ impl Registry {
             Change::Offered(..) | Change::State(_) => None,
             Change::Breaker(_) => return,
         };
-        if let Some((notice, home)) = told {
+        if let Some((notice, affinity)) = told {
             // Without a receiver, no client has subscribed.
-            let _ = self.notices.send(ServerNotice { server: update.server, notice, home });
+            let _ = self.notices.send(ServerNotice { server: update.server, notice, affinity });
             return;
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
@@ -272,12 +272,12 @@ impl Registry {
     /// Publishes the offer of a server to one client; `None` removes it.
     async fn see_privately(
         &mut self,
-        (server, home): (&Arc<str>, &Home),
+        (server, affinity): (&Arc<str>, &Affinity),
         offered: Option<(Arc<Offer>, Lists)>,
     ) {
         let announced = offered.as_ref().map(|(_, announced)| *announced).unwrap_or_default();
-        self.own.note(server, home, offered.map(|(offer, _)| offer));
-        self.see(home.clone(), announced).await;
+        self.own.note(server, affinity, offered.map(|(offer, _)| offer));
+        self.see(affinity.clone(), announced).await;
         self.count.send_modify(|count| *count += 1);
     }
 
@@ -289,8 +289,8 @@ impl Registry {
             let name = &server.upstream.config().name;
             let is_same = |there: &Server| there.upstream.id() == server.upstream.id();
             if !now.server(name).is_ok_and(is_same) {
-                for home in self.own.forget(name) {
-                    self.see(home, Lists::default()).await;
+                for affinity in self.own.forget(name) {
+                    self.see(affinity, Lists::default()).await;
                 }
             }
         }
@@ -298,20 +298,20 @@ impl Registry {
 
     /// Rebuilds the views of all clients with private offers, because the shared catalog changed.
     async fn see_all_privately(&mut self) {
-        for home in self.own.homes() {
-            self.see(home, Lists::default()).await;
+        for affinity in self.own.affinities() {
+            self.see(affinity, Lists::default()).await;
         }
         if !self.own.is_empty() {
             self.count.send_modify(|count| *count += 1);
         }
     }
 
-    async fn see(&self, home: Home, announced: Lists) {
+    async fn see(&self, affinity: Affinity, announced: Lists) {
         let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        let (before, offers) = (self.views.get(&home), self.own.of(&home));
+        let (before, offers) = (self.views.get(&affinity), self.own.of(&affinity));
         let build = move || shared.seen_with(&config, before.as_deref(), (&offers, announced));
         if let Some(view) = off_thread(build).await {
-            self.views.put(home, view);
+            self.views.put(affinity, view);
         }
     }
 }

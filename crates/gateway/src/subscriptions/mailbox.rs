@@ -228,7 +228,7 @@ impl Mailbox {
 mod tests {
     use super::*;
     use crate::subscriptions::notification_router::{NotificationRouter, Topic};
-    use upstream::Home;
+    use upstream::Affinity;
 
     fn notice(name: &str) -> Notification {
         Notification { method: name.into(), params: None }
@@ -239,7 +239,11 @@ mod tests {
         const LONG: usize = 8 * 1024;
         let (router, mailbox) = (Arc::new(NotificationRouter::default()), Arc::new(Mailbox::of(&"a".into())));
         let subscription = |uri: &str| {
-            router.tell(Topic::Resource("s".into(), uri.into()), uri, (mailbox.pending(), &Home::session()))
+            router.tell(
+                Topic::Resource("s".into(), uri.into()),
+                uri,
+                (mailbox.pending(), &Affinity::session()),
+            )
         };
         let used = || mailbox.pending().charged().0;
         let uris: Vec<String> = (0..MAX_SUBSCRIPTIONS).map(|number| format!("{number:0LONG$}")).collect();

@@ -169,8 +169,8 @@ impl Group {
 
     /// Whether it is kept for a session that has not ended.
     pub(super) fn belongs_to_session(&self) -> bool {
-        let home = self.private.as_ref().map(|private| &private.home);
-        home.is_some_and(|home| !home.ends_when_idle() && !home.is_over()) && !self.is_empty()
+        let affinity = self.private.as_ref().map(|private| &private.affinity);
+        affinity.is_some_and(|affinity| !affinity.ends_when_idle() && !affinity.is_over()) && !self.is_empty()
     }
 
     /// Whether it has no connection, and no early losses that delay the next one.

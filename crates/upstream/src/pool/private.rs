@@ -21,7 +21,7 @@ use super::group::Group;
 use super::live::Live;
 use crate::connection::{Call, Connection, Outlet};
 use crate::liveness::{Patience, Silence};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use protocol::LogLevel;
 
 /// How often to check whether the earlier calls have ended.
@@ -64,19 +64,19 @@ async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> b
 }
 
 impl Pool {
-    /// Whether the client of `home` has private connections.
-    pub(crate) fn is_private_to(&self, home: &Home) -> bool {
-        self.limits.is_private || self.signs.separates(home)
+    /// Whether the client of `affinity` has private connections.
+    pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
+        self.limits.is_private || self.signs.separates(affinity)
     }
 
-    /// Returns the private connection of `home`, if there is one.
-    pub(crate) fn private_connection(&self, home: &Home) -> Option<Arc<dyn Connection>> {
-        self.private_live(home).map(|live| Arc::clone(&live.connection))
+    /// Returns the private connection of `affinity`, if there is one.
+    pub(crate) fn private_connection(&self, affinity: &Affinity) -> Option<Arc<dyn Connection>> {
+        self.private_live(affinity).map(|live| Arc::clone(&live.connection))
     }
 
-    /// Requests log lines of `level` and above on the private connection of `home`, if there is one.
-    pub(crate) async fn want_private_log(&self, home: &Home, level: LogLevel) {
-        if let Some(live) = self.private_live(home) {
+    /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
+    pub(crate) async fn want_private_log(&self, affinity: &Affinity, level: LogLevel) {
+        if let Some(live) = self.private_live(affinity) {
             live.verbosity.raise(live.connection.as_ref(), level).await;
         }
     }
@@ -88,9 +88,10 @@ impl Pool {
         others.filter_map(|group| group.live.first()).map(|live| Arc::clone(&live.connection)).collect()
     }
 
-    fn private_live(&self, home: &Home) -> Option<Arc<Live>> {
+    fn private_live(&self, affinity: &Affinity) -> Option<Arc<Live>> {
         let state = self.lock();
-        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
+        let is_its =
+            |group: &&Group| group.private.as_ref().is_some_and(|private| private.affinity == *affinity);
         state.groups.iter().filter(is_its).find_map(|group| group.live.first().cloned())
     }
 }

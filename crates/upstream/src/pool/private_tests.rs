@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Sharing;
 use crate::fake::{Answer, Dial, Fake, config, tool_call};
-use crate::{Call, Error, Home, Outlet, Upstream};
+use crate::{Affinity, Call, Error, Outlet, Upstream};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Version, method};
@@ -33,7 +33,7 @@ async fn server() -> (Fake, Arc<Upstream>, Shutdown) {
 /// Makes a call of a client with its own session, identified by `name`.
 fn client(name: &str) -> Call {
     let params = Raw::of(&serde_json::json!({"name": name, "arguments": {}}));
-    Call { home: Some(Home::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
+    Call { affinity: Some(Affinity::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
 }
 
 /// Repeats the call for `time`, each with `patience`. Returns the results.

@@ -29,7 +29,7 @@ use super::clipped::id_in;
 use super::flood_guard::Worth;
 use crate::connection::{Call, Outlet, Owner};
 use crate::error::Error;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};
@@ -43,7 +43,7 @@ pub(super) struct Pending {
     table: Mutex<PendingTable>,
     cancel: Cancel,
     /// The client of a private connection, to which all calls belong. It can be asked outside of calls too.
-    client: OnceLock<Home>,
+    client: OnceLock<Affinity>,
     /// Counts written calls, for server requests that wait for one.
     begun: watch::Sender<u64>,
     /// Whether the server ever sent a request that does not name its call.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::super::pending::{Pending, Purpose, RequestTicket};
 use super::*;
 use crate::connection::{Call, CallEvent, Inlet, Outlet, Question};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use runtime::memory::budget;
 
 /// A channel with server requests, and the messages that are sent to it.
@@ -285,7 +285,7 @@ async fn a_flood_of_questions_is_a_bounded_number_of_log_lines() {
 #[tokio::test(start_paused = true)]
 async fn on_a_private_connection_a_question_waits_for_the_first_call() {
     let mut channel = Channel::new();
-    channel.pending.be_private(Home::session());
+    channel.pending.be_private(Affinity::session());
     channel.ask(1, method::ROOTS_LIST);
     let (call, mut inlet) = channel.call_with(Owner::new(), &json!({"roots": {}}));
     accept(question(&mut inlet).await);

@@ -6,13 +6,13 @@
 use tokio::sync::watch;
 
 use super::{Pending, Recipient, Whose};
-use crate::session_affinity::{Home, Lent};
+use crate::session_affinity::{Affinity, LentOutlet};
 use crate::transport::flood_guard::Worth;
 use protocol::{Notification, method};
 
 impl Pending {
     /// Declares that all calls from now on belong to `client`.
-    pub(in crate::transport) fn be_private(&self, client: Home) {
+    pub(in crate::transport) fn be_private(&self, client: Affinity) {
         let _ = self.client.set(client); // a private connection has only one client
     }
 
@@ -27,12 +27,12 @@ impl Pending {
     }
 
     /// Returns how the client can be reached outside of calls, or the next opportunity.
-    pub(super) fn outside_calls(client: &Home, begun: &watch::Sender<u64>) -> Whose {
+    pub(super) fn outside_calls(client: &Affinity, begun: &watch::Sender<u64>) -> Whose {
         // Registered first, so that an opportunity in between is not missed.
         let next = client.reachable().unwrap_or(begun).subscribe();
         let open = client.open_request();
         match client.reached() {
-            Some(Lent { outlet, owner, capabilities, over, .. }) => {
+            Some(LentOutlet { outlet, owner, capabilities, over, .. }) => {
                 Whose::Of(Recipient { outlet, owner, capabilities, over, beside: Vec::new(), open })
             }
             None => Whose::OfTheNext(next, open),

@@ -18,7 +18,7 @@ use super::stderr::{self, StderrTail};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Events, Outlet, Owner, Unanswered};
 use crate::error::Error;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
 use crate::transport::stdio::reaper::Reaper;
@@ -131,7 +131,7 @@ impl StdioLink {
     }
 
     /// Marks the child as private to `client`.
-    pub(super) fn be_private(&self, client: Home) {
+    pub(super) fn be_private(&self, client: Affinity) {
         self.channel.pending.be_private(client);
     }
 

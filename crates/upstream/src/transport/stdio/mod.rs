@@ -45,7 +45,7 @@ use crate::dialect::Eras;
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::secrets::Secrets;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, method};
@@ -212,7 +212,7 @@ impl StdioServer {
     async fn start(
         &self,
         events: &Events,
-        client: Option<Home>,
+        client: Option<Affinity>,
         tail: &StderrTail,
     ) -> Result<Arc<StdioLink>, Error> {
         tail.clear();
