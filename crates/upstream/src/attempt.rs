@@ -25,7 +25,7 @@ use super::error::{Delivery, Error};
 use super::frame::Frame;
 use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::session_affinity::Affinity;
 use protocol::{LogLevel, Version};
@@ -149,7 +149,7 @@ impl Work for (&Call, &Outlet) {
 }
 
 /// Checks whether the server is alive, with the health request of its era. Any answer is a success.
-pub(super) struct Health<'a>(pub &'a Silence);
+pub(super) struct Health<'a>(pub &'a Liveness);
 
 impl Work for Health<'_> {
     type Output = ();
@@ -298,10 +298,10 @@ impl Upstream {
         self.pool.check_flapping(work.wish())?;
         guard.begin(work.is_a_call(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
-        let was_cut_short = ended.is_err() && !guard.had_a_chance();
+        let was_cut_short = ended.is_err() && !guard.had_enough_time();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
         if result.as_mut().is_ok_and(|(output, _)| W::stream(output).is_some()) {
-            self.silence.broken();
+            self.liveness.broken();
             guard.stream();
             return result;
         }
@@ -333,7 +333,7 @@ impl Upstream {
     /// One attempt of any kind ended.
     pub(super) fn attempted(&self, error: Option<&Error>) {
         if self.facts.attempted(error) {
-            self.silence.broken();
+            self.liveness.broken();
         }
     }
 
@@ -380,7 +380,7 @@ impl Upstream {
             Some(Err(error)) => Some(error.trips_breaker()),
             // A deadline that left too little time says nothing. Neither does one that passed although
             // messages came.
-            None => (guard.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
+            None => (guard.had_enough_time() && !outlet.heard_since(begun)).then_some(true),
         };
         guard.note(is_failed, done.is_some());
         let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;

@@ -26,7 +26,7 @@ pub use net::http::Sockets;
 
 use super::discover::Offer;
 use super::error::Error;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::response_stream::ResponseBody;
 use crate::session_affinity::Affinity;
 use json::Raw;
@@ -275,19 +275,19 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub struct Events {
     channel: mpsc::Sender<Event>,
-    silence: Arc<Silence>,
+    liveness: Arc<Liveness>,
 }
 
 impl Events {
     /// A channel for events; 256 may wait.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
-        Self::that_break(Arc::default())
+        Self::with_liveness(Arc::default())
     }
 
-    /// Makes a channel for a server, whose events also end `silence`.
-    pub(super) fn that_break(silence: Arc<Silence>) -> (Self, mpsc::Receiver<Event>) {
+    /// Makes a channel for a server, whose events also end `liveness`.
+    pub(super) fn with_liveness(liveness: Arc<Liveness>) -> (Self, mpsc::Receiver<Event>) {
         let (channel, receiver) = mpsc::channel(256);
-        (Self { channel, silence }, receiver)
+        (Self { channel, liveness }, receiver)
     }
 
     /// Reports an event.
@@ -298,6 +298,6 @@ impl Events {
 
     /// Records that the server sent something. Answers need not be reported here.
     pub(super) fn heard(&self) {
-        self.silence.broken();
+        self.liveness.broken();
     }
 }

@@ -14,14 +14,14 @@ use super::Upstream;
 use super::attempt::Health;
 use super::bulkhead::Lane;
 use super::error::Error;
-use crate::liveness::Patience;
+use crate::liveness::SilenceLimits;
 use crate::supervisor_messages::Command;
 
 impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
     pub async fn health_check(self: &Arc<Self>) -> Result<Duration, Error> {
         let begun = Instant::now();
-        self.run(&Health(&self.silence), Lane::Own, (begun + self.health_limit()).into()).await?;
+        self.run(&Health(&self.liveness), Lane::Own, (begun + self.health_limit()).into()).await?;
         let latency = begun.elapsed();
         self.facts.measured(latency);
         Ok(latency)
@@ -34,7 +34,7 @@ impl Upstream {
         }
         let begun = Instant::now();
         let deadline = begun + self.health_limit();
-        let result = self.run_once(&Health(&self.silence), deadline).await.map(|()| begun.elapsed());
+        let result = self.run_once(&Health(&self.liveness), deadline).await.map(|()| begun.elapsed());
         if let Ok(latency) = &result {
             self.facts.measured(*latency);
         }
@@ -44,6 +44,6 @@ impl Upstream {
 
     /// How long a health check may take.
     pub(super) fn health_limit(&self) -> Duration {
-        Patience::of(&self.config).check
+        SilenceLimits::of(&self.config).check
     }
 }

@@ -78,7 +78,7 @@ pub use watches::{Subject, WatchRefusal, Watching};
 
 use breaker::Breaker;
 use bulkhead::Bulkhead;
-use liveness::{Patience, Silence};
+use liveness::{Liveness, SilenceLimits};
 use oauth::Logins;
 use pool::Pool;
 use protocol::{Era, Version};
@@ -139,7 +139,7 @@ pub struct Upstream {
     /// The offer that is known before the server was reached.
     declared: Option<Arc<Offer>>,
     secrets: Secrets,
-    silence: Arc<Silence>,
+    liveness: Arc<Liveness>,
     watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
@@ -192,8 +192,8 @@ impl Upstream {
     ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let group = shutdown.child();
-        let silence = Arc::<Silence>::default();
-        let (events, notices) = Events::that_break(Arc::clone(&silence));
+        let liveness = Arc::<Liveness>::default();
+        let (events, notices) = Events::with_liveness(Arc::clone(&liveness));
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
@@ -216,7 +216,7 @@ impl Upstream {
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
             declared,
             secrets,
-            silence,
+            liveness,
             watches,
             commands,
             updates: updates.clone(),
@@ -386,6 +386,6 @@ fn pool_limits(config: &Config) -> pool::PoolLimits {
         connect: config.connect_limit(),
         is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
         is_per_principal: config.is_per_principal(),
-        patience: Patience::of(config),
+        silence_limits: SilenceLimits::of(config),
     }
 }

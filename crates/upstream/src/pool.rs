@@ -38,7 +38,7 @@ use super::error::Error;
 use super::secrets::Secrets;
 use super::signs::Signs;
 use crate::flap_backoff::FlapBackoff;
-use crate::liveness::Patience;
+use crate::liveness::SilenceLimits;
 use runtime::shutdown::Shutdown;
 
 pub(super) use self::live::PooledConnection;
@@ -61,7 +61,7 @@ pub(super) struct PoolLimits {
     /// Whether each principal has its own credential. There is no connection without a client then.
     pub is_per_principal: bool,
     /// How long a private connection may be silent.
-    pub patience: Patience,
+    pub silence_limits: SilenceLimits,
 }
 
 /// The connections to one server.

@@ -137,7 +137,7 @@ impl Supervisor {
                 Happened::Done(done) => self.conclude(done).await,
                 Happened::Occupancy => self.look_who_is_there().await,
                 Happened::Event(event) => self.heard(event).await,
-                Happened::Doubt => self.look_into_doubt(),
+                Happened::Doubt => self.check_after_cancel(),
                 Happened::Renewed => self.begin_again(None).await,
                 Happened::Due => self.act(),
             }
@@ -169,7 +169,7 @@ impl Supervisor {
             Some(done) = OptionFuture::from(self.task.as_mut()) => Happened::Done(done),
             Ok(()) = self.occupancy.changed() => Happened::Occupancy,
             Some(event) = self.events.recv() => Happened::Event(event),
-            () = self.upstream.silence.doubted(), if may_act => Happened::Doubt,
+            () = self.upstream.liveness.check_requested(), if may_act => Happened::Doubt,
             () = self.upstream.pool.connector.renewed(), if is_refused => Happened::Renewed,
             () = sleep_until(self.due), if may_act => Happened::Due,
         }
@@ -299,7 +299,7 @@ impl Supervisor {
                 tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
                 self.upstream.facts.failed(&format!("the connection closed: {reason}"));
                 self.task = None;
-                self.upstream.silence.broken();
+                self.upstream.liveness.broken();
                 self.go_down(None);
                 self.publish(Change::State(State::Connecting)).await;
             }

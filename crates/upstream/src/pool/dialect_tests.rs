@@ -34,13 +34,13 @@ pub(in crate::pool) fn pool_over(
 ) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
-    let patience = Patience { check: second, call: second };
+    let silence_limits = SilenceLimits { check: second, call: second };
     let limits = PoolLimits {
         connections,
         connect: Duration::from_secs(30),
         is_private,
         is_per_principal: false,
-        patience,
+        silence_limits,
     };
     let (events, _) = Events::channel();
     (Pool::new(connector, events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Owner};
 use crate::dialect::{Dialect, Key, Private};
 use crate::error::Error;
 use crate::flap_backoff::FlapBackoff;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::verbosity::Verbosity;
 
 /// How long an unused dialect keeps its connections, unless it is the base dialect.
@@ -91,7 +91,7 @@ impl Group {
         let (retired, replaced) = (CancellationToken::new(), CancellationToken::new());
         let is_blamed = Arc::clone(&self.is_blamed);
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
-        let silence = self.private.as_ref().map(|_| Silence::default());
+        let liveness = self.private.as_ref().map(|_| Liveness::default());
         let live = Arc::new(Live {
             connection,
             key,
@@ -99,7 +99,7 @@ impl Group {
             requests: AtomicUsize::new(0),
             verbosity,
             lease,
-            silence,
+            liveness,
             is_blamed,
             retired,
             replaced,

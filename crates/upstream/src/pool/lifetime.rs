@@ -142,7 +142,7 @@ impl Pool {
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
             reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
-            () = private::hangs(&live, self.limits.patience) => self.evict(&live, private::HUNG),
+            () = private::hangs(&live, self.limits.silence_limits) => self.evict(&live, private::HUNG),
             () = async { live.replaced.cancelled().await; replace::runs_out(&live).await } => {}
             () = live.retired.cancelled() => {}
             () = tasks.requested() => {}

@@ -14,7 +14,7 @@ use super::lease::Lease;
 use super::stay::Stay;
 use crate::connection::{Connection, Owner};
 use crate::dialect::Key;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::verbosity::Verbosity;
 use json::Raw;
 use protocol::LogLevel;
@@ -30,7 +30,7 @@ pub(super) struct Live {
     /// Only if the connection does not show which call a server request belongs to.
     pub lease: Option<Lease>,
     /// Only if the connection is private. Health checks cover all others.
-    pub silence: Option<Silence>,
+    pub liveness: Option<Liveness>,
     /// The flag of its group.
     pub is_blamed: Arc<AtomicBool>,
     /// Requests its end.
@@ -69,14 +69,14 @@ impl PooledConnection {
             return None;
         }
         live.requests.fetch_add(1, Ordering::Relaxed);
-        let stay = live.silence.as_ref().map(Stay::begin);
+        let stay = live.liveness.as_ref().map(Stay::begin);
         Some(Self { live: Arc::clone(live), holder, stay })
     }
 
     /// Records that the request ended, and that its caller did not cancel it.
     pub(crate) fn answered(&mut self) {
-        if let (Some(stay), Some(silence)) = (&mut self.stay, &self.live.silence) {
-            stay.answered(silence);
+        if let (Some(stay), Some(liveness)) = (&mut self.stay, &self.live.liveness) {
+            stay.answered(liveness);
         }
     }
 
@@ -104,8 +104,8 @@ impl PooledConnection {
 impl Drop for PooledConnection {
     fn drop(&mut self) {
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
-        if let (Some(stay), Some(silence)) = (&self.stay, &self.live.silence) {
-            stay.over(silence);
+        if let (Some(stay), Some(liveness)) = (&self.stay, &self.live.liveness) {
+            stay.over(liveness);
         }
         if let (Some(lease), Some(owner)) = (&self.live.lease, self.holder) {
             lease.release(owner);

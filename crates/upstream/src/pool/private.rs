@@ -20,7 +20,7 @@ use super::Pool;
 use super::group::Group;
 use super::live::Live;
 use crate::connection::{Call, Connection, Outlet};
-use crate::liveness::{Patience, Silence};
+use crate::liveness::{Liveness, SilenceLimits};
 use crate::session_affinity::Affinity;
 use protocol::LogLevel;
 
@@ -30,34 +30,34 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(super) const HUNG: &str = "the server answers nothing";
 
 /// Resolves when the server of `live` hangs. On connections that are checked elsewhere, it never resolves.
-pub(super) async fn hangs(live: &Live, patience: Patience) {
-    let Some(silence) = &live.silence else { return pending().await };
+pub(super) async fn hangs(live: &Live, silence_limits: SilenceLimits) {
+    let Some(liveness) = &live.liveness else { return pending().await };
     loop {
-        silence.doubted().await;
-        if owes_an_answer(live, silence, patience).await {
+        liveness.check_requested().await;
+        if owes_an_answer(live, liveness, silence_limits).await {
             return;
         }
     }
 }
 
-async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> bool {
+async fn owes_an_answer(live: &Live, liveness: &Liveness, silence_limits: SilenceLimits) -> bool {
     let ping = Call::of_gateway(live.connection.peer().version.health_method(), None);
     loop {
-        silence.ask();
-        if timeout(patience.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
-            silence.broken();
+        liveness.ask();
+        if timeout(silence_limits.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
+            liveness.broken();
             return false;
         }
-        let was_excused = silence.is_excused();
+        let was_excused = liveness.is_excused();
         // Each of these calls has a deadline.
-        while silence.is_excused() {
+        while liveness.is_excused() {
             sleep(LOOK_EVERY).await;
         }
-        if silence.open_for().is_none() {
+        if liveness.open_for().is_none() {
             return false; // something was heard meanwhile
         }
         let is_idle = live.requests.load(Ordering::Relaxed) == 0;
-        if !was_excused && silence.is_past_hope(patience, is_idle) {
+        if !was_excused && liveness.is_beyond_recovery(silence_limits, is_idle) {
             return true;
         }
     }

@@ -36,18 +36,18 @@ fn client(name: &str) -> Call {
     Call { affinity: Some(Affinity::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
 }
 
-/// Repeats the call for `time`, each with `patience`. Returns the results.
+/// Repeats the call for `time`, each with `silence_limits`. Returns the results.
 async fn calls(
     upstream: &Arc<Upstream>,
     call: &Call,
-    patience: Duration,
+    silence_limits: Duration,
     time: Duration,
 ) -> Vec<Option<bool>> {
     let (begun, mut ends) = (Instant::now(), Vec::new());
     while begun.elapsed() < time {
         let outlet = Outlet::none();
         let asked = upstream.call(call, Instant::now() + 30 * SECOND, &outlet);
-        ends.push(timeout(patience, asked).await.ok().map(|result: Result<_, Error>| result.is_ok()));
+        ends.push(timeout(silence_limits, asked).await.ok().map(|result: Result<_, Error>| result.is_ok()));
         sleep(SECOND).await;
     }
     ends

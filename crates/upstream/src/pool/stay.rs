@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::liveness::{Round, Silence};
+use crate::liveness::{Liveness, Round};
 use runtime::worker::now;
 
 /// A call that was cancelled before this age does not trigger a check.
@@ -19,20 +19,20 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    pub(super) fn begin(silence: &Silence) -> Self {
-        Self { round: silence.begins(), begun: now(), is_answered: false }
+    pub(super) fn begin(liveness: &Liveness) -> Self {
+        Self { round: liveness.begins(), begun: now(), is_answered: false }
     }
 
     /// Records the end of the call by the connection.
-    pub(super) fn answered(&mut self, silence: &Silence) {
+    pub(super) fn answered(&mut self, liveness: &Liveness) {
         self.is_answered = true;
-        silence.broken();
+        liveness.broken();
     }
 
-    pub(super) fn over(&self, silence: &Silence) {
-        silence.ended(self.round);
+    pub(super) fn over(&self, liveness: &Liveness) {
+        liveness.ended(self.round);
         if !self.is_answered && now().saturating_duration_since(self.begun) >= GLANCE {
-            silence.doubt();
+            liveness.request_check();
         }
     }
 }

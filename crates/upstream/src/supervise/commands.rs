@@ -53,7 +53,7 @@ impl Supervisor {
         self.phase = Phase::Down;
         self.upstream.pool.open();
         self.upstream.breaker.reset();
-        self.upstream.silence.broken();
+        self.upstream.liveness.broken();
         self.publish(Change::State(State::Connecting)).await;
         self.discover(deadline);
     }

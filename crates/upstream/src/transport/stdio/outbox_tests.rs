@@ -104,8 +104,8 @@ async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, Due
 
 /// Returns how many wide lines can be read now.
 async fn wide_lines(output: &UnixStream) -> usize {
-    let patience = std::time::Duration::from_secs(5);
-    tokio::time::timeout(patience, output.readable()).await.expect("there are some").expect("open");
+    let silence_limits = std::time::Duration::from_secs(5);
+    tokio::time::timeout(silence_limits, output.readable()).await.expect("there are some").expect("open");
     let length = output.try_read(&mut vec![0; 1 << 20]).expect("something");
     assert_eq!(length % WIDE, 0, "lines are whole");
     length / WIDE
