@@ -50,7 +50,7 @@ async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstr
     config.servers.iter_mut().for_each(|server| server.sharing = Sharing::PerSession);
     let enabled = config.servers.iter().filter(|server| server.enabled);
     let patience = enabled.map(upstream::first_attempt_limit).max().unwrap_or_default() + MARGIN;
-    let manager = Manager::initialize_to_look(config, &Shutdown::new())?;
+    let manager = Manager::inspect(config, &Shutdown::new())?;
     manager.settled(&Scope::All, patience).await;
     look_for_state(&manager).await;
     let mut servers = manager.list_servers();

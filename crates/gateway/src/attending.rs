@@ -5,7 +5,7 @@
 //! the stream of this request. So a server has the answers to its first requests before the first call. A
 //! client that has not read a list yet is not notified of changes by this.
 //!
-//! Not here: the connections (`upstream::attendant`), and what the client then sees (`manager::views`).
+//! Not here: the connections (`upstream::private_clients`), and what the client then sees (`manager::views`).
 
 use std::sync::Arc;
 

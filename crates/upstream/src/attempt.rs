@@ -51,7 +51,7 @@ pub(super) trait Work: Sync {
     }
 
     /// Returns the purpose of the connection.
-    fn wish(&self) -> PoolRequest<'_> {
+    fn pool_request(&self) -> PoolRequest<'_> {
         PoolRequest::Own
     }
 
@@ -110,7 +110,7 @@ impl Work for (&Call, &Outlet) {
         self.0.sender.log_level
     }
 
-    fn wish(&self) -> PoolRequest<'_> {
+    fn pool_request(&self) -> PoolRequest<'_> {
         PoolRequest::of(self.0)
     }
 
@@ -295,11 +295,11 @@ impl Upstream {
             rate.take(work.principal(), begun)?;
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
-        self.pool.check_flapping(work.wish())?;
+        self.pool.check_flapping(work.pool_request())?;
         guard.begin(work.is_a_call(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
-        let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
+        let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.redact_error(error));
         if result.as_mut().is_ok_and(|(output, _)| W::stream(output).is_some()) {
             self.liveness.broken();
             guard.stream();
@@ -346,7 +346,7 @@ impl Upstream {
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let (begun, outlet) = (frame.now, work.outlet());
         let leased = AtomicBool::new(false);
-        let seat = pin!(self.pool.seat(work.wish(), &leased));
+        let seat = pin!(self.pool.seat(work.pool_request(), &leased));
         let seat = match frame.limit(outlet, seat).await {
             Some(Ok(seat)) => seat,
             None if leased.load(Ordering::Relaxed) => {
@@ -389,7 +389,7 @@ impl Upstream {
 
     /// A private connection that cannot be opened must not block other clients.
     fn excuse_private<W: Work>(&self, work: &W, guard: &mut InflightGuard) {
-        if self.pool.is_private_matter(work.wish()) {
+        if self.pool.is_private_matter(work.pool_request()) {
             guard.excuse();
         }
     }

@@ -116,7 +116,7 @@ pub trait Connection: Send + Sync + 'static {
 
     /// Whether each server request says which call it belongs to. If not, a connection that
     /// [`Connection::asks`] carries the calls of one owner at a time.
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         true
     }
 

@@ -110,7 +110,7 @@ impl Key {
     }
 
     /// Whether both keys are equal except for the client.
-    pub(super) fn is_spoken_like(self, other: Self) -> bool {
+    pub(super) fn equals_except_client(self, other: Self) -> bool {
         self == Self { affinity: self.affinity, ..other }
     }
 

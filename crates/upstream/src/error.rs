@@ -241,12 +241,12 @@ impl Error {
         }
     }
 
-    /// Rewrites the JSON text of the facts with `blank`. Facts that are no JSON after
+    /// Rewrites the JSON text of the facts with `redact`. Facts that are no JSON after
     /// that are dropped.
     #[must_use]
-    pub(super) fn with_facts(mut self, blank: impl FnOnce(&str) -> String) -> Self {
+    pub(super) fn with_facts(mut self, redact: impl FnOnce(&str) -> String) -> Self {
         if let Self::Backend { facts, .. } = &mut self {
-            let blanked = facts.take().map(|facts| Raw::parse(&Bytes::from(blank(facts.as_str()))));
+            let blanked = facts.take().map(|facts| Raw::parse(&Bytes::from(redact(facts.as_str()))));
             *facts = blanked.and_then(Result::ok).map(Box::new);
         }
         self

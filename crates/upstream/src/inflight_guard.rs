@@ -88,7 +88,7 @@ impl InflightGuard {
     /// Records how the request on the connection ended. None: the outcome is not known yet.
     pub(super) fn note(&mut self, is_failed: Option<bool>, has_response: bool) {
         let Some(connection) = &mut self.connection else { return };
-        if is_failed.is_some_and(|is_failed| !connection.is_news(is_failed)) {
+        if is_failed.is_some_and(|is_failed| !connection.counts(is_failed)) {
             self.counts = false;
         }
         if has_response {
@@ -151,8 +151,8 @@ impl InflightGuard {
     }
 
     /// The error without the secrets of the server.
-    pub(super) fn cover(&self, error: Error) -> Error {
-        self.upstream.secrets.cover(error)
+    pub(super) fn redact_error(&self, error: Error) -> Error {
+        self.upstream.secrets.redact_error(error)
     }
 
     fn forgotten(&self, permit: Option<Permit>) {

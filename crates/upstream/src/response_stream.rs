@@ -200,7 +200,7 @@ impl ResponseStream {
         let guard = self.guard.take();
         let result = self.collected().await;
         let Some(guard) = guard else { return result };
-        let result = result.map_err(|error| guard.cover(error));
+        let result = result.map_err(|error| guard.redact_error(error));
         if let Err(error) = &result {
             told(&guard, self.named, error);
         }

@@ -38,7 +38,7 @@ struct Sessionless {
     principal: Arc<str>,
     /// Hash of the capabilities, which may be as large as a request.
     capabilities: u64,
-    /// Where they can receive server requests, if they have an attendant.
+    /// Where they can receive server requests, if they have a task of their own.
     outlets: Option<Arc<ClientOutlets>>,
 }
 
@@ -243,13 +243,13 @@ impl Affinity {
     }
 
     /// Returns a count that changes when the client may have become reachable, or `None` for a principal
-    /// without an attendant.
+    /// without a task of their own.
     pub(super) fn reachable(&self) -> Option<&watch::Sender<u64>> {
         self.outlets().map(|outlets| &outlets.reachable)
     }
 
     /// Returns the number of server requests outside of calls, and how many are open. Returns `None` for a
-    /// principal without an attendant.
+    /// principal without a task of their own.
     pub(super) fn requests(&self) -> Option<watch::Receiver<(u64, usize)>> {
         Some(self.outlets()?.requests.subscribe())
     }

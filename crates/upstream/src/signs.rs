@@ -3,7 +3,7 @@
 //! Invariants: a sign that was seen stays; with `sharing: auto` the first one separates the sessions that begin
 //! after it, and no session that began before.
 //!
-//! Not here: where a sign is noticed (`supervise`, `attendant`), and the connections (`pool`).
+//! Not here: where a sign is noticed (`supervise`, `private_clients`), and the connections (`pool`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 

@@ -171,7 +171,7 @@ impl SubscriptionTask {
 
     /// Returns the answer of a server, for the log.
     pub(super) fn told(&self, outcome: &WatchOutcome) -> String {
-        shown(&self.secrets.blank(&format!("{outcome:?}")))
+        shown(&self.secrets.redact(&format!("{outcome:?}")))
     }
 
     /// Reports that notifications may have been missed.
@@ -219,7 +219,7 @@ impl Upstream {
         };
         let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
         let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
-        let reply = reply.map_err(|error| self.secrets.cover(error))?;
+        let reply = reply.map_err(|error| self.secrets.redact_error(error))?;
         Ok(reply.map(|result| (result, watching)))
     }
 

@@ -59,7 +59,7 @@ use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
 use crate::chroma::context::ChromaContext;
 use json::Raw;
 use protocol::Reply;
-use upstream::api::{Error, Events, Means};
+use upstream::api::{Error, Events, ServerContext};
 
 /// Chroma as a built-in server.
 pub struct VectorStore {
@@ -72,15 +72,15 @@ impl VectorStore {
     pub(super) async fn open(
         _: &Arc<str>,
         options: &config::ChromaOptions,
-        means: &Means,
+        server_context: &ServerContext,
         _: Events,
     ) -> Result<Self, Error> {
-        let chroma = ChromaClient::new(&options.place, &means.shutdown)?;
+        let chroma = ChromaClient::new(&options.place, &server_context.shutdown)?;
         if options.create_database {
             chroma.make_database().await?;
         }
         chroma.health().await?;
-        let embedding = embedding::open(&options.embedding, means).await;
+        let embedding = embedding::open(&options.embedding, server_context).await;
         let embedding = embedding.map_err(|error| Error::Connect { reason: error.to_string() })?;
         Ok(Self::new(ChromaContext::new(chroma, options, embedding)))
     }

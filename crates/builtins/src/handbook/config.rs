@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::chroma::{self, DatabaseAddress, is_name};
 use crate::embedding;
 use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
+use upstream::api::{BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, require};
 
 /// Most query results in the cache, unless configured.
 const CACHE_SIZE: usize = 100;
@@ -108,13 +108,17 @@ enum StoreName {
 const WORDS: [(&str, StoreName); 2] = [("memory", StoreName::Memory), ("chroma", StoreName::Chroma)];
 
 impl BuiltinOptions for HandbookOptions {
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
-        crate::connect!(super::Handbook, self, name, means)
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
+        crate::connect!(super::Handbook, self, name, server_context)
     }
 }
 
 /// Reads `handbook`. If it is invalid, reports why and returns `None`.
-pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(
+    given: &TransportFields<'_>,
+    server: &Setting<'_>,
+    defaults: &Defaults,
+) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `handbook: {path: docs}`, the folder of documents";
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
     let path = fields.require("path", "add the folder of documents, such as `path: docs`");

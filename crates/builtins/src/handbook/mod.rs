@@ -65,7 +65,7 @@ use json::Raw;
 use protocol::{ErrorObject, Reply};
 use runtime::private_file;
 use runtime::shutdown::Shutdown;
-use upstream::api::{Error, Events, Means};
+use upstream::api::{Error, Events, ServerContext};
 
 /// How long the shutdown waits until the vectors are written.
 const ENDING: Duration = Duration::from_secs(5);
@@ -98,20 +98,20 @@ pub struct Figures {
 
 impl Handbook {
     /// Opens the folder for the server `name` and begins to read it in the background. The task belongs to
-    /// the group of `means`. Changes of the resource list are reported to `events`.
+    /// the group of `server_context`. Changes of the resource list are reported to `events`.
     ///
     /// The error is [`Error::Connect`] and names the folder if it cannot be opened.
     pub async fn open(
         name: &str,
         config: &config::HandbookOptions,
-        means: &Means,
+        server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
-        let handbook = Self::by_words(name, config, means, events).await?;
-        if means.only_looks || matches!(config.embedding, embedding::Config::None) {
+        let handbook = Self::by_words(name, config, server_context, events).await?;
+        if server_context.is_inspection || matches!(config.embedding, embedding::Config::None) {
             return Ok(handbook);
         }
-        let (embedding, means) = (config.embedding.clone(), means.clone());
+        let (embedding, server_context) = (config.embedding.clone(), server_context.clone());
         let (kept, storage) = match &config.keeping {
             config::Keeping::Memory => {
                 let file = kept_file(config, name, "vectors");
@@ -119,10 +119,10 @@ impl Handbook {
             }
             config::Keeping::Chroma(collection) => (
                 KeptVectors::new(None, ""),
-                VectorStorage::at(Arc::new(Link::new(collection, name, &means.shutdown)?)),
+                VectorStorage::at(Arc::new(Link::new(collection, name, &server_context.shutdown)?)),
             ),
         };
-        let opening = async move { embedding::open(&embedding, &means).await }.boxed();
+        let opening = async move { embedding::open(&embedding, &server_context).await }.boxed();
         Ok(handbook.with(opening, kept, storage))
     }
 
@@ -140,7 +140,7 @@ impl Handbook {
     async fn by_words(
         name: &str,
         config: &config::HandbookOptions,
-        means: &Means,
+        server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
         let folder = Folder::of(&config.documents).without(&config.exclude);
@@ -148,16 +148,17 @@ impl Handbook {
         let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
-        let tasks = means.shutdown.child();
+        let tasks = server_context.shutdown.child();
         // The shutdown waits until the files are written.
-        means.shutdown.include(&tasks, ENDING);
+        server_context.shutdown.include(&tasks, ENDING);
         let naming = DocumentUris::of(name);
-        let archive = kept_file(config, name, "index").filter(|_| !means.only_looks).map(Archive::new);
+        let archive =
+            kept_file(config, name, "index").filter(|_| !server_context.is_inspection).map(Archive::new);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
         Ok(Self {
             phase,
             naming,
-            cache: Cache::new(config.cache_size, &means.store),
+            cache: Cache::new(config.cache_size, &server_context.store),
             meaning: None,
             work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),

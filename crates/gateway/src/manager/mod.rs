@@ -49,7 +49,7 @@ use json::Raw;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
+use upstream::{Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::Recall;
@@ -83,15 +83,15 @@ impl Manager {
 
     /// Starts the servers only to inspect their offers. A built-in server then resumes no earlier work and
     /// stores nothing.
-    pub fn initialize_to_look(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
+    pub fn inspect(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         Self::begin(config, shutdown.child(), true)
     }
 
-    fn begin(config: Config, shutdown: Shutdown, only_looks: bool) -> Result<Arc<Self>, upstream::Error> {
-        let store = Store::open(&config.cache);
-        let vault = config.vault.clone();
-        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks, vault };
-        let connect = |server: &upstream::Config| transport::connector(server, &means);
+    fn begin(config: Config, shutdown: Shutdown, is_inspection: bool) -> Result<Arc<Self>, upstream::Error> {
+        let (store, vault) = (Store::open(&config.cache), config.vault.clone());
+        let context =
+            ServerContext { shutdown: shutdown.clone(), store: store.clone(), is_inspection, vault };
+        let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_store(config, connectors, shutdown, store))
     }

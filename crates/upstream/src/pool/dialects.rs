@@ -161,13 +161,13 @@ impl State {
         self.end_idle(|group| is_free(group) && (group.is_empty() || is_own(group)))
             || self.end_idle(is_free)
             || self.displace(is_own)
-            || self.richer_than(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
+            || self.most_private(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
             || self.displace(|_| true)
     }
 
     /// Returns the principal with most private connections, if it has at least two more than `own`.
     #[allow(clippy::option_option)] // the inner one says whether there is authentication
-    fn richer_than(&self, own: usize) -> Option<Option<Arc<str>>> {
+    fn most_private(&self, own: usize) -> Option<Option<Arc<str>>> {
         let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
         let private = self.groups.iter().filter(|group| group.private.is_some());
         let richest = private.map(|group| (count(&group.principal), &group.principal)).max()?;

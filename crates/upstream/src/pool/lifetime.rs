@@ -47,7 +47,7 @@ impl Pool {
                 () = over(affinity) => Err(Error::Unavailable { state: SESSION_OVER }),
                 opened = pool.open_one(events, dialect) => opened,
             };
-            let opened = opened.map_err(|error| pool.secrets.cover(error));
+            let opened = opened.map_err(|error| pool.secrets.redact_error(error));
             pool.connected(key, opened, &tasks, &done);
         });
     }
@@ -101,7 +101,7 @@ impl Pool {
                 self.events.heard();
                 self.arrived(state, key, live);
             }
-            Err(error) if unreplaced => self.tell_unreplaced(error),
+            Err(error) if unreplaced => self.report_unreplaced(error),
             // Set before another caller can connect, because refused credentials must not be tried again and again.
             Err(refused) if refused.refuses_credentials() && !self.limits.is_per_principal => {
                 state.shut.get_or_insert(refused.clone());
@@ -141,7 +141,7 @@ impl Pool {
     /// Waits until a connection closes or is to be closed, and removes it.
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
-            reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
+            reason = live.connection.closed() => self.evict(&live, &self.secrets.redact(&reason)),
             () = private::hangs(&live, self.limits.silence_limits) => self.evict(&live, private::HUNG),
             () = async { live.replaced.cancelled().await; replace::runs_out(&live).await } => {}
             () = live.retired.cancelled() => {}

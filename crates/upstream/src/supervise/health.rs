@@ -32,7 +32,7 @@ impl Supervisor {
         liveness.open_for().is_some() && liveness.is_excused()
     }
 
-    pub(super) async fn is_well(&mut self) {
+    pub(super) async fn check_succeeded(&mut self) {
         let was_unwell = std::mem::take(&mut self.failed_checks) > 0;
         if !matches!(self.phase, Phase::Up { .. }) {
             return; // its offer is read when that is due
@@ -48,7 +48,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) async fn is_unwell(&mut self, error: Error) {
+    pub(super) async fn check_failed(&mut self, error: Error) {
         let is_refused = error.delivery() == Delivery::Refused;
         self.check_again_soon(is_refused);
         if is_refused {

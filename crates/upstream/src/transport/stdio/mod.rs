@@ -319,7 +319,7 @@ impl Connection for ToServer {
         exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         // A modern server must not send server requests, so none has to be assigned.
         self.peer.version.is_modern()
     }
@@ -338,7 +338,7 @@ impl Connection for ToServer {
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        self.link.obituary.wait().boxed()
+        self.link.exit_reason.wait().boxed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -1,7 +1,7 @@
 //! The task that looks after one client's private connection: it reads what the server offers on it, carries
 //! the client's subscriptions, and passes on that the client's roots changed.
 //!
-//! Invariants: one attendant for each client of a server. Messages of the server on the connection reach this
+//! Invariants: one task for each client of a server. Messages of the server on the connection reach this
 //! client alone. A client's first request waits until the lists were read and the server has the answers to what it
 //! asked at its start. That takes at most [`PATIENCE`] after the connect began. A failed connect is not repeated
 //! for [`RETRY_AFTER`].
@@ -49,7 +49,7 @@ const KNOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The clients with private connections to one server.
 #[derive(Default)]
-pub(super) struct Attended(Mutex<HashMap<Affinity, Arc<PrivateClient>>>);
+pub(super) struct PrivateClients(Mutex<HashMap<Affinity, Arc<PrivateClient>>>);
 
 /// One client with a private connection, or with an attempt to make one.
 pub(super) struct PrivateClient {
@@ -60,13 +60,13 @@ pub(super) struct PrivateClient {
     outcome: watch::Sender<Option<bool>>,
 }
 
-impl Attended {
+impl PrivateClients {
     /// Returns where the private connections of `affinity` report events.
     pub(super) fn events(&self, affinity: &Affinity) -> Option<Events> {
         self.lock().get(affinity).map(|client| client.events.clone())
     }
 
-    /// Returns the client of `affinity`, if it has an attendant.
+    /// Returns the client of `affinity`, if it has a task of their own.
     pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<PrivateClient>> {
         self.lock().get(affinity).cloned()
     }
@@ -128,7 +128,7 @@ impl Upstream {
         };
         let (client, new) = self.pool.attended.enter(affinity);
         if let Some((heard, upstream)) = new.zip(self.me.upgrade()) {
-            let attendant = Attendant {
+            let task = PrivateClientTask {
                 upstream,
                 client: Arc::clone(&client),
                 call: Call {
@@ -139,10 +139,10 @@ impl Upstream {
                 affinity: client.affinity.clone(),
                 last_read: Instant::now(),
             };
-            self.group.spawn_until_end(attendant.run(heard));
+            self.group.spawn_until_end(task.run(heard));
         }
         let mut outcome = client.outcome.subscribe();
-        // After this time the attendant continues, but no request waits for it.
+        // After this time the task continues, but no request waits for it.
         let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
     }
 
@@ -194,7 +194,7 @@ impl Upstream {
     }
 }
 
-struct Attendant {
+struct PrivateClientTask {
     upstream: Arc<Upstream>,
     client: Arc<PrivateClient>,
     /// A request of the gateway in the name of the client, for everything but its calls.
@@ -203,7 +203,7 @@ struct Attendant {
     last_read: Instant,
 }
 
-impl Attendant {
+impl PrivateClientTask {
     async fn run(mut self, mut heard: mpsc::Receiver<Event>) {
         let affinity = self.affinity.clone();
         tokio::select! {
@@ -377,7 +377,7 @@ impl Work for Reading<'_> {
         retry::RetrySafety::Read
     }
 
-    fn wish(&self) -> PoolRequest<'_> {
+    fn pool_request(&self) -> PoolRequest<'_> {
         PoolRequest::Of(self.call)
     }
 

@@ -10,15 +10,15 @@ use runtime::worker::now;
 /// A call that was cancelled before this age does not trigger a check.
 const GLANCE: Duration = Duration::from_millis(900);
 
-/// One call on a private connection. Its holder must call [`Stay::over`].
-pub(super) struct Stay {
+/// One call on a private connection. Its holder must call [`PrivateCall::over`].
+pub(super) struct PrivateCall {
     round: Round,
     begun: Instant,
     /// Whether the connection ended the call, and not its caller.
     is_answered: bool,
 }
 
-impl Stay {
+impl PrivateCall {
     pub(super) fn begin(liveness: &Liveness) -> Self {
         Self { round: liveness.begins(), begun: now(), is_answered: false }
     }
