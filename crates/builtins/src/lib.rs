@@ -121,7 +121,7 @@ pub trait Builtin: Send + Sync + 'static {
     }
 
     /// Returns the URIs of resources whose changes it reports with `notifications/resources/updated`.
-    fn told_resources(&self) -> &[&str] {
+    fn subscribable_resources(&self) -> &[&str] {
         &[]
     }
 

@@ -235,7 +235,7 @@ impl Builtin for R2r {
         Some(resources::definitions())
     }
 
-    fn told_resources(&self) -> &[&str] {
+    fn subscribable_resources(&self) -> &[&str] {
         &[resources::CONTEXT]
     }
 

@@ -52,7 +52,7 @@ use runtime::store::Store;
 use upstream::{Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
-use response_cache::Recall;
+use response_cache::CacheableCall;
 
 /// How long after the start, or after a new configuration, requests wait for servers that connect for the
 /// first time. A server that hangs longer is not waited for again.
@@ -265,7 +265,7 @@ impl Manager {
         let server = snapshot.server(&request.server)?;
         server.check_policy(request)?;
         request.check_unambiguous(&request.call.header_params)?;
-        if let Some(recall) = Recall::of(server, request) {
+        if let Some(recall) = CacheableCall::of(server, request) {
             // Boxed: it is large, and rarely needed.
             return Box::pin(self.recall(&recall, outlet)).await;
         }

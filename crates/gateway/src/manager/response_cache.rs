@@ -37,7 +37,7 @@ const GOES_ON: [&str; 3] = ["inputResponses", "requestState", "task"];
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// A call whose result may be cached.
-pub(super) struct Recall<'a> {
+pub(super) struct CacheableCall<'a> {
     server: &'a Server,
     request: &'a RoutedRequest,
     ttl: Duration,
@@ -53,7 +53,7 @@ enum Failure {
     Theirs(ErrorObject, Version),
 }
 
-impl<'a> Recall<'a> {
+impl<'a> CacheableCall<'a> {
     /// Accepts `request` if its response may be cached. For most servers one comparison decides.
     pub(super) fn of(server: &'a Server, request: &'a RoutedRequest) -> Option<Self> {
         let ttl = server.upstream.config().tools.cache_ttl?;
@@ -124,7 +124,7 @@ impl Manager {
     /// Returns the cached result, or the result of the server, which is then cached if possible.
     pub(super) async fn recall(
         &self,
-        call: &Recall<'_>,
+        call: &CacheableCall<'_>,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
         let result = match call.server.upstream.check_open() {
@@ -147,7 +147,7 @@ impl Manager {
     /// Sends the request to the server that has its name now.
     fn receive_anew<'a>(
         &'a self,
-        call: &'a Recall<'_>,
+        call: &'a CacheableCall<'_>,
         outlet: &'a Outlet,
     ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
         Box::pin(self.call_unwatched(call.request, outlet))
@@ -155,7 +155,7 @@ impl Manager {
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its
     /// own request. The other call may be waiting for a user, or may have had less time.
-    async fn recalled(&self, call: &Recall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
+    async fn recalled(&self, call: &CacheableCall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
         let (own, common) = call.keys();
         let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
         let make = async {

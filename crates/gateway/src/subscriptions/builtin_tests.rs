@@ -42,7 +42,7 @@ impl Builtin for Bell {
         Some(vec![resource(URI), resource("x://none")])
     }
 
-    fn told_resources(&self) -> &[&str] {
+    fn subscribable_resources(&self) -> &[&str] {
         &[URI]
     }
 }

@@ -29,7 +29,7 @@ pub struct Mailbox {
     state: Mutex<State>,
     pending: Arc<PendingNotifications>,
     /// Whether the listener must still be notified why its server is down.
-    owes_reason: AtomicBool,
+    owes_down_notice: AtomicBool,
     /// Whether the listener has received a list. Only then is it notified when the list changes.
     has_listed: AtomicBool,
 }
@@ -74,7 +74,7 @@ impl Mailbox {
         Self {
             state: Mutex::new(state),
             pending: Arc::new(PendingNotifications::of(principal)),
-            owes_reason: AtomicBool::default(),
+            owes_down_notice: AtomicBool::default(),
             has_listed: AtomicBool::default(),
         }
     }
@@ -87,13 +87,13 @@ impl Mailbox {
     }
 
     /// Whether the listener must still be notified why its server is down.
-    pub fn owes_reason(&self) -> bool {
-        self.owes_reason.load(Ordering::Relaxed)
+    pub fn owes_down_notice(&self) -> bool {
+        self.owes_down_notice.load(Ordering::Relaxed)
     }
 
     /// Records whether the listener must still be notified why its server is down.
-    pub fn owe_reason(&self, owes: bool) {
-        self.owes_reason.store(owes, Ordering::Relaxed);
+    pub fn set_owes_down_notice(&self, owes: bool) {
+        self.owes_down_notice.store(owes, Ordering::Relaxed);
     }
 
     /// Records that the listener has received a list.

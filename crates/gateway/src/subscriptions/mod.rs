@@ -107,7 +107,7 @@ async fn agreed<'a>(
 fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
     let snapshot = manager.snapshot();
-    let may_come = snapshot.has_unheard(scope);
+    let may_come = snapshot.has_unreached(scope);
     let there = |list: &List| *list == List::Tools || may_come || snapshot.offers(scope, list.capability());
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }

@@ -87,7 +87,9 @@ impl Gateway {
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
                 Ok(Err(WatchRefusal::Refused(words))) => refusal = refusal.or(Some(words)),
-                Ok(Err(WatchRefusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
+                Ok(Err(WatchRefusal::LeftOut)) => {
+                    refusal = refusal.or(Some(error::not_acknowledged(&server, uri)));
+                }
                 Err(failure) => refusal = refusal.or(Some(refused(&failure))),
             }
         }
