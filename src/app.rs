@@ -29,9 +29,9 @@ use auth::Sealer;
 use downstream::admission::Slots;
 use downstream::config::Transport;
 use downstream::guard::Guard;
-use downstream::http_service::{Admitted, Front, Shortcut};
+use downstream::http_service::{Admitted, HttpService, Shortcut};
 use downstream::listener;
-use downstream::refusal::{Face, Refusal};
+use downstream::refusal::{AnswerFormat, Refusal};
 use downstream::sessions::Sessions;
 use downstream::streamable_http::StreamableHttpEndpoint;
 use downstream::tls::Certificates;
@@ -139,7 +139,7 @@ fn front(
     config: &downstream::Config,
     Ends { edge: shutdown, leaving }: &Ends,
     of_file: admin::Options,
-) -> (Front, Arc<Sessions>) {
+) -> (HttpService, Arc<Sessions>) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
@@ -181,12 +181,12 @@ fn front(
                 Ok(_place) => {
                     admin::call(api, admin::Posted { headers: head.headers, body, principal, id }).await
                 }
-                Err(full) => Refusal::Full { most: full.most }.response(Face::Rest, id),
+                Err(full) => Refusal::Full { most: full.most }.response(AnswerFormat::Rest, id),
             }
         })
     });
     let rest = routes.merge(old.router()).merge(pages.router());
-    (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
+    (HttpService::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
 }
 
 /// Returns the function that counts clients for the admin API.

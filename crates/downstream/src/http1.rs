@@ -26,11 +26,11 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::activity::{Activity, Rest, Times};
+use super::activity::{Activity, IdleAction, Times};
 use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
 use super::head_budget;
 use super::limits::Limits;
-use super::refusal::{Face, Refusal};
+use super::refusal::{AnswerFormat, Refusal};
 use super::tls_handshake::{Certified, ClientStream};
 use super::watched::Watched;
 use crate::load_shed;
@@ -112,15 +112,15 @@ pub(super) fn connection<S: Site>(
                 return Poll::Ready(());
             }
             match activity.rest() {
-                Rest::Wait => {}
+                IdleAction::Wait => {}
                 // It ends anyway.
-                Rest::Renew | Rest::YieldIfIdle if ending => {}
-                Rest::Renew => {
+                IdleAction::Renew | IdleAction::YieldIfIdle if ending => {}
+                IdleAction::Renew => {
                     connection = connection.take().map(renewed);
                     // It is polled at once, or nothing would wake it.
                     cx.waker().wake_by_ref();
                 }
-                Rest::YieldIfIdle => match connection.take().and_then(with_request) {
+                IdleAction::YieldIfIdle => match connection.take().and_then(with_request) {
                     Some(busy) => {
                         activity.refuse_claim();
                         connection = Some(busy);
@@ -128,11 +128,11 @@ pub(super) fn connection<S: Site>(
                     }
                     None => return Poll::Ready(()),
                 },
-                Rest::Yield => {
+                IdleAction::Yield => {
                     is_over = true;
                     return Poll::Ready(());
                 }
-                Rest::HeadsFull => {
+                IdleAction::HeadsFull => {
                     is_full = limit::Limit::HeadsInSum.met(true);
                     return Poll::Ready(());
                 }
@@ -225,7 +225,7 @@ fn service<S: Site>(
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, share) = activity.request(|| head_budget::size_of(&request));
-        let face = share.is_none().then(|| Face::of(request.uri().path()));
+        let face = share.is_none().then(|| AnswerFormat::of(request.uri().path()));
         let mut request = request.map(|body| Arriving::new(body, body_timeout, activity.clone()));
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
@@ -235,7 +235,7 @@ fn service<S: Site>(
         async move {
             let response = match answer {
                 Some(answer) => answer.await,
-                None => heads_full(face.unwrap_or(Face::Rest)),
+                None => heads_full(face.unwrap_or(AnswerFormat::Rest)),
             };
             drop(share);
             Ok(response.map(|body| AnswerBody::new(body, running)))
@@ -244,7 +244,7 @@ fn service<S: Site>(
 }
 
 /// The answer to a request that is complete, and for whose head there is no room.
-fn heads_full(face: Face) -> Response {
+fn heads_full(face: AnswerFormat) -> Response {
     limit::Limit::HeadsInSum.met(Refusal::HeadsFull).response(face, RequestId::new())
 }
 

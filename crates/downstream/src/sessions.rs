@@ -145,9 +145,9 @@ impl Session {
     }
 
     /// Keeps the session from becoming idle while a client reads from it.
-    pub fn hold(self: &Arc<Self>) -> Held {
+    pub fn hold(self: &Arc<Self>) -> SessionReader {
         self.state().open += 1;
-        Held(self.clone())
+        SessionReader(self.clone())
     }
 
     /// The number of running requests.
@@ -242,16 +242,16 @@ impl Drop for SessionRequest {
 
 /// A reader of a session. Dropping it releases the session.
 #[derive(Debug)]
-pub struct Held(Arc<Session>);
+pub struct SessionReader(Arc<Session>);
 
-impl Held {
+impl SessionReader {
     /// The session it belongs to.
     pub const fn session(&self) -> &Arc<Session> {
         &self.0
     }
 }
 
-impl Drop for Held {
+impl Drop for SessionReader {
     fn drop(&mut self) {
         self.0.close_one(None);
     }

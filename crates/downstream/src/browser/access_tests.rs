@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::guard::Guard;
-use crate::http_service::Front;
+use crate::http_service::HttpService;
 use auth::{ApiKey, KeyHash, Role, generate};
 
 const HOST_NAME: &str = "127.0.0.1:8080";
@@ -44,7 +44,7 @@ impl Site {
             .route("/health", any(who))
             .route("/mcp", any(who));
         Self {
-            router: Front::new(guard, rest).into_router(),
+            router: HttpService::new(guard, rest).into_router(),
             key: key.expose_secret().to_owned(),
             cookie: format!("switchyard-session-8080={}", new.cookie.expose_secret()),
             csrf: new.session.csrf().to_owned(),

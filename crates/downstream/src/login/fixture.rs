@@ -18,7 +18,7 @@ use url::{Url, form_urlencoded};
 use super::Pages;
 use crate::Config;
 use crate::guard::Guard;
-use crate::http_service::Front;
+use crate::http_service::HttpService;
 use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, generate};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
@@ -119,7 +119,7 @@ impl Site {
         let logins = LoginContext { service: Arc::clone(&service) as Arc<dyn LoginService>, links };
         let pages = Arc::new(Pages::new(&guard, config, logins));
         let authenticator = guard.authenticator();
-        let router = Front::new(guard, Arc::clone(&pages).router()).into_router();
+        let router = HttpService::new(guard, Arc::clone(&pages).router()).into_router();
         Self { router, pages, service, authenticator }
     }
 
