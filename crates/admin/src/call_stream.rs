@@ -117,7 +117,7 @@ impl Running {
             let ended = tokio::select! {
                 biased;
                 Some(said) = self.inlet.recv() => {
-                    if let Some(event) = self.told(said) {
+                    if let Some(event) = self.event_of(said) {
                         return Some(event);
                     }
                     continue;
@@ -135,7 +135,7 @@ impl Running {
     }
 
     /// The event of one message of the server, if there is one.
-    fn told(&self, said: CallEvent) -> Option<Bytes> {
+    fn event_of(&self, said: CallEvent) -> Option<Bytes> {
         match said {
             CallEvent::Notice(notice) => self.notice(notice),
             CallEvent::Question(question) => self.question(question),
