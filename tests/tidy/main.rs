@@ -217,7 +217,7 @@ impl Source {
 
     /// Whether it is compiled for tests only.
     fn is_for_tests(&self) -> bool {
-        let names = ["fixture", "fake", "testing", "hostile", "sample", "double", "judging"];
+        let names = ["fixture", "fake", "testing", "hostile", "sample", "double", "mock_filter"];
         self.package == "testkit"
             || self.module.iter().any(|part| part.contains("tests") || names.contains(&part.as_str()))
     }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::answer::{Failure, reply};
 use super::declared::Declared;
-use super::tool::{About, Effect, Tool};
+use super::tool::{Effect, Tool, ToolInfo};
 use super::{Builtin, Report, hostile, info, no_tool, sample, server_context};
 use json::Raw;
 use protocol::{Reply, method};
@@ -51,7 +51,7 @@ struct Output {
     words: usize,
 }
 
-const ABOUT: About = About {
+const ABOUT: ToolInfo = ToolInfo {
     name: "count_words",
     title: "Count words",
     description: "Count the words of a text. Use it instead of counting yourself.",

@@ -24,7 +24,7 @@ pub struct HandbookOptions {
     /// The embedding provider, if any.
     pub embedding: embedding::Config,
     /// Where the vectors are stored.
-    pub keeping: Keeping,
+    pub keeping: VectorLocation,
     /// Folder for the index between two runs. `None`: the index is not stored.
     pub index_dir: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ impl fmt::Debug for Documents {
 
 /// Storage of the vectors of a handbook.
 #[derive(Debug, Clone, Default)]
-pub enum Keeping {
+pub enum VectorLocation {
     /// The memory of the gateway.
     #[default]
     Memory,
@@ -93,7 +93,7 @@ impl HandbookOptions {
             exclude: Vec::new(),
             cache_size: CACHE_SIZE,
             embedding: embedding::Config::None,
-            keeping: Keeping::Memory,
+            keeping: VectorLocation::Memory,
             index_dir: None,
         }
     }
@@ -149,7 +149,7 @@ fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
 
 /// Reads `store` and `chroma`. With `store: memory`, `chroma` is allowed and ignored, so that one word turns
 /// it off.
-fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<Keeping> {
+fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<VectorLocation> {
     let (store, chroma) = (fields.take("store"), fields.take("chroma"));
     let word = store.as_ref().map_or(Some(StoreName::Memory), |store| store.choice(&WORDS));
     if let (None, Some(chroma)) = (&store, &chroma) {
@@ -157,7 +157,7 @@ fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Op
     }
     let collection = chroma.as_ref().map(collection);
     if word? == StoreName::Memory {
-        return Some(Keeping::Memory);
+        return Some(VectorLocation::Memory);
     }
     let store = store?;
     if matches!(embedding, Some(embedding::Config::None)) {
@@ -168,7 +168,7 @@ fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Op
         let hint = "add `chroma: {url: \"http://localhost:8000\"}`, the address of Chroma";
         store.problem("`chroma` is where vectors are kept, and its address is missing", Some(hint.into()));
     }
-    Some(Keeping::Chroma(Box::new(collection??)))
+    Some(VectorLocation::Chroma(Box::new(collection??)))
 }
 
 fn collection(setting: &Setting<'_>) -> Option<CollectionOptions> {

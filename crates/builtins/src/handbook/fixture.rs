@@ -85,7 +85,7 @@ pub(super) fn config(path: &Path, cache_size: usize) -> config::HandbookOptions 
         exclude: Vec::new(),
         cache_size,
         embedding: embedding::Config::None,
-        keeping: config::Keeping::Memory,
+        keeping: config::VectorLocation::Memory,
         index_dir: None,
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Wrong arguments give a tool result with `isError` (see `refusal`). An unknown tool gives a JSON-RPC error.
 //!
-//! With a configured embedding provider, `meaning` stores vectors beside the words, and a search uses both.
+//! With a configured embedding provider, `semantic` stores vectors beside the words, and a search uses both.
 //! If no vector arrives in time, the search uses words alone.
 
 mod answers;
@@ -26,11 +26,11 @@ mod history;
 mod index;
 mod lookup;
 mod markdown;
-mod meaning;
 mod neighbours;
 mod query;
 mod resources;
 mod searching;
+mod semantic;
 mod snapshot;
 mod times;
 mod tools;
@@ -53,9 +53,9 @@ use self::cache::Cache;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
-pub use self::meaning::EmbeddingProgress;
-use self::meaning::{KeptVectors, Link, Meaning, ProviderFuture, VectorStorage};
 use self::resources::DocumentUris;
+pub use self::semantic::EmbeddingProgress;
+use self::semantic::{KeptVectors, Link, ProviderFuture, SemanticIndex, VectorStorage};
 use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
@@ -77,7 +77,7 @@ pub struct Handbook {
     phase: watch::Receiver<Phase>,
     naming: DocumentUris,
     cache: Cache,
-    meaning: Option<Meaning>,
+    semantic: Option<SemanticIndex>,
     work: Arc<Semaphore>,
     tools: Vec<Tool>,
     tasks: Shutdown,
@@ -113,11 +113,11 @@ impl Handbook {
         }
         let (embedding, server_context) = (config.embedding.clone(), server_context.clone());
         let (kept, storage) = match &config.keeping {
-            config::Keeping::Memory => {
+            config::VectorLocation::Memory => {
                 let file = kept_file(config, name, "vectors");
                 (KeptVectors::new(file, &embedding.identity()), VectorStorage::Memory)
             }
-            config::Keeping::Chroma(collection) => (
+            config::VectorLocation::Chroma(collection) => (
                 KeptVectors::new(None, ""),
                 VectorStorage::at(Arc::new(Link::new(collection, name, &server_context.shutdown)?)),
             ),
@@ -133,7 +133,7 @@ impl Handbook {
 
     /// Adds vectors from the provider that `opening` opens and from `kept`. They are stored at `place`.
     fn with(mut self, opening: ProviderFuture, kept: KeptVectors, place: VectorStorage) -> Self {
-        self.meaning = Some(Meaning::start(opening, kept, place, self.phase.clone(), &self.tasks));
+        self.semantic = Some(SemanticIndex::start(opening, kept, place, self.phase.clone(), &self.tasks));
         self
     }
 
@@ -159,7 +159,7 @@ impl Handbook {
             phase,
             naming,
             cache: Cache::new(config.cache_size, &server_context.store),
-            meaning: None,
+            semantic: None,
             work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),
             tasks,
@@ -169,7 +169,7 @@ impl Handbook {
     /// Returns the progress of the index, and how often the cache was used.
     pub fn figures(&self) -> Figures {
         let (cache_hits, cache_misses) = self.cache.counts();
-        let embedded = self.meaning.as_ref().map(|meaning| meaning.state().embedded);
+        let embedded = self.semantic.as_ref().map(|semantic| semantic.state().embedded);
         Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses, embedded }
     }
 

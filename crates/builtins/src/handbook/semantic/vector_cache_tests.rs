@@ -81,7 +81,7 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     fixture.walked().await;
     let parts = (0..3_000).map(|number| format!("## Part {number}\nText {number}.\n"));
     fixture.write("b.md", &parts.collect::<Vec<_>>().join("\n"));
-    let mut known = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
+    let mut known = fixture.handbook.semantic.as_ref().expect("a provider").state.clone();
     let passages =
         known.wait_for(|state| state.embedded.documents == 2).await.expect("it runs").embedded.passages;
     assert!(passages > 1_000, "{passages}");
