@@ -113,19 +113,19 @@ pub fn router_for_principals(
 }
 
 fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
-    let ends = Ends { edge: shutdown.clone(), leaving: shutdown.clone() };
-    front(guard, manager, config, &ends, admin::Options::default()).0.into_router()
+    let steps = ShutdownSteps { edge: shutdown.clone(), leaving: shutdown.clone() };
+    http_service(guard, manager, config, &steps, admin::Options::default()).0.into_router()
 }
 
 /// The two steps of shutdown on the HTTP side.
-struct Ends {
+struct ShutdownSteps {
     /// Begins when readiness is turned off, before the shutdown delay and the drain.
     leaving: Shutdown,
     /// Begins when no new clients are accepted.
     edge: Shutdown,
 }
 
-impl Ends {
+impl ShutdownSteps {
     fn new() -> Self {
         let edge = Shutdown::new();
         Self { leaving: edge.child(), edge }
@@ -133,11 +133,11 @@ impl Ends {
 }
 
 /// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown.
-fn front(
+fn http_service(
     guard: Guard,
     manager: &Arc<Manager>,
     config: &downstream::Config,
-    Ends { edge: shutdown, leaving }: &Ends,
+    ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
     of_file: admin::Options,
 ) -> (HttpService, Arc<Sessions>) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
@@ -222,7 +222,7 @@ pub async fn serve(
     let listen = |reason| Error::Listen { address, reason };
     let socket = bind(address).map_err(listen)?;
     let server = downstream::Config { listen: socket.local_addr().map_err(listen)?, ..config.server };
-    let (ends, servers) = (Ends::new(), Shutdown::new());
+    let (steps, servers) = (ShutdownSteps::new(), Shutdown::new());
     memory::budget().set_limit(server.memory_budget);
     // Keys are read before any server starts, so that an unreadable key prevents the start.
     let guard = Guard::new(&server)?;
@@ -236,21 +236,22 @@ pub async fn serve(
         fixed: config.fixed,
         loaded: reload::loaded(config.shown),
     };
-    let (front, sessions) = front(guard, &manager, &server, &ends, running.of_file(renewal, &ends.edge));
+    let (http_service, sessions) =
+        http_service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
-        serve_pipe(&manager, &ends.edge, server.max_body_bytes);
+        serve_pipe(&manager, &steps.edge, server.max_body_bytes);
     }
     announce(&server);
     listener::allow_open_files(&server.limits);
     let workers = Workers::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
     if let Some(certificates) = certificates.clone() {
-        ends.edge.spawn_until_end(certificates.follow());
+        steps.edge.spawn_until_end(certificates.follow());
     }
-    let limits = (server.limits, ends.edge.clone());
-    let serving = listener::serve_with(socket, front, limits, certificates, &workers);
+    let limits = (server.limits, steps.edge.clone());
+    let serving = listener::serve_with(socket, http_service, limits, certificates, &workers);
     tokio::pin!(serving, stop);
-    if is_asked_to_end(&mut serving, &mut stop, &ends, server.shutdown_delay).await {
-        drain(serving, &ends.edge, &sessions, server.limits.drain_timeout).await;
+    if is_asked_to_end(&mut serving, &mut stop, &steps, server.shutdown_delay).await {
+        drain(serving, &steps.edge, &sessions, server.limits.drain_timeout).await;
     }
     end(&manager).await;
     Ok(())
@@ -268,16 +269,16 @@ fn announce(server: &downstream::Config) {
 async fn is_asked_to_end(
     serving: &mut (impl Future<Output = ()> + Unpin),
     stop: &mut (impl Stream<Item = ()> + Unpin),
-    ends: &Ends,
+    steps: &ShutdownSteps,
     delay: Duration,
 ) -> bool {
     tokio::select! {
         () = &mut *serving => return false,
-        () = stopped(stop) => ends.leaving.begin(),
+        () = stopped(stop) => steps.leaving.begin(),
     }
     tokio::select! {
         () = serving => false,
-        () = linger(delay, stopped(stop)) => true,
+        () = wait_for_load_balancers(delay, stopped(stop)) => true,
     }
 }
 
@@ -306,7 +307,7 @@ async fn stopped(stop: &mut (impl Stream<Item = ()> + Unpin)) {
 }
 
 /// Returns after `delay`, or when `hurry` resolves. During the delay, load balancers see that Switchyard is not ready.
-async fn linger(delay: Duration, hurry: impl Future<Output = ()>) {
+async fn wait_for_load_balancers(delay: Duration, hurry: impl Future<Output = ()>) {
     if delay.is_zero() {
         return;
     }
@@ -375,7 +376,7 @@ mod tests {
                     None => std::future::pending().await,
                 }
             };
-            linger(delay, hurry).await;
+            wait_for_load_balancers(delay, hurry).await;
             assert_eq!(begun.elapsed(), expected);
         }
     }
@@ -389,11 +390,11 @@ mod tests {
 
     #[test]
     fn readiness_ends_before_the_rest_or_with_it() {
-        let ends = Ends::new();
-        ends.leaving.begin();
-        assert!(!ends.edge.is_begun());
-        let ends = Ends::new();
-        ends.edge.begin();
-        assert!(ends.leaving.is_begun());
+        let steps = ShutdownSteps::new();
+        steps.leaving.begin();
+        assert!(!steps.edge.is_begun());
+        let steps = ShutdownSteps::new();
+        steps.edge.begin();
+        assert!(steps.leaving.is_begun());
     }
 }
