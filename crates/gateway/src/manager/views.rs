@@ -5,7 +5,7 @@
 //! are counted apart from the shared counts, so a client hears of a change when its view comes or goes. There are at
 //! most as many views as private connections.
 //!
-//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::attending`).
+//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::private_connections`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

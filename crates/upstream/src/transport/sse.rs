@@ -286,7 +286,7 @@ impl SseLink {
         self.gone.cancel();
     }
 
-    /// Handles one event. Returns its worth and its length.
+    /// Handles one event. Returns its relevance and its length.
     fn take(&self, item: Item, events: &Events) -> (Relevance, usize) {
         events.heard();
         match item {

@@ -116,7 +116,7 @@ impl From<Error> for Broken {
 
 /// Receives the messages before the answer.
 pub(super) trait MessageHandler: Sync {
-    /// Handles a notification or a server request, and returns its worth. It must not block.
+    /// Handles a notification or a server request, and returns its relevance. It must not block.
     fn handle(&self, message: Message) -> Relevance;
 }
 

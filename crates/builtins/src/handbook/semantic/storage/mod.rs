@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!  link (client, name, outage) ◀── maintenance: what is there, put, delete      one task, the indexer
-//!            ▲                          │ publishes a Reach per collection and mean
-//!            └──────────────────── reach: what is near to a question       every search
+//!            ▲                          │ publishes StoredVectors per collection and mean
+//!            └──────────────────── stored_vectors: what is near a question  every search
 //! ```
 //!
 //! Invariants: a collection is written only if it was made for a handbook and fits the model, dimension and
