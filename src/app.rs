@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! config ─► Manager ─► Gateway ─► Endpoint ─┐
-//!                └──────► admin router ─────┴─► Front ─► listener
+//!                └──────► admin router ─────┴─► HttpService ─► listener
 //! ```
 //!
 //! Shutdown has an order. Readiness is off first, while clients are still served for the shutdown delay. Then no
@@ -11,6 +11,7 @@
 //!
 //! Not here: the work of each part.
 
+mod http;
 mod logins;
 mod reload;
 
@@ -25,24 +26,16 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use auth::Sealer;
-use downstream::admission::Slots;
 use downstream::config::Transport;
 use downstream::guard::Guard;
-use downstream::http_service::{Admitted, HttpService, Shortcut};
 use downstream::listener;
-use downstream::refusal::{AnswerFormat, Refusal};
 use downstream::sessions::Sessions;
-use downstream::streamable_http::StreamableHttpEndpoint;
+use downstream::stdio;
 use downstream::tls::Certificates;
-use downstream::{sse, stdio};
-use gateway::logins::LoginService;
 use gateway::manager::Manager;
-use gateway::{Gateway, LoginPages};
 use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
-use runtime::telemetry::metrics::Clients;
 use runtime::worker::Workers;
 use {admin, auth, upstream};
 
@@ -114,7 +107,7 @@ pub fn router_for_principals(
 
 fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
     let steps = ShutdownSteps { edge: shutdown.clone(), leaving: shutdown.clone() };
-    http_service(guard, manager, config, &steps, admin::Options::default()).0.into_router()
+    http::service(guard, manager, config, &steps, admin::Options::default()).0.into_router()
 }
 
 /// The two steps of shutdown on the HTTP side.
@@ -130,72 +123,6 @@ impl ShutdownSteps {
         let edge = Shutdown::new();
         Self { leaving: edge.child(), edge }
     }
-}
-
-/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown.
-fn http_service(
-    guard: Guard,
-    manager: &Arc<Manager>,
-    config: &downstream::Config,
-    ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
-    of_file: admin::Options,
-) -> (HttpService, Arc<Sessions>) {
-    let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
-    let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
-    let sweeper = Arc::clone(&sessions);
-    shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
-    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
-    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
-    let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
-    shutdown.spawn_until_end(async move {
-        while renewals.changed().await.is_ok() {
-            sweeper.sweep();
-        }
-    });
-    let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
-    let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
-    let is_local = config.listen.ip().is_loopback();
-    let elicited = LoginPages::new(Arc::clone(&logins.links), is_local.then(|| config.listen.to_string()));
-    let pages = logins::pages(&guard, config, logins.clone(), shutdown);
-    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
-    let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
-    let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let count_clients = count_clients(of_sessions());
-    let options = admin::Options {
-        max_body,
-        drain: leaving.clone(),
-        logins: Some(logins),
-        count_clients: Some(count_clients),
-        gateway: Some(gateway),
-        ..of_file
-    };
-    let api = admin::Api::new(Arc::clone(manager), options);
-    let routes = api.clone().router();
-    let places = of_sessions();
-    let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
-        let place = places.place_for(principal.as_ref().map_or("", |principal| principal.id()));
-        let api = api.clone();
-        Box::pin(async move {
-            match place {
-                Ok(_place) => {
-                    admin::call(api, admin::Posted { headers: head.headers, body, principal, id }).await
-                }
-                Err(full) => Refusal::Full { most: full.most }.response(AnswerFormat::Rest, id),
-            }
-        })
-    });
-    let rest = routes.merge(old.router()).merge(pages.router());
-    (HttpService::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
-}
-
-/// Returns the function that counts clients for the admin API.
-fn count_clients(sessions: Arc<Sessions>) -> admin::CountClients {
-    Arc::new(move || Clients {
-        clients: sessions.clients(),
-        sessions: sessions.count(),
-        kept_bytes: sessions.kept_bytes(),
-    })
 }
 
 /// Listens on `address`. The backlog of tokio's own `bind` is short, and a burst of connections then delays all of them
@@ -237,7 +164,7 @@ pub async fn serve(
         loaded: reload::loaded(config.shown),
     };
     let (http_service, sessions) =
-        http_service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
+        http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
         serve_pipe(&manager, &steps.edge, server.max_body_bytes);
     }
@@ -249,12 +176,23 @@ pub async fn serve(
     }
     let limits = (server.limits, steps.edge.clone());
     let serving = listener::serve_with(socket, http_service, limits, certificates, &workers);
-    tokio::pin!(serving, stop);
-    if is_asked_to_end(&mut serving, &mut stop, &steps, server.shutdown_delay).await {
-        drain(serving, &steps.edge, &sessions, server.limits.drain_timeout).await;
-    }
+    run_until_drained(serving, stop, &steps, &sessions, &server).await;
     end(&manager).await;
     Ok(())
+}
+
+/// Serves until `stop` asks to end, then drains. Returns earlier if serving ends by itself.
+async fn run_until_drained(
+    serving: impl Future<Output = ()>,
+    stop: impl Stream<Item = ()>,
+    steps: &ShutdownSteps,
+    sessions: &Sessions,
+    server: &downstream::Config,
+) {
+    tokio::pin!(serving, stop);
+    if is_asked_to_end(&mut serving, &mut stop, steps, server.shutdown_delay).await {
+        drain(serving, &steps.edge, sessions, server.limits.drain_timeout).await;
+    }
 }
 
 /// Logs the address, and each setting that accepts clients without a credential.

@@ -25,7 +25,7 @@ use super::error::{Delivery, Error};
 use super::frame::Frame;
 use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
-use crate::liveness::Liveness;
+use crate::pool::PooledConnection;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::session_affinity::Affinity;
 use protocol::{LogLevel, Version};
@@ -145,36 +145,6 @@ impl Work for (&Call, &Outlet) {
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         connection.request(self.0, self.1)
-    }
-}
-
-/// Checks whether the server is alive, with the health request of its era. Any answer is a success.
-pub(super) struct Health<'a>(pub &'a Liveness);
-
-impl Work for Health<'_> {
-    type Output = ();
-
-    fn name(&self) -> &'static str {
-        "health"
-    }
-
-    fn kind(&self) -> RetrySafety {
-        RetrySafety::Read
-    }
-
-    fn is_excused(&self) -> bool {
-        self.0.is_excused()
-    }
-
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move {
-            let call = Call::of_gateway(connection.peer().version.health_method(), None);
-            self.0.ask();
-            let answered = connection.request(&call, &Outlet::none()).await;
-            // Any result ends the check. Only the deadline counts as silence.
-            self.0.broken();
-            answered.map(drop)
-        })
     }
 }
 
@@ -345,32 +315,18 @@ impl Upstream {
         guard: &mut InflightGuard,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let (begun, outlet) = (frame.now, work.outlet());
-        let leased = AtomicBool::new(false);
-        let seat = pin!(self.pool.seat(work.pool_request(), &leased));
-        let seat = match frame.limit(outlet, seat).await {
-            Some(Ok(seat)) => seat,
-            None if leased.load(Ordering::Relaxed) => {
-                return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
-            }
-            Some(Err(error)) => {
-                self.excuse_private(work, guard);
-                return Ok(Err(error));
-            }
-            None => {
-                self.excuse_private(work, guard);
-                let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
-                // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
-                return Err(Error::Connect { reason });
-            }
+        let connection = match self.connection_for(work, frame, guard).await? {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Err(error)),
         };
-        let (is_probe, seat) = (guard.is_probe(), guard.hold(seat));
-        let version = seat.connection().peer().version;
+        let (is_probe, pooled) = (guard.is_probe(), guard.hold(connection));
+        let version = pooled.connection().peer().version;
         let mut done = {
             let done = pin!(async {
                 if let Some(level) = work.log_level() {
-                    seat.want_log(level).await;
+                    pooled.want_log(level).await;
                 }
-                work.received(work.on(seat.connection()).await?, is_probe).await
+                work.received(work.on(pooled.connection()).await?, is_probe).await
             });
             frame.limit(outlet, done).await
         };
@@ -385,6 +341,32 @@ impl Upstream {
         guard.note(is_failed, done.is_some());
         let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
         Ok(done.map(|output| (output, version)))
+    }
+
+    /// Returns a connection for `work`. The outer error means that the deadline passed.
+    async fn connection_for<W: Work>(
+        &self,
+        work: &W,
+        frame: &mut Frame,
+        guard: &mut InflightGuard,
+    ) -> Result<Result<PooledConnection, Error>, Error> {
+        let outlet = work.outlet();
+        let leased = AtomicBool::new(false);
+        let seat = pin!(self.pool.seat(work.pool_request(), &leased));
+        match frame.limit(outlet, seat).await {
+            Some(Ok(connection)) => Ok(Ok(connection)),
+            None if leased.load(Ordering::Relaxed) => Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN })),
+            Some(Err(error)) => {
+                self.excuse_private(work, guard);
+                Ok(Err(error))
+            }
+            None => {
+                self.excuse_private(work, guard);
+                let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
+                // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
+                Err(Error::Connect { reason })
+            }
+        }
     }
 
     /// A private connection that cannot be opened must not block other clients.

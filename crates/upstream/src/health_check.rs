@@ -8,14 +8,47 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::Upstream;
-use super::attempt::Health;
+use super::attempt::Work;
 use super::bulkhead::Lane;
+use super::connection::{Call, Connection, Outlet};
 use super::error::Error;
-use crate::liveness::SilenceLimits;
+use super::retry::RetrySafety;
+use crate::liveness::{Liveness, SilenceLimits};
 use crate::supervisor_messages::Command;
+
+/// Checks whether the server is alive, with the health request of its era. Any answer is a success.
+struct Health<'a>(&'a Liveness);
+
+impl Work for Health<'_> {
+    type Output = ();
+
+    fn name(&self) -> &'static str {
+        "health"
+    }
+
+    fn kind(&self) -> RetrySafety {
+        RetrySafety::Read
+    }
+
+    fn is_excused(&self) -> bool {
+        self.0.is_excused()
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let call = Call::of_gateway(connection.peer().version.health_method(), None);
+            self.0.ask();
+            let answered = connection.request(&call, &Outlet::none()).await;
+            // Any result ends the check. Only the deadline counts as silence.
+            self.0.broken();
+            answered.map(drop)
+        })
+    }
+}
 
 impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
