@@ -83,7 +83,7 @@ impl Report {
     }
 
     /// Whether the client supports `roots/list`.
-    pub const fn can_list_roots(&self) -> bool {
+    pub(crate) const fn can_list_roots(&self) -> bool {
         self.can_list_roots
     }
 

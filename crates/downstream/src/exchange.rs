@@ -91,7 +91,7 @@ enum AnswerState {
 
 impl Exchange {
     /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
-    pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
+    pub(crate) fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
         let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
@@ -137,7 +137,7 @@ impl Exchange {
     /// Lets the answer continue in a task while nobody asks for the next message, so that a reader who
     /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it, unless
     /// it is detached, and then it is in a task already.
-    pub fn keep_going(&mut self, tasks: &Shutdown) {
+    pub(crate) fn keep_going(&mut self, tasks: &Shutdown) {
         if self.is_in_task {
             return;
         }

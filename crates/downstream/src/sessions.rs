@@ -292,7 +292,7 @@ impl Sessions {
     }
 
     /// Opens a session that one channel carries; `find` does not return it.
-    pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, MessageRefusal> {
+    pub(crate) fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, MessageRefusal> {
         self.open_as(caller, true)
     }
 

@@ -170,7 +170,7 @@ impl Caller {
     /// Whether the client gets a log line of `level`. If the client requested a level, it also gets lines
     /// without a known level. If it requested none, it gets no lines in the modern era, and all lines in the
     /// legacy era, where the server decides.
-    pub fn wants_log(&self, level: Option<LogLevel>) -> bool {
+    pub(crate) fn wants_log(&self, level: Option<LogLevel>) -> bool {
         match self.log_level() {
             Some(least) => level.is_none_or(|level| level >= least),
             None => !self.version.is_modern(),

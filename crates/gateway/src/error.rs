@@ -221,7 +221,7 @@ pub fn bad_input(text: &str, wrong: InvalidParam<'_>) -> ErrorObject {
 }
 
 /// A cursor that is not from this list.
-pub fn bad_cursor(found: &Raw) -> ErrorObject {
+pub(crate) fn bad_cursor(found: &Raw) -> ErrorObject {
     let wrong = InvalidParam {
         field: "params.cursor",
         found: Some(found),

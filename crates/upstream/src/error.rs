@@ -171,7 +171,7 @@ impl From<net::http::Error> for Error {
 impl Error {
     /// It, where what failed is what every call begins with: who refuses our credentials there refuses
     /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).
-    pub fn of_all_calls(self) -> Self {
+    pub(crate) fn of_all_calls(self) -> Self {
         match self {
             Self::Status { status: status @ 401, .. }
             | Self::Status { status: status @ 403, retry_after: None } => {

@@ -108,7 +108,7 @@ impl PrivateClients {
 
 impl Upstream {
     /// Whether the client of `affinity` has private connections.
-    pub fn is_private_to(&self, affinity: &Affinity) -> bool {
+    pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
         self.pool.is_private_to(affinity)
     }
 

@@ -79,7 +79,7 @@ impl fmt::Debug for CollectionOptions {
 
 impl CollectionOptions {
     /// Returns its name, for a handbook that is called `server`.
-    pub fn name_for(&self, server: &str) -> String {
+    pub(crate) fn name_for(&self, server: &str) -> String {
         // Begins and ends with letters, because the name of a server may begin or end with any character.
         self.name.clone().unwrap_or_else(|| format!("handbook_{server}_vectors"))
     }

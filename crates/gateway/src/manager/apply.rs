@@ -52,7 +52,7 @@ impl Manager {
     }
 
     /// Applies `config`, with the connectors of `connect` for new and changed servers.
-    pub async fn apply_with(
+    pub(crate) async fn apply_with(
         &self,
         config: Config,
         connect: impl Fn(&upstream::Config) -> Result<Arc<dyn Connector>, upstream::Error>,

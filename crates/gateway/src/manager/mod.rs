@@ -144,7 +144,7 @@ impl Manager {
     }
 
     /// Returns the era of a server, from its last offer.
-    pub fn era_of(&self, server: &str) -> Option<Era> {
+    pub(crate) fn era_of(&self, server: &str) -> Option<Era> {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok()?.offer.as_ref()?;
         Some(offer.peer.version.era())
@@ -152,7 +152,7 @@ impl Manager {
 
     /// Returns the era of a server, from its last offer. Also returns whether its results may contain
     /// resource URIs that several servers have, in the view of `viewer`.
-    pub fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
+    pub(crate) fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
         let can_clash = self.view(viewer.affinity).is_some() || snapshot.can_clash(viewer.scope);
@@ -306,7 +306,7 @@ impl Manager {
 
     /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
     /// to connect, or was started more than 300 ms ago.
-    pub async fn listable(&self, scope: &Scope) {
+    pub(crate) async fn listable(&self, scope: &Scope) {
         if self.snapshot().listable_at(scope).is_none() {
             return;
         }

@@ -46,7 +46,7 @@ impl Manager {
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
-    pub async fn prompt_request(
+    pub(crate) async fn prompt_request(
         &self,
         viewer: impl Into<Viewer<'_>>,
         name: &str,
@@ -60,7 +60,7 @@ impl Manager {
 
     /// Returns the requests that read `uri`. If no server lists it, these are several to try in order, the
     /// best first.
-    pub async fn resource_requests(
+    pub(crate) async fn resource_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         uri: &str,
@@ -104,7 +104,7 @@ impl Manager {
     }
 
     /// Returns the requests that complete an argument of `reference`, like [`Manager::resource_requests`].
-    pub async fn completion_requests(
+    pub(crate) async fn completion_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         reference: &Reference,

@@ -165,7 +165,7 @@ impl Snapshot {
     }
 
     /// Whether a server of a scope was not reached yet, so that its offer is unknown.
-    pub fn has_unreached(&self, scope: &Scope) -> bool {
+    pub(crate) fn has_unreached(&self, scope: &Scope) -> bool {
         let is_unheard = |server: &Server| !server.is_heard && server.upstream.config().enabled;
         self.servers_in(scope).iter().any(is_unheard)
     }
@@ -224,13 +224,13 @@ impl Snapshot {
     }
 
     /// Whether servers of a scope can have equal URIs, so that [`Snapshot::exposed_uri`] may return one.
-    pub fn can_clash(&self, scope: &Scope) -> bool {
+    pub(crate) fn can_clash(&self, scope: &Scope) -> bool {
         *scope == Scope::All && self.catalog.resources().can_clash()
     }
 
     /// Returns the URI under which clients of a scope reach `uri` of `server`, if it differs. The links of
     /// one message share `budget`.
-    pub fn exposed_uri(
+    pub(crate) fn exposed_uri(
         &self,
         scope: &Scope,
         (server, uri): (&str, &str),

@@ -49,7 +49,7 @@ impl Gateway {
 
     /// Subscribes the session to the visit of the page of elicitation `id`. Only `server` can send that
     /// notification.
-    pub fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
+    pub(crate) fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
         let topic = Topic::Elicitation(Arc::clone(server), id.into());
         expect(caller, |mailbox| self.router.tell(topic, id, (mailbox.pending(), &caller.affinity)));
     }

@@ -81,28 +81,28 @@ impl Mailbox {
 
     /// Sends notifications of changes of `lists` from now on; `known` is the version that the listener
     /// has.
-    pub fn listen_to(&self, lists: Lists, known: Revisions) {
+    pub(crate) fn listen_to(&self, lists: Lists, known: Revisions) {
         let mut state = self.state();
         (state.lists, state.told) = (lists, known);
     }
 
     /// Whether the listener must still be notified why its server is down.
-    pub fn owes_down_notice(&self) -> bool {
+    pub(crate) fn owes_down_notice(&self) -> bool {
         self.owes_down_notice.load(Ordering::Relaxed)
     }
 
     /// Records whether the listener must still be notified why its server is down.
-    pub fn set_owes_down_notice(&self, owes: bool) {
+    pub(crate) fn set_owes_down_notice(&self, owes: bool) {
         self.owes_down_notice.store(owes, Ordering::Relaxed);
     }
 
     /// Records that the listener has received a list.
-    pub fn note_listed(&self) {
+    pub(crate) fn note_listed(&self) {
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
     /// Sets `known` as the versions that the listener has, unless it has received a list before.
-    pub fn begin_with(&self, known: Revisions) {
+    pub(crate) fn begin_with(&self, known: Revisions) {
         if !self.has_listed.load(Ordering::Relaxed) {
             self.state().told = known;
         }
@@ -193,7 +193,7 @@ impl Mailbox {
     }
 
     /// Sets the lowest level of log messages for the listener.
-    pub fn set_log_level(&self, level: LogLevel) {
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
         self.state().log_level = Some(level);
     }
 

@@ -188,7 +188,7 @@ impl Catalog {
     }
 
     /// Whether both list the same bytes.
-    pub fn lists_the_same(&self, other: &Self, list: List) -> bool {
+    pub(crate) fn lists_the_same(&self, other: &Self, list: List) -> bool {
         let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.list() == list);
         kinds.all(|kind| self.listing(kind).lists_the_same(other.listing(kind)))
     }

@@ -25,7 +25,7 @@ use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
 
 /// Most bytes of events that are kept for all watchers together.
-pub const RING_BYTES: usize = 1024 * 1024;
+pub(crate) const RING_BYTES: usize = 1024 * 1024;
 /// Most watchers at a time.
 const WATCHERS: usize = 64;
 /// Most watchers of one principal.

@@ -25,7 +25,7 @@ impl Snapshot {
     }
 
     /// When a list of `scope` need not wait any longer; none if it need not wait at all.
-    pub fn listable_at(&self, scope: &Scope) -> Option<Instant> {
+    pub(crate) fn listable_at(&self, scope: &Scope) -> Option<Instant> {
         let unsettled = self.servers_in(scope).iter().filter(|server| !server.settled);
         let latest = unsettled.map(|server| server.upstream.started() + PATIENCE).max()?;
         (latest > Instant::now()).then_some(latest)
