@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! config ─► Manager ─► Gateway ─► Endpoint ─┐
-//!                └──────► admin router ─────┴─► Front ─► listener
+//!                └──────► admin router ─────┴─► HttpService ─► listener
 //! ```
 //!
 //! Shutdown has an order. Readiness is off first, while clients are still served for the shutdown delay. Then no
@@ -11,6 +11,7 @@
 //!
 //! Not here: the work of each part.
 
+mod http;
 mod logins;
 mod reload;
 
@@ -25,25 +26,17 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use auth::Sealer;
-use downstream::admission::Slots;
 use downstream::config::Transport;
 use downstream::guard::Guard;
-use downstream::http_service::{Admitted, Front, Shortcut};
 use downstream::listener;
-use downstream::refusal::{Face, Refusal};
 use downstream::sessions::Sessions;
-use downstream::streamable_http::StreamableHttpEndpoint;
+use downstream::stdio;
 use downstream::tls::Certificates;
-use downstream::{sse, stdio};
-use gateway::logins::LoginService;
 use gateway::manager::Manager;
-use gateway::{Gateway, LoginPages};
 use runtime::memory;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry;
-use runtime::telemetry::metrics::Clients;
-use runtime::worker::Crew;
+use runtime::worker::Workers;
 use {admin, auth, upstream};
 
 pub use reload::{Load, Renewal};
@@ -113,89 +106,23 @@ pub fn router_for_principals(
 }
 
 fn mounted(guard: Guard, manager: &Arc<Manager>, config: &downstream::Config, shutdown: &Shutdown) -> Router {
-    let ends = Ends { edge: shutdown.clone(), leaving: shutdown.clone() };
-    front(guard, manager, config, &ends, admin::Options::default()).0.into_router()
+    let steps = ShutdownSteps { edge: shutdown.clone(), leaving: shutdown.clone() };
+    http::service(guard, manager, config, &steps, admin::Options::default()).0.into_router()
 }
 
 /// The two steps of shutdown on the HTTP side.
-struct Ends {
+struct ShutdownSteps {
     /// Begins when readiness is turned off, before the shutdown delay and the drain.
     leaving: Shutdown,
     /// Begins when no new clients are accepted.
     edge: Shutdown,
 }
 
-impl Ends {
+impl ShutdownSteps {
     fn new() -> Self {
         let edge = Shutdown::new();
         Self { leaving: edge.child(), edge }
     }
-}
-
-/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown.
-fn front(
-    guard: Guard,
-    manager: &Arc<Manager>,
-    config: &downstream::Config,
-    Ends { edge: shutdown, leaving }: &Ends,
-    of_file: admin::Options,
-) -> (Front, Arc<Sessions>) {
-    let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
-    let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
-    let sweeper = Arc::clone(&sessions);
-    shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
-    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
-    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
-    let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
-    shutdown.spawn_until_end(async move {
-        while renewals.changed().await.is_ok() {
-            sweeper.sweep();
-        }
-    });
-    let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
-    let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
-    let is_local = config.listen.ip().is_loopback();
-    let elicited = LoginPages::new(Arc::clone(&logins.links), is_local.then(|| config.listen.to_string()));
-    let pages = logins::pages(&guard, config, logins.clone(), shutdown);
-    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
-    let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
-    let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
-    let count_clients = count_clients(of_sessions());
-    let options = admin::Options {
-        max_body,
-        drain: leaving.clone(),
-        logins: Some(logins),
-        count_clients: Some(count_clients),
-        gateway: Some(gateway),
-        ..of_file
-    };
-    let api = admin::Api::new(Arc::clone(manager), options);
-    let routes = api.clone().router();
-    let places = of_sessions();
-    let call: Shortcut = Box::new(move |Admitted { head, body, principal, id }| {
-        let place = places.place_for(principal.as_ref().map_or("", |principal| principal.id()));
-        let api = api.clone();
-        Box::pin(async move {
-            match place {
-                Ok(_place) => {
-                    admin::call(api, admin::Posted { headers: head.headers, body, principal, id }).await
-                }
-                Err(full) => Refusal::Full { most: full.most }.response(Face::Rest, id),
-            }
-        })
-    });
-    let rest = routes.merge(old.router()).merge(pages.router());
-    (Front::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
-}
-
-/// Returns the function that counts clients for the admin API.
-fn count_clients(sessions: Arc<Sessions>) -> admin::CountClients {
-    Arc::new(move || Clients {
-        clients: sessions.clients(),
-        sessions: sessions.count(),
-        kept_bytes: sessions.kept_bytes(),
-    })
 }
 
 /// Listens on `address`. The backlog of tokio's own `bind` is short, and a burst of connections then delays all of them
@@ -222,7 +149,7 @@ pub async fn serve(
     let listen = |reason| Error::Listen { address, reason };
     let socket = bind(address).map_err(listen)?;
     let server = downstream::Config { listen: socket.local_addr().map_err(listen)?, ..config.server };
-    let (ends, servers) = (Ends::new(), Shutdown::new());
+    let (steps, servers) = (ShutdownSteps::new(), Shutdown::new());
     memory::budget().set_limit(server.memory_budget);
     // Keys are read before any server starts, so that an unreadable key prevents the start.
     let guard = Guard::new(&server)?;
@@ -236,24 +163,36 @@ pub async fn serve(
         fixed: config.fixed,
         loaded: reload::loaded(config.shown),
     };
-    let (front, sessions) = front(guard, &manager, &server, &ends, running.of_file(renewal, &ends.edge));
+    let (http_service, sessions) =
+        http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
-        serve_pipe(&manager, &ends.edge, server.max_body_bytes);
+        serve_pipe(&manager, &steps.edge, server.max_body_bytes);
     }
     announce(&server);
     listener::allow_open_files(&server.limits);
-    let crew = Crew::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
+    let workers = Workers::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
     if let Some(certificates) = certificates.clone() {
-        ends.edge.spawn_until_end(certificates.follow());
+        steps.edge.spawn_until_end(certificates.follow());
     }
-    let limits = (server.limits, ends.edge.clone());
-    let serving = listener::serve_with(socket, front, limits, certificates, &crew);
-    tokio::pin!(serving, stop);
-    if is_asked_to_end(&mut serving, &mut stop, &ends, server.shutdown_delay).await {
-        drain(serving, &ends.edge, &sessions, server.limits.drain_timeout).await;
-    }
+    let limits = (server.limits, steps.edge.clone());
+    let serving = listener::serve_with(socket, http_service, limits, certificates, &workers);
+    run_until_drained(serving, stop, &steps, &sessions, &server).await;
     end(&manager).await;
     Ok(())
+}
+
+/// Serves until `stop` asks to end, then drains. Returns earlier if serving ends by itself.
+async fn run_until_drained(
+    serving: impl Future<Output = ()>,
+    stop: impl Stream<Item = ()>,
+    steps: &ShutdownSteps,
+    sessions: &Sessions,
+    server: &downstream::Config,
+) {
+    tokio::pin!(serving, stop);
+    if is_asked_to_end(&mut serving, &mut stop, steps, server.shutdown_delay).await {
+        drain(serving, &steps.edge, sessions, server.limits.drain_timeout).await;
+    }
 }
 
 /// Logs the address, and each setting that accepts clients without a credential.
@@ -268,16 +207,16 @@ fn announce(server: &downstream::Config) {
 async fn is_asked_to_end(
     serving: &mut (impl Future<Output = ()> + Unpin),
     stop: &mut (impl Stream<Item = ()> + Unpin),
-    ends: &Ends,
+    steps: &ShutdownSteps,
     delay: Duration,
 ) -> bool {
     tokio::select! {
         () = &mut *serving => return false,
-        () = stopped(stop) => ends.leaving.begin(),
+        () = stopped(stop) => steps.leaving.begin(),
     }
     tokio::select! {
         () = serving => false,
-        () = linger(delay, stopped(stop)) => true,
+        () = wait_for_load_balancers(delay, stopped(stop)) => true,
     }
 }
 
@@ -306,7 +245,7 @@ async fn stopped(stop: &mut (impl Stream<Item = ()> + Unpin)) {
 }
 
 /// Returns after `delay`, or when `hurry` resolves. During the delay, load balancers see that Switchyard is not ready.
-async fn linger(delay: Duration, hurry: impl Future<Output = ()>) {
+async fn wait_for_load_balancers(delay: Duration, hurry: impl Future<Output = ()>) {
     if delay.is_zero() {
         return;
     }
@@ -375,7 +314,7 @@ mod tests {
                     None => std::future::pending().await,
                 }
             };
-            linger(delay, hurry).await;
+            wait_for_load_balancers(delay, hurry).await;
             assert_eq!(begun.elapsed(), expected);
         }
     }
@@ -389,11 +328,11 @@ mod tests {
 
     #[test]
     fn readiness_ends_before_the_rest_or_with_it() {
-        let ends = Ends::new();
-        ends.leaving.begin();
-        assert!(!ends.edge.is_begun());
-        let ends = Ends::new();
-        ends.edge.begin();
-        assert!(ends.leaving.is_begun());
+        let steps = ShutdownSteps::new();
+        steps.leaving.begin();
+        assert!(!steps.edge.is_begun());
+        let steps = ShutdownSteps::new();
+        steps.edge.begin();
+        assert!(steps.leaving.is_begun());
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn pages(
     let pages = Arc::new(Pages::new(guard, config, logins));
     let (sessions, mut renewals) = (pages.sessions(), guard.authenticator().renewals());
     let sweeper = Arc::clone(&sessions);
-    shutdown.spawn_until_end(async move { sweeper.sweep_for_ever().await });
+    shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
     shutdown.spawn_until_end(async move {
         while renewals.changed().await.is_ok() {
             sessions.sweep();

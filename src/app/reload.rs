@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::sync::{Mutex, oneshot, watch};
 
-use crate::config::{self, Config, Fixed};
+use crate::config::{self, Config, RestartSettings};
 use admin::{Configuration, Loaded, NotReloaded, Reload, Reloaded};
 use auth::{Action, Authenticator, Keys, Role};
 use downstream::config::Exposed;
@@ -49,7 +49,7 @@ pub(super) struct ReloadTarget {
     pub(super) certificates: Option<Arc<Certificates>>,
     /// The settings of the listener since the start.
     pub(super) server: downstream::Config,
-    pub(super) fixed: Fixed,
+    pub(super) fixed: RestartSettings,
     /// The configuration for operators.
     pub(super) loaded: watch::Sender<Loaded>,
 }

@@ -3,7 +3,7 @@
 //! Invariant: nothing that may be secret is printed. Only the part of a server that operators may see is
 //! shown ([`upstream::Config::target`]).
 //!
-//! Not here: connecting to the servers (`reach`).
+//! Not here: connecting to the servers (`connect_check`).
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
-use super::{ConfigFile, EXIT_USAGE, reach};
+use super::{ConfigFile, EXIT_USAGE, connect_check};
 use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
@@ -92,7 +92,7 @@ fn valid(
     let valid = || format!("{}: valid, {servers} server{plural}", check.path().display());
     writeln!(out, "{}", note.unwrap_or_else(valid))?;
     print(&config, out)?;
-    let all = !check.connect || reach::run(config.manager, out, err)?;
+    let all = !check.connect || connect_check::run(config.manager, out, err)?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -13,7 +13,7 @@ use settings::expand::Lookup;
 use settings::{nearest, one_line};
 use url::Url;
 
-use super::agreement::{CommandStreams, Failure, Writing, with_streams};
+use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::{ConfigFile, check::table};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
@@ -50,7 +50,7 @@ pub struct Connect {
     pub key_env: Option<String>,
     /// Whether to write.
     #[command(flatten)]
-    pub writing: Writing,
+    pub writing: WriteOptions,
     /// Restore the file as it was before the last `connect`.
     #[arg(long, conflicts_with_all = ["dry_run", "import", "view", "url", "key_env"])]
     pub undo: bool,

@@ -17,7 +17,7 @@ use settings::expand::Lookup;
 use settings::one_line;
 
 use super::ConfigFile;
-use super::agreement::{CommandStreams, Failure, Writing, with_streams};
+use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::connect::configured_url;
 use crate::config::import::MAX_JSON;
 use crate::connect::own_file;
@@ -66,7 +66,7 @@ pub struct Add {
     scope: Option<String>,
     /// Whether to write.
     #[command(flatten)]
-    pub writing: Writing,
+    pub writing: WriteOptions,
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -80,7 +80,7 @@ pub struct Remove {
     pub names: Vec<String>,
     /// Whether to write.
     #[command(flatten)]
-    pub writing: Writing,
+    pub writing: WriteOptions,
     /// Which configuration.
     #[command(flatten)]
     pub file: ConfigFile,
@@ -203,7 +203,7 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
 /// Shows the change, asks, writes it, and says what is next.
 fn write(
     change: &FileChange,
-    writing: &Writing,
+    writing: &WriteOptions,
     environment: &Lookup<'_>,
     streams: &mut CommandStreams<'_>,
 ) -> Result<(), Failure> {

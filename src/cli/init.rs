@@ -11,7 +11,7 @@ use settings::expand::Lookup;
 use settings::one_line;
 use url::Url;
 
-use super::agreement::{CommandStreams, Failure, Writing, with_streams};
+use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::connect::{listener_url, this_host, unknown};
 use super::{ConfigFile, schema};
 use crate::connect::clients::{Client, Host};
@@ -41,7 +41,7 @@ pub struct Init {
     pub force: bool,
     /// Whether to write.
     #[command(flatten)]
-    pub writing: Writing,
+    pub writing: WriteOptions,
     /// The file to write.
     #[command(flatten)]
     pub file: ConfigFile,

@@ -12,7 +12,7 @@ use auth::Role;
 /// Makes a key with the name `id`, or with a random name.
 pub fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> {
     let id = id.map_or_else(random_id, str::to_owned);
-    let (key, hash) = auth::mint(&id);
+    let (key, hash) = auth::generate(&id);
     write!(
         out,
         "# The key, shown this once. Send it as `Authorization: Bearer <key>` or `X-API-Key: <key>`:\n\

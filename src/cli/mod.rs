@@ -6,11 +6,12 @@
 //!
 //! Not here: the work of `serve` and `stdio`.
 
-mod agreement;
 mod browser;
 pub mod check;
 mod config_file;
+mod confirm;
 pub mod connect;
+mod connect_check;
 pub mod doctor;
 pub mod edit;
 pub mod import;
@@ -20,7 +21,6 @@ pub mod login;
 pub mod operate;
 mod pages;
 mod process_access;
-mod reach;
 pub mod remote;
 mod run;
 mod schema;

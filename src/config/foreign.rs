@@ -9,7 +9,7 @@ use settings::{Entry, Node, Problem, Problems, Shown, Value, member_path};
 
 /// The counterpart of a foreign key in Switchyard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ours {
+pub(super) enum Counterpart {
     /// The value, unchanged, at this path.
     At(&'static str),
     /// The value is a part of this setting, which the text says how to write.
@@ -18,26 +18,26 @@ pub(super) enum Ours {
     Nothing(&'static str),
 }
 
-use Ours::{At, Nothing, PartOf};
+use Counterpart::{At, Nothing, PartOf};
 
 /// Sections that other programs and Switchyard have.
 const SHARED: [&str; 2] = ["server", "cache"];
 
-const HOST: Ours =
+const HOST: Counterpart =
     PartOf("server.listen", "write address and port as `server.listen`, such as `0.0.0.0:8080`");
-const CHROMA_URL: Ours = PartOf(
+const CHROMA_URL: Counterpart = PartOf(
     "mcp_servers.chroma.url",
     "write host and port as `mcp_servers.chroma.url`, such as `http://localhost:8000`",
 );
-const PER_MINUTE: Ours = PartOf(
+const PER_MINUTE: Counterpart = PartOf(
     "limits.requests_per_minute",
     "write it as `limits.requests_per_minute` of a server below `mcp_servers`",
 );
-const METRICS: Ours = Nothing("metrics are always at `/metrics` of `server.listen`");
-const SENTRY: Ours = Nothing("errors are in the log, which `server.log_file` puts into a file");
+const METRICS: Counterpart = Nothing("metrics are always at `/metrics` of `server.listen`");
+const SENTRY: Counterpart = Nothing("errors are in the log, which `server.log_file` puts into a file");
 
 /// Paths of other programs' files, and the counterpart of each.
-const ROWS: &[(&str, Ours)] = &[
+const ROWS: &[(&str, Counterpart)] = &[
     // Several programs.
     ("server.host", HOST),
     ("server.port", HOST),
@@ -90,7 +90,7 @@ const ROWS: &[(&str, Ours)] = &[
 ];
 
 /// Finds the counterpart of the key at `path`, if it is one of another program.
-pub(super) fn ours(path: &str) -> Option<Ours> {
+pub(super) fn ours(path: &str) -> Option<Counterpart> {
     ROWS.iter().find(|(known, _)| *known == path).map(|(_, ours)| *ours)
 }
 
@@ -161,7 +161,7 @@ fn is_unknown(entry: &Entry, path: &str, is_foreign: bool, problems: &Problems) 
     is_foreign
 }
 
-fn hint(ours: Ours) -> String {
+fn hint(ours: Counterpart) -> String {
     match ours {
         At(path) => format!("write it as `{path}`"),
         PartOf(_, hint) => hint.to_owned(),

@@ -41,16 +41,16 @@ pub struct Config {
     /// `server:`, the listener.
     pub server: downstream::Config,
     /// Detects changes of the parts that a reload does not apply.
-    pub fixed: Fixed,
+    pub fixed: RestartSettings,
     /// The file as JSON for operators: in its order, with references as written, without secrets.
     pub shown: json::Raw,
 }
 
 /// Fingerprints of the parts of the file that a reload does not apply.
 #[derive(Debug, Clone)]
-pub struct Fixed([(&'static str, Fingerprint); 2]);
+pub struct RestartSettings([(&'static str, Fingerprint); 2]);
 
-impl Fixed {
+impl RestartSettings {
     fn of(fields: &Fields<'_>) -> Self {
         // The keys are left out, because a reload applies them.
         let parts: [(_, &[&str]); 2] = [("server", &auth::Config::FIELDS), ("cache", &[])];
@@ -140,7 +140,7 @@ impl Config {
     /// Reads the root of the file: the manager's settings, and `server`.
     fn from_settings(root: &Setting<'_>, (folder, shown): (&Path, json::Raw), kinds: Kinds) -> Option<Self> {
         let mut fields = root.fields()?;
-        let fixed = Fixed::of(&fields);
+        let fixed = RestartSettings::of(&fields);
         let manager = manager::config::Config::from_fields(&mut fields, folder, kinds);
         let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();

@@ -44,9 +44,9 @@ const METHODS: [Method; 4] = [
 ];
 
 /// A pseudo-random generator with a fixed seed.
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).expect("31 bits") % most
@@ -162,7 +162,7 @@ impl Asker {
 
 /// Sends the objects of one method from one era to the other and back.
 async fn carry(method: &Method, client_is_modern: bool, server_is_modern: bool) {
-    let mut dice = Dice(u64::from(client_is_modern) * 2 + u64::from(server_is_modern) + 1);
+    let mut dice = SeededRandom(u64::from(client_is_modern) * 2 + u64::from(server_is_modern) + 1);
     let mut wanted = method.result.to_vec();
     if server_is_modern {
         wanted.push(r#""resultType":"complete""#);
@@ -222,7 +222,7 @@ async fn a_thousand_objects_each_way_between_legacy_peers() {
 
 #[tokio::test]
 async fn lists_keep_the_bytes_of_every_definition() {
-    let mut dice = Dice(99);
+    let mut dice = SeededRandom(99);
     let lists = [
         ("tools/list", "tools", r#""name""#, r#""inputSchema":{"type":"object"}"#),
         ("prompts/list", "prompts", r#""name""#, r#""arguments":[]"#),

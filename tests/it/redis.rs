@@ -35,7 +35,7 @@ impl Gateway {
         let config = Config::parse(Path::new("c.yaml"), yaml.as_bytes(), &|name| std::env::var(name));
         let config = config.unwrap_or_else(|error| panic!("{error}"));
         let (store, shutdown) = (Store::open(&config.manager.cache), Shutdown::new());
-        shutdown.spawn_until_end(store.clone().tend());
+        shutdown.spawn_until_end(store.clone().maintain());
         let gateway = Self { store, shutdown };
         gateway.uses_it().await;
         gateway

@@ -23,8 +23,8 @@ const MAX_FOLDERS: usize = 3;
 const CYCLES: &[&str] = &[
     "admin/: changes view",
     "gateway/: bridge caller era resources subscriptions tasks",
-    "switchyard/cli: check reach",
-    "upstream/: attempt attendant backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
+    "switchyard/cli: check connect_check",
+    "upstream/: attempt backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool private_clients response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
     "upstream/: listen subscription_task",
     "upstream/config: builtin parse transport",
     "upstream/transport/streamable_http: legacy listening",
@@ -217,7 +217,7 @@ impl Source {
 
     /// Whether it is compiled for tests only.
     fn is_for_tests(&self) -> bool {
-        let names = ["fixture", "fake", "testing", "hostile", "sample", "double", "judging"];
+        let names = ["fixture", "fake", "testing", "hostile", "sample", "double", "mock_filter"];
         self.package == "testkit"
             || self.module.iter().any(|part| part.contains("tests") || names.contains(&part.as_str()))
     }

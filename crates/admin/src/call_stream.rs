@@ -117,7 +117,7 @@ impl Running {
             let ended = tokio::select! {
                 biased;
                 Some(said) = self.inlet.recv() => {
-                    if let Some(event) = self.told(said) {
+                    if let Some(event) = self.event_of(said) {
                         return Some(event);
                     }
                     continue;
@@ -126,7 +126,7 @@ impl Running {
                     return Some(event("question_withdrawn", Raw::of(&Withdrawn { id }).bytes()));
                 }
                 ended = AssertUnwindSafe(run).catch_unwind() => ended.unwrap_or_else(|_| Err(self.panicked())),
-                () = self.caller.principal.taken_back() => Err(revoked()),
+                () = self.caller.principal.revoked() => Err(revoked()),
                 () = sleep(KEEP_ALIVE_EVERY) => return Some(KEEP_ALIVE),
             };
             self.run = None;
@@ -135,7 +135,7 @@ impl Running {
     }
 
     /// The event of one message of the server, if there is one.
-    fn told(&self, said: CallEvent) -> Option<Bytes> {
+    fn event_of(&self, said: CallEvent) -> Option<Bytes> {
         match said {
             CallEvent::Notice(notice) => self.notice(notice),
             CallEvent::Question(question) => self.question(question),
@@ -242,7 +242,7 @@ async fn run(
         }
         _ => {}
     }
-    let route = gateway.manager().seen_by(Some(&caller.home)).route(&caller.scope, Named::Tool, &tool);
+    let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
     let (server, subject) = match route {
         Ok(route) => (Arc::clone(&route.server), Arc::clone(&route.subject)),
         // The tool left the list while it ran.

@@ -36,7 +36,7 @@ impl From<manager::Error> for Problem {
         problem.with(|document| {
             (document.server, document.tool, document.hint) = (server, tool, hint);
             (document.retryable, document.retry_after) = (class.is_retryable, class.retry_after);
-            tell(document, error);
+            add_facts(document, error);
         })
     }
 }
@@ -63,7 +63,7 @@ fn several(member: &str) -> FieldError {
 }
 
 /// Writes the facts that only some failures have.
-fn tell(document: &mut Document, error: manager::Error) {
+fn add_facts(document: &mut Document, error: manager::Error) {
     use manager::Error as E;
     match error {
         E::ServerNotFound { available, nearest, .. } => {

@@ -18,7 +18,7 @@ use super::error::of_rest;
 use super::problem::clipped;
 use super::view::{BreakerState, ServerState, date, in_ms};
 use auth::{Principal, Role};
-use gateway::manager::live_events::{CallEnd, CallStart, Happened, LiveEvent, SampledNames};
+use gateway::manager::live_events::{CallEnd, CallStart, EventContent, LiveEvent, SampledNames};
 use json::Raw;
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
@@ -231,7 +231,7 @@ pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
     let server = event.server.as_deref().unwrap_or_default();
     let is_shown = |of: Option<&Arc<str>>| viewer.role() == Role::Superuser || of == Some(viewer.id());
     match &event.what {
-        Happened::Call { call, end } => {
+        EventContent::Call { call, end } => {
             let is_shown = is_shown(call.principal.as_ref());
             let start = started(call, (at, server), is_shown);
             match end {
@@ -239,10 +239,10 @@ pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
                 Some(end) => print(&ended(start, end, is_shown)),
             }
         }
-        Happened::Server { state, reason } => {
+        EventContent::Server { state, reason } => {
             print(&ServerChanged { at, server, state, reason: reason.clone().map(clipped) })
         }
-        Happened::Breaker { changed, reason } => print(&BreakerChanged {
+        EventContent::Breaker { changed, reason } => print(&BreakerChanged {
             at,
             server,
             from: changed.from.into(),
@@ -250,11 +250,11 @@ pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
             consecutive_failures: changed.failures,
             reason: reason.clone().map(clipped),
         }),
-        Happened::Tools { count, added, removed, changed } => {
+        EventContent::Tools { count, added, removed, changed } => {
             let [added, removed, changed] = [added, removed, changed].map(Names::of);
             print(&ToolsChanged { at, server, tools: *count, added, removed, changed })
         }
-        Happened::Action { action, principal, outcome, request_id } => {
+        EventContent::Action { action, principal, outcome, request_id } => {
             let is_shown = is_shown(Some(principal));
             print(&Acted {
                 at,

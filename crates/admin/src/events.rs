@@ -26,7 +26,7 @@ use super::event_data::{data, gap};
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use auth::Principal;
-use gateway::manager::live_events::{Happened, LiveEvent, Next, Watcher};
+use gateway::manager::live_events::{EventContent, LiveEvent, Next, Watcher};
 use net::sse::{Event, KEEP_ALIVE};
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
@@ -163,12 +163,12 @@ impl Stream {
 
     /// Waits for the next event; none if the stream has to end.
     async fn wait(&mut self) -> Option<Option<Next>> {
-        if self.drain.is_begun() || self.principal.is_taken_back() {
+        if self.drain.is_begun() || self.principal.is_revoked() {
             return None;
         }
         let (drain, principal) = (self.drain.clone(), self.principal.clone());
         let over = async {
-            futures_util::future::select(Box::pin(drain.requested()), Box::pin(principal.taken_back())).await;
+            futures_util::future::select(Box::pin(drain.requested()), Box::pin(principal.revoked())).await;
         };
         let rest = self.sent.map(|sent| sent + PAUSE);
         let next = async {
@@ -190,7 +190,7 @@ impl EventsQuery {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
         };
         let (tool, outcome) = match &event.what {
-            Happened::Call { call, end } => (Some(&*call.tool), end.as_ref().map(|end| end.outcome)),
+            EventContent::Call { call, end } => (Some(&*call.tool), end.as_ref().map(|end| end.outcome)),
             _ => (None, None),
         };
         let kinds = self.kind.as_deref();
@@ -203,12 +203,12 @@ impl EventsQuery {
 
 const fn name(event: &LiveEvent) -> &'static str {
     match &event.what {
-        Happened::Call { end: None, .. } => "call_started",
-        Happened::Call { end: Some(_), .. } => "call_ended",
-        Happened::Server { .. } => "server_changed",
-        Happened::Breaker { .. } => "breaker_changed",
-        Happened::Tools { .. } => "tools_changed",
-        Happened::Action { .. } => "action",
+        EventContent::Call { end: None, .. } => "call_started",
+        EventContent::Call { end: Some(_), .. } => "call_ended",
+        EventContent::Server { .. } => "server_changed",
+        EventContent::Breaker { .. } => "breaker_changed",
+        EventContent::Tools { .. } => "tools_changed",
+        EventContent::Action { .. } => "action",
     }
 }
 

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use super::principal::{Principal, Role};
 use super::{Denied, Reason};
 use crate::password_hash;
-use crate::revocation::Standing;
+use crate::revocation::RevocationState;
 use runtime::hex::{hex, read_sha256};
 
 const PREFIX: &str = "swy_";
@@ -119,13 +119,13 @@ impl KeyEntry {
     }
 
     /// The revocation state of its holder.
-    pub(super) fn standing(&self) -> &Standing {
-        self.holder.standing()
+    pub(super) fn revocation_state(&self) -> &RevocationState {
+        self.holder.revocation_state()
     }
 
     /// Replaces `before`, whose holder stays authenticated if the key still permits it.
     pub(super) fn succeed(&mut self, before: &Self, now: SystemTime) {
-        if self.goes_on(before, now) {
+        if self.continues(before, now) {
             self.holder = before.holder.clone();
         }
     }
@@ -135,7 +135,7 @@ impl KeyEntry {
     }
 
     /// Whether a holder of `before` stays authenticated: the secret and the role are unchanged, and the key is valid.
-    fn goes_on(&self, before: &Self, now: SystemTime) -> bool {
+    fn continues(&self, before: &Self, now: SystemTime) -> bool {
         self.key.hash == before.key.hash && self.key.role == before.key.role && !self.has_ended(now)
     }
 }
@@ -147,7 +147,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 /// Makes a key. Show the text once and then drop it; only the hash is stored.
-pub fn mint(id: &str) -> (SecretString, Sha) {
+pub fn generate(id: &str) -> (SecretString, Sha) {
     let random: [u8; RANDOM_BYTES] = rand::random();
     let key = format!("{PREFIX}{id}_{}", hex(&random));
     let hash = Sha::of(&key);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn minted_keys_are_random_and_have_the_documented_form() {
-        let ((one, _), (two, hash)) = (mint("ci"), mint("ci"));
+        let ((one, _), (two, hash)) = (generate("ci"), generate("ci"));
         assert_ne!(one.expose_secret(), two.expose_secret());
         assert_eq!(two.expose_secret().len(), "swy_ci_".len() + 48);
         assert!(Sha::of(two.expose_secret()) == hash);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::api_key::{ApiKey, KeyEntry, KeyHash, MAX_KEY_BYTES, Sha, id_of};
-use super::password_check::{CheckQueue, Slow};
+use super::password_check::{CheckQueue, PasswordHashes};
 use super::principal::Principal;
 use super::{Denied, Reason};
-use crate::revocation::Standing;
+use crate::revocation::RevocationState;
 
 /// All keys in their configured order, and separately those of other systems.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct ApiKeys {
     all: Vec<KeyEntry>,
     /// Index in `all` by id.
     places: HashMap<String, usize>,
-    slow: Option<Arc<Slow>>,
+    slow: Option<Arc<PasswordHashes>>,
 }
 
 impl ApiKeys {
@@ -31,8 +31,8 @@ impl ApiKeys {
     }
 
     /// If two entries have slow hashes of the same key, the first one counts, so their order must stay.
-    fn with(all: Vec<KeyEntry>, before: Option<&Slow>) -> Self {
-        let slow = Slow::new(&all, before);
+    fn with(all: Vec<KeyEntry>, before: Option<&PasswordHashes>) -> Self {
+        let slow = PasswordHashes::new(&all, before);
         let places = all.iter().enumerate().map(|(place, entry)| (entry.key.id.clone(), place)).collect();
         Self { all, places, slow }
     }
@@ -52,8 +52,8 @@ impl ApiKeys {
     }
 
     /// The revocation states of all keys.
-    pub(super) fn standings(&self) -> impl Iterator<Item = &Standing> {
-        self.all.iter().map(KeyEntry::standing)
+    pub(super) fn revocation_states(&self) -> impl Iterator<Item = &RevocationState> {
+        self.all.iter().map(KeyEntry::revocation_state)
     }
 
     /// Returns the holder of the key `text`, or [`Denied::Unchecked`] if it needs a slow hash.
@@ -89,7 +89,7 @@ impl ApiKeys {
     }
 
     /// Returns the slow hashes that `text` must be checked against, and the id of the only entry if `text` names one.
-    fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<Slow>, Option<&'t str>)> {
+    fn slow_for<'t>(&self, text: &'t str) -> Option<(&Arc<PasswordHashes>, Option<&'t str>)> {
         let slow = self.slow.as_ref()?;
         match id_of(text) {
             Some(id) => self.get(id)?.key.hash.slow().map(|_| (slow, Some(id))),
@@ -105,10 +105,10 @@ mod tests {
     use secrecy::ExposeSecret;
 
     use super::*;
-    use crate::{Role, mint};
+    use crate::{Role, generate};
 
     fn entry(id: &str, role: Role) -> (String, ApiKey) {
-        let (key, hash) = mint(id);
+        let (key, hash) = generate(id);
         let hash = KeyHash::Sha256(hash);
         (key.expose_secret().to_owned(), ApiKey { id: id.into(), hash, role, expires: None })
     }

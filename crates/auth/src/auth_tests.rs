@@ -14,7 +14,7 @@ fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 fn with_key() -> (Authenticator, SecretString) {
-    let (key, hash) = mint("ci");
+    let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
     (Authenticator::new(&Config::ApiKey(vec![entry])).expect("no files"), key)
@@ -90,7 +90,7 @@ fn a_token_is_no_key_and_a_key_is_no_token() {
 
 #[tokio::test]
 async fn where_both_are_accepted_the_form_says_which_one_it_is() {
-    let (key, hash) = mint("ci");
+    let (key, hash) = generate("ci");
     let key = key.expose_secret();
     let entry = ApiKey { id: "ci".into(), hash: KeyHash::Sha256(hash), role: Role::Reader, expires: None };
     // A key of another system that looks like a token.

@@ -24,8 +24,8 @@ use super::principal::{Principal, Role};
 use super::role_words::RoleWords;
 use super::token_config::{Jwt, KeySource};
 use super::{Denied, Error, Reason};
-use crate::revocation::Standing;
-use crate::token_cache::{Known, Now, TokenDigest};
+use crate::revocation::RevocationState;
+use crate::token_cache::{CachedTokens, Now, TokenDigest};
 use json::Raw;
 
 /// Limit of the length of a token. Common issuers stay below 4 KiB.
@@ -61,7 +61,7 @@ impl TokenSource {
 
 /// Verifies tokens.
 pub(super) struct Verifier {
-    ring: ArcSwap<Ring>,
+    ring: ArcSwap<KeyRing>,
     /// The schedule of keys that a login service publishes.
     key_set: Option<Arc<KeySet>>,
     source: Arc<TokenSource>,
@@ -71,15 +71,15 @@ pub(super) struct Verifier {
 }
 
 /// The keys in use.
-struct Ring {
+struct KeyRing {
     keys: VerificationKeys,
     /// Cache of tokens whose signature was verified with these keys.
-    known: Known,
+    known: CachedTokens,
 }
 
-impl Ring {
+impl KeyRing {
     fn of(keys: VerificationKeys) -> ArcSwap<Self> {
-        ArcSwap::from_pointee(Self { keys, known: Known::new() })
+        ArcSwap::from_pointee(Self { keys, known: CachedTokens::new() })
     }
 }
 
@@ -104,7 +104,7 @@ impl Verifier {
             _ => None,
         };
         Ok(Self {
-            ring: Ring::of(VerificationKeys::new(config)?),
+            ring: KeyRing::of(VerificationKeys::new(config)?),
             key_set,
             source: Arc::new(TokenSource::of(config)),
             validation: validation(config)?,
@@ -161,7 +161,7 @@ impl Verifier {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
         let role = self.roles.role_in(claims).ok_or(Denied::NoRole)?;
-        Ok(Principal::of_token(&subject, role).under(key.standing.clone()))
+        Ok(Principal::of_token(&subject, role).under(key.revocation_state.clone()))
     }
 
     /// Replaces `before`. A principal stays authenticated if its token would be accepted again, with the same
@@ -185,7 +185,7 @@ impl Verifier {
         if asks_the_same && has_same_algorithms {
             keys.go_on(&ring.keys);
         }
-        self.ring = Ring::of(keys);
+        self.ring = KeyRing::of(keys);
         self
     }
 
@@ -198,11 +198,15 @@ impl Verifier {
     pub(super) fn replace(&self, mut keys: VerificationKeys) -> bool {
         let before = self.ring.load_full();
         keys.go_on(&before.keys);
-        let last = keys.standings();
+        let last = keys.revocation_states();
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
-        self.ring.store(Arc::new(Ring { keys, known: Known::new() }));
-        let gone = before.keys.standings().into_iter().filter(|standing| !last.contains(standing));
-        gone.map(|standing| standing.end()).count() > 0
+        self.ring.store(Arc::new(KeyRing { keys, known: CachedTokens::new() }));
+        let gone = before
+            .keys
+            .revocation_states()
+            .into_iter()
+            .filter(|revocation_state| !last.contains(revocation_state));
+        gone.map(|revocation_state| revocation_state.end()).count() > 0
     }
 
     /// The schedule of published keys.
@@ -216,8 +220,8 @@ impl Verifier {
     }
 
     /// The revocation states of all its keys.
-    pub(super) fn standings(&self) -> Vec<Standing> {
-        self.ring.load().keys.standings()
+    pub(super) fn revocation_states(&self) -> Vec<RevocationState> {
+        self.ring.load().keys.revocation_states()
     }
 
     /// Verifies everything but subject and role. Returns the claims, and the key of the signature.

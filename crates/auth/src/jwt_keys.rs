@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::token_config::{Jwt, KeySource, MIN_SECRET_BYTES, PublicKey};
 use super::{Error, Reason};
-use crate::revocation::Standing;
+use crate::revocation::RevocationState;
 use runtime::regular_file;
 
 /// Limit of the size of a key file.
@@ -38,12 +38,12 @@ pub(super) struct VerificationKey {
     /// The key material.
     pub(super) material: DecodingKey,
     /// Revocation state of the principals whose tokens this key verified.
-    pub(super) standing: Standing,
+    pub(super) revocation_state: RevocationState,
 }
 
 impl VerificationKey {
     fn of(algorithm: Option<Algorithm>, key: DecodingKey) -> Self {
-        Self { algorithm, material: key, standing: Standing::default() }
+        Self { algorithm, material: key, revocation_state: RevocationState::default() }
     }
 
     /// Whether it accepts the same tokens as `other`.
@@ -128,11 +128,13 @@ impl VerificationKeys {
     /// tokens stay authenticated.
     pub(super) fn go_on(&mut self, before: &Self) {
         match (self, before) {
-            (Self::One(key), Self::One(old)) if key.is(old) => key.standing = old.standing.clone(),
+            (Self::One(key), Self::One(old)) if key.is(old) => {
+                key.revocation_state = old.revocation_state.clone();
+            }
             (Self::Set(keys), Self::Set(old)) => {
                 for (kid, key) in keys {
                     if let Some(old) = old.get(kid).filter(|old| key.is(old)) {
-                        key.standing = old.standing.clone();
+                        key.revocation_state = old.revocation_state.clone();
                     }
                 }
             }
@@ -141,10 +143,10 @@ impl VerificationKeys {
     }
 
     /// The revocation states of all keys.
-    pub(super) fn standings(&self) -> Vec<Standing> {
+    pub(super) fn revocation_states(&self) -> Vec<RevocationState> {
         match self {
-            Self::One(key) => vec![key.standing.clone()],
-            Self::Set(keys) => keys.values().map(|key| key.standing.clone()).collect(),
+            Self::One(key) => vec![key.revocation_state.clone()],
+            Self::Set(keys) => keys.values().map(|key| key.revocation_state.clone()).collect(),
         }
     }
 }

@@ -174,11 +174,12 @@ fn a_set_that_turns_over_ends_what_came_in_with_the_key_that_is_gone() {
         sign(&header, &claims().to_string(), &key, Algorithm::EdDSA)
     };
     let before = verifier(&[(&one, "one"), (&two, "two")]);
-    let standing = |pair, kid| before.check(&token(pair, kid)).expect("good").standing().clone();
-    let (of_one, of_two) = (standing(&one, "one"), standing(&two, "two"));
+    let revocation_state =
+        |pair, kid| before.check(&token(pair, kid)).expect("good").revocation_state().clone();
+    let (of_one, of_two) = (revocation_state(&one, "one"), revocation_state(&two, "two"));
     let lasts = |next: Verifier| {
         let next = next.after(&before);
-        [&of_one, &of_two].map(|standing| next.standings().contains(standing))
+        [&of_one, &of_two].map(|revocation_state| next.revocation_states().contains(revocation_state))
     };
     assert_eq!(lasts(verifier(&[(&two, "two"), (&one, "one"), (&three, "three")])), [true, true]);
     assert_eq!(lasts(verifier(&[(&two, "two"), (&three, "three")])), [false, true]);

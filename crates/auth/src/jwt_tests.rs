@@ -326,9 +326,12 @@ fn only_listed_clients_may_have_a_token() {
     }
     let open = Verifier::new(&hmac()).expect("a good configuration");
     assert!(open.check(&hs256(PLAIN, &with(json!({"azp": "other"})).to_string())).is_ok());
-    let sessions_of = open.standings();
+    let sessions_of = open.revocation_states();
     let narrowed = Verifier::new(&listed).expect("good").after(&open);
-    assert!(!narrowed.standings().contains(&sessions_of[0]), "a reload with other clients ends sessions");
+    assert!(
+        !narrowed.revocation_states().contains(&sessions_of[0]),
+        "a reload with other clients ends sessions"
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use url::Url;
 
 use super::key_set::KeySet;
 use super::token_config::KeySetLocation;
-use net::http::{Client, Reach, RequestBuilder, ResponseLimits};
+use net::http::{Client, DialPolicy, RequestBuilder, ResponseLimits};
 use runtime::shutdown::Shutdown;
 
 /// Limits of one response.
@@ -24,30 +24,31 @@ const LIMITS: ResponseLimits = ResponseLimits { bytes: 64 * 1024, time: Duration
 /// Fetches the key set. An error is for the log.
 pub(super) async fn fetch(key_set: &KeySet, tasks: &Shutdown) -> Result<Bytes, String> {
     match &key_set.location {
-        KeySetLocation::Url(url) => get(url, Reach::Anywhere, tasks).await,
+        KeySetLocation::Url(url) => get(url, DialPolicy::Anywhere, tasks).await,
         KeySetLocation::Issuer(issuer) => {
             let url = discovered(issuer, &key_set.issuer, tasks).await?;
-            let reach = reach_of(&url, issuer).ok_or_else(|| {
+            let dial_policy = dial_policy_of(&url, issuer).ok_or_else(|| {
                 format!("the metadata of the issuer names {url}, which must be an HTTPS URL; set `jwks_url`")
             })?;
-            get(&url, reach, tasks).await
+            get(&url, dial_policy, tasks).await
         }
     }
 }
 
 /// The addresses that a key set may have which the metadata of `issuer` names.
-fn reach_of(url: &Url, issuer: &Url) -> Option<Reach> {
+fn dial_policy_of(url: &Url, issuer: &Url) -> Option<DialPolicy> {
     let is_plain = url.username().is_empty() && url.password().is_none();
     let is_same_host = url.host() == issuer.host();
     let is_safe = url.scheme() == "https" || (is_same_host && url.scheme() == issuer.scheme());
-    (is_plain && is_safe).then_some(if is_same_host { Reach::Anywhere } else { Reach::Public })
+    (is_plain && is_safe).then_some(if is_same_host { DialPolicy::Anywhere } else { DialPolicy::Public })
 }
 
 /// Returns the URL of the key set that the metadata of `issuer` names.
 async fn discovered(issuer: &Url, name: &str, tasks: &Shutdown) -> Result<Url, String> {
     let mut failures = Vec::new();
     for place in places(issuer) {
-        match get(&place, Reach::Anywhere, tasks).await.and_then(|document| key_set_of(&document, name)) {
+        match get(&place, DialPolicy::Anywhere, tasks).await.and_then(|document| key_set_of(&document, name))
+        {
             Ok(url) => return Ok(url),
             Err(failure) => failures.push(failure),
         }
@@ -87,9 +88,9 @@ fn key_set_of(document: &[u8], issuer: &str) -> Result<Url, String> {
     url.filter(Url::has_host).ok_or_else(|| "the metadata of the issuer names no `jwks_uri`".into())
 }
 
-async fn get(url: &Url, reach: Reach, tasks: &Shutdown) -> Result<Bytes, String> {
+async fn get(url: &Url, dial_policy: DialPolicy, tasks: &Shutdown) -> Result<Bytes, String> {
     let failed = |error: net::http::Error| format!("{url}: {error}");
-    let client = Client::new(url, reach, 0, tasks).map_err(failed)?;
+    let client = Client::new(url, dial_policy, 0, tasks).map_err(failed)?;
     let response = client.fetch(RequestBuilder::new(Method::GET, url.clone()), LIMITS).await;
     let response = response.map_err(failed)?;
     match response.status {
@@ -145,12 +146,15 @@ mod tests {
 
     #[test]
     fn a_key_set_on_another_host_must_be_public_and_use_https() {
-        let reach = |at, issuer| reach_of(&url(at), &url(issuer));
-        assert_eq!(reach("https://h:8443/keys", "https://h/"), Some(Reach::Anywhere));
-        assert_eq!(reach("http://127.0.0.1:81/keys", "http://127.0.0.1:80/"), Some(Reach::Anywhere));
-        assert_eq!(reach("https://keys.example/", "https://h/"), Some(Reach::Public));
-        assert_eq!(reach("http://h/keys", "https://h/"), None);
-        assert_eq!(reach("http://169.254.169.254/keys", "http://h/"), None);
-        assert_eq!(reach("https://a:b@h/keys", "https://h/"), None);
+        let dial_policy = |at, issuer| dial_policy_of(&url(at), &url(issuer));
+        assert_eq!(dial_policy("https://h:8443/keys", "https://h/"), Some(DialPolicy::Anywhere));
+        assert_eq!(
+            dial_policy("http://127.0.0.1:81/keys", "http://127.0.0.1:80/"),
+            Some(DialPolicy::Anywhere)
+        );
+        assert_eq!(dial_policy("https://keys.example/", "https://h/"), Some(DialPolicy::Public));
+        assert_eq!(dial_policy("http://h/keys", "https://h/"), None);
+        assert_eq!(dial_policy("http://169.254.169.254/keys", "http://h/"), None);
+        assert_eq!(dial_policy("https://a:b@h/keys", "https://h/"), None);
     }
 }

@@ -107,10 +107,10 @@ async fn a_token_with_a_rotated_key_works_within_a_second() {
     assert_eq!(service.check(&token(&two, "two")).await, alice);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert_eq!(service.fetches(), 2);
-    assert!(!session.is_taken_back(), "the first key is still there");
+    assert!(!session.is_revoked(), "the first key is still there");
     service.says(Ok(set(&[(&two, "two")])));
     service.pass(REFRESH_EVERY).await;
-    assert!(session.is_taken_back(), "a key that the service removed ends what it opened");
+    assert!(session.is_revoked(), "a key that the service removed ends what it opened");
     assert_eq!(service.check(&token(&two, "two")).await, alice);
 }
 
@@ -166,7 +166,7 @@ async fn keys_survive_an_outage_of_a_day_and_no_longer() {
     assert!(service.check(&token(&one, "one")).await.is_ok(), "not a day yet");
     service.pass(Duration::from_mins(20)).await;
     assert!(is_unavailable(&service.check(&token(&one, "one")).await));
-    assert!(session.is_taken_back());
+    assert!(session.is_revoked());
     let a_day_of_minutes = 24 * 60 + 60;
     assert!(service.fetches() < a_day_of_minutes, "{}", service.fetches());
     service.says(Ok(set(&[(&one, "one")])));
@@ -198,10 +198,10 @@ async fn a_reload_keeps_the_keys_of_the_same_service_only() {
     let session = service.check(&token(&one, "one")).await.expect("good");
     service.says(Err("no connection"));
     service.door.renew(Keys::read(&published("keys")).expect("nothing to read"));
-    assert!(service.check(&token(&one, "one")).await.is_ok() && !session.is_taken_back());
+    assert!(service.check(&token(&one, "one")).await.is_ok() && !session.is_revoked());
     assert_eq!(service.fetches(), 1, "they need not be fetched again");
     service.door.renew(Keys::read(&published("other")).expect("nothing to read"));
-    assert!(session.is_taken_back());
+    assert!(session.is_revoked());
     assert!(is_unavailable(&service.check(&token(&one, "one")).await));
     assert!(service.fetches() > 1);
 }

@@ -4,7 +4,7 @@
 //! headers only, never from a URL. A request with two credentials is refused. A client does not learn why its
 //! credential was refused; the [`Reason`] is for the log. Values that clients send back later are sealed with their
 //! principal ([`Sealer`]), and values that Switchyard stores are sealed in the [`vault`]. If a reload revokes a
-//! credential, its principals are notified ([`Principal::taken_back`]).
+//! credential, its principals are notified ([`Principal::revoked`]).
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
@@ -35,10 +35,10 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use revocation::Standing;
+use revocation::RevocationState;
 use tokio::sync::watch;
 
-pub use api_key::{ApiKey, KeyHash, is_id, mint};
+pub use api_key::{ApiKey, KeyHash, generate, is_id};
 pub use config::Config;
 pub use jwt::{Grant, Signer, TokenSource};
 pub use principal::{Action, Principal, Role};
@@ -175,7 +175,7 @@ impl Keys {
     /// Reads and checks the keys that `config` names. Blocks on files.
     pub fn read(config: &Config) -> Result<Self, Error> {
         Ok(Self(match config {
-            Config::None => Verification::None(Principal::anonymous().under(Standing::default())),
+            Config::None => Verification::None(Principal::anonymous().under(RevocationState::default())),
             Config::ApiKey(keys) => Verification::ApiKey(api_keys::ApiKeys::new(keys)),
             // Without keys, no credential in headers is valid.
             Config::Certificate => Verification::ApiKey(api_keys::ApiKeys::new(&[])),
@@ -251,21 +251,23 @@ impl Verification {
     }
 
     /// Returns the revocation state of every credential that is valid here.
-    fn standings(&self) -> impl Iterator<Item = Standing> {
+    fn revocation_states(&self) -> impl Iterator<Item = RevocationState> {
         let everybody = match self {
-            Self::None(everybody) => Some(everybody.standing().clone()),
+            Self::None(everybody) => Some(everybody.revocation_state().clone()),
             _ => None,
         };
-        let of_keys = self.keys().into_iter().flat_map(api_keys::ApiKeys::standings).cloned();
-        let of_tokens = self.tokens().into_iter().flat_map(jwt::Verifier::standings);
+        let of_keys = self.keys().into_iter().flat_map(api_keys::ApiKeys::revocation_states).cloned();
+        let of_tokens = self.tokens().into_iter().flat_map(jwt::Verifier::revocation_states);
         everybody.into_iter().chain(of_keys).chain(of_tokens)
     }
 
     /// Notifies every principal whose credential is not valid under `next`.
     #[allow(clippy::mutable_key_type)] // compared by identity, which does not change
-    fn end_but(&self, next: &Self) {
-        let last: HashSet<Standing> = next.standings().collect();
-        self.standings().filter(|standing| !last.contains(standing)).for_each(|standing| standing.end());
+    fn revoke_others_than(&self, next: &Self) {
+        let last: HashSet<RevocationState> = next.revocation_states().collect();
+        self.revocation_states()
+            .filter(|revocation_state| !last.contains(revocation_state))
+            .for_each(|revocation_state| revocation_state.end());
     }
 }
 
@@ -279,14 +281,14 @@ impl Authenticator {
     }
 
     /// Replaces the keys: later requests are checked against these only. A principal whose credential is missing from
-    /// them, or has another role there, is notified ([`Principal::taken_back`]).
+    /// them, or has another role there, is notified ([`Principal::revoked`]).
     pub fn renew(&self, keys: Keys) {
         let _turn = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.mode.load_full();
         let next = Arc::new(keys.0.after(&before));
         // The new keys come first, so that a notified client cannot authenticate again with a revoked credential.
         self.mode.store(Arc::clone(&next));
-        before.end_but(&next);
+        before.revoke_others_than(&next);
         self.renewed.send_replace(());
     }
 

@@ -86,7 +86,7 @@ impl CheckQueue {
 }
 
 /// The keys with such hashes, and the cached results.
-pub(super) struct Slow {
+pub(super) struct PasswordHashes {
     keys: Vec<KeyEntry>,
     /// A key of this process, so that the cache says nothing to a reader of its memory later.
     secret: hmac::Key,
@@ -101,7 +101,7 @@ struct Seen {
     bad: LruCache<CheckId, Instant>,
 }
 
-impl Slow {
+impl PasswordHashes {
     /// The keys with such hashes, and the good results of `before` for entries that stay. Returns `None` if no key has
     /// such a hash.
     pub(super) fn new(keys: &[KeyEntry], before: Option<&Self>) -> Option<Arc<Self>> {
@@ -112,13 +112,13 @@ impl Slow {
         }
         let made = || hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>());
         let secret = before.map_or_else(made, |before| before.secret.clone());
-        let good = before.map_or_else(|| LruCache::new(MOST_GOOD), |before| before.still_good(&keys));
+        let good = before.map_or_else(|| LruCache::new(MOST_GOOD), |before| before.valid_results(&keys));
         let seen = Seen { good, bad: LruCache::new(MOST_BAD) };
         Some(Arc::new(Self { keys, secret, seen: Mutex::new(seen) }))
     }
 
     /// Returns the good results of entries that are unchanged in `keys`.
-    fn still_good(&self, keys: &[KeyEntry]) -> LruCache<CheckId, (usize, Instant)> {
+    fn valid_results(&self, keys: &[KeyEntry]) -> LruCache<CheckId, (usize, Instant)> {
         let mut good = LruCache::new(MOST_GOOD);
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, (index, since)) in seen.good.iter().rev() {
@@ -203,7 +203,7 @@ impl Slow {
     }
 }
 
-impl fmt::Debug for Slow {
+impl fmt::Debug for PasswordHashes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slow").field("keys", &self.keys).finish_non_exhaustive()
     }

@@ -9,7 +9,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::password_hash::tests::argon2id_of;
-use crate::{ApiKey, Authenticator, Config, KeyHash as AnyHash, Keys, Role, mint};
+use crate::{ApiKey, Authenticator, Config, KeyHash as AnyHash, Keys, Role, generate};
 
 const KEY: &str = "legacy-key-of-another-system";
 
@@ -68,7 +68,7 @@ async fn keys_of_another_system_are_taken_as_it_stored_them() {
 
 #[tokio::test]
 async fn keys_of_our_own_are_never_held_against_slow_hashes() {
-    let (ours, hash) = mint("ci");
+    let (ours, hash) = generate("ci");
     let ours = ours.expose_secret();
     let hash = AnyHash::Sha256(hash);
     let fast = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
@@ -123,7 +123,7 @@ async fn a_key_is_held_against_the_keys_of_a_reload_that_comes_meanwhile() {
 async fn what_is_remembered_ends() {
     let mut ends = entry("old", &bcrypt_of(KEY), Role::Reader);
     ends.expires = Some(SystemTime::now() + Duration::from_hours(24));
-    let slow = Slow::new(&[KeyEntry::of(&ends)], None).expect("one such key");
+    let slow = PasswordHashes::new(&[KeyEntry::of(&ends)], None).expect("one such key");
     let (checks, now) = (CheckQueue::default(), SystemTime::now());
     assert!(slow.check(&checks, KEY, None, now).await.is_ok());
     assert!(slow.check(&checks, "wrong", None, now).await.is_err());
@@ -140,8 +140,8 @@ async fn what_is_remembered_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_keys_are_checked_one_at_a_time_and_few_of_them_wait() {
-    let slow =
-        Slow::new(&[KeyEntry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
+    let slow = PasswordHashes::new(&[KeyEntry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None)
+        .expect("one such key");
     let (checks, now) = (CheckQueue::default(), SystemTime::now());
     let busy = checks.turn().await.expect("nobody else is here");
     let keys: Vec<String> = (0..200).map(|number| format!("wrong-{number}")).collect();
@@ -195,8 +195,8 @@ async fn a_full_queue_evicts_at_random_and_stays_bounded() {
 
 #[tokio::test]
 async fn many_who_come_with_the_same_key_at_once_cost_one_check() {
-    let slow =
-        Slow::new(&[KeyEntry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None).expect("one such key");
+    let slow = PasswordHashes::new(&[KeyEntry::of(&entry("old", &bcrypt_of(KEY), Role::Reader))], None)
+        .expect("one such key");
     let (checks, now) = (CheckQueue::default(), SystemTime::now());
     let judged = join_all((0..20).map(|_| slow.check(&checks, KEY, None, now))).await;
     assert!(judged.iter().all(Result::is_ok), "{judged:?}");

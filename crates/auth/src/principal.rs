@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use crate::revocation::Standing;
+use crate::revocation::RevocationState;
 
 /// The highest rights of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,7 +156,7 @@ pub struct Principal(Arc<Identity>);
 struct Identity {
     id: Arc<str>,
     role: Role,
-    standing: Standing,
+    revocation_state: RevocationState,
 }
 
 impl Principal {
@@ -174,12 +174,12 @@ impl Principal {
 
     /// A principal that a program which embeds Switchyard has authenticated itself. `id` must be unique.
     pub fn new(id: impl Into<Arc<str>>, role: Role) -> Self {
-        Self(Arc::new(Identity { id: id.into(), role, standing: Standing::default() }))
+        Self(Arc::new(Identity { id: id.into(), role, revocation_state: RevocationState::default() }))
     }
 
-    /// Returns this principal with the revocation state `standing`.
-    pub(super) fn under(&self, standing: Standing) -> Self {
-        Self(Arc::new(Identity { id: Arc::clone(self.id()), role: self.role(), standing }))
+    /// Returns this principal with the revocation state `revocation_state`.
+    pub(super) fn under(&self, revocation_state: RevocationState) -> Self {
+        Self(Arc::new(Identity { id: Arc::clone(self.id()), role: self.role(), revocation_state }))
     }
 
     /// The holder of the API key `id`.
@@ -214,7 +214,7 @@ impl Principal {
     }
 
     /// Whether this is a copy of `other`, and so was authenticated with the same credential.
-    pub fn is_very(&self, other: &Self) -> bool {
+    pub fn is_copy_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -224,19 +224,19 @@ impl Principal {
     }
 
     /// Whether the credential was revoked or changed since authentication.
-    pub fn is_taken_back(&self) -> bool {
-        self.0.standing.is_over()
+    pub fn is_revoked(&self) -> bool {
+        self.0.revocation_state.is_over()
     }
 
     /// Resolves when the credential is revoked or changed. It takes a lock that all holders of the
     /// credential share, so do not use it in each call.
-    pub async fn taken_back(&self) {
-        self.0.standing.over().await;
+    pub async fn revoked(&self) {
+        self.0.revocation_state.over().await;
     }
 
     /// The revocation state of its credential.
-    pub(super) fn standing(&self) -> &Standing {
-        &self.0.standing
+    pub(super) fn revocation_state(&self) -> &RevocationState {
+        &self.0.revocation_state
     }
 }
 

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 /// The revocation state of one credential. Clones share it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Standing(CancellationToken);
+pub(super) struct RevocationState(CancellationToken);
 
-impl Standing {
+impl RevocationState {
     pub(super) fn end(&self) {
         self.0.cancel();
     }

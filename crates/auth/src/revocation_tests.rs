@@ -8,7 +8,9 @@ use jsonwebtoken::Algorithm;
 use secrecy::ExposeSecret;
 
 use crate::jwt::tests::{SECRET, grant, hmac};
-use crate::{ApiKey, Authenticator, Config, Jwt, KeyHash, KeySource, Keys, Principal, Role, Signer, mint};
+use crate::{
+    ApiKey, Authenticator, Config, Jwt, KeyHash, KeySource, Keys, Principal, Role, Signer, generate,
+};
 
 /// Headers with a credential.
 fn sent(credential: &str) -> HeaderMap {
@@ -17,7 +19,7 @@ fn sent(credential: &str) -> HeaderMap {
 }
 
 fn key(id: &str) -> (String, ApiKey) {
-    let (text, hash) = mint(id);
+    let (text, hash) = generate(id);
     let entry = ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None };
     (text.expose_secret().to_owned(), entry)
 }
@@ -32,7 +34,7 @@ fn tokens(jwt: Jwt) -> Config {
 }
 
 /// Whether a principal with `credential` under `before` stays authenticated under `next`.
-fn goes_on(credential: &str, before: &Config, next: &Config) -> bool {
+fn continues(credential: &str, before: &Config, next: &Config) -> bool {
     let door = Authenticator::new(before).expect("no files");
     let principal = door.authenticate(&sent(credential)).expect("it is good");
     let mut renewals = door.renewals();
@@ -40,11 +42,11 @@ fn goes_on(credential: &str, before: &Config, next: &Config) -> bool {
     assert!(renewals.has_changed().expect("it is there"), "whoever waits for it is told");
     renewals.mark_unchanged();
     if let Ok(again) = door.authenticate(&sent(credential)) {
-        assert!(!again.is_taken_back(), "who is let in now is let in under the new keys");
+        assert!(!again.is_revoked(), "who is let in now is let in under the new keys");
     }
     // A further renewal without changes.
     door.renew(Keys::read(next).expect("no files"));
-    !principal.is_taken_back()
+    !principal.is_revoked()
 }
 
 #[test]
@@ -71,7 +73,7 @@ fn a_key_that_is_the_same_goes_on_and_one_that_is_not_is_over() {
         (tokens(hmac()), false, "keys are none any more"),
         (Config::None, false, "nobody is asked any more, and it is somebody else then"),
     ] {
-        assert_eq!(goes_on(&text, &before, &next), expected, "{why}");
+        assert_eq!(continues(&text, &before, &next), expected, "{why}");
     }
 }
 
@@ -86,8 +88,8 @@ async fn so_it_is_with_a_key_of_another_system() {
         let door = Authenticator::new(&Config::ApiKey(vec![entry(&one)])).expect("no files");
         let principal = door.check(&sent("theirs")).await.expect("it is good");
         door.renew(Keys::read(&Config::ApiKey(vec![entry(next)])).expect("no files"));
-        assert_eq!(!principal.is_taken_back(), expected, "the same text under another hash is another key");
-        assert!(!door.check(&sent("theirs")).await.expect("it is good").is_taken_back());
+        assert_eq!(!principal.is_revoked(), expected, "the same text under another hash is another key");
+        assert!(!door.check(&sent("theirs")).await.expect("it is good").is_revoked());
     }
 }
 
@@ -110,8 +112,8 @@ fn the_order_of_algorithms_says_nothing() {
     let with = |algorithms: &[Algorithm]| tokens(Jwt { algorithms: algorithms.to_vec(), ..hmac() });
     let (one, other) = (Algorithm::HS256, Algorithm::HS512);
     let token = token(&hmac());
-    assert!(goes_on(&token, &with(&[one, other]), &with(&[other, one])));
-    assert!(!goes_on(&token, &with(&[one, other]), &with(&[one])), "another one is taken no more");
+    assert!(continues(&token, &with(&[one, other]), &with(&[other, one])));
+    assert!(!continues(&token, &with(&[one, other]), &with(&[one])), "another one is taken no more");
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn a_token_goes_on_while_it_would_be_taken_as_the_same_principal() {
         (Config::ApiKey(Vec::new()), false, "tokens are none any more"),
         (Config::None, false, "nobody is asked any more"),
     ] {
-        assert_eq!(goes_on(&token(&hmac()), &tokens(hmac()), &next), expected, "{why}");
+        assert_eq!(continues(&token(&hmac()), &tokens(hmac()), &next), expected, "{why}");
     }
 }
 
@@ -141,7 +143,7 @@ fn a_token_goes_on_while_it_would_be_taken_as_the_same_principal() {
 fn everybody_goes_on_until_somebody_is_asked_for() {
     let (_, ours) = key("ours");
     for (next, expected) in [(Config::None, true), (Config::ApiKey(vec![ours]), false)] {
-        assert_eq!(goes_on("whatever", &Config::None, &next), expected);
+        assert_eq!(continues("whatever", &Config::None, &next), expected);
     }
-    assert!(!Principal::anonymous().is_taken_back(), "that of a pipe is nobody's to take back");
+    assert!(!Principal::anonymous().is_revoked(), "that of a pipe is nobody's to take back");
 }

@@ -25,7 +25,7 @@ const AT_MOST: Duration = Duration::from_mins(1);
 const MOST: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
 /// The cached tokens with their principals.
-pub(super) struct Known(Mutex<LruCache<TokenDigest, Checked>>);
+pub(super) struct CachedTokens(Mutex<LruCache<TokenDigest, Checked>>);
 
 /// The SHA-256 of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl Checked {
     }
 }
 
-impl Known {
+impl CachedTokens {
     pub(super) fn new() -> Self {
         Self(Mutex::new(LruCache::new(MOST)))
     }
@@ -91,7 +91,7 @@ impl Known {
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for CachedTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Known(..)")
     }
@@ -133,7 +133,7 @@ mod tests {
             (10, 10, 10, false),
             (0, 0, 0, false),
         ] {
-            let known = Known::new();
+            let known = CachedTokens::new();
             known.keep(name, &bob(), now, seconds(now.wall) + exp_in);
             let found = known.find(&name, after(now, wall, steady));
             assert_eq!(found, holds.then(bob), "exp in {exp_in}, {wall} and {steady} s later");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_least_used_makes_room() {
-        let (known, now) = (Known::new(), Now::read());
+        let (known, now) = (CachedTokens::new(), Now::read());
         let name = |number: usize| TokenDigest::of(&number.to_string());
         for number in 0..MOST.get() {
             known.keep(name(number), &bob(), now, seconds(now.wall) + 600);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_exp_beyond_all_time_is_not_kept() {
-        let (known, now, name) = (Known::new(), Now::read(), TokenDigest::of("token"));
+        let (known, now, name) = (CachedTokens::new(), Now::read(), TokenDigest::of("token"));
         known.keep(name, &bob(), now, u64::MAX);
         assert_eq!(known.find(&name, now), None);
     }

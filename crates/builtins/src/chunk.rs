@@ -25,10 +25,10 @@ use markdown::HeadingOutline;
 use settings::{Fields, Setting};
 
 /// The largest budget, in characters.
-pub const MOST_SIZE: usize = 100_000;
+pub(crate) const MOST_SIZE: usize = 100_000;
 /// Largest Markdown text whose headings are read, in bytes. A longer one is cut like a plain text, because
 /// parsing a text of headings only needs some forty times its size.
-pub const MOST_MARKDOWN: usize = 8 << 20;
+pub(crate) const MOST_MARKDOWN: usize = 8 << 20;
 
 /// Size and overlap of chunks. Valid by construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Chunking {
 
     /// Reduces the size to at most `size` characters, and the overlap in proportion: for a model with a
     /// smaller window, or for one call.
-    pub fn at_most(self, size: usize) -> Self {
+    pub(crate) fn at_most(self, size: usize) -> Self {
         let size = size.clamp(1, self.size);
         Self { size, overlap: self.overlap * size / self.size }
     }

@@ -92,7 +92,7 @@ fn list(member: &'static str, items: &[Raw]) -> Raw {
 
 impl<B: Builtin> InProcessConnection<B> {
     fn new(builtin: B) -> Self {
-        let subscribable = builtin.resources().map(|_| !builtin.told_resources().is_empty());
+        let subscribable = builtin.resources().map(|_| !builtin.subscribable_resources().is_empty());
         let peer = declared::peer(builtin.info(), builtin.instructions(), subscribable);
         Self { builtin, peer }
     }
@@ -123,7 +123,7 @@ impl<B: Builtin> InProcessConnection<B> {
     async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
         let asked = params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
         let mut wanted: Vec<String> = asked.get_as(RESOURCES).unwrap_or_default();
-        wanted.retain(|uri| self.builtin.told_resources().contains(&uri.as_str()));
+        wanted.retain(|uri| self.builtin.subscribable_resources().contains(&uri.as_str()));
         let wanted = (!wanted.is_empty()).then(|| Raw::of(&wanted));
         // No built-in has tasks.
         let honoured = asked.edit(&[(RESOURCES, wanted.as_ref()), ("taskIds", None)]);

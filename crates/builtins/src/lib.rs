@@ -57,15 +57,15 @@ use upstream::api::{BuiltinKind, Error, Kinds};
 
 /// Makes a connector that opens a new server of this type for each connection.
 macro_rules! connect {
-    ($server:ty, $options:expr, $name:ident, $means:ident) => {{
-        let (options, name, means) =
-            (std::sync::Arc::new($options.clone()), std::sync::Arc::clone($name), $means.clone());
+    ($server:ty, $options:expr, $name:ident, $server_context:ident) => {{
+        let (options, name, server_context) =
+            (std::sync::Arc::new($options.clone()), std::sync::Arc::clone($name), $server_context.clone());
         let open = move |events| {
-            let (options, name, means) =
-                (std::sync::Arc::clone(&options), std::sync::Arc::clone(&name), means.clone());
-            futures_util::FutureExt::boxed(
-                async move { <$server>::open(&name, &options, &means, events).await },
-            )
+            let (options, name, server_context) =
+                (std::sync::Arc::clone(&options), std::sync::Arc::clone(&name), server_context.clone());
+            futures_util::FutureExt::boxed(async move {
+                <$server>::open(&name, &options, &server_context, events).await
+            })
         };
         std::sync::Arc::new($crate::InProcessConnector::new(open).declaring(<$server>::declared($options)))
     }};
@@ -86,8 +86,8 @@ pub const KINDS: Kinds = &[
 
 /// Makes the resources of a built-in server under test. Its tasks belong to the group of `shutdown`.
 #[cfg(test)]
-fn means(shutdown: &runtime::shutdown::Shutdown) -> upstream::api::Means {
-    upstream::api::Means::alone(shutdown)
+fn server_context(shutdown: &runtime::shutdown::Shutdown) -> upstream::api::ServerContext {
+    upstream::api::ServerContext::alone(shutdown)
 }
 
 /// A running built-in server. It is opened when it is first needed, and again after it was `closed`. Opening
@@ -121,7 +121,7 @@ pub trait Builtin: Send + Sync + 'static {
     }
 
     /// Returns the URIs of resources whose changes it reports with `notifications/resources/updated`.
-    fn told_resources(&self) -> &[&str] {
+    fn subscribable_resources(&self) -> &[&str] {
         &[]
     }
 

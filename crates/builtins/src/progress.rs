@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use json::{Part, Raw};
 use protocol::{Method, Notification, method};
-use upstream::api::{Call, Home, Outlet};
+use upstream::api::{Affinity, Call, Outlet};
 
 /// Sends notifications to the client of a call. Clones share the call. After the call has ended,
 /// notifications are dropped.
@@ -15,7 +15,7 @@ use upstream::api::{Call, Home, Outlet};
 pub struct Report {
     outlet: Outlet,
     wants_progress: bool,
-    home: Option<Home>,
+    affinity: Option<Affinity>,
     /// The parameters of the call.
     params: Option<Raw>,
     can_list_roots: bool,
@@ -40,7 +40,7 @@ impl Report {
         Self {
             outlet: outlet.clone(),
             wants_progress,
-            home: None,
+            affinity: None,
             params: None,
             can_list_roots: false,
             step: Arc::default(),
@@ -50,7 +50,7 @@ impl Report {
     /// Reports to the client of `call`, through `outlet`.
     pub(super) fn of(call: &Call, outlet: &Outlet) -> Self {
         Self {
-            home: call.home.clone(),
+            affinity: call.affinity.clone(),
             params: call.params.clone(),
             can_list_roots: call.sender.capabilities.part("roots").is_some_and(Part::is_object),
             ..Self::new(outlet, call.wants_progress)
@@ -68,8 +68,8 @@ impl Report {
     }
 
     /// Identifies the client, for state that is kept per client. `None` for a program without sessions.
-    pub const fn home(&self) -> Option<&Home> {
-        self.home.as_ref()
+    pub const fn affinity(&self) -> Option<&Affinity> {
+        self.affinity.as_ref()
     }
 
     /// Returns the member `name` of the call's `_meta`.
@@ -83,7 +83,7 @@ impl Report {
     }
 
     /// Whether the client supports `roots/list`.
-    pub const fn can_list_roots(&self) -> bool {
+    pub(crate) const fn can_list_roots(&self) -> bool {
         self.can_list_roots
     }
 

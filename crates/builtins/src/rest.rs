@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use net::http::{Client, EventStream, Form, Reach, RequestBuilder, Response, read_json, whole};
+use net::http::{Client, DialPolicy, EventStream, Form, RequestBuilder, Response, read_json, whole};
 use net::sse::{Event, Item};
 use runtime::memory::Account;
 use runtime::secret::{ExposeSecret, SecretString};
@@ -50,7 +50,7 @@ impl Rest {
     /// A client for the service at `base`. User and password of `base`, if any, are sent where no other credentials
     /// are; its query is not used.
     pub(super) fn new(base: &Url, shutdown: &Shutdown) -> Result<Self, Error> {
-        let client = Arc::new(Client::new(base, Reach::Anywhere, KEPT, shutdown)?);
+        let client = Arc::new(Client::new(base, DialPolicy::Anywhere, KEPT, shutdown)?);
         let mut base = base.clone();
         base.set_query(None);
         base.set_fragment(None);

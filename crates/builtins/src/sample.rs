@@ -16,15 +16,15 @@ use serde_json::json;
 
 use super::answer::{Failure, reply};
 use super::declared::Declared;
-use super::tool::{About, Effect, Tool};
-use super::{Builtin, Report, hostile, info, means, no_tool, sample};
+use super::tool::{Effect, Tool, ToolInfo};
+use super::{Builtin, Report, hostile, info, no_tool, sample, server_context};
 use json::Raw;
 use protocol::{Reply, method};
 use runtime::shutdown::Shutdown;
 use settings::{Node, Problems, Setting};
 use upstream::api::{
-    BuiltinKind, BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Given, Kinds, Means,
-    Outlet, require,
+    BuiltinKind, BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Kinds, Outlet,
+    ServerContext, TransportFields, require,
 };
 use upstream::config::{Config, Transport};
 
@@ -51,7 +51,7 @@ struct Output {
     words: usize,
 }
 
-const ABOUT: About = About {
+const ABOUT: ToolInfo = ToolInfo {
     name: "count_words",
     title: "Count words",
     description: "Count the words of a text. Use it instead of counting yourself.",
@@ -68,7 +68,12 @@ impl Sample {
     }
 
     #[allow(clippy::unused_async)] // a real one connects here
-    async fn open(_name: &str, _options: &Options, _means: &Means, _events: Events) -> Result<Self, Error> {
+    async fn open(
+        _name: &str,
+        _options: &Options,
+        _server_context: &ServerContext,
+        _events: Events,
+    ) -> Result<Self, Error> {
         Ok(Self::new())
     }
 
@@ -113,8 +118,8 @@ impl Builtin for Sample {
 struct Options;
 
 impl BuiltinOptions for Options {
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
-        crate::connect!(Sample, self, name, means)
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
+        crate::connect!(Sample, self, name, server_context)
     }
 }
 
@@ -123,7 +128,7 @@ mod config {
 
     /// Reads `sample`, which has no fields yet.
     pub(super) fn read(
-        given: &Given<'_>,
+        given: &TransportFields<'_>,
         server: &Setting<'_>,
         _defaults: &Defaults,
     ) -> Option<Arc<dyn BuiltinOptions>> {
@@ -151,7 +156,7 @@ fn opened_by(kinds: Kinds) -> Arc<dyn Connector> {
     let Some(Config { transport: Transport::Builtin(options), name, .. }) = config else {
         panic!("{:?}", problems.sorted())
     };
-    options.connector(&name, &means(&Shutdown::new()))
+    options.connector(&name, &server_context(&Shutdown::new()))
 }
 
 #[test]

@@ -14,7 +14,7 @@ use json::Raw;
 
 /// Description of a tool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct About<'a> {
+pub(super) struct ToolInfo<'a> {
     /// Name for calls.
     pub name: &'a str,
     /// Name for people.
@@ -51,12 +51,12 @@ pub(super) struct Tool {
 
 impl Tool {
     /// A tool with input type `I` and output type `O`.
-    pub(super) fn new<I: JsonSchema, O: JsonSchema>(about: &About<'_>) -> Self {
+    pub(super) fn new<I: JsonSchema, O: JsonSchema>(about: &ToolInfo<'_>) -> Self {
         Self::with_schemas(about, &schema::of_input::<I>(), &schema::of_output::<O>())
     }
 
     /// A tool with schemas written by hand.
-    pub(super) fn with_schemas(about: &About<'_>, input: &Value, output: &Value) -> Self {
+    pub(super) fn with_schemas(about: &ToolInfo<'_>, input: &Value, output: &Value) -> Self {
         let effect = about.effect;
         let definition = json!({
             "name": about.name,

@@ -117,7 +117,7 @@ pub(super) struct Waiting {
 
 /// The next step for a connection that waits for its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum IdleAction {
     /// Nothing.
     Wait,
     /// Replace its large buffers, which are empty.
@@ -256,28 +256,28 @@ impl Activity {
     }
 
     /// Returns the next step for the connection, after it was polled and waits.
-    pub(super) fn rest(&self) -> Rest {
+    pub(super) fn rest(&self) -> IdleAction {
         let mut state = self.state();
         if state.claims.current.is_some() {
             // Without a credential once is enough, or requests sent ahead would save a connection forever.
             if state.is_idle() && (self.is_known() || !state.claims.has_refused) {
-                return Rest::YieldIfIdle;
+                return IdleAction::YieldIfIdle;
             }
             if state.waits(self.is_known()).is_some() {
-                return Rest::Yield;
+                return IdleAction::Yield;
             }
             state.claims.current = None;
         }
         match state.phase {
             Phase::Fresh | Phase::Head if state.received > FREE => {
                 let received = state.received;
-                if state.share.resize(received) { Rest::Wait } else { Rest::HeadsFull }
+                if state.share.resize(received) { IdleAction::Wait } else { IdleAction::HeadsFull }
             }
             Phase::Idle if state.is_grown && !state.is_unflushed && !state.is_body_left => {
                 state.is_grown = false;
-                Rest::Renew
+                IdleAction::Renew
             }
-            _ => Rest::Wait,
+            _ => IdleAction::Wait,
         }
     }
 

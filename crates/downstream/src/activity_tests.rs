@@ -38,19 +38,19 @@ async fn a_connection_walks_through_its_phases() {
 async fn buffers_are_renewed_only_where_nothing_is_in_them() {
     let activity = Activity::new();
     activity.received(100, USUAL_BUFFER + 1);
-    assert_eq!(activity.rest(), Rest::Wait, "a head has begun");
+    assert_eq!(activity.rest(), IdleAction::Wait, "a head has begun");
     let (request, share) = activity.request(|| 100);
     activity.wrote(true);
-    assert_eq!((share.is_some(), activity.rest()), (true, Rest::Wait), "a request runs");
+    assert_eq!((share.is_some(), activity.rest()), (true, IdleAction::Wait), "a request runs");
     drop(request);
-    assert_eq!(activity.rest(), Rest::Wait, "its answer is not flushed");
+    assert_eq!(activity.rest(), IdleAction::Wait, "its answer is not flushed");
     activity.flushed();
-    assert_eq!((activity.rest(), activity.rest()), (Rest::Renew, Rest::Wait), "once");
+    assert_eq!((activity.rest(), activity.rest()), (IdleAction::Renew, IdleAction::Wait), "once");
     activity.received(100, USUAL_BUFFER + 1);
     let request = activity.request(|| 100);
     activity.left_body();
     drop(request);
-    assert_eq!(activity.rest(), Rest::Wait, "the connection may be reading the body that was left");
+    assert_eq!(activity.rest(), IdleAction::Wait, "the connection may be reading the body that was left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,22 +122,22 @@ async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
         claimed
     };
     let mut claimed = claim();
-    assert_eq!((activity.waits(), activity.rest()), (None, Rest::YieldIfIdle));
+    assert_eq!((activity.waits(), activity.rest()), (None, IdleAction::YieldIfIdle));
     let request = activity.request(|| 0);
-    assert_eq!(activity.rest(), Rest::Wait);
+    assert_eq!(activity.rest(), IdleAction::Wait);
     let is_refused = matches!(claimed.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     assert!(is_refused, "a new connection asks another one");
     drop(request);
     let _claimed = claim();
     activity.refuse_claim();
     let _claimed = claim();
-    assert_eq!(activity.rest(), Rest::YieldIfIdle, "as often as a request has arrived");
+    assert_eq!(activity.rest(), IdleAction::YieldIfIdle, "as often as a request has arrived");
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_sent_ahead_without_a_credential_save_a_connection_once() {
     let activity = Activity::new();
-    for expected in [Rest::YieldIfIdle, Rest::Yield] {
+    for expected in [IdleAction::YieldIfIdle, IdleAction::Yield] {
         drop(activity.request(|| 0));
         activity.deadline(&TIMES);
         let (claim, _claimed) = oneshot::channel();

@@ -39,7 +39,7 @@ impl<'a> Audited<'a> {
         let is_call = request.method == method::TOOLS_CALL && caller.principal.may(Action::Call);
         let record = if is_call { audit::call(who(caller, id), || tool(request))? } else { None };
         let record = record.map(|mut record| {
-            let route = gateway.manager().seen_by(Some(&caller.home)).route(
+            let route = gateway.manager().seen_by(Some(&caller.affinity)).route(
                 &caller.scope,
                 Named::Tool,
                 &tool(request),

@@ -19,7 +19,7 @@ use tokio::time::Sleep;
 use super::activity::{Activity, RunningRequest};
 use json::Raw;
 use protocol::{RequestId, Response};
-use runtime::worker::hushed;
+use runtime::worker::suppress_wakes;
 use upstream::ResponseStream;
 
 /// The body did not arrive within `body_timeout`.
@@ -77,9 +77,9 @@ impl HttpBody for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let (frame, rang) = hushed(cx.waker(), || Pin::new(&mut self.body).poll_frame(cx));
+        let (frame, was_woken) = suppress_wakes(cx.waker(), || Pin::new(&mut self.body).poll_frame(cx));
         // Wakes the connection, which has room for more, unless the body has ended.
-        if rang && !self.body.is_end_stream() {
+        if was_woken && !self.body.is_end_stream() {
             cx.waker().wake_by_ref();
         }
         if let Poll::Ready(frame) = frame {

@@ -134,7 +134,7 @@ impl Conversation {
         if request.method == method::INITIALIZE {
             let mut caller = described(principal, scope, params)?;
             // Private connections of the client end with the channel, and their messages use it.
-            (caller.home, caller.mailbox) = (opener.home.clone(), opener.mailbox.clone());
+            (caller.affinity, caller.mailbox) = (opener.affinity.clone(), opener.mailbox.clone());
             *legacy = Some(Arc::new(caller));
         }
         match &*legacy {

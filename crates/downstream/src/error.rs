@@ -231,7 +231,7 @@ impl MessageRefusal {
 }
 
 /// The HTTP status of a modern response: some errors require a certain one.
-pub fn status_of(reply: &protocol::Reply) -> StatusCode {
+pub(crate) fn status_of(reply: &protocol::Reply) -> StatusCode {
     match reply {
         Ok(_) => StatusCode::OK,
         Err(error) => match error.code() {

@@ -22,7 +22,7 @@ use super::exchange::{Exchange, Step};
 use super::outside_calls::OutsideCalls;
 use super::printed::{Printer, retry};
 use super::replay::{Log, Reader};
-use super::sessions::{Held, Session};
+use super::sessions::{Session, SessionReader};
 use gateway::Gateway;
 use gateway::subscriptions::Feed;
 use net::sse::{Event, KEEP_ALIVE};
@@ -155,7 +155,7 @@ async fn record_one(exchange: &mut Exchange, step: Step, session: &Session, log:
     }
 }
 
-fn read(reader: Reader, held: Held) -> Body {
+fn read(reader: Reader, held: SessionReader) -> Body {
     Body::from_stream(stream::unfold((reader, held), |(mut reader, held)| async move {
         let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, reader.next()).await {
             Ok(event) => event?,
@@ -196,7 +196,7 @@ fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response
 
 /// Messages of the gateway to a legacy session outside of calls, on their way into the record and out of it.
 struct Notices {
-    held: Held,
+    held: SessionReader,
     reader: Reader,
     feed: Feed,
     asks: OutsideCalls,

@@ -27,7 +27,7 @@ use super::printed::Printer;
 use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
-use gateway::error::{audit_full, internal, taken_back};
+use gateway::error::{audit_full, internal, revoked};
 use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
 use json::Raw;
@@ -91,7 +91,7 @@ enum AnswerState {
 
 impl Exchange {
     /// Answers `request`, which came in the HTTP request `named`, for as long as the exchange is kept.
-    pub fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
+    pub(crate) fn attached(gateway: &Gateway, caller: Arc<Caller>, request: Request, named: Named) -> Self {
         let (outlet, inlet) = Outlet::paid_by(NOTICES, Account::of(Some(caller.principal.id())));
         let (id, token) = (request.id.clone(), meta::progress_token(request.params.as_ref()));
         let (answering, asker, telling) = (gateway.clone(), caller.clone(), outlet.clone());
@@ -137,7 +137,7 @@ impl Exchange {
     /// Lets the answer continue in a task while nobody asks for the next message, so that a reader who
     /// stops reading cannot stop the call's deadline. Dropping the exchange still cancels it, unless
     /// it is detached, and then it is in a task already.
-    pub fn keep_going(&mut self, tasks: &Shutdown) {
+    pub(crate) fn keep_going(&mut self, tasks: &Shutdown) {
         if self.is_in_task {
             return;
         }
@@ -176,7 +176,7 @@ impl Exchange {
             tokio::select! {
                 biased;
                 reply = running => reply,
-                () = principal.taken_back() => Some(ResponseBody::Buffered(Err(taken_back()))),
+                () = principal.revoked() => Some(ResponseBody::Buffered(Err(revoked()))),
             }
         };
         *answer = lasting.boxed();

@@ -288,7 +288,7 @@ impl Guard {
             body.await?
         };
         // The check takes a lock, so it is skipped for a body that arrived at once.
-        if waited && principal.is_taken_back() {
+        if waited && principal.is_revoked() {
             return Err(Refusal::Denied(Denied::Credential(Reason::TakenBack)));
         }
         Ok((Some(principal), body))

@@ -14,9 +14,9 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::bodies::BodyTimedOut;
-use crate::http_service::Front;
-use crate::refusal::Face;
-use auth::{ApiKey, Denied, KeyHash, Role, mint};
+use crate::http_service::HttpService;
+use crate::refusal::AnswerFormat;
+use auth::{ApiKey, Denied, KeyHash, Role, generate};
 use runtime::telemetry::RequestId;
 
 #[path = "guard_probe_tests.rs"]
@@ -37,11 +37,11 @@ fn door(config: &Config) -> Router {
         .route("/health/live", get(|| async { "alive" }).post(|| async { "not for everybody" }))
         .route("/health/ready", get(|| async { "ready" }))
         .route("/panic", get(|| async { assert_eq!(1, 2, "a bug") }));
-    Front::new(Guard::new(config).expect("no key files"), router).into_router()
+    HttpService::new(Guard::new(config).expect("no key files"), router).into_router()
 }
 
 fn with_key() -> (Config, String) {
-    let (key, hash) = mint("ci");
+    let (key, hash) = generate("ci");
     let hash = KeyHash::Sha256(hash);
     let entry = ApiKey { id: "ci".into(), hash, role: Role::Reader, expires: None };
     (Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() }, key.expose_secret().to_owned())
@@ -232,7 +232,7 @@ async fn who_needs_no_credential_may_show_a_good_one() {
         principal.map_or_else(|| "nobody".to_owned(), |principal| principal.id().to_string())
     };
     let guard = Guard::new(&config).expect("no key files");
-    let door = Front::new(guard, Router::new().route("/health", get(who))).into_router();
+    let door = HttpService::new(guard, Router::new().route("/health", get(who))).into_router();
     for (key, expected) in [(None, "nobody"), (Some("wrong"), "nobody"), (Some(key.as_str()), "key:ci")] {
         let mut headers = vec![("host", "localhost")];
         headers.extend(key.map(|key| ("x-api-key", key)));
@@ -394,7 +394,7 @@ async fn a_key_with_a_slow_hash_gets_in_at_its_first_request_and_a_wrong_one_doe
         assert_eq!(get_from(&door, "/mcp", &wrong).await.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(get_from(&door, "/health", &wrong).await.status(), StatusCode::OK);
     }
-    let busy = Refusal::Denied(Denied::Busy).response(Face::Rest, RequestId::new());
+    let busy = Refusal::Denied(Denied::Busy).response(AnswerFormat::Rest, RequestId::new());
     assert_eq!(busy.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(busy.headers()[RETRY_AFTER], "1");
 }

@@ -70,7 +70,7 @@ fn has_repeated(map: &HeaderMap) -> bool {
 }
 
 /// Requires exactly one `Content-Type`, and that it is JSON: a proxy might read another one.
-pub fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
+pub(crate) fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
     let value = map.get(CONTENT_TYPE);
     if has_repeated(map) && map.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
         return Err(MessageRefusal::ContentType);
@@ -88,7 +88,7 @@ pub fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
 }
 
 /// Requires that the client accepts every one of `types`.
-pub fn check_accept(
+pub(crate) fn check_accept(
     map: &HeaderMap,
     types: &'static [&'static str],
     shown: &'static str,
@@ -115,7 +115,7 @@ pub fn check_accept(
 ///
 /// Without `q` both are equal (RFC 9110, 12.5.1), so Switchyard may choose. In a session, an event
 /// stream can be resumed after its connection broke.
-pub fn prefers_stream(map: &HeaderMap) -> bool {
+pub(crate) fn prefers_stream(map: &HeaderMap) -> bool {
     let values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut ranges = values.flat_map(|value| value.split(',')).map(str::trim);
     ranges.next().is_some_and(|first| first.eq_ignore_ascii_case("text/event-stream"))
@@ -132,7 +132,7 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
 }
 
 /// Checks the version header of a legacy request: absent, or a known revision.
-pub fn check_legacy_version(map: &HeaderMap) -> Result<(), MessageRefusal> {
+pub(crate) fn check_legacy_version(map: &HeaderMap) -> Result<(), MessageRefusal> {
     match single(map, &PROTOCOL_VERSION)? {
         Some(name) if Version::from_name(name).is_none() => {
             Err(MessageRefusal::VersionHeader(sanitize::name(name)))
@@ -142,7 +142,7 @@ pub fn check_legacy_version(map: &HeaderMap) -> Result<(), MessageRefusal> {
 }
 
 /// Checks `_meta` and the headers of a modern request against each other.
-pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), MessageRefusal> {
+pub(crate) fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), MessageRefusal> {
     let [version, method, name] = Single::all(map, [&PROTOCOL_VERSION, &METHOD, &NAME]);
     let header = version
         .text(&PROTOCOL_VERSION)?
@@ -165,7 +165,7 @@ pub fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), MessageRef
 }
 
 /// Checks the `_meta` that a modern request needs on every transport.
-pub fn check_meta(request: &Request) -> Result<(), MessageRefusal> {
+pub(crate) fn check_meta(request: &Request) -> Result<(), MessageRefusal> {
     let described =
         meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
     let claimed = described
@@ -207,7 +207,7 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), MessageRefusal>
 
 /// Checks the mirrored parameters of a tool call: each has its header exactly when it is in the body,
 /// with an equal value.
-pub fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), MessageRefusal> {
+pub(crate) fn check_mirrored(map: &HeaderMap, mirrored: &[Mirrored]) -> Result<(), MessageRefusal> {
     for Mirrored { header, value, is_ambiguous } in mirrored {
         if *is_ambiguous {
             return Err(MessageRefusal::HeaderMismatch(format!(

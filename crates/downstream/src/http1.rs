@@ -26,17 +26,17 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::activity::{Activity, Rest, Times};
+use super::activity::{Activity, IdleAction, Times};
 use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
 use super::head_budget;
 use super::limits::Limits;
-use super::refusal::{Face, Refusal};
+use super::refusal::{AnswerFormat, Refusal};
 use super::tls_handshake::{Certified, ClientStream};
 use super::watched::Watched;
 use crate::load_shed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{RequestId, limit};
-use runtime::worker::{Bell, due, turn};
+use runtime::worker::{ConnectionWaker, due, turn};
 
 /// The largest head of a request, in bytes; a larger one is answered 431. So is one of more than 100 headers,
 /// which is the limit of hyper.
@@ -77,8 +77,8 @@ pub(super) fn connection<S: Site>(
     activity: Activity,
     context: ConnectionContext<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
-    let bell = Bell::new();
-    activity.opened(bell.waker().clone(), client.is_some());
+    let waker = ConnectionWaker::new();
+    activity.opened(waker.waker().clone(), client.is_some());
     let ConnectionContext { live, cut, site, limits } = context;
     let mut limit = Limit::new(activity.clone(), limits);
     let service = service((site, client), activity.clone(), limits.body_timeout);
@@ -106,21 +106,21 @@ pub(super) fn connection<S: Site>(
                     Pin::new(&mut *open).graceful_shutdown();
                 }
             }
-            if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut bell.answered_by(cx)) {
+            if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut waker.register(cx)) {
                 // An error on a connection concerns its client only.
                 let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
                 return Poll::Ready(());
             }
             match activity.rest() {
-                Rest::Wait => {}
+                IdleAction::Wait => {}
                 // It ends anyway.
-                Rest::Renew | Rest::YieldIfIdle if ending => {}
-                Rest::Renew => {
+                IdleAction::Renew | IdleAction::YieldIfIdle if ending => {}
+                IdleAction::Renew => {
                     connection = connection.take().map(renewed);
                     // It is polled at once, or nothing would wake it.
                     cx.waker().wake_by_ref();
                 }
-                Rest::YieldIfIdle => match connection.take().and_then(with_request) {
+                IdleAction::YieldIfIdle => match connection.take().and_then(with_request) {
                     Some(busy) => {
                         activity.refuse_claim();
                         connection = Some(busy);
@@ -128,11 +128,11 @@ pub(super) fn connection<S: Site>(
                     }
                     None => return Poll::Ready(()),
                 },
-                Rest::Yield => {
+                IdleAction::Yield => {
                     is_over = true;
                     return Poll::Ready(());
                 }
-                Rest::HeadsFull => {
+                IdleAction::HeadsFull => {
                     is_full = limit::Limit::HeadsInSum.met(true);
                     return Poll::Ready(());
                 }
@@ -142,7 +142,7 @@ pub(super) fn connection<S: Site>(
             is_over = true;
             Poll::Ready(())
         };
-        poll_fn(|cx| turn(bell.waker(), || poll(cx))).await;
+        poll_fn(|cx| turn(waker.waker(), || poll(cx))).await;
         // In the middle of another answer the refusal would be read as a part of that.
         if is_full
             && !activity.is_unread()
@@ -225,7 +225,7 @@ fn service<S: Site>(
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
         let (running, share) = activity.request(|| head_budget::size_of(&request));
-        let face = share.is_none().then(|| Face::of(request.uri().path()));
+        let face = share.is_none().then(|| AnswerFormat::of(request.uri().path()));
         let mut request = request.map(|body| Arriving::new(body, body_timeout, activity.clone()));
         if let Some(client) = &client {
             request.extensions_mut().insert(client.clone());
@@ -235,7 +235,7 @@ fn service<S: Site>(
         async move {
             let response = match answer {
                 Some(answer) => answer.await,
-                None => heads_full(face.unwrap_or(Face::Rest)),
+                None => heads_full(face.unwrap_or(AnswerFormat::Rest)),
             };
             drop(share);
             Ok(response.map(|body| AnswerBody::new(body, running)))
@@ -244,7 +244,7 @@ fn service<S: Site>(
 }
 
 /// The answer to a request that is complete, and for whose head there is no room.
-fn heads_full(face: Face) -> Response {
+fn heads_full(face: AnswerFormat) -> Response {
     limit::Limit::HeadsInSum.met(Refusal::HeadsFull).response(face, RequestId::new())
 }
 

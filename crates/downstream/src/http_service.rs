@@ -36,7 +36,7 @@ use super::body_budget::Incoming;
 use super::cors;
 use super::guard::Guard;
 use super::listener::Site;
-use super::refusal::{Face, Refusal, add_to_challenge};
+use super::refusal::{AnswerFormat, Refusal, add_to_challenge};
 use super::streamable_http::{MessageContext, StreamableHttpEndpoint};
 use auth::{Denied, Principal, Reason};
 use gateway::manager::Scope;
@@ -68,7 +68,7 @@ pub type Shortcut = Box<dyn Fn(Admitted) -> BoxFuture<'static, Response> + Send 
 
 /// The complete HTTP service. Clones share it.
 #[derive(Clone)]
-pub struct Front(Arc<ServiceParts>);
+pub struct HttpService(Arc<ServiceParts>);
 
 struct ServiceParts {
     guard: Guard,
@@ -77,7 +77,7 @@ struct ServiceParts {
     rest: Router,
 }
 
-impl Front {
+impl HttpService {
     /// A service of `guard` and the router `rest`.
     pub fn new(guard: Guard, rest: Router) -> Self {
         Self::with(guard, None, Vec::new(), rest)
@@ -187,7 +187,7 @@ impl ServiceParts {
         }
         let path = line.uri.path();
         log_refused(&refusal, line, id);
-        let mut answer = refusal.response(Face::of(path), id);
+        let mut answer = refusal.response(AnswerFormat::of(path), id);
         if refusal == Refusal::Denied(Denied::NoRole)
             && let Some(scope) = self.guard.metadata().scope_for_calls()
         {
@@ -253,18 +253,18 @@ async fn while_good<T>(
     principal: Option<&Principal>,
     work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Refusal> {
-    let taken_back = async {
+    let revoked = async {
         until(now() + LOOK_AFTER).await;
         match principal {
             // Boxed: most requests never get here.
-            Some(principal) => Box::pin(principal.taken_back()).await,
+            Some(principal) => Box::pin(principal.revoked()).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
         biased;
         output = AssertUnwindSafe(work).catch_unwind() => output.map_err(|_| Refusal::Panicked),
-        () = taken_back => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
+        () = revoked => Err(Refusal::Denied(Denied::Credential(Reason::TakenBack))),
     }
 }
 
@@ -285,13 +285,13 @@ fn finished(mut response: Response, origin: Option<HeaderValue>, id: RequestId) 
     response
 }
 
-impl Site for Front {
+impl Site for HttpService {
     fn answer(self, request: http::Request<Arriving>) -> impl Future<Output = Response> + Send + 'static {
         self.serve(request)
     }
 }
 
-impl Service<Request> for Front {
+impl Service<Request> for HttpService {
     type Response = Response;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;

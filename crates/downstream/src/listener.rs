@@ -36,8 +36,8 @@ use super::tls_handshake::{Certified, ClientStream, Handshakes};
 use crate::load_shed::LoadShed;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit;
-use runtime::worker::Crew;
-use runtime::worker::bulk::{BulkThreads, Left, until_asked};
+use runtime::worker::Workers;
+use runtime::worker::bulk::{BulkThreads, LeaveReason, until_asked};
 
 /// How long `accept` pauses after an error that the client did not cause, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -63,20 +63,20 @@ const CUT_TIME: Duration = Duration::from_secs(1);
 /// requests end for `drain_timeout`, cuts the rest and returns. The handlers of event streams must end them when the
 /// same `shutdown` begins.
 pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shutdown: Shutdown) {
-    // A crew of one starts no threads, so it cannot fail.
-    if let Ok(crew) = Crew::start(1) {
-        serve_with(listener, site, (limits, shutdown), None, &crew).await;
+    // One worker starts no threads, so it cannot fail.
+    if let Ok(workers) = Workers::start(1) {
+        serve_with(listener, site, (limits, shutdown), None, &workers).await;
     }
 }
 
-/// Accepts connections as [`serve`] does, and distributes them among the workers of `crew`. With `certificates`
+/// Accepts connections as [`serve`] does, and distributes them among the workers of `workers`. With `certificates`
 /// it speaks TLS and nothing else. Run it on worker 0.
 pub async fn serve_with<S: Site>(
     listener: TcpListener,
     site: S,
     (limits, shutdown): (Limits, Shutdown),
     certificates: Option<Arc<Certificates>>,
-    crew: &Crew,
+    workers: &Workers,
 ) {
     let server = Server {
         live: shutdown.child(),
@@ -88,7 +88,7 @@ pub async fn serve_with<S: Site>(
         handshakes: certificates.map(Handshakes::new),
         site,
         limits,
-        crew,
+        workers,
     };
     tokio::select! {
         () = shutdown.requested() => {}
@@ -103,7 +103,7 @@ pub async fn serve_with<S: Site>(
 }
 
 struct Server<'a, S> {
-    crew: &'a Crew,
+    workers: &'a Workers,
     /// The connections; asked to end at shutdown.
     live: Shutdown,
     /// Ends connections immediately.
@@ -208,8 +208,8 @@ impl<S: Site> Server<'_, S> {
             limits: self.limits,
         };
         let slot = self.slots.open(permit);
-        let (bulk, handshakes) = (self.crew.bulk().cloned(), self.handshakes.clone());
-        self.crew.begin(move |busy| {
+        let (bulk, handshakes) = (self.workers.bulk().cloned(), self.handshakes.clone());
+        self.workers.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
             let (live, activity) = (context.live.clone(), slot.activity.clone());
             let connection = async move {
@@ -258,7 +258,7 @@ async fn movable(
     bulk: &BulkThreads,
     live: &Shutdown,
 ) {
-    if until_asked(connection.as_mut()).await == Left::Ended {
+    if until_asked(connection.as_mut()).await == LeaveReason::Ended {
         return;
     }
     let Some(place) = bulk.place() else { return connection.await };

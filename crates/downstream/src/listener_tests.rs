@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::Config;
 use crate::guard::Guard;
-use crate::http_service::Front;
+use crate::http_service::HttpService;
 use runtime::worker::{now, until};
 
 #[path = "listener_full_tests.rs"]
@@ -74,7 +74,7 @@ async fn within<F: Future>(what: F) -> F::Output {
 
 fn routes() -> Router {
     let guard = Guard::new(&Config::default()).expect("no key files");
-    Front::new(
+    HttpService::new(
         guard,
         Router::new().route("/", get(|| async { "hello" })).route("/", post(|body: Bytes| async { body })),
     )

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::refusal::{Face, Refusal};
+use super::refusal::{AnswerFormat, Refusal};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::RequestId;
 
@@ -76,7 +76,7 @@ async fn tell(mut socket: TcpStream, refusal: Refusal) -> std::io::Result<()> {
 
 async fn answer_and_close(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
-    face: Face,
+    face: AnswerFormat,
     refusal: Refusal,
 ) -> std::io::Result<()> {
     socket.write_all(&answer(refusal, face).await).await?;
@@ -93,15 +93,15 @@ async fn answer_and_close(
 }
 
 /// Chooses the form of the answer by the path in the first line.
-fn face(begun: &[u8]) -> Face {
+fn face(begun: &[u8]) -> AnswerFormat {
     let line = begun.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    Face::of(std::str::from_utf8(path).unwrap_or_default())
+    AnswerFormat::of(std::str::from_utf8(path).unwrap_or_default())
 }
 
 /// Returns the complete answer as bytes.
-async fn answer(refusal: Refusal, face: Face) -> Vec<u8> {
+async fn answer(refusal: Refusal, face: AnswerFormat) -> Vec<u8> {
     let id = RequestId::new();
     let response = refusal.response(face, id);
     let (head, body) = response.into_parts();
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn the_first_line_says_who_reads_the_answer() {
         for (begun, wanted) in [
-            ("POST /mcp HTTP/1.1\r\nhost: x\r\n", Face::Mcp),
-            ("POST /mcp?x HTTP/1.1\r\n", Face::Mcp),
-            ("GET /sse", Face::Mcp),
-            ("GET /api/v1/mcp/tools HTTP/1.1\r\n", Face::Rest),
-            ("GET\r\n", Face::Rest),
-            ("\u{0}\u{1}", Face::Rest),
+            ("POST /mcp HTTP/1.1\r\nhost: x\r\n", AnswerFormat::Mcp),
+            ("POST /mcp?x HTTP/1.1\r\n", AnswerFormat::Mcp),
+            ("GET /sse", AnswerFormat::Mcp),
+            ("GET /api/v1/mcp/tools HTTP/1.1\r\n", AnswerFormat::Rest),
+            ("GET\r\n", AnswerFormat::Rest),
+            ("\u{0}\u{1}", AnswerFormat::Rest),
         ] {
             assert_eq!(face(begun.as_bytes()), wanted, "{begun}");
         }
@@ -146,7 +146,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_answer_is_whole_and_names_the_limit() {
-        let wire = String::from_utf8(answer(Refusal::Full { most: 7 }, Face::Mcp).await).expect("text");
+        let wire =
+            String::from_utf8(answer(Refusal::Full { most: 7 }, AnswerFormat::Mcp).await).expect("text");
         let (head, body) = wire.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{head}");
         assert!(head.contains("retry-after: 5\r\n") && head.contains("connection: close"), "{head}");

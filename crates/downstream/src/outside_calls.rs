@@ -12,7 +12,7 @@ use super::questions::{OpenQuestion, Questions};
 use gateway::{Caller, Gateway, era};
 use protocol::Message;
 use runtime::memory::Account;
-use upstream::{CallEvent, Inlet, Loan, Outlet, Question};
+use upstream::{CallEvent, Inlet, Outlet, OutletLoan, Question};
 
 /// Server requests that may wait for a slow reader.
 const WAITING: usize = 16;
@@ -28,7 +28,7 @@ pub(super) struct OutsideCalls {
     #[allow(dead_code)] // held for its drop
     outlet: Outlet,
     #[allow(dead_code)] // held for its drop
-    loan: Option<Loan>,
+    loan: Option<OutletLoan>,
 }
 
 impl OutsideCalls {

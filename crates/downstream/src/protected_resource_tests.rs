@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::Config;
 use crate::guard::Guard;
-use crate::http_service::Front;
+use crate::http_service::HttpService;
 use settings::{Node, Problems, Setting};
 
 const PRM: &str = "/.well-known/oauth-protected-resource";
@@ -29,7 +29,7 @@ fn door(settings: &Value, jwt: Option<Value>) -> Router {
     let config = Config::from_settings(&Setting::root(&node, &problems), "".as_ref()).expect("a mapping");
     assert!(problems.is_empty(), "{:?}", problems.sorted());
     let guard = Guard::new(&config).expect("no key files");
-    Front::new(guard, Router::new().route("/mcp", get(|| async {}))).into_router()
+    HttpService::new(guard, Router::new().route("/mcp", get(|| async {}))).into_router()
 }
 
 async fn ask(door: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> Response {

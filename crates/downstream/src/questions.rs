@@ -114,7 +114,7 @@ struct Cancelled {
 
 impl OpenQuestion {
     /// Polls for the end. An answer does not wake the task, because there is nothing to do then.
-    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<End> {
+    pub(crate) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<End> {
         match self.questions.lock().open.get_mut(&self.id) {
             None => Poll::Ready(End::Answered),
             Some(question) => question.poll_withdrawn(cx).map(|()| End::Withdrawn),

@@ -25,14 +25,14 @@ const FULL_RETRY_IN: u64 = 5;
 
 /// The form of the answer, by its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Face {
+pub enum AnswerFormat {
     /// An MCP client.
     Mcp,
     /// A program or a person.
     Rest,
 }
 
-impl Face {
+impl AnswerFormat {
     /// Chooses the form by `path`: three paths and all paths below them belong to MCP.
     pub fn of(path: &str) -> Self {
         let is_below =
@@ -191,10 +191,10 @@ impl Refusal {
     }
 
     /// The complete response.
-    pub fn response(self, face: Face, id: RequestId) -> Response {
-        let (kind, body) = match face {
-            Face::Rest => ("application/problem+json", self.problem(id)),
-            Face::Mcp => ("application/json", self.json_rpc(id)),
+    pub fn response(self, format: AnswerFormat, id: RequestId) -> Response {
+        let (kind, body) = match format {
+            AnswerFormat::Rest => ("application/problem+json", self.problem(id)),
+            AnswerFormat::Mcp => ("application/json", self.json_rpc(id)),
         };
         let mut response = Response::new(body.bytes().clone().into());
         *response.status_mut() = self.status();
@@ -259,8 +259,8 @@ mod tests {
     use super::*;
     use auth::Reason;
 
-    async fn body(refusal: Refusal, face: Face, id: RequestId) -> Value {
-        let body = refusal.response(face, id).into_body().collect().await.expect("a body").to_bytes();
+    async fn body(refusal: Refusal, format: AnswerFormat, id: RequestId) -> Value {
+        let body = refusal.response(format, id).into_body().collect().await.expect("a body").to_bytes();
         serde_json::from_slice(&body).expect("JSON")
     }
 
@@ -268,13 +268,13 @@ mod tests {
     async fn a_refusal_is_rendered_for_its_reader() {
         let id = RequestId::new();
         assert_eq!(
-            body(Refusal::TooLarge { limit: 10 }, Face::Rest, id).await,
+            body(Refusal::TooLarge { limit: 10 }, AnswerFormat::Rest, id).await,
             json!({"type": "/docs/errors#body_too_large", "title": "The body is too large", "status": 413,
                 "detail": "the body is larger than 10 bytes", "code": "body_too_large", "retryable": false,
                 "hint": ErrorCode::BodyTooLarge.row().action, "request_id": id.to_string()})
         );
         assert_eq!(
-            body(Refusal::Host, Face::Mcp, id).await,
+            body(Refusal::Host, AnswerFormat::Mcp, id).await,
             json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": "this Host is not served here",
                 "data": {"type": "authentication_error", "code": "host_not_allowed",
                     "detail": "this Host is not served here", "hint": ErrorCode::HostNotAllowed.row().action,
@@ -285,32 +285,32 @@ mod tests {
     #[tokio::test]
     async fn what_is_wrong_with_a_credential_is_not_told() {
         let id = RequestId::new();
-        let missing = body(Refusal::Denied(Denied::Missing), Face::Rest, id).await;
+        let missing = body(Refusal::Denied(Denied::Missing), AnswerFormat::Rest, id).await;
         for reason in
             [Reason::Expired, Reason::UnknownKey, Reason::Signature, Reason::Issuer, Reason::Ambiguous]
         {
             let refusal = Refusal::Denied(Denied::Credential(reason));
-            assert_eq!(body(refusal, Face::Rest, id).await, missing);
-            let challenge = refusal.response(Face::Mcp, id).headers()[WWW_AUTHENTICATE].clone();
+            assert_eq!(body(refusal, AnswerFormat::Rest, id).await, missing);
+            let challenge = refusal.response(AnswerFormat::Mcp, id).headers()[WWW_AUTHENTICATE].clone();
             assert_eq!(challenge, "Bearer error=\"invalid_token\"");
         }
     }
 
     #[test]
     fn paths_of_the_transports_are_for_clients() {
-        for (path, face) in [
-            ("/mcp", Face::Mcp),
-            ("/mcp/", Face::Mcp),
-            ("/mcp/files", Face::Mcp),
-            ("/sse", Face::Mcp),
-            ("/sse/files", Face::Mcp),
-            ("/messages", Face::Mcp),
-            ("/mcpx", Face::Rest),
-            ("/api/v1/mcp/call", Face::Rest),
-            ("/", Face::Rest),
-            ("", Face::Rest),
+        for (path, format) in [
+            ("/mcp", AnswerFormat::Mcp),
+            ("/mcp/", AnswerFormat::Mcp),
+            ("/mcp/files", AnswerFormat::Mcp),
+            ("/sse", AnswerFormat::Mcp),
+            ("/sse/files", AnswerFormat::Mcp),
+            ("/messages", AnswerFormat::Mcp),
+            ("/mcpx", AnswerFormat::Rest),
+            ("/api/v1/mcp/call", AnswerFormat::Rest),
+            ("/", AnswerFormat::Rest),
+            ("", AnswerFormat::Rest),
         ] {
-            assert_eq!(Face::of(path), face, "{path}");
+            assert_eq!(AnswerFormat::of(path), format, "{path}");
         }
     }
 }

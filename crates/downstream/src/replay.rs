@@ -243,7 +243,7 @@ impl Log {
 
     /// Adds an event without a message. From it the stream can be resumed, and it tells the client how
     /// soon (2025-11-25).
-    pub fn prime(&self, retry: Duration) {
+    pub(crate) fn prime(&self, retry: Duration) {
         let mut state = self.lock();
         let id = Some(self.next_id(&state));
         let event = Event { id, retry: Some(retry), ..Event::default() };
@@ -259,12 +259,12 @@ impl Log {
     }
 
     /// A reader that begins with the oldest stored event.
-    pub fn reader_from_start(self: &Arc<Self>) -> Reader {
+    pub(crate) fn reader_from_start(self: &Arc<Self>) -> Reader {
         self.read_from(&mut self.lock(), 0)
     }
 
     /// A reader of events from now on.
-    pub fn reader_from_now(self: &Arc<Self>) -> Reader {
+    pub(crate) fn reader_from_now(self: &Arc<Self>) -> Reader {
         let mut state = self.lock();
         let next = state.next;
         self.read_from(&mut state, next)

@@ -8,7 +8,7 @@ use http::header::ORIGIN;
 use http::{Method, request};
 
 use super::protected_resource;
-use super::refusal::Face;
+use super::refusal::AnswerFormat;
 use net::http::CDN_LOOP;
 
 /// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
@@ -56,12 +56,15 @@ pub(super) fn is_of_oauth(path: &str) -> bool {
 /// Whether an OAuth client of a Switchyard sent the request, and it may change something over REST.
 pub(super) fn is_of_oauth_client(parts: &request::Parts) -> bool {
     let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
-    !is_safe && Face::of(parts.uri.path()) == Face::Rest && parts.headers.contains_key(CDN_LOOP)
+    !is_safe
+        && AnswerFormat::of(parts.uri.path()) == AnswerFormat::Rest
+        && parts.headers.contains_key(CDN_LOOP)
 }
 
 /// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.
 pub(super) fn is_rest_read(parts: &request::Parts) -> bool {
-    matches!(parts.method, Method::GET | Method::HEAD) && Face::of(parts.uri.path()) == Face::Rest
+    matches!(parts.method, Method::GET | Method::HEAD)
+        && AnswerFormat::of(parts.uri.path()) == AnswerFormat::Rest
 }
 
 /// Whether the request is a health check. A request with an `Origin` is not one, so its host is checked as usual.

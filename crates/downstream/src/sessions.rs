@@ -88,7 +88,7 @@ impl Session {
     /// A session outside any table, for a pipe.
     pub fn alone(caller: Caller) -> Arc<Self> {
         let session = Arc::new(Self::new(caller, (Kept::default(), Returned::default()), true));
-        session.caller.home.belongs_to(&session);
+        session.caller.affinity.belongs_to(&session);
         session
     }
 
@@ -132,9 +132,9 @@ impl Session {
                 self.cancel(&id);
             }
         } else if notice.method == method::INITIALIZED {
-            self.caller.home.is_initialized();
+            self.caller.affinity.is_initialized();
         } else if notice.method == method::ROOTS_LIST_CHANGED {
-            self.caller.home.roots_changed();
+            self.caller.affinity.roots_changed();
         }
     }
 
@@ -145,9 +145,9 @@ impl Session {
     }
 
     /// Keeps the session from becoming idle while a client reads from it.
-    pub fn hold(self: &Arc<Self>) -> Held {
+    pub fn hold(self: &Arc<Self>) -> SessionReader {
         self.state().open += 1;
-        Held(self.clone())
+        SessionReader(self.clone())
     }
 
     /// The number of running requests.
@@ -163,7 +163,7 @@ impl Session {
         if let Some(mailbox) = &self.caller.mailbox {
             mailbox.close();
         }
-        self.caller.home.end();
+        self.caller.affinity.end();
         // Freed now, although streams that have not yet seen the end keep the session for a moment.
         self.state().place = None;
     }
@@ -189,8 +189,8 @@ impl Session {
     }
 
     /// Whether the last used credential was revoked.
-    fn is_taken_back(&self) -> bool {
-        self.state().holder.is_taken_back()
+    fn is_revoked(&self) -> bool {
+        self.state().holder.is_revoked()
     }
 
     fn close_one(&self, id: Option<&RequestId>) {
@@ -242,16 +242,16 @@ impl Drop for SessionRequest {
 
 /// A reader of a session. Dropping it releases the session.
 #[derive(Debug)]
-pub struct Held(Arc<Session>);
+pub struct SessionReader(Arc<Session>);
 
-impl Held {
+impl SessionReader {
     /// The session it belongs to.
     pub const fn session(&self) -> &Arc<Session> {
         &self.0
     }
 }
 
-impl Drop for Held {
+impl Drop for SessionReader {
     fn drop(&mut self) {
         self.0.close_one(None);
     }
@@ -292,7 +292,7 @@ impl Sessions {
     }
 
     /// Opens a session that one channel carries; `find` does not return it.
-    pub fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, MessageRefusal> {
+    pub(crate) fn open_channel(&self, caller: Caller) -> Result<Arc<Session>, MessageRefusal> {
         self.open_as(caller, true)
     }
 
@@ -314,11 +314,11 @@ impl Sessions {
             is_theirs && !session.is_channel && !session.ended.is_cancelled()
         })?;
         let mut state = session.state();
-        if !state.holder.is_very(principal) {
+        if !state.holder.is_copy_of(principal) {
             // `sweep` holds the table's lock too, so no request with a revoked credential can use a session
             // after a sweep.
             // sweep.
-            if principal.is_taken_back() {
+            if principal.is_revoked() {
                 return None;
             }
             state.holder = principal.clone();
@@ -361,7 +361,7 @@ impl Sessions {
         *self.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut table = self.write();
         let goes = |session: &Arc<Session>| {
-            session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_taken_back()
+            session.ended.is_cancelled() || session.is_idle(self.idle) || session.is_revoked()
         };
         let (gone, kept): (Vec<_>, Vec<_>) = table.iter().cloned().partition(goes);
         for session in gone {
@@ -375,7 +375,7 @@ impl Sessions {
     }
 
     /// Sweeps periodically, so that idle sessions are removed even if no new ones are opened.
-    pub async fn sweep_for_ever(&self) {
+    pub async fn sweep_forever(&self) {
         loop {
             tokio::time::sleep((self.idle / 4).clamp(Duration::from_secs(1), SWEEP_EVERY)).await;
             self.sweep();

@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 
 use super::conversation::Conversation;
 use super::error::MessageRefusal;
-use super::sessions::{Held, Session, Sessions};
+use super::sessions::{Session, SessionReader, Sessions};
 use super::{events, headers, streamable_http};
 use auth::Principal;
 use gateway::manager::Scope;
@@ -181,7 +181,7 @@ async fn keep(endpoint: SseEndpoint, session: Arc<Session>, requests: Shutdown) 
 /// The stream of one session. Dropping it ends the session.
 struct Channel {
     endpoint: SseEndpoint,
-    held: Held,
+    held: SessionReader,
     waiting: mpsc::Receiver<Bytes>,
     requests: Shutdown,
 }

@@ -89,7 +89,7 @@ impl StreamableHttpEndpoint {
     }
 
     /// Returns a router with `/mcp` for all servers and `/mcp/{server}` for one, for programs that do
-    /// not use [`crate::http_service::Front`]. The [`Principal`] must be among the extensions of each
+    /// not use [`crate::http_service::HttpService`]. The [`Principal`] must be among the extensions of each
     /// request.
     pub fn router(self) -> Router {
         Router::new().route("/mcp", any(serve_all)).route("/mcp/{server}", any(serve_one)).with_state(self)

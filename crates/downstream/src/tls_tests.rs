@@ -18,7 +18,7 @@ use super::super::listener::{Limits, serve_with};
 use super::super::tls_handshake::Certified;
 use super::*;
 use runtime::shutdown::Shutdown;
-use runtime::worker::Crew;
+use runtime::worker::Workers;
 use testkit::certificates::CertificateAuthority;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,8 +59,8 @@ impl Door {
         let end = shutdown.clone();
         let used = Some(Arc::clone(&certificates));
         shutdown.spawn(async move {
-            let crew = Crew::start(1).expect("no threads");
-            serve_with(listener, Router::new().route("/", get(who)), (limits, end), used, &crew).await;
+            let workers = Workers::start(1).expect("no threads");
+            serve_with(listener, Router::new().route("/", get(who)), (limits, end), used, &workers).await;
         });
         Self { folder, authority, certificates, at, shutdown }
     }

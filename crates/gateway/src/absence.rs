@@ -27,7 +27,7 @@ pub(crate) fn reason(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
 /// Whether `caller` gets a log message with a list because its server is down.
 pub(super) fn is_due(snapshot: &Snapshot, caller: &Caller) -> bool {
     let is_wanted = || match &caller.mailbox {
-        Some(mailbox) => mailbox.owes_reason(),
+        Some(mailbox) => mailbox.owes_down_notice(),
         None => caller.wants_log(Some(LogLevel::Warning)),
     };
     caller.scope != Scope::All && is_wanted() && snapshot.absence(&caller.scope).is_some()
@@ -39,7 +39,7 @@ pub(super) fn line(snapshot: &Snapshot, caller: &Caller) -> Option<Notification>
         return None;
     }
     if let Some(mailbox) = &caller.mailbox {
-        mailbox.owe_reason(false);
+        mailbox.set_owes_down_notice(false);
     }
     let params = json!({
         "level": LogLevel::Warning.as_str(),

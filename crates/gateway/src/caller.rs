@@ -11,7 +11,7 @@ use protocol::feature::Effect;
 use protocol::meta::{self, Sender};
 use protocol::{Abilities, LogLevel, Method, Version, implementation};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted};
-use upstream::{Call, Home, Owner};
+use upstream::{Affinity, Call, Owner};
 
 /// Smallest description of a client, in bytes, that is charged to the memory budget.
 const SMALL_DESCRIPTION: usize = 512;
@@ -37,7 +37,7 @@ pub struct Caller {
     /// The owner of its calls: the session, or one request.
     pub owner: Owner,
     /// Where its private connections belong: the session, or the principal and the capabilities.
-    pub home: Home,
+    pub affinity: Affinity,
 }
 
 impl Caller {
@@ -52,7 +52,7 @@ impl Caller {
             info: member(meta::CLIENT_INFO).unwrap_or_else(implementation::own_info),
             log_level: level.and_then(Result::ok),
         };
-        let home = Home::of_principal(principal.id().clone(), &sender.capabilities);
+        let affinity = Affinity::of_principal(principal.id().clone(), &sender.capabilities);
         Self {
             principal,
             version: Version::NEWEST_MODERN,
@@ -61,7 +61,7 @@ impl Caller {
             names_no_level: level.is_some_and(|level| level.is_err()),
             mailbox: None,
             owner: Owner::new(),
-            home,
+            affinity,
         }
     }
 
@@ -87,14 +87,14 @@ impl Caller {
             names_no_level: false,
             mailbox: Some(Arc::new(mailbox)),
             owner: Owner::new(),
-            home: Home::session(),
+            affinity: Affinity::session(),
         }
     }
 
     /// Makes the caller of a REST request, which can answer the server requests that `capabilities` declare while
     /// the request runs. It has no session, so its private connections belong to its principal.
     pub fn of_program(principal: Principal, scope: Scope, capabilities: Raw) -> Self {
-        let home = Home::of_principal(principal.id().clone(), &capabilities);
+        let affinity = Affinity::of_principal(principal.id().clone(), &capabilities);
         let sender =
             Sender { capabilities, info: implementation::own_info(), log_level: Some(LogLevel::Info) };
         Self {
@@ -105,7 +105,7 @@ impl Caller {
             names_no_level: false,
             mailbox: None,
             owner: Owner::new(),
-            home,
+            affinity,
         }
     }
 
@@ -138,7 +138,7 @@ impl Caller {
             effect: Effect::Unsafe,
             header_params: Arc::default(),
             owner: self.owner,
-            home: Some(self.home.clone()),
+            affinity: Some(self.affinity.clone()),
             principal: Some(self.principal.id().clone()),
             terms: None,
         })
@@ -146,7 +146,7 @@ impl Caller {
 
     /// Returns the scope and the private connections, for the lookup of names.
     pub const fn viewer(&self) -> Viewer<'_> {
-        Viewer { scope: &self.scope, home: Some(&self.home) }
+        Viewer { scope: &self.scope, affinity: Some(&self.affinity) }
     }
 
     /// Returns the capabilities that it declared.
@@ -170,7 +170,7 @@ impl Caller {
     /// Whether the client gets a log line of `level`. If the client requested a level, it also gets lines
     /// without a known level. If it requested none, it gets no lines in the modern era, and all lines in the
     /// legacy era, where the server decides.
-    pub fn wants_log(&self, level: Option<LogLevel>) -> bool {
+    pub(crate) fn wants_log(&self, level: Option<LogLevel>) -> bool {
         match self.log_level() {
             Some(least) => level.is_none_or(|level| level >= least),
             None => !self.version.is_modern(),

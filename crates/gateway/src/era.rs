@@ -83,7 +83,7 @@ fn complete(result: &Raw) -> Raw {
 
 /// Returns the form of lists for clients of `version`. Until every server was reached, a list may grow at any
 /// moment and is not cached.
-pub fn list_form(version: Version, is_settled: bool) -> Form {
+pub(crate) fn list_form(version: Version, is_settled: bool) -> Form {
     match (version.has_result_type(), is_settled) {
         (false, _) => Form::Legacy,
         (true, true) => Form::Modern,

@@ -66,13 +66,13 @@ impl<'a> Facts<'a> {
 
 /// The URI of a request.
 #[derive(Serialize)]
-struct About<'a> {
+struct OfResource<'a> {
     uri: &'a str,
 }
 
 /// An invalid parameter, and what it may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Wrong<'a> {
+pub struct InvalidParam<'a> {
     /// Its path: `params.name`.
     pub field: &'a str,
     /// Its value, if it has one.
@@ -83,9 +83,9 @@ pub struct Wrong<'a> {
     pub suggestion: &'a str,
 }
 
-impl<'a> From<Wrong<'a>> for Rejected<'a> {
-    fn from(wrong: Wrong<'a>) -> Self {
-        let Wrong { field, found, valid, suggestion } = wrong;
+impl<'a> From<InvalidParam<'a>> for Rejected<'a> {
+    fn from(wrong: InvalidParam<'a>) -> Self {
+        let InvalidParam { field, found, valid, suggestion } = wrong;
         Self { field, value: found.map(sanitize::value), range: valid, suggestion }
     }
 }
@@ -195,11 +195,11 @@ pub(super) fn no_resource(era: Era, uri: &str) -> ErrorObject {
     let text = format!("there is no resource \"{}\"", sanitize::shown(uri));
     let data = ErrorData::new(ErrorCode::ResourceNotFound, &*text);
     let number = ErrorCode::ResourceNotFound.number(era);
-    refused(number, &text, &data.with(About { uri: &sanitize::uri(uri) }))
+    refused(number, &text, &data.with(OfResource { uri: &sanitize::uri(uri) }))
 }
 
 /// `server`, which was asked to announce changes of the resource `uri`, acknowledged other things only.
-pub(super) fn not_told(server: &str, uri: &str) -> ErrorObject {
+pub(super) fn not_acknowledged(server: &str, uri: &str) -> ErrorObject {
     let text = format!(
         "the server \"{server}\" does not tell of the resource \"{}\": it has none of that URI, or does not \
          announce its changes",
@@ -207,18 +207,22 @@ pub(super) fn not_told(server: &str, uri: &str) -> ErrorObject {
     );
     let mut data = ErrorData::new(ErrorCode::NotTold, &*text);
     data.members.server = Some(server);
-    refused(ErrorCode::NotTold.number(Era::Modern), &text, &data.with(About { uri: &sanitize::uri(uri) }))
+    refused(
+        ErrorCode::NotTold.number(Era::Modern),
+        &text,
+        &data.with(OfResource { uri: &sanitize::uri(uri) }),
+    )
 }
 
 /// A parameter that does not fit the method.
-pub fn bad_input(text: &str, wrong: Wrong<'_>) -> ErrorObject {
+pub fn bad_input(text: &str, wrong: InvalidParam<'_>) -> ErrorObject {
     let data = ErrorData::new(ErrorCode::InvalidParams, text).rejecting(wrong.into());
     refused(ErrorCode::InvalidParams.number(Era::Modern), text, &data)
 }
 
 /// A cursor that is not from this list.
-pub fn bad_cursor(found: &Raw) -> ErrorObject {
-    let wrong = Wrong {
+pub(crate) fn bad_cursor(found: &Raw) -> ErrorObject {
+    let wrong = InvalidParam {
         field: "params.cursor",
         found: Some(found),
         valid: "the nextCursor of a page of this list",
@@ -228,7 +232,7 @@ pub fn bad_cursor(found: &Raw) -> ErrorObject {
 }
 
 /// The end of a request whose credential was revoked while it was answered.
-pub fn taken_back() -> ErrorObject {
+pub fn revoked() -> ErrorObject {
     let text = "the credential of this request was revoked or changed; send one that is valid";
     refusal(ErrorCode::Unauthorized, Era::Modern, text)
 }
@@ -257,12 +261,12 @@ pub fn needs(capabilities: &Raw, text: &str) -> ErrorObject {
     /// The member that 2026-07-28 requires.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Needs<'a> {
+    struct RequiredCapabilities<'a> {
         required_capabilities: &'a Raw,
     }
     let data = ErrorData::new(ErrorCode::CapabilityMissing, text);
     let number = ErrorCode::CapabilityMissing.number(Era::Modern);
-    refused(number, text, &data.with(Needs { required_capabilities: capabilities }))
+    refused(number, text, &data.with(RequiredCapabilities { required_capabilities: capabilities }))
 }
 
 #[cfg(test)]

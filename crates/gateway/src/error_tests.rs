@@ -83,15 +83,19 @@ fn standard_codes_are_the_same_in_both_eras_and_have_words_too() {
 #[test]
 fn what_was_sent_wrong_is_named_with_what_would_be_right() {
     let found = Raw::of(&"x".repeat(1_000));
-    let wrong =
-        Wrong { field: "params.a", found: Some(&found), valid: "a number", suggestion: "send a number" };
+    let wrong = InvalidParam {
+        field: "params.a",
+        found: Some(&found),
+        valid: "a number",
+        suggestion: "send a number",
+    };
     let data = value(&bad_input("params.a must be a number", wrong));
     assert_eq!((&data["type"], &data["code"]), (&json!("invalid_params"), &json!("invalid_params")));
     assert_eq!((&data["field"], &data["valid_range"]), (&json!("params.a"), &json!("a number")));
     assert_eq!((&data["suggestion"], &data["hint"]), (&json!("send a number"), &json!("send a number")));
     let shown = data["rejected_value"].as_str().expect("text");
     assert!(shown.len() < 250 && shown.ends_with('…'), "{shown}");
-    let missing = value(&bad_input("params.a is missing", Wrong { found: None, ..wrong }));
+    let missing = value(&bad_input("params.a is missing", InvalidParam { found: None, ..wrong }));
     assert_eq!(missing.get("rejected_value"), Some(&json!(null)));
     assert_eq!(value(&bad_cursor(&Raw::of(&7)))["rejected_value"], 7);
     let several = Error::Ambiguous {

@@ -5,7 +5,6 @@
 //! (`manager`).
 
 mod absence;
-mod attending;
 mod bridge;
 pub mod caller;
 mod completion;
@@ -21,6 +20,7 @@ pub mod login_links;
 pub mod logins;
 pub mod manager;
 mod params;
+mod private_connections;
 mod prompts;
 mod references;
 mod resources;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 pub use caller::Caller;
 
-use bridge::suspended_calls::Parked;
+use bridge::suspended_calls::SuspendedCalls;
 pub use login_elicitation::LoginPages;
 use subscriptions::{Feed, NotificationRouter};
 use tasks::TaskIds;
@@ -55,7 +55,7 @@ pub struct Parts {
     manager: Arc<Manager>,
     shutdown: Shutdown,
     sealer: Arc<Sealer>,
-    parked: Arc<Parked>,
+    suspended: Arc<SuspendedCalls>,
     router: Arc<NotificationRouter>,
     task_ids: TaskIds,
     /// The pages at which people log in to servers; none where there is no HTTP listener.
@@ -126,11 +126,11 @@ impl Gateway {
         shutdown: Shutdown,
         pages: Option<LoginPages>,
     ) -> Self {
-        let parked = Parked::new(Arc::clone(&sealer), shutdown.clone());
+        let suspended = SuspendedCalls::new(Arc::clone(&sealer), shutdown.clone());
         let task_ids = TaskIds::new(Arc::clone(&sealer));
         let router = Arc::new(NotificationRouter::default());
         shutdown.spawn_until_end(Arc::clone(&router).run(manager.notices()));
-        Self(Arc::new(Parts { manager, shutdown, sealer, parked, router, task_ids, pages }))
+        Self(Arc::new(Parts { manager, shutdown, sealer, suspended, router, task_ids, pages }))
     }
 
     /// Returns the router of notifications to subscribers.
@@ -216,9 +216,9 @@ impl Gateway {
     fn initialize(&self, caller: &Caller) -> Raw {
         // Later changes are sent on the session's stream, whenever that is opened.
         if let Some(mailbox) = &caller.mailbox {
-            let snapshot = self.manager.seen_by(Some(&caller.home));
+            let snapshot = self.manager.seen_by(Some(&caller.affinity));
             mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
-            mailbox.owe_reason(snapshot.is_away(&caller.scope));
+            mailbox.set_owes_down_notice(snapshot.is_away(&caller.scope));
         }
         lifecycle::initialize(&self.manager, caller)
     }
@@ -229,7 +229,7 @@ impl Gateway {
         caller
             .mailbox
             .as_ref()
-            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.home), mailbox))
+            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.affinity), mailbox))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn list(
     outlet: &Outlet,
 ) -> Reply {
     manager.listable(&caller.scope).await;
-    let snapshot = manager.seen_by(Some(&caller.home));
+    let snapshot = manager.seen_by(Some(&caller.affinity));
     if let Some(line) = absence::line(&snapshot, caller) {
         outlet.deliver(line).await;
     }
@@ -43,7 +43,7 @@ pub(super) fn at_once(
     kind: Kind,
     params: Option<&Raw>,
 ) -> Option<Result<Closed, ErrorObject>> {
-    let snapshot = manager.seen_by(Some(&caller.home));
+    let snapshot = manager.seen_by(Some(&caller.affinity));
     let is_plain = snapshot.listable_at(&caller.scope).is_none() && !absence::is_due(&snapshot, caller);
     is_plain.then(|| page(&snapshot, caller, kind, params))
 }

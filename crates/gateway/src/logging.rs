@@ -14,7 +14,7 @@ use protocol::{ErrorObject, LogLevel, Reply, meta};
 /// Handles `logging/setLevel`.
 pub(super) async fn set_level(manager: &Manager, caller: &Caller, params: Option<&Raw>) -> Reply {
     let level = noted(caller, params)?;
-    manager.want_log(&caller.scope, &caller.home, level).await;
+    manager.want_log(&caller.scope, &caller.affinity, level).await;
     Ok(Raw::empty_object())
 }
 

@@ -62,14 +62,14 @@ struct State {
 }
 
 /// A request whose client was asked for a login before.
-struct Repeated {
+struct RepeatedRequest {
     /// The request without the answer.
     request: Request,
     round: u8,
 }
 
 /// A login that a request needs.
-struct Needed {
+struct RequiredLogin {
     server: String,
     url: String,
     text: String,
@@ -104,7 +104,7 @@ impl Gateway {
 
     /// The request that `request` repeats after its client was asked for a login; `None` if it was not asked. Waits a
     /// moment for the login.
-    async fn repeated(&self, caller: &Caller, request: &Request) -> Option<Repeated> {
+    async fn repeated(&self, caller: &Caller, request: &Request) -> Option<RepeatedRequest> {
         let params = request.params.as_ref()?;
         let sealed: String = params.get_as("requestState")?;
         let bare = params.without("requestState").without("inputResponses");
@@ -119,7 +119,7 @@ impl Gateway {
             let _ = timeout(PATIENCE, self.manager.logged_in(&state.server, &caller.principal)).await;
         }
         let request = Request { params: Some(bare), ..request.clone() };
-        Some(Repeated { request, round })
+        Some(RepeatedRequest { request, round })
     }
 
     /// The reply to `request`, which failed with `refusal`: that of a server that needs a login asks for it.
@@ -146,7 +146,7 @@ impl Gateway {
     }
 
     /// The login that `refusal` is about, if it is one and there is a page for it.
-    fn needed(&self, caller: &Caller, refusal: &ErrorObject) -> Option<Needed> {
+    fn needed(&self, caller: &Caller, refusal: &ErrorObject) -> Option<RequiredLogin> {
         if refusal.origin() == Origin::Answer {
             // A server must not send users to the login of another one.
             return None;
@@ -159,10 +159,10 @@ impl Gateway {
         let host = pages.local_host.as_deref();
         let link = pages.links.link(&server, &caller.principal, host, SystemTime::now())?;
         let text = format!("{}; open this page to log in, then call again: {}", refusal.message(), link.url);
-        Some(Needed { server, url: link.url, text })
+        Some(RequiredLogin { server, url: link.url, text })
     }
 
-    fn input_required(&self, caller: &Caller, request: &Request, needed: &Needed, round: u8) -> Raw {
+    fn input_required(&self, caller: &Caller, request: &Request, needed: &RequiredLogin, round: u8) -> Raw {
         let state = State { server: needed.server.clone(), round: round + 1 };
         let bare = request.params.clone().unwrap_or_else(Raw::empty_object);
         let purpose = purpose(&request.method, &bare);
@@ -177,7 +177,7 @@ impl Gateway {
     }
 
     /// The error for a legacy client, which is notified when the login is done.
-    fn url_required(&self, caller: &Caller, needed: &Needed) -> ErrorObject {
+    fn url_required(&self, caller: &Caller, needed: &RequiredLogin) -> ErrorObject {
         let id = Uuid::new_v4().to_string();
         let asked = elicitation(needed).with("elicitationId", &Raw::of(&id));
         self.tell_when_done(caller, &needed.server, id);
@@ -190,23 +190,23 @@ impl Gateway {
         let Some(pages) = &self.pages else { return };
         let Ok(place) = Arc::clone(&pages.told).try_acquire_owned() else { return };
         let (manager, server) = (Arc::clone(&self.manager), server.to_owned());
-        let (principal, home) = (caller.principal.clone(), caller.home.clone());
+        let (principal, affinity) = (caller.principal.clone(), caller.affinity.clone());
         self.shutdown.spawn_until_end(async move {
             let _place = place;
             let done = tokio::select! {
                 done = timeout(LIFETIME, manager.logged_in(&server, &principal)) => done.is_ok(),
-                () = home.ended() => false,
+                () = affinity.ended() => false,
             };
             if done {
                 let params = Raw::empty_object().with("elicitationId", &Raw::of(&id));
-                home.notice(Notification { method: COMPLETE.into(), params: Some(params) });
+                affinity.notice(Notification { method: COMPLETE.into(), params: Some(params) });
             }
         });
     }
 }
 
 /// The parameters of the question.
-fn elicitation(needed: &Needed) -> Raw {
+fn elicitation(needed: &RequiredLogin) -> Raw {
     let message = format!("Log in to the server \"{}\" to go on", needed.server);
     Raw::empty_object()
         .with("mode", &Raw::of("url"))

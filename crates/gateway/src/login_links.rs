@@ -22,9 +22,9 @@ use auth::{Principal, Role, Sealer};
 /// Path of the page that a link opens.
 pub const START: &str = "/oauth/start";
 /// Path to which the login service sends the browser back.
-pub const CALLBACK: &str = "/oauth/callback";
+pub(crate) const CALLBACK: &str = "/oauth/callback";
 /// Path of the client id metadata document.
-pub const CLIENT_METADATA: &str = "/oauth/client.json";
+pub(crate) const CLIENT_METADATA: &str = "/oauth/client.json";
 /// How long a link can be opened.
 pub const LIFETIME: Duration = Duration::from_mins(10);
 

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-use super::error::{self, Wrong};
+use super::error::{self, InvalidParam};
 use json::Raw;
 use protocol::ErrorObject;
 use protocol::uri::MAX_URI;
@@ -55,7 +55,7 @@ pub(super) fn arguments(params: &Raw) -> Result<(), ErrorObject> {
 pub(super) fn bad(text: &str, member: &str, found: Option<&Raw>, valid: &str) -> ErrorObject {
     let field = format!("params.{member}");
     let suggestion = format!("send {field} as {valid}");
-    error::bad_input(text, Wrong { field: &field, found, valid, suggestion: &suggestion })
+    error::bad_input(text, InvalidParam { field: &field, found, valid, suggestion: &suggestion })
 }
 
 /// A digest of the members of `params` in any order, without `_meta`: what makes a request the one it is.

@@ -21,5 +21,5 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     let server = request.server.clone();
     let answered = bridge::call(gateway, caller, request, outlet).await;
     let result = collect(answered, caller.version.era()).await?;
-    Ok(references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result))
+    Ok(references::followed(&gateway.manager.seen_by(Some(&caller.affinity)), &caller.scope, &server, result))
 }

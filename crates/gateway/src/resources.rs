@@ -39,7 +39,7 @@ pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw
     let is_alone = requests.len() == 1;
     match first(gateway, caller, requests, outlet).await {
         Ok((place, result)) => {
-            let snapshot = gateway.manager.seen_by(Some(&caller.home));
+            let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
             Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
         }
         Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, &uri)),
@@ -61,7 +61,7 @@ pub(super) async fn first(
     requests: Vec<RoutedRequest>,
     outlet: &Outlet,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
-    let mut trials = Trials::of(gateway, &requests);
+    let mut trials = SharedTimeout::of(gateway, &requests);
     let mut told: Option<ErrorObject> = None;
     for request in requests {
         let place = ReadFrom { server: Arc::clone(&request.server), uri: request.subject.to_string() };
@@ -80,14 +80,14 @@ pub(super) async fn first(
 }
 
 /// The time that several servers share.
-struct Trials {
+struct SharedTimeout {
     begun: Instant,
     /// Time for all of them. None if there is only one, which has its own timeout.
     whole: Option<Duration>,
     left: u32,
 }
 
-impl Trials {
+impl SharedTimeout {
     fn of(gateway: &Gateway, requests: &[RoutedRequest]) -> Self {
         let (begun, left) = (Instant::now(), u32::try_from(requests.len()).unwrap_or(u32::MAX));
         let timeouts = || {

@@ -34,7 +34,12 @@ pub(super) async fn call(
     let server = Arc::clone(&request.server);
     Ok(match bridge::call(gateway, caller, request, outlet).await {
         ResponseBody::Buffered(reply) => ResponseBody::Buffered(reply.map(|result| {
-            references::followed(&gateway.manager.seen_by(Some(&caller.home)), &caller.scope, &server, result)
+            references::followed(
+                &gateway.manager.seen_by(Some(&caller.affinity)),
+                &caller.scope,
+                &server,
+                result,
+            )
         })),
         streaming @ ResponseBody::Streaming(_) => streaming,
     })

@@ -164,19 +164,19 @@ pub fn encode(message: Bytes) -> Bytes {
         line.put_slice(&shared);
         line
     });
-    unbreak(&mut line);
+    replace_line_breaks(&mut line);
     line.put_u8(b'\n');
     line.freeze()
 }
 
 /// Returns a message that was just printed as one line. It has room for one more byte.
 pub fn of(mut message: Vec<u8>) -> Bytes {
-    unbreak(&mut message);
+    replace_line_breaks(&mut message);
     message.push(b'\n');
     message.into()
 }
 
-fn unbreak(line: &mut [u8]) {
+fn replace_line_breaks(line: &mut [u8]) {
     let mut from = 0;
     while let Some(at) = memchr2(b'\n', b'\r', &line[from..]) {
         line[from + at] = b' ';

@@ -29,7 +29,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The length of the longest field with a meaning (`event`, `retry`).
 const LONGEST_FIELD: usize = 5;
 /// The longest id that is kept, in bytes. A longer one resets the current id, so a stream is not resumed after it.
-pub const LONGEST_ID: usize = 4 * 1024;
+pub(crate) const LONGEST_ID: usize = 4 * 1024;
 /// Bytes of an event name that are kept. No longer name has a meaning to anybody.
 const LONGEST_NAME: usize = 256;
 /// Lines of one event beside its data: `event`, `id` and `retry`. Further ones replace those and have no meaning.

@@ -35,7 +35,7 @@ impl Challenge {
     }
 
     /// Whether the server asks for more scopes than the token has.
-    pub fn is_insufficient_scope(&self) -> bool {
+    pub(crate) fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
 

@@ -45,7 +45,7 @@ impl ClientAuthentication {
     }
 
     /// Whether it sends the secret of the client.
-    pub const fn needs_secret(self) -> bool {
+    pub(crate) const fn needs_secret(self) -> bool {
         matches!(self, Self::Basic | Self::Post)
     }
 }
@@ -128,7 +128,7 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the hosts that the operator wrote, which may have any address.
-    pub fn operator_hosts(&self) -> Vec<String> {
+    pub(crate) fn operator_hosts(&self) -> Vec<String> {
         let issuer = self.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
         let provider = self.identity_provider.as_ref().map(|provider| &provider.token_endpoint);
         let named = issuer.iter().chain(provider).filter_map(|url| url.host_str().map(str::to_owned));

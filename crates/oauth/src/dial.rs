@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use net::http::{CDN_LOOP, Client, Reach, RequestBuilder, ResponseLimits, WholeResponse, retry_after};
+use net::http::{CDN_LOOP, Client, DialPolicy, RequestBuilder, ResponseLimits, WholeResponse, retry_after};
 use runtime::shutdown::Shutdown;
 use serde::de::DeserializeOwned;
 use url::{Host, Url};
@@ -82,7 +82,7 @@ impl Services {
     }
 
     fn client(&self, url: &Url) -> Result<Arc<Client>, Error> {
-        let reach = self.reach(url)?;
+        let dial_policy = self.dial_policy(url)?;
         let origin = url.origin().ascii_serialization();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = clients.iter().position(|client| **client.origin() == *origin) {
@@ -90,7 +90,7 @@ impl Services {
             clients.push(Arc::clone(&client));
             return Ok(client);
         }
-        let client = Client::new(url, reach, 1, &self.shutdown);
+        let client = Client::new(url, dial_policy, 1, &self.shutdown);
         let client = Arc::new(client.map_err(|error| Error::refused(format!("{}: {error}", shown(url))))?);
         if clients.len() >= MAX_CLIENTS {
             clients.remove(0);
@@ -100,7 +100,7 @@ impl Services {
     }
 
     /// Returns the addresses that `url` may have, or an error if it may not be requested.
-    pub(crate) fn reach(&self, url: &Url) -> Result<Reach, Error> {
+    pub(crate) fn dial_policy(&self, url: &Url) -> Result<DialPolicy, Error> {
         let is_own = url.host().is_some() && url.host() == self.server.host();
         let host = url.host_str().unwrap_or_default();
         let is_listed = self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host));
@@ -117,11 +117,11 @@ impl Services {
             _ => return refused("it is no URL of HTTP"),
         }
         if is_close {
-            Ok(Reach::Anywhere)
+            Ok(DialPolicy::Anywhere)
         } else if is_loopback(url) {
             refused("its host is this machine; `allowed_hosts` can list it")
         } else {
-            Ok(Reach::Public)
+            Ok(DialPolicy::Public)
         }
     }
 }
@@ -158,12 +158,12 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    fn reach(server: &str, allowed: &[&str], url: &str) -> Result<Reach, Error> {
+    fn dial_policy(server: &str, allowed: &[&str], url: &str) -> Result<DialPolicy, Error> {
         let allowed: Vec<String> = allowed.iter().map(|host| (*host).to_owned()).collect();
         let services = Services::new(&parse(server), &allowed, &Shutdown::new());
         let url = parse(url);
         // The client itself refuses literal addresses, without a connection.
-        services.client(&url).and_then(|_| services.reach(&url))
+        services.client(&url).and_then(|_| services.dial_policy(&url))
     }
 
     fn parse(url: &str) -> Url {
@@ -189,11 +189,11 @@ mod tests {
             "ftp://login.example.org/",
             "file:///etc/passwd",
         ] {
-            let refused = reach("https://mcp.example.com/mcp", &[], url);
+            let refused = dial_policy("https://mcp.example.com/mcp", &[], url);
             assert!(matches!(refused, Err(Error::Refused { .. })), "{url}: {refused:?}");
         }
-        let public = reach("https://mcp.example.com/mcp", &[], "https://login.example.org/");
-        assert_eq!(public, Ok(Reach::Public));
+        let public = dial_policy("https://mcp.example.com/mcp", &[], "https://login.example.org/");
+        assert_eq!(public, Ok(DialPolicy::Public));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             ("http://mcp.internal/", "login.internal", "http://login.internal/token"),
             ("https://mcp.example.com/", "localhost", "http://localhost:4000/token"),
         ] {
-            assert_eq!(reach(server, &[allowed], url), Ok(Reach::Anywhere), "{server} {url}");
+            assert_eq!(dial_policy(server, &[allowed], url), Ok(DialPolicy::Anywhere), "{server} {url}");
         }
         // A server with TLS cannot ask for less, and a close server opens nothing beside itself.
         for (server, allowed, url) in [
@@ -215,7 +215,7 @@ mod tests {
             ("http://10.0.0.1/mcp", "", "https://10.0.0.2/token"),
             ("http://127.0.0.1:3000/mcp", "", "http://127.0.0.2/token"),
         ] {
-            assert!(reach(server, &[allowed], url).is_err(), "{server} {url}");
+            assert!(dial_policy(server, &[allowed], url).is_err(), "{server} {url}");
         }
     }
 

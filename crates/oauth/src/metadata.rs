@@ -63,7 +63,7 @@ impl AuthorizationServer {
     }
 
     /// Whether its scopes contain `scope`.
-    pub fn has_scope(&self, scope: &str) -> bool {
+    pub(crate) fn has_scope(&self, scope: &str) -> bool {
         self.scopes_supported.iter().any(|supported| supported == scope)
     }
 }

@@ -16,7 +16,7 @@ pub type Reply = Result<Raw, ErrorObject>;
 /// Codes of JSON-RPC 2.0 section 5.1 and of MCP (2026-07-28, `basic/index`, Error Codes).
 pub mod code {
     /// The text is not JSON.
-    pub const PARSE_ERROR: i64 = -32700;
+    pub(crate) const PARSE_ERROR: i64 = -32700;
     /// The JSON is not one request, notification or response.
     pub const INVALID_REQUEST: i64 = -32600;
     /// The method does not exist (HTTP 404 in the modern era).
@@ -29,7 +29,7 @@ pub mod code {
     /// the range is grandfathered and widely used.
     pub const CONNECTION_CLOSED: i64 = -32000;
     /// The first of Switchyard's codes towards modern clients. The protocol reserves −32000…−32099.
-    pub const OURS_MODERN: i64 = -31000;
+    pub(crate) const OURS_MODERN: i64 = -31000;
     /// Up to 2025-11-25: there is no such resource. Later revisions use `INVALID_PARAMS`.
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// 2025-11-25: a user must visit the pages in `data.elicitations` first.

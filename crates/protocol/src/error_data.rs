@@ -57,7 +57,7 @@ impl<'a> Members<'a> {
 }
 
 /// Milliseconds of a time to wait, rounded up, so that no client retries too early.
-pub fn whole_ms(pause: Duration) -> u64 {
+pub(crate) fn whole_ms(pause: Duration) -> u64 {
     let sub_ms = u128::from(!pause.subsec_nanos().is_multiple_of(1_000_000));
     u64::try_from(pause.as_millis() + sub_ms).unwrap_or(u64::MAX)
 }

@@ -93,7 +93,7 @@ impl Peer {
 }
 
 /// The newest modern revision among `names` that is spoken here.
-pub fn newest_modern(names: &[String]) -> Option<Version> {
+pub(crate) fn newest_modern(names: &[String]) -> Option<Version> {
     names.iter().filter_map(|name| Version::from_name(name)).filter(|v| v.is_modern()).max()
 }
 

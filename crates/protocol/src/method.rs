@@ -88,7 +88,7 @@ pub const TOOLS_LIST: &str = "tools/list";
 /// Runs a tool.
 pub const TOOLS_CALL: &str = "tools/call";
 /// The list of tools changed.
-pub const TOOLS_LIST_CHANGED: &str = "notifications/tools/list_changed";
+pub(crate) const TOOLS_LIST_CHANGED: &str = "notifications/tools/list_changed";
 /// One page of resources.
 pub const RESOURCES_LIST: &str = "resources/list";
 /// One page of resource templates.
@@ -100,7 +100,7 @@ pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
 /// Legacy: ends such a subscription.
 pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
 /// The list of resources or of templates changed.
-pub const RESOURCES_LIST_CHANGED: &str = "notifications/resources/list_changed";
+pub(crate) const RESOURCES_LIST_CHANGED: &str = "notifications/resources/list_changed";
 /// One resource changed.
 pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 /// One page of prompts.
@@ -108,7 +108,7 @@ pub const PROMPTS_LIST: &str = "prompts/list";
 /// One prompt, filled in.
 pub const PROMPTS_GET: &str = "prompts/get";
 /// The list of prompts changed.
-pub const PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
+pub(crate) const PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
 /// Suggestions for an argument of a prompt or a template.
 pub const COMPLETE: &str = "completion/complete";
 /// Legacy: sets the lowest level of log messages.

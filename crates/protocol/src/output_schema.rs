@@ -29,12 +29,6 @@ const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
 const NAMES: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Whether a tool with this definition must be wrapped for a client that accepts only objects: the root of its output
-/// schema does not have `"type":"object"`.
-pub fn needs_wrap(definition: &Raw) -> bool {
-    definition.get(SCHEMA).is_some_and(|schema| has_other_root(&schema))
-}
-
 /// Returns the definition of a tool for a client that accepts only objects; `None` if no change is needed. A schema
 /// nested deeper than any message may be is removed.
 pub fn wrap_definition(definition: &Raw) -> Option<Raw> {

@@ -39,9 +39,6 @@ impl Version {
     pub const NEWEST_LEGACY: Self = Self::V2025_11_25;
     /// The newest revision without a handshake.
     pub const NEWEST_MODERN: Self = Self::V2026_07_28;
-    /// The revision of a legacy HTTP client that sends no version header (2025-06-18, transports).
-    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
-
     /// The date that names the revision.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,11 +98,6 @@ impl Version {
     /// Whether HTTP requests carry `MCP-Protocol-Version` (since 2025-06-18).
     pub fn has_version_header(self) -> bool {
         self >= Self::V2025_06_18
-    }
-
-    /// Whether a dropped HTTP connection cancels its request (since 2026-07-28).
-    pub fn disconnect_cancels(self) -> bool {
-        self.is_modern()
     }
 
     /// Whether a server may send this server request to a client: never since 2026-07-28, elicitation since 2025-06-18,

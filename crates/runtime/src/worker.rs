@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use bulk::BulkThreads;
 pub use poll_clock::{Until, at, due, now, turn, until};
 pub use scheduling::{as_usual, ours};
-pub use waker::{Bell, hushed};
+pub use waker::{ConnectionWaker, suppress_wakes};
 pub use work_budget::WorkBudget;
 
 /// Task polls after which a busy worker checks for events. At 200 µs a poll (`work_budget`), events are seen within 2
@@ -86,12 +86,12 @@ pub fn runtime() -> io::Result<Runtime> {
 }
 
 /// A function that begins a task on a worker, in its runtime. It must not block.
-type Beginning = Box<dyn FnOnce() + Send>;
+type TaskStart = Box<dyn FnOnce() + Send>;
 
 /// The workers of a program: the runtime that created it, which is worker 0, and further threads. When it is dropped,
 /// the threads end with all tasks that still run on them.
 #[derive(Debug)]
-pub struct Crew {
+pub struct Workers {
     own: Arc<AtomicUsize>,
     others: Vec<Worker>,
     bulk: Option<BulkThreads>,
@@ -101,7 +101,7 @@ pub struct Crew {
 struct Worker {
     busy: Arc<AtomicUsize>,
     /// Unbounded, because the callers limit the number of tasks.
-    beginnings: Option<mpsc::UnboundedSender<Beginning>>,
+    starts: Option<mpsc::UnboundedSender<TaskStart>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -128,7 +128,7 @@ impl Drop for Busy {
     }
 }
 
-impl Crew {
+impl Workers {
     /// Starts `workers` workers, the calling thread included. An error means that the system refused a thread or an
     /// event queue.
     pub fn start(workers: usize) -> io::Result<Self> {
@@ -156,9 +156,9 @@ impl Crew {
         match idlest.filter(|worker| tasks(&worker.busy) < tasks(&self.own)) {
             Some(worker) => {
                 let busy = Busy::on(&worker.busy);
-                if let Some(beginnings) = &worker.beginnings {
-                    // A worker ends only with the crew.
-                    let _ = beginnings.send(Box::new(move || task(busy.begun())));
+                if let Some(starts) = &worker.starts {
+                    // A worker ends only with all of them.
+                    let _ = starts.send(Box::new(move || task(busy.begun())));
                 }
             }
             None => task(Busy::on(&self.own).begun()),
@@ -166,7 +166,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     /// Bulk threads end first: sockets and timers of their connections belong to the runtimes of the workers.
     fn drop(&mut self) {
         if let Some(bulk) = self.bulk.take() {
@@ -177,7 +177,7 @@ impl Drop for Crew {
 
 impl Worker {
     fn start(number: usize) -> io::Result<Self> {
-        let (beginnings, mut waiting) = mpsc::unbounded_channel::<Beginning>();
+        let (starts, mut waiting) = mpsc::unbounded_channel::<TaskStart>();
         let runtime = runtime()?;
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
             become_worker(number);
@@ -189,13 +189,13 @@ impl Worker {
             });
             runtime.shutdown_background();
         })?;
-        Ok(Self { busy: Arc::default(), beginnings: Some(beginnings), thread: Some(thread) })
+        Ok(Self { busy: Arc::default(), starts: Some(starts), thread: Some(thread) })
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        drop(self.beginnings.take());
+        drop(self.starts.take());
         // The thread does not panic, because all its work runs in tasks.
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -214,11 +214,11 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_go_to_the_worker_with_the_fewest_and_run_in_its_runtime() {
-        let crew = Crew::start(3).expect("threads");
+        let workers = Workers::start(3).expect("threads");
         let (tell, told) = channel();
         let begin = |name: u32| {
             let tell = tell.clone();
-            crew.begin(move |busy| {
+            workers.begin(move |busy| {
                 // In a task, because it needs the runtime of that worker.
                 spawn(async move { tell.send((name, current(), busy)).expect("heard") });
             });
@@ -239,16 +239,16 @@ mod tests {
 
     #[test]
     fn the_end_of_the_crew_ends_its_threads_and_tasks() {
-        let crew = Crew::start(2).expect("threads");
+        let workers = Workers::start(2).expect("threads");
         let (tell, told) = channel::<()>();
-        let _ours = Busy::on(&crew.own);
-        crew.begin(move |busy| {
+        let _ours = Busy::on(&workers.own);
+        workers.begin(move |busy| {
             spawn(async move {
                 let _kept = (busy, tell);
                 std::future::pending::<()>().await;
             });
         });
-        drop(crew);
+        drop(workers);
         assert!(told.recv().is_err(), "its task is gone");
     }
 }

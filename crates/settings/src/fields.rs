@@ -1,6 +1,5 @@
 //! Reads one mapping with known keys: each key is taken by name, and the rest is unknown.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -118,11 +117,6 @@ impl<'a> Fields<'a> {
     /// See [`Setting::list_of_text`].
     pub fn list_of_text(&mut self, name: &'static str) -> Option<Vec<String>> {
         self.take(name)?.list_of_text()
-    }
-
-    /// See [`Setting::map_of_text`].
-    pub fn map_of_text(&mut self, name: &'static str) -> Option<BTreeMap<String, String>> {
-        self.take(name)?.map_of_text()
     }
 
     /// Reads a nested mapping with its own reader, such as `fields.part("auth", auth::Config::from_settings)`.

@@ -136,7 +136,7 @@ impl Text {
     }
 
     /// Whether it contained a reference to the environment.
-    pub fn is_reference(&self) -> bool {
+    pub(crate) fn is_reference(&self) -> bool {
         self.expanded.is_some()
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Every read reports an invalid value and returns `None`.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -313,12 +312,6 @@ impl<'a> Setting<'a> {
             (entry.key.as_str(), self.member(&entry.key, entry.key_mark, &entry.node))
         };
         Some(entries.iter().map(member).collect())
-    }
-
-    /// Reads a mapping of strings. Any other value is reported and left out.
-    pub fn map_of_text(&self) -> Option<BTreeMap<String, String>> {
-        let entries = self.entries()?;
-        Some(entries.iter().filter_map(|(key, value)| Some(((*key).into(), value.text()?.into()))).collect())
     }
 
     fn written(&self) -> Option<&'a str> {

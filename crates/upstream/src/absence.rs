@@ -27,11 +27,11 @@ impl Upstream {
 
     /// Returns when a call to a server that is down may succeed: after the next attempt to connect.
     pub fn retry_in(&self) -> Option<Duration> {
-        let told = self.facts.told();
-        if !matches!(told.state, State::Connecting | State::Failed) {
+        let reported = self.facts.reported();
+        if !matches!(reported.state, State::Connecting | State::Failed) {
             return None;
         }
-        let due = told.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
+        let due = reported.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
         Some(due.unwrap_or(ATTEMPT_RETRY_IN).max(LEAST_RETRY_IN))
     }
 

@@ -2,9 +2,11 @@
 //!
 //! The list is checked: `tests/tidy` refuses any other path into this crate from `crates/builtins`.
 
-pub use crate::Means;
+pub use crate::ServerContext;
 pub use crate::close_reason::Closing;
-pub use crate::config::{BuiltinKind, BuiltinOptions, Defaults, Given, Kinds, header_value, require};
+pub use crate::config::{
+    BuiltinKind, BuiltinOptions, Defaults, Kinds, TransportFields, header_value, require,
+};
 pub use crate::connection::{
     Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, RequestFuture,
 };
@@ -14,4 +16,4 @@ pub use crate::rate_limit::RateLimit;
 pub use crate::response_stream::ResponseBody;
 pub use crate::retry::{ceiling, full_jitter};
 pub use crate::secrets::Secrets;
-pub use crate::session_affinity::Home;
+pub use crate::session_affinity::Affinity;

@@ -25,9 +25,9 @@ use super::error::{Delivery, Error};
 use super::frame::Frame;
 use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
-use crate::liveness::Silence;
+use crate::pool::PooledConnection;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
@@ -51,7 +51,7 @@ pub(super) trait Work: Sync {
     }
 
     /// Returns the purpose of the connection.
-    fn wish(&self) -> PoolRequest<'_> {
+    fn pool_request(&self) -> PoolRequest<'_> {
         PoolRequest::Own
     }
 
@@ -110,7 +110,7 @@ impl Work for (&Call, &Outlet) {
         self.0.sender.log_level
     }
 
-    fn wish(&self) -> PoolRequest<'_> {
+    fn pool_request(&self) -> PoolRequest<'_> {
         PoolRequest::of(self.0)
     }
 
@@ -148,36 +148,6 @@ impl Work for (&Call, &Outlet) {
     }
 }
 
-/// Checks whether the server is alive, with the health request of its era. Any answer is a success.
-pub(super) struct Health<'a>(pub &'a Silence);
-
-impl Work for Health<'_> {
-    type Output = ();
-
-    fn name(&self) -> &'static str {
-        "health"
-    }
-
-    fn kind(&self) -> RetrySafety {
-        RetrySafety::Read
-    }
-
-    fn is_excused(&self) -> bool {
-        self.0.is_excused()
-    }
-
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move {
-            let call = Call::of_gateway(connection.peer().version.health_method(), None);
-            self.0.ask();
-            let answered = connection.request(&call, &Outlet::none()).await;
-            // Any result ends the check. Only the deadline counts as silence.
-            self.0.broken();
-            answered.map(drop)
-        })
-    }
-}
-
 impl Upstream {
     /// Makes one call, with retries where they are safe. It ends by `deadline`, and messages of the server go
     /// to `outlet`. A streamed response keeps everything that the call holds until the [`ResponseStream`] is
@@ -189,7 +159,7 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<ServerResponse, Error> {
         let deadline = deadline.into();
-        let call = &*self.with_own_home(call);
+        let call = &*self.with_own_affinity(call);
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -201,12 +171,12 @@ impl Upstream {
         result.map(|(body, version)| ServerResponse { body, version })
     }
 
-    /// Returns `call` with a home, if each principal has its own connections. The call of a program has no home.
-    fn with_own_home<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
+    /// Returns `call` with an affinity, if each principal has its own connections. The call of a program has no affinity.
+    fn with_own_affinity<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
         match &call.principal {
-            Some(principal) if self.config.is_per_principal() && call.home.is_none() => {
-                let home = Home::of_principal(Arc::clone(principal), &call.sender.capabilities);
-                Cow::Owned(Call { home: Some(home), ..call.clone() })
+            Some(principal) if self.config.is_per_principal() && call.affinity.is_none() => {
+                let affinity = Affinity::of_principal(Arc::clone(principal), &call.sender.capabilities);
+                Cow::Owned(Call { affinity: Some(affinity), ..call.clone() })
             }
             _ => Cow::Borrowed(call),
         }
@@ -295,13 +265,13 @@ impl Upstream {
             rate.take(work.principal(), begun)?;
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
-        self.pool.check_flapping(work.wish())?;
+        self.pool.check_flapping(work.pool_request())?;
         guard.begin(work.is_a_call(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
-        let was_cut_short = ended.is_err() && !guard.had_a_chance();
-        let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.cover(error));
+        let was_cut_short = ended.is_err() && !guard.had_enough_time();
+        let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.redact_error(error));
         if result.as_mut().is_ok_and(|(output, _)| W::stream(output).is_some()) {
-            self.silence.broken();
+            self.liveness.broken();
             guard.stream();
             return result;
         }
@@ -333,7 +303,7 @@ impl Upstream {
     /// One attempt of any kind ended.
     pub(super) fn attempted(&self, error: Option<&Error>) {
         if self.facts.attempted(error) {
-            self.silence.broken();
+            self.liveness.broken();
         }
     }
 
@@ -345,32 +315,18 @@ impl Upstream {
         guard: &mut InflightGuard,
     ) -> Result<Result<(W::Output, Version), Error>, Error> {
         let (begun, outlet) = (frame.now, work.outlet());
-        let leased = AtomicBool::new(false);
-        let seat = pin!(self.pool.seat(work.wish(), &leased));
-        let seat = match frame.limit(outlet, seat).await {
-            Some(Ok(seat)) => seat,
-            None if leased.load(Ordering::Relaxed) => {
-                return Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN }));
-            }
-            Some(Err(error)) => {
-                self.excuse_private(work, guard);
-                return Ok(Err(error));
-            }
-            None => {
-                self.excuse_private(work, guard);
-                let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
-                // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
-                return Err(Error::Connect { reason });
-            }
+        let connection = match self.connection_for(work, frame, guard).await? {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Err(error)),
         };
-        let (is_probe, seat) = (guard.is_probe(), guard.hold(seat));
-        let version = seat.connection().peer().version;
+        let (is_probe, pooled) = (guard.is_probe(), guard.hold(connection));
+        let version = pooled.connection().peer().version;
         let mut done = {
             let done = pin!(async {
                 if let Some(level) = work.log_level() {
-                    seat.want_log(level).await;
+                    pooled.want_log(level).await;
                 }
-                work.received(work.on(seat.connection()).await?, is_probe).await
+                work.received(work.on(pooled.connection()).await?, is_probe).await
             });
             frame.limit(outlet, done).await
         };
@@ -380,16 +336,42 @@ impl Upstream {
             Some(Err(error)) => Some(error.trips_breaker()),
             // A deadline that left too little time says nothing. Neither does one that passed although
             // messages came.
-            None => (guard.had_a_chance() && !outlet.heard_since(begun)).then_some(true),
+            None => (guard.had_enough_time() && !outlet.heard_since(begun)).then_some(true),
         };
         guard.note(is_failed, done.is_some());
         let done = done.ok_or_else(|| Error::TimedOut { after: frame.whole(outlet) })?;
         Ok(done.map(|output| (output, version)))
     }
 
+    /// Returns a connection for `work`. The outer error means that the deadline passed.
+    async fn connection_for<W: Work>(
+        &self,
+        work: &W,
+        frame: &mut Frame,
+        guard: &mut InflightGuard,
+    ) -> Result<Result<PooledConnection, Error>, Error> {
+        let outlet = work.outlet();
+        let leased = AtomicBool::new(false);
+        let seat = pin!(self.pool.seat(work.pool_request(), &leased));
+        match frame.limit(outlet, seat).await {
+            Some(Ok(connection)) => Ok(Ok(connection)),
+            None if leased.load(Ordering::Relaxed) => Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN })),
+            Some(Err(error)) => {
+                self.excuse_private(work, guard);
+                Ok(Err(error))
+            }
+            None => {
+                self.excuse_private(work, guard);
+                let reason = format!("no connection within {:.1} s", frame.whole(outlet).as_secs_f64());
+                // This is not `TimedOut`, whose outcome is unknown. Nothing was sent.
+                Err(Error::Connect { reason })
+            }
+        }
+    }
+
     /// A private connection that cannot be opened must not block other clients.
     fn excuse_private<W: Work>(&self, work: &W, guard: &mut InflightGuard) {
-        if self.pool.is_private_matter(work.wish()) {
+        if self.pool.is_private_matter(work.pool_request()) {
             guard.excuse();
         }
     }

@@ -52,7 +52,7 @@ impl Scene {
     }
 
     fn nothing_is_left(&self) -> bool {
-        let (status, runs) = (self.upstream.status(), self.upstream.silence.runs());
+        let (status, runs) = (self.upstream.status(), self.upstream.liveness.runs());
         (status.running, status.waiting, self.server.open_requests(), runs) == (0, 0, 0, 0)
     }
 }

@@ -206,7 +206,7 @@ impl Breaker {
     }
 
     /// Returns the time for which [`Breaker::admit`] refuses, or `None` if it does not. Takes no permit.
-    pub fn refuses_for(&self) -> Option<Duration> {
+    pub(crate) fn refuses_for(&self) -> Option<Duration> {
         self.lock().refuses_for(Instant::now)
     }
 

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use line::{EventReceiver, EventSender, Unsaid};
+use line::{EventReceiver, EventSender, SendError};
 pub use pauses::Hold;
 use pauses::{Pause, Pauses};
 
@@ -260,8 +260,8 @@ impl Outlet {
         let unsent = match open.line.try_say(CallEvent::Question(Question { method, params, server, reply }))
         {
             Ok(()) => None,
-            Err(Unsaid::Full(said)) => Some(said),
-            Err(Unsaid::Unread) => return Box::pin(std::future::ready(None)),
+            Err(SendError::Full(said)) => Some(said),
+            Err(SendError::Unread) => return Box::pin(std::future::ready(None)),
         };
         Box::pin(async move {
             let whole = async {

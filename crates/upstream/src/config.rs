@@ -11,7 +11,7 @@ mod transport;
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use tools::{OnChange, Tools};
-pub use transport::{Given, header_value, is_reserved_header, require};
+pub use transport::{TransportFields, header_value, is_reserved_header, require};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -26,9 +26,9 @@ pub use net::http::Sockets;
 
 use super::discover::Offer;
 use super::error::Error;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::response_stream::ResponseBody;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use json::envelope_stream::Terms;
 use oauth::Logins;
@@ -116,7 +116,7 @@ pub trait Connection: Send + Sync + 'static {
 
     /// Whether each server request says which call it belongs to. If not, a connection that
     /// [`Connection::asks`] carries the calls of one owner at a time.
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         true
     }
 
@@ -192,7 +192,7 @@ pub struct Call {
     /// be tied to the owner even if it names no call.
     pub owner: Owner,
     /// Where the private connections of the client belong. Programs have none.
-    pub home: Option<Home>,
+    pub affinity: Option<Affinity>,
     /// The principal of the client, for fairness between principals. Programs have none. It is never sent to
     /// the server.
     pub principal: Option<Arc<str>>,
@@ -233,7 +233,7 @@ impl Call {
             effect: Effect::ReadOnly,
             header_params: Arc::new([]),
             owner: Owner::GATEWAY,
-            home: None,
+            affinity: None,
             principal: None,
             terms: None,
         }
@@ -275,19 +275,19 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub struct Events {
     channel: mpsc::Sender<Event>,
-    silence: Arc<Silence>,
+    liveness: Arc<Liveness>,
 }
 
 impl Events {
     /// A channel for events; 256 may wait.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
-        Self::that_break(Arc::default())
+        Self::with_liveness(Arc::default())
     }
 
-    /// Makes a channel for a server, whose events also end `silence`.
-    pub(super) fn that_break(silence: Arc<Silence>) -> (Self, mpsc::Receiver<Event>) {
+    /// Makes a channel for a server, whose events also end `liveness`.
+    pub(super) fn with_liveness(liveness: Arc<Liveness>) -> (Self, mpsc::Receiver<Event>) {
         let (channel, receiver) = mpsc::channel(256);
-        (Self { channel, silence }, receiver)
+        (Self { channel, liveness }, receiver)
     }
 
     /// Reports an event.
@@ -298,6 +298,6 @@ impl Events {
 
     /// Records that the server sent something. Answers need not be reported here.
     pub(super) fn heard(&self) {
-        self.silence.broken();
+        self.liveness.broken();
     }
 }

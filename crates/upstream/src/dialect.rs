@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::connection::{Call, Owner};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::{Abilities, Era};
 
@@ -25,7 +25,7 @@ pub struct Dialect {
     /// Capabilities that a legacy `initialize` declares.
     pub capabilities: Raw,
     /// The one client of a private connection. Every server request on it is meant for that client.
-    pub client: Option<Home>,
+    pub client: Option<Affinity>,
     /// The principal whose credential it uses, if each principal has its own.
     pub principal: Option<Arc<str>>,
 }
@@ -40,7 +40,7 @@ impl Dialect {
 /// The one client of private connections.
 #[derive(Clone)]
 pub(super) struct Private {
-    pub home: Home,
+    pub affinity: Affinity,
     /// Capabilities that the client declared.
     pub capabilities: Raw,
 }
@@ -63,7 +63,7 @@ impl<'a> PoolRequest<'a> {
     /// Returns the client for private connections, if it has any.
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
-        Some(Private { home: call.home.clone()?, capabilities: call.sender.capabilities.detached() })
+        Some(Private { affinity: call.affinity.clone()?, capabilities: call.sender.capabilities.detached() })
     }
 
     /// Returns the principal of the call. Switchyard and programs have none.
@@ -94,23 +94,24 @@ pub(super) struct Key {
     /// Constant in the modern era and on private connections.
     pub abilities: Abilities,
     /// The client of a private connection.
-    pub home: Option<u64>,
+    pub affinity: Option<u64>,
 }
 
 impl Key {
-    pub(super) const BASE: Self = Self { era: Era::Modern, abilities: Abilities::WITHOUT_ROOTS, home: None };
+    pub(super) const BASE: Self =
+        Self { era: Era::Modern, abilities: Abilities::WITHOUT_ROOTS, affinity: None };
 
     /// Returns this key in `era`, with the abilities that the era needs.
     pub(super) const fn in_era(self, era: Era) -> Self {
         match era {
-            Era::Modern => Self { home: self.home, ..Self::BASE },
+            Era::Modern => Self { affinity: self.affinity, ..Self::BASE },
             Era::Legacy => Self { era, ..self },
         }
     }
 
     /// Whether both keys are equal except for the client.
-    pub(super) fn is_spoken_like(self, other: Self) -> bool {
-        self == Self { home: self.home, ..other }
+    pub(super) fn equals_except_client(self, other: Self) -> bool {
+        self == Self { affinity: self.affinity, ..other }
     }
 
     /// Returns the dialect. `private` is the client of a private connection.
@@ -119,7 +120,7 @@ impl Key {
         Dialect {
             era: self.era,
             capabilities: capabilities.unwrap_or_else(|| self.abilities.capabilities()),
-            client: private.map(|private| private.home.clone()),
+            client: private.map(|private| private.affinity.clone()),
             principal: None,
         }
     }

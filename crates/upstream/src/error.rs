@@ -171,7 +171,7 @@ impl From<net::http::Error> for Error {
 impl Error {
     /// It, where what failed is what every call begins with: who refuses our credentials there refuses
     /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).
-    pub fn of_all_calls(self) -> Self {
+    pub(crate) fn of_all_calls(self) -> Self {
         match self {
             Self::Status { status: status @ 401, .. }
             | Self::Status { status: status @ 403, retry_after: None } => {
@@ -241,12 +241,12 @@ impl Error {
         }
     }
 
-    /// Rewrites the JSON text of the facts with `blank`. Facts that are no JSON after
+    /// Rewrites the JSON text of the facts with `redact`. Facts that are no JSON after
     /// that are dropped.
     #[must_use]
-    pub(super) fn with_facts(mut self, blank: impl FnOnce(&str) -> String) -> Self {
+    pub(super) fn with_facts(mut self, redact: impl FnOnce(&str) -> String) -> Self {
         if let Self::Backend { facts, .. } = &mut self {
-            let blanked = facts.take().map(|facts| Raw::parse(&Bytes::from(blank(facts.as_str()))));
+            let blanked = facts.take().map(|facts| Raw::parse(&Bytes::from(redact(facts.as_str()))));
             *facts = blanked.and_then(Result::ok).map(Box::new);
         }
         self

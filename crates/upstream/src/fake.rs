@@ -4,7 +4,7 @@
 //! invariants of [`Connection`]: dropping a request cancels it, and a dead connection ends every request.
 
 mod dialects;
-mod told;
+mod subscription_log;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, pending};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::told::Told;
+use self::subscription_log::SubscriptionLog;
 use super::config::{self, Config};
 use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner, RequestFuture};
 use super::dialect::Eras;
@@ -102,7 +102,7 @@ struct State {
     dial: Dial,
     script: Script,
     tools: Vec<&'static str>,
-    told: Told,
+    subscription_log: SubscriptionLog,
     executed: Vec<Method>,
     live: Vec<watch::Sender<Option<String>>>,
     eras: Eras,
@@ -127,7 +127,7 @@ impl Fake {
             dial: Dial::Accept,
             script: Box::new(|_| None),
             tools: vec!["echo"],
-            told: Told::default(),
+            subscription_log: SubscriptionLog::default(),
             executed: Vec::new(),
             live: Vec::new(),
             eras: Eras::default(),
@@ -193,7 +193,7 @@ impl Fake {
 
     /// Ends all connections from the side of the server.
     pub fn die(&self, reason: &str) {
-        self.lock().told.forget();
+        self.lock().subscription_log.forget();
         for connection in self.lock().live.drain(..) {
             connection.send_replace(Some(reason.to_owned()));
         }
@@ -238,7 +238,7 @@ impl Fake {
                 Answer::result(&serde_json::json!({"tools": tools}))
             }
             method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE => {
-                state.told.subscribe(call);
+                state.subscription_log.subscribe(call);
                 Answer::result(&serde_json::json!({}))
             }
             method::SUBSCRIPTIONS_LISTEN => Answer::Listen,
@@ -315,7 +315,7 @@ impl Connection for FakeConnection {
         })
     }
 
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         !self.is_shared
     }
 

@@ -8,20 +8,53 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::Upstream;
-use super::attempt::Health;
+use super::attempt::Work;
 use super::bulkhead::Lane;
+use super::connection::{Call, Connection, Outlet};
 use super::error::Error;
-use crate::liveness::Patience;
+use super::retry::RetrySafety;
+use crate::liveness::{Liveness, SilenceLimits};
 use crate::supervisor_messages::Command;
+
+/// Checks whether the server is alive, with the health request of its era. Any answer is a success.
+struct Health<'a>(&'a Liveness);
+
+impl Work for Health<'_> {
+    type Output = ();
+
+    fn name(&self) -> &'static str {
+        "health"
+    }
+
+    fn kind(&self) -> RetrySafety {
+        RetrySafety::Read
+    }
+
+    fn is_excused(&self) -> bool {
+        self.0.is_excused()
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let call = Call::of_gateway(connection.peer().version.health_method(), None);
+            self.0.ask();
+            let answered = connection.request(&call, &Outlet::none()).await;
+            // Any result ends the check. Only the deadline counts as silence.
+            self.0.broken();
+            answered.map(drop)
+        })
+    }
+}
 
 impl Upstream {
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
     pub async fn health_check(self: &Arc<Self>) -> Result<Duration, Error> {
         let begun = Instant::now();
-        self.run(&Health(&self.silence), Lane::Own, (begun + self.health_limit()).into()).await?;
+        self.run(&Health(&self.liveness), Lane::Own, (begun + self.health_limit()).into()).await?;
         let latency = begun.elapsed();
         self.facts.measured(latency);
         Ok(latency)
@@ -34,7 +67,7 @@ impl Upstream {
         }
         let begun = Instant::now();
         let deadline = begun + self.health_limit();
-        let result = self.run_once(&Health(&self.silence), deadline).await.map(|()| begun.elapsed());
+        let result = self.run_once(&Health(&self.liveness), deadline).await.map(|()| begun.elapsed());
         if let Ok(latency) = &result {
             self.facts.measured(*latency);
         }
@@ -44,6 +77,6 @@ impl Upstream {
 
     /// How long a health check may take.
     pub(super) fn health_limit(&self) -> Duration {
-        Patience::of(&self.config).check
+        SilenceLimits::of(&self.config).check
     }
 }

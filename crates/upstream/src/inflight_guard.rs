@@ -36,7 +36,7 @@ pub(super) struct InflightGuard {
     /// Present for attempts of clients only.
     round: Option<Round>,
     begun: Instant,
-    had_a_chance: bool,
+    had_enough_time: bool,
     /// Whether a failure of the attempt says something of the server.
     counts: bool,
     is_streaming: bool,
@@ -52,15 +52,15 @@ impl InflightGuard {
         begun: Instant,
     ) -> Self {
         let (permit, round, connection) = (None, None, None);
-        let (had_a_chance, counts, is_streaming) = (false, true, false);
-        Self { upstream, lane, slot, permit, round, begun, had_a_chance, counts, is_streaming, connection }
+        let (had_enough_time, counts, is_streaming) = (false, true, false);
+        Self { upstream, lane, slot, permit, round, begun, had_enough_time, counts, is_streaming, connection }
     }
 
     /// Begins an attempt that has `left` of time, for a client if it `is_a_call`.
     pub(super) fn begin(&mut self, is_a_call: bool, (begun, left): (Instant, Duration)) -> Result<(), Error> {
         self.permit = Some(self.upstream.breaker.admit()?);
-        self.round = is_a_call.then(|| self.upstream.silence.begins());
-        (self.begun, self.had_a_chance, self.counts) = (begun, left >= self.upstream.patience(), true);
+        self.round = is_a_call.then(|| self.upstream.liveness.begins());
+        (self.begun, self.had_enough_time, self.counts) = (begun, left >= self.upstream.min_time(), true);
         Ok(())
     }
 
@@ -71,8 +71,8 @@ impl InflightGuard {
     }
 
     /// Whether silence counts against the server, however the attempt ends.
-    pub(super) const fn had_a_chance(&self) -> bool {
-        self.had_a_chance
+    pub(super) const fn had_enough_time(&self) -> bool {
+        self.had_enough_time
     }
 
     /// Whether other calls wait for the result of the attempt.
@@ -88,7 +88,7 @@ impl InflightGuard {
     /// Records how the request on the connection ended. None: the outcome is not known yet.
     pub(super) fn note(&mut self, is_failed: Option<bool>, has_response: bool) {
         let Some(connection) = &mut self.connection else { return };
-        if is_failed.is_some_and(|is_failed| !connection.is_news(is_failed)) {
+        if is_failed.is_some_and(|is_failed| !connection.counts(is_failed)) {
             self.counts = false;
         }
         if has_response {
@@ -123,19 +123,19 @@ impl InflightGuard {
         let Some(permit) = self.permit.take() else { return };
         let (upstream, lasted) = (&self.upstream, now().saturating_duration_since(self.begun));
         let is_hint =
-            self.counts && is_a_call && !self.is_streaming && lasted >= GLANCE.min(upstream.patience());
-        if is_hint && upstream.silence.is_hung(upstream.health_limit()) {
+            self.counts && is_a_call && !self.is_streaming && lasted >= GLANCE.min(upstream.min_time());
+        if is_hint && upstream.liveness.is_hung(upstream.health_limit()) {
             return upstream.breaker.judge::<()>(permit, &Err(Error::TimedOut { after: lasted }));
         }
-        if is_hint && upstream.is_in_doubt() {
-            upstream.silence.doubt();
+        if is_hint && upstream.needs_health_check() {
+            upstream.liveness.request_check();
         }
         upstream.breaker.forget(permit);
     }
 
     /// Records the end of a response that was read while it arrived.
     pub(super) fn finish(mut self, result: &Result<(), Error>) {
-        if self.had_a_chance || !matches!(result, Err(Error::TimedOut { .. })) {
+        if self.had_enough_time || !matches!(result, Err(Error::TimedOut { .. })) {
             self.note(Some(result.as_ref().is_err_and(Error::trips_breaker)), false);
             self.record(result);
         } else {
@@ -151,8 +151,8 @@ impl InflightGuard {
     }
 
     /// The error without the secrets of the server.
-    pub(super) fn cover(&self, error: Error) -> Error {
-        self.upstream.secrets.cover(error)
+    pub(super) fn redact_error(&self, error: Error) -> Error {
+        self.upstream.secrets.redact_error(error)
     }
 
     fn forgotten(&self, permit: Option<Permit>) {
@@ -166,7 +166,7 @@ impl InflightGuard {
         self.connection = None;
         let round = self.round.take();
         if let Some(round) = round {
-            self.upstream.silence.ended(round);
+            self.upstream.liveness.ended(round);
         }
         round.is_some()
     }
@@ -182,13 +182,13 @@ impl Drop for InflightGuard {
 impl Upstream {
     /// The time that an attempt must have before silence counts against the server. A tenth less than a call gets
     /// from the configuration, because some of that is gone when an attempt begins.
-    fn patience(&self) -> Duration {
+    fn min_time(&self) -> Duration {
         self.config.timeout.min(PATIENCE) * 9 / 10
     }
 
     /// Whether nothing was heard of the server for a while, and no check of it is under way.
-    pub(super) fn is_in_doubt(&self) -> bool {
+    pub(super) fn needs_health_check(&self) -> bool {
         let heard = self.facts.seen_ago();
-        self.silence.open_for().is_none() && heard.is_none_or(|ago| ago >= self.patience())
+        self.liveness.open_for().is_none() && heard.is_none_or(|ago| ago >= self.min_time())
     }
 }

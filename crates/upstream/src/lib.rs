@@ -9,7 +9,6 @@ mod absence;
 pub mod api;
 mod attempt;
 mod attempt_log;
-mod attendant;
 mod backoff;
 pub mod breaker;
 mod bulkhead;
@@ -33,6 +32,7 @@ mod listen;
 mod liveness;
 mod phase;
 mod pool;
+mod private_clients;
 pub mod rate_limit;
 mod refresh;
 mod response_stream;
@@ -67,9 +67,9 @@ pub use deadline::Deadline;
 pub use discover::Offer;
 pub use error::{Delivery, Error};
 #[cfg(any(test, feature = "testing"))]
-pub use response_stream::testing::{Pen, flow as arriving};
+pub use response_stream::testing::{BodyWriter, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
-pub use session_affinity::{ClientSession, Home, Loan};
+pub use session_affinity::{Affinity, ClientSession, OutletLoan};
 pub use signs::Sign;
 pub use signs::{any_logins, any_private};
 pub use status::{State, Status};
@@ -78,7 +78,7 @@ pub use watches::{Subject, WatchRefusal, Watching};
 
 use breaker::Breaker;
 use bulkhead::Bulkhead;
-use liveness::{Patience, Silence};
+use liveness::{Liveness, SilenceLimits};
 use oauth::Logins;
 use pool::Pool;
 use protocol::{Era, Version};
@@ -103,23 +103,23 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Shared state of the program that servers use.
 #[derive(Clone)]
-pub struct Means {
+pub struct ServerContext {
     /// The group of all their tasks.
     pub shutdown: Shutdown,
     /// The cache that all servers share.
     pub store: Store,
     /// Whether servers are only inspected. A built-in server then resumes no earlier work and stores nothing.
-    pub only_looks: bool,
+    pub is_inspection: bool,
     /// The vault for tokens; without one they end with the process.
     pub vault: Option<Arc<auth::vault::Vault>>,
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Means {
+impl ServerContext {
     /// Those of a server in a test: a cache of its own, and no vault.
     pub fn alone(shutdown: &Shutdown) -> Self {
         let store = Store::open(&runtime::store::Config::default());
-        Self { shutdown: shutdown.clone(), store, only_looks: false, vault: None }
+        Self { shutdown: shutdown.clone(), store, is_inspection: false, vault: None }
     }
 }
 
@@ -139,7 +139,7 @@ pub struct Upstream {
     /// The offer that is known before the server was reached.
     declared: Option<Arc<Offer>>,
     secrets: Secrets,
-    silence: Arc<Silence>,
+    liveness: Arc<Liveness>,
     watches: Arc<Watches>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
@@ -192,8 +192,8 @@ impl Upstream {
     ) -> Arc<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let group = shutdown.child();
-        let silence = Arc::<Silence>::default();
-        let (events, notices) = Events::that_break(Arc::clone(&silence));
+        let liveness = Arc::<Liveness>::default();
+        let (events, notices) = Events::with_liveness(Arc::clone(&liveness));
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
@@ -216,7 +216,7 @@ impl Upstream {
             facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
             declared,
             secrets,
-            silence,
+            liveness,
             watches,
             commands,
             updates: updates.clone(),
@@ -303,7 +303,7 @@ impl Upstream {
 
     /// Returns `text` with the secrets of this server redacted.
     pub fn redacted(&self, text: &str) -> String {
-        self.secrets.blank(text)
+        self.secrets.redact(text)
     }
 
     /// Returns the state of the breaker.
@@ -313,17 +313,17 @@ impl Upstream {
 
     /// Returns the status of the server.
     pub fn status(&self) -> Status {
-        let told = self.facts.told();
-        let (last_error, failed_at) = told.error.unzip();
-        let offer = told.offer.as_deref();
+        let reported = self.facts.reported();
+        let (last_error, failed_at) = reported.error.unzip();
+        let offer = reported.offer.as_deref();
         Status {
             server: Arc::clone(&self.config.name),
-            state: told.state,
+            state: reported.state,
             last_error,
             last_error_ago: failed_at.map(|at| at.elapsed()),
             answers_errors: self.facts.answers_errors(),
             seen_ago: self.facts.seen_ago(),
-            latency: told.latency,
+            latency: reported.latency,
             version: offer.map(|offer| offer.peer.version),
             info: offer.map(|offer| offer.peer.info.clone()),
             breaker: self.breaker.snapshot(),
@@ -361,7 +361,7 @@ impl Upstream {
 
     /// Returns its last known offer, which stays while the server is unavailable.
     pub fn offer(&self) -> Option<Arc<Offer>> {
-        self.facts.told().offer
+        self.facts.reported().offer
     }
 
     /// Returns the revision of its last offer.
@@ -386,6 +386,6 @@ fn pool_limits(config: &Config) -> pool::PoolLimits {
         connect: config.connect_limit(),
         is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
         is_per_principal: config.is_per_principal(),
-        patience: Patience::of(config),
+        silence_limits: SilenceLimits::of(config),
     }
 }

@@ -31,14 +31,14 @@ pub(super) const UNWELL: u32 = 2;
 
 /// How long a server may leave a request unanswered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct SilenceLimits {
     /// A health check.
     pub check: Duration,
     /// A call.
     pub call: Duration,
 }
 
-impl Patience {
+impl SilenceLimits {
     /// Returns the limits for the server of `config`.
     pub(super) fn of(config: &Config) -> Self {
         Self { check: config.timeout.min(HEALTH_LIMIT), call: config.timeout }
@@ -50,7 +50,7 @@ impl Patience {
 /// The counters are approximate. A call that begins while a check is sent may count as an earlier one and
 /// excuse the check.
 #[derive(Debug)]
-pub(super) struct Silence {
+pub(super) struct Liveness {
     begun: Instant,
     /// When the open check was sent, in milliseconds after `begun` plus one. Zero if none is open.
     asked: AtomicU64,
@@ -62,12 +62,12 @@ pub(super) struct Silence {
     doubt: Notify,
 }
 
-/// The round in which a call began. Its holder must call [`Silence::ended`].
+/// The round in which a call began. Its holder must call [`Liveness::ended`].
 #[derive(Debug, Clone, Copy)]
 #[must_use = "a call that never ends excuses its server for ever"]
 pub(super) struct Round(usize);
 
-impl Default for Silence {
+impl Default for Liveness {
     fn default() -> Self {
         Self {
             begun: Instant::now(),
@@ -79,7 +79,7 @@ impl Default for Silence {
     }
 }
 
-impl Silence {
+impl Liveness {
     /// Closes the check, because the server sent something or the check never reached it.
     pub(super) fn broken(&self) {
         // Usually no check is open. Not writing avoids contention, because all calls read this value.
@@ -117,9 +117,9 @@ impl Silence {
     }
 
     /// Whether the server was silent for so long that none of the running calls can still succeed.
-    pub(super) fn is_past_hope(&self, patience: Patience, is_idle: bool) -> bool {
-        let checks = patience.check * UNWELL;
-        self.is_hung(if is_idle { checks } else { checks.max(patience.call) })
+    pub(super) fn is_beyond_recovery(&self, silence_limits: SilenceLimits, is_idle: bool) -> bool {
+        let checks = silence_limits.check * UNWELL;
+        self.is_hung(if is_idle { checks } else { checks.max(silence_limits.call) })
     }
 
     /// Counts a call that begins.
@@ -135,12 +135,12 @@ impl Silence {
     }
 
     /// Requests a health check soon.
-    pub(super) fn doubt(&self) {
+    pub(super) fn request_check(&self) {
         self.doubt.notify_one();
     }
 
     /// Resolves when a check was requested.
-    pub(super) async fn doubted(&self) {
+    pub(super) async fn check_requested(&self) {
         self.doubt.notified().await;
     }
 
@@ -165,40 +165,44 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_is_open_until_anything_is_heard() {
-        let silence = Silence::default();
+        let liveness = Liveness::default();
         advance(LIMIT).await;
-        assert!(!silence.is_hung(Duration::ZERO), "who was not asked need not answer");
-        silence.ask();
-        assert!(!silence.is_hung(LIMIT));
+        assert!(!liveness.is_hung(Duration::ZERO), "who was not asked need not answer");
+        liveness.ask();
+        assert!(!liveness.is_hung(LIMIT));
         advance(LIMIT / 2).await;
-        silence.ask();
+        liveness.ask();
         advance(LIMIT / 2).await;
-        assert_eq!((silence.open_for(), silence.is_hung(LIMIT)), (Some(LIMIT), true), "since the first one");
-        silence.broken();
-        assert_eq!((silence.open_for(), silence.is_hung(LIMIT)), (None, false));
+        assert_eq!(
+            (liveness.open_for(), liveness.is_hung(LIMIT)),
+            (Some(LIMIT), true),
+            "since the first one"
+        );
+        liveness.broken();
+        assert_eq!((liveness.open_for(), liveness.is_hung(LIMIT)), (None, false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_call_from_before_the_question_excuses() {
-        let silence = Silence::default();
-        let before = silence.begins();
-        silence.ask();
-        let after = silence.begins();
+        let liveness = Liveness::default();
+        let before = liveness.begins();
+        liveness.ask();
+        let after = liveness.begins();
         advance(LIMIT).await;
-        assert!(silence.is_excused() && !silence.is_hung(LIMIT));
-        silence.ended(before);
-        assert!(!silence.is_excused() && silence.is_hung(LIMIT));
-        silence.broken();
-        silence.ask();
-        assert!(silence.is_excused(), "by now it is one from before");
-        silence.broken();
-        let younger = silence.begins();
-        silence.ask();
-        assert!(silence.is_excused() && silence.open_for().is_none(), "the older one still runs");
-        silence.ended(after);
-        silence.ask();
-        assert!(silence.is_excused() && silence.open_for().is_some(), "the younger one is from before too");
-        silence.ended(younger);
-        assert!(!silence.is_excused());
+        assert!(liveness.is_excused() && !liveness.is_hung(LIMIT));
+        liveness.ended(before);
+        assert!(!liveness.is_excused() && liveness.is_hung(LIMIT));
+        liveness.broken();
+        liveness.ask();
+        assert!(liveness.is_excused(), "by now it is one from before");
+        liveness.broken();
+        let younger = liveness.begins();
+        liveness.ask();
+        assert!(liveness.is_excused() && liveness.open_for().is_none(), "the older one still runs");
+        liveness.ended(after);
+        liveness.ask();
+        assert!(liveness.is_excused() && liveness.open_for().is_some(), "the younger one is from before too");
+        liveness.ended(younger);
+        assert!(!liveness.is_excused());
     }
 }

@@ -17,9 +17,9 @@ mod lease;
 mod lifetime;
 mod live;
 mod private;
+mod private_call;
 mod replace;
 mod replacement;
-mod stay;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,15 +30,15 @@ use tokio::time::Instant;
 
 use self::group::{Connecting, Group};
 use self::lease::QueuePlace;
-use self::live::Sitter;
-use super::attendant::Attended;
+use self::live::ConnectionClaim;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, PoolRequest};
 use super::error::Error;
+use super::private_clients::PrivateClients;
 use super::secrets::Secrets;
 use super::signs::Signs;
 use crate::flap_backoff::FlapBackoff;
-use crate::liveness::Patience;
+use crate::liveness::SilenceLimits;
 use runtime::shutdown::Shutdown;
 
 pub(super) use self::live::PooledConnection;
@@ -61,7 +61,7 @@ pub(super) struct PoolLimits {
     /// Whether each principal has its own credential. There is no connection without a client then.
     pub is_per_principal: bool,
     /// How long a private connection may be silent.
-    pub patience: Patience,
+    pub silence_limits: SilenceLimits,
 }
 
 /// The connections to one server.
@@ -75,7 +75,7 @@ pub(super) struct Pool {
     state: Mutex<State>,
     occupancy: watch::Sender<Occupancy>,
     /// Clients with private connections.
-    pub(super) attended: Attended,
+    pub(super) attended: PrivateClients,
     /// Whether the server keeps state for each client.
     pub(super) signs: Signs,
 }
@@ -130,7 +130,7 @@ impl Pool {
         let (groups, next_home) = (vec![Group::new(Key::BASE)], 1);
         let state = State { shut: None, base: Key::BASE, groups, next_home, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
-        let (state, attended, signs) = (Mutex::new(state), Attended::default(), Signs::default());
+        let (state, attended, signs) = (Mutex::new(state), PrivateClients::default(), Signs::default());
         Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
     }
 
@@ -141,10 +141,10 @@ impl Pool {
         request: PoolRequest<'_>,
         leased: &AtomicBool,
     ) -> Result<PooledConnection, Error> {
-        let mut sitter =
-            Sitter { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
+        let mut claim =
+            ConnectionClaim { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
         loop {
-            let (key, connecting, freed) = match self.choose(request, sitter)? {
+            let (key, connecting, freed) = match self.choose(request, claim)? {
                 Choice::Take(seat) => return Ok(seat),
                 Choice::Wait(key, connecting, freed) => (key, connecting, freed),
             };
@@ -157,19 +157,19 @@ impl Pool {
             };
             leased.store(false, Ordering::Relaxed);
             let Some(done) = done else {
-                sitter.is_woken = true;
+                claim.is_woken = true;
                 continue;
             };
             match done {
                 Some(Ok(live)) if self.key(&self.lock(), request).0 == live.key => {
                     // If the server sent requests on another connection, it may do so on this one.
                     let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
-                    if let Some(seat) = PooledConnection::on(&live, sitter, exclusive) {
+                    if let Some(seat) = PooledConnection::on(&live, claim, exclusive) {
                         return Ok(seat);
                     }
                 }
                 // The server does not speak this dialect.
-                Some(Err(_)) if !self.key(&self.lock(), request).0.is_spoken_like(key) => {}
+                Some(Err(_)) if !self.key(&self.lock(), request).0.equals_except_client(key) => {}
                 // The other connections are still there, and no extra one is tried again at once.
                 Some(Err(_)) if is_extra => {}
                 Some(Err(error)) => return Err(error),
@@ -179,7 +179,11 @@ impl Pool {
         }
     }
 
-    fn choose(self: &Arc<Self>, request: PoolRequest<'_>, sitter: Sitter<'_>) -> Result<Choice, Error> {
+    fn choose(
+        self: &Arc<Self>,
+        request: PoolRequest<'_>,
+        claim: ConnectionClaim<'_>,
+    ) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -191,13 +195,13 @@ impl Pool {
         let at = state.group(key, request, self.limits.connections)?;
         let group = &mut state.groups[at];
         let all_full = |seat: &PooledConnection| seat.requests() > self.connector.requests_per_connection();
-        if let Some(seat) = group.seat(sitter) {
+        if let Some(seat) = group.seat(claim) {
             if all_full(&seat) && group.has_room(self.limits.connections) {
                 self.begin_connect(group, &state.tasks);
             }
             return Ok(Choice::Take(seat));
         }
-        let Some(owner) = sitter.owner.filter(|_| !group.live.is_empty()) else {
+        let Some(owner) = claim.owner.filter(|_| !group.live.is_empty()) else {
             if group.connecting.is_none() {
                 group.flap_backoff.check()?;
                 self.begin_connect(group, &state.tasks);
@@ -206,15 +210,15 @@ impl Pool {
         };
         let mut turn = group.queue.join(owner);
         // A connection that became free before the caller joined the queue would not wake it.
-        if let Some(seat) = group.seat(sitter) {
+        if let Some(seat) = group.seat(claim) {
             return Ok(Choice::Take(seat));
         }
         turn.ends_with(group.head_start_of(owner));
-        if let Some(unanswered) = group.held_up_by(sitter) {
+        if let Some(unanswered) = group.blocking_calls(claim) {
             if unanswered.is_over() {
-                self.begin_replacement(group, sitter, &state.tasks);
+                self.begin_replacement(group, claim, &state.tasks);
                 // Without a successor the connection stays in use.
-                if let Some(seat) = group.seat(sitter) {
+                if let Some(seat) = group.seat(claim) {
                     return Ok(Choice::Take(seat));
                 }
             }
@@ -237,7 +241,7 @@ impl Pool {
     }
 
     /// Reports that a connection that was to be replaced after a cancelled call stays in use.
-    fn tell_unreplaced(&self, error: &Error) {
+    fn report_unreplaced(&self, error: &Error) {
         let reason: Arc<str> = error.to_string().into();
         self.occupancy.send_modify(|occupancy| occupancy.unreplaced = Some(reason));
     }
@@ -296,7 +300,7 @@ impl Pool {
     pub(super) fn is_private_matter(&self, request: PoolRequest<'_>) -> bool {
         let state = self.lock();
         let is_up = || state.find(state.base).is_some_and(|group| !group.live.is_empty());
-        self.key(&state, request).0.home.is_some() && is_up()
+        self.key(&state, request).0.affinity.is_some() && is_up()
     }
 
     /// The earliest time of the next first connection, if that is later than now.

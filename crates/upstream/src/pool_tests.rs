@@ -11,13 +11,13 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
 fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
-    let patience = Patience { check: CONNECT_LIMIT, call: CONNECT_LIMIT };
+    let silence_limits = SilenceLimits { check: CONNECT_LIMIT, call: CONNECT_LIMIT };
     let limits = PoolLimits {
         connections,
         connect: CONNECT_LIMIT,
         is_private: false,
         is_per_principal: false,
-        patience,
+        silence_limits,
     };
     let (events, _) = Events::channel();
     (Pool::new(server.connector(), events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)

@@ -19,7 +19,7 @@ use super::error::Error;
 const PERIOD: Duration = Duration::from_mins(1);
 
 /// A principal; `None` for requests without a principal.
-type Who = Option<Arc<str>>;
+type PrincipalKey = Option<Arc<str>>;
 
 /// The requests of the last minute.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ pub struct RateLimit {
 #[derive(Debug, Default)]
 struct Record {
     /// The oldest first.
-    sent: VecDeque<(Instant, Who)>,
-    counts: HashMap<Who, usize>,
+    sent: VecDeque<(Instant, PrincipalKey)>,
+    counts: HashMap<PrincipalKey, usize>,
     /// The last principal that was refused without having sent a request, and the time. It counts as active.
-    refused: Option<(Instant, Who)>,
+    refused: Option<(Instant, PrincipalKey)>,
 }
 
 impl RateLimit {
@@ -87,7 +87,7 @@ impl Record {
         self.refused.take_if(|(at, _)| is_old(*at));
     }
 
-    fn has_others(&self, who: &Who) -> bool {
+    fn has_others(&self, who: &PrincipalKey) -> bool {
         let senders = self.counts.len() - usize::from(self.counts.contains_key(who));
         senders > 0 || self.refused.as_ref().is_some_and(|(_, other)| other != who)
     }

@@ -98,7 +98,7 @@ pub struct ResponseStream {
     left: usize,
     clock: Clock,
     /// Remaining pause time of the reader, and when it got the last part.
-    patience: Duration,
+    silence_limits: Duration,
     given: Option<Instant>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     guard: Option<InflightGuard>,
@@ -126,7 +126,7 @@ impl ResponseStream {
             limit,
             left,
             clock: Clock::of(READER_LIMIT),
-            patience: READER_LIMIT,
+            silence_limits: READER_LIMIT,
             given: Some(Instant::now()),
             closing: None,
             guard: None,
@@ -196,11 +196,11 @@ impl ResponseStream {
 
     /// Returns the whole result. Its attempt is recorded at the end, as for a buffered response.
     pub async fn collect(mut self) -> Result<Raw, Error> {
-        self.patience = Duration::MAX;
+        self.silence_limits = Duration::MAX;
         let guard = self.guard.take();
         let result = self.collected().await;
         let Some(guard) = guard else { return result };
-        let result = result.map_err(|error| guard.cover(error));
+        let result = result.map_err(|error| guard.redact_error(error));
         if let Err(error) = &result {
             told(&guard, self.named, error);
         }
@@ -223,8 +223,8 @@ impl ResponseStream {
     /// Whether the reader has used up its pause time.
     fn is_forgotten(&mut self) -> bool {
         let Some(given) = self.given.take().filter(|_| self.source.is_some()) else { return false };
-        self.patience = self.patience.saturating_sub(given.elapsed());
-        self.patience.is_zero()
+        self.silence_limits = self.silence_limits.saturating_sub(given.elapsed());
+        self.silence_limits.is_zero()
     }
 
     fn cut(&mut self, error: Error) -> Poll<Option<Result<Bytes, Error>>> {

@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use http_body_util::{BodyExt, Empty};
 use tokio::sync::mpsc;
 
-use super::testing::{CAP, LEFT, Pen, Pipe, TERMS, flow};
+use super::testing::{BodyWriter, CAP, LEFT, Pipe, TERMS, flow};
 use super::*;
 
-fn say(pen: &Pen, text: &'static str) {
-    pen.send(Ok(text)).expect("somebody reads");
+fn say(writer: &BodyWriter, text: &'static str) {
+    writer.send(Ok(text)).expect("somebody reads");
 }
 
 async fn next(flow: &mut ResponseStream) -> Option<Result<Bytes, Error>> {
@@ -28,19 +28,19 @@ async fn all(flow: &mut ResponseStream) -> Result<String, Error> {
 #[tokio::test(start_paused = true)]
 async fn the_parts_are_the_result() {
     let pieces = [r#"{"jsonrpc":"2.0","#, r#""result":{"a":"#, "1e400", r#" },"id""#, ":7}", "\n"];
-    let (mut flow, pen) = flow();
+    let (mut flow, writer) = flow();
     for piece in pieces {
-        say(&pen, piece);
+        say(&writer, piece);
     }
-    drop(pen);
+    drop(writer);
     assert_eq!(all(&mut flow).await, Ok(r#"{"a":1e400 }"#.into()));
     assert_eq!(next(&mut flow).await, None, "it stays at its end");
 
-    let (whole, pen) = self::flow();
+    let (whole, writer) = self::flow();
     for piece in pieces {
-        say(&pen, piece);
+        say(&writer, piece);
     }
-    drop(pen);
+    drop(writer);
     assert_eq!(whole.collect().await.expect("a result").as_str(), r#"{"a":1e400 }"#);
 }
 
@@ -67,17 +67,17 @@ async fn what_has_come_in_one_piece_is_given_at_once_if_it_is_right() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_begun_or_may_go_on_is_not_all_there() {
-    let (mut flow, pen) = flow();
-    say(&pen, r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
+    let (mut flow, writer) = flow();
+    say(&writer, r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
     assert_eq!(flow.arrived(), None, "nobody has looked yet, and more may come");
-    drop(pen);
+    drop(writer);
     assert_eq!(all(&mut flow).await, Ok(r#"{"a":1}"#.into()));
 
-    let (pen, pipe) = mpsc::unbounded_channel();
+    let (writer, pipe) = mpsc::unbounded_channel();
     let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
     flow.source = Some(Box::new(Pipe(pipe)));
     assert_eq!(flow.arrived(), None, "its server may go on");
-    say(&pen, "x");
+    say(&writer, "x");
     assert!(all(&mut flow).await.is_err(), "and then it is no answer");
 
     let mut flow = arrived(r#"{"jsonrpc":"2.0","result":{"a":1},"id":7}"#);
@@ -103,13 +103,13 @@ async fn what_breaks_is_an_error_and_never_the_end() {
             "the answer is larger than 64 bytes",
         ),
     ] {
-        let (mut flow, pen) = flow();
-        say(&pen, begun);
+        let (mut flow, writer) = flow();
+        say(&writer, begun);
         assert_eq!(next(&mut flow).await, Some(Ok(Bytes::from_static(br#"{"a":1"#))));
         if let Some(rest) = rest {
-            pen.send(rest).expect("somebody reads");
+            writer.send(rest).expect("somebody reads");
         }
-        drop(pen);
+        drop(writer);
         assert_eq!(all(&mut flow).await.map_err(|error| error.to_string()), Err(error.to_owned()));
         assert_eq!(next(&mut flow).await, None);
     }
@@ -117,25 +117,25 @@ async fn what_breaks_is_an_error_and_never_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_is_cut_at_the_deadline() {
-    let (mut flow, pen) = flow();
-    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    let (mut flow, writer) = flow();
+    say(&writer, r#"{"jsonrpc":"2.0","result":{"a":1"#);
     assert!(matches!(next(&mut flow).await, Some(Ok(_))));
     let begun = Instant::now();
     assert_eq!(next(&mut flow).await, Some(Err(Error::TimedOut { after: LEFT })));
     assert_eq!(begun.elapsed(), LEFT);
-    assert!(pen.is_closed(), "the connection was let go");
+    assert!(writer.is_closed(), "the connection was let go");
 }
 
 #[tokio::test(start_paused = true)]
 async fn drops_of_an_answer_win_no_time() {
-    let (mut flow, pen) = flow();
-    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
+    let (mut flow, writer) = flow();
+    say(&writer, r#"{"jsonrpc":"2.0","result":{"a":"#);
     let begun = Instant::now();
     let cut = async { (all(&mut flow).await, begun.elapsed()) };
     let (cut, ()) = tokio::join!(cut, async {
         for _ in 0..6 {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            let _ = pen.send(Ok("1"));
+            let _ = writer.send(Ok("1"));
         }
     });
     assert_eq!(cut, (Err(Error::TimedOut { after: LEFT }), LEFT));
@@ -143,15 +143,15 @@ async fn drops_of_an_answer_win_no_time() {
 
 #[tokio::test(start_paused = true)]
 async fn parts_of_an_answer_extend_the_time_up_to_the_last_moment() {
-    let (mut flow, pen) = flow();
-    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":"#);
+    let (mut flow, writer) = flow();
+    say(&writer, r#"{"jsonrpc":"2.0","result":{"a":"#);
     let begun = Instant::now();
     flow.clock.moves = Some(Moves { idle: LEFT, last: begun + LEFT * 3 });
     let cut = async { (all(&mut flow).await.is_err(), begun.elapsed()) };
     let (cut, ()) = tokio::join!(cut, async {
         for _ in 0..20 {
             tokio::time::sleep(LEFT / 2).await;
-            let _ = pen.send(Ok("1"));
+            let _ = writer.send(Ok("1"));
         }
     });
     assert_eq!(cut, (true, LEFT * 3));
@@ -159,19 +159,19 @@ async fn parts_of_an_answer_extend_the_time_up_to_the_last_moment() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_the_reader_is_not_the_servers() {
-    let (mut flow, pen) = flow();
-    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    let (mut flow, writer) = flow();
+    say(&writer, r#"{"jsonrpc":"2.0","result":{"a":1"#);
     assert!(matches!(next(&mut flow).await, Some(Ok(_))));
-    say(&pen, r#"},"id":7}"#);
+    say(&writer, r#"},"id":7}"#);
     tokio::time::sleep(LEFT * 5).await;
-    drop(pen);
+    drop(writer);
     assert_eq!(all(&mut flow).await, Ok("}".into()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_takes_for_ever_is_cut_too() {
-    let (mut flow, pen) = flow();
-    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    let (mut flow, writer) = flow();
+    say(&writer, r#"{"jsonrpc":"2.0","result":{"a":1"#);
     assert!(matches!(next(&mut flow).await, Some(Ok(_))));
     tokio::time::sleep(READER_LIMIT).await;
     assert_eq!(next(&mut flow).await, Some(Err(Error::Cut { reason: "its reader took too long".into() })));
@@ -179,9 +179,9 @@ async fn a_reader_that_takes_for_ever_is_cut_too() {
 
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_its_connection() {
-    let ((mut flow, pen), closing) = (flow(), CancellationToken::new());
+    let ((mut flow, writer), closing) = (flow(), CancellationToken::new());
     flow.cut_by(closing.clone());
-    say(&pen, r#"{"jsonrpc":"2.0","result":{"a":1"#);
+    say(&writer, r#"{"jsonrpc":"2.0","result":{"a":1"#);
     assert!(matches!(next(&mut flow).await, Some(Ok(_))));
     closing.cancel();
     assert_eq!(next(&mut flow).await, Some(Err(Error::Cut { reason: "the connection was closed".into() })));

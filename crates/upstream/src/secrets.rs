@@ -33,13 +33,13 @@ pub struct Secrets {
 }
 
 /// A search, and the count of changes that it includes.
-type Made = Option<(u64, Arc<Search>)>;
+type CachedSearch = Option<(u64, Arc<Search>)>;
 
 /// Secrets that change, and the search that was made for them last: there may be tokens of many principals.
 #[derive(Debug, Clone)]
 struct Changing {
     secrets: ChangingSecrets,
-    made: Arc<Mutex<Made>>,
+    made: Arc<Mutex<CachedSearch>>,
 }
 
 impl Changing {
@@ -90,24 +90,24 @@ impl Secrets {
     }
 
     /// Returns `text` with the secrets redacted.
-    pub fn blank(&self, text: &str) -> String {
-        let text = self.known.blank(text);
+    pub fn redact(&self, text: &str) -> String {
+        let text = self.known.redact(text);
         match &self.changing {
-            Some(changing) => changing.search().blank(&text),
+            Some(changing) => changing.search().redact(&text),
             None => text,
         }
     }
 
     /// Returns `error` with the secrets redacted.
-    pub(super) fn cover(&self, error: Error) -> Error {
-        error.reworded(|text| self.blank(&text)).with_facts(|text| self.blank(text))
+    pub(super) fn redact_error(&self, error: Error) -> Error {
+        error.reworded(|text| self.redact(&text)).with_facts(|text| self.redact(text))
     }
 
     /// Redacts an offer, or the error of reading it, for operators. Definitions are for clients and stay unchanged.
-    pub(super) fn cover_offer(&self, read: Result<Offer, Error>) -> Result<Offer, Error> {
-        let mut offer = read.map_err(|error| self.cover(error))?;
+    pub(super) fn redact_offer(&self, read: Result<Offer, Error>) -> Result<Offer, Error> {
+        let mut offer = read.map_err(|error| self.redact_error(error))?;
         for problem in &mut offer.problems {
-            *problem = self.blank(problem);
+            *problem = self.redact(problem);
         }
         Ok(offer)
     }

@@ -45,7 +45,7 @@ fn keyed() -> Config {
 
 #[test]
 fn a_secret_is_blanked_and_a_short_one_stands_in_innocent_words() {
-    assert_eq!(secrets(&[KEY, "no"]).blank("bad key s3cr3t-key, no"), "bad key ***, no");
+    assert_eq!(secrets(&[KEY, "no"]).redact("bad key s3cr3t-key, no"), "bad key ***, no");
 }
 
 #[tokio::test]
@@ -58,10 +58,10 @@ async fn a_token_in_a_file_is_blanked_and_so_is_the_one_before_it_that_was_refus
     let secrets = Secrets::of(&Config { transport: Transport::Http(http), ..config("s") }, None);
     std::fs::write(&path, KEY).expect("written");
     let sent = token.header().await.expect("a token");
-    assert_eq!(secrets.blank("bad key s3cr3t-key"), "bad key ***");
+    assert_eq!(secrets.redact("bad key s3cr3t-key"), "bad key ***");
     std::fs::write(&path, "an0ther-key").expect("written");
     assert!(token.has_another_than(&sent).await);
-    assert_eq!(secrets.blank("an0ther-key for s3cr3t-key"), "*** for ***");
+    assert_eq!(secrets.redact("an0ther-key for s3cr3t-key"), "*** for ***");
 }
 
 #[test]
@@ -69,40 +69,40 @@ fn of_a_variable_that_is_passed_on_what_is_secret_is_blanked_and_hosts_and_paths
     let known = |name: &str, value: &str| -> Secrets { Secrets::new(&in_variable(name, value)) };
     let proxy = known("HTTPS_PROXY", "http://someone:s3cr3t-key@proxy:3128");
     assert_eq!(
-        proxy.blank("407 from http://proxy:3128 for s3cr3t-key"),
+        proxy.redact("407 from http://proxy:3128 for s3cr3t-key"),
         "407 from http://proxy:3128 for ***"
     );
-    assert_eq!(known("SOME_TOKEN", KEY).blank("bad s3cr3t-key"), "bad ***");
+    assert_eq!(known("SOME_TOKEN", KEY).redact("bad s3cr3t-key"), "bad ***");
     for (name, value) in [("no_proxy", "localhost,.example.org"), ("SSL_CERT_FILE", "/etc/ssl/ca.pem")] {
-        assert_eq!(known(name, value).blank(value), value);
+        assert_eq!(known(name, value).redact(value), value);
     }
 }
 
 #[test]
 fn of_two_secrets_the_longer_is_blanked_as_a_whole() {
     let secrets = secrets(&[KEY, "--key=s3cr3t-key:more", KEY]);
-    assert_eq!(secrets.blank("unknown --key=s3cr3t-key:more (s3cr3t-key)"), "unknown *** (***)");
+    assert_eq!(secrets.redact("unknown --key=s3cr3t-key:more (s3cr3t-key)"), "unknown *** (***)");
 }
 
 #[test]
 fn a_secret_is_found_escaped_and_where_it_was_cut() {
     let odd = "it's a \"s3cr3t\"\\key\t!";
     let secrets = secrets(&[odd, KEY]);
-    assert_eq!(secrets.blank(&shown(&format!("bad {odd} {odd}"))), "bad *** ***");
-    assert_eq!(secrets.blank(&format!("{:?}", format!("bad {odd}"))), "\"bad ***\"");
+    assert_eq!(secrets.redact(&shown(&format!("bad {odd} {odd}"))), "bad *** ***");
+    assert_eq!(secrets.redact(&format!("{:?}", format!("bad {odd}"))), "\"bad ***\"");
     for (room, end) in [(0, "…"), (5, "s3cr3…"), (6, "***…"), (9, "***…")] {
-        let said = secrets.blank(&shown(&format!("{}{KEY}", "x".repeat(200 - room))));
+        let said = secrets.redact(&shown(&format!("{}{KEY}", "x".repeat(200 - room))));
         assert!(said.ends_with(&format!("x{end}")), "{room}: {said}");
     }
     let many = "s3cr3t-k…".repeat(3);
-    assert_eq!(secrets.blank(&many), "***…***…***…");
+    assert_eq!(secrets.redact(&many), "***…***…***…");
 }
 
 #[test]
 fn lines_of_a_secret_are_secret_and_its_last_line_break_is_none_of_it() {
     let secrets = secrets(&["first-line\nsecond-line\n"]);
-    assert_eq!(secrets.blank("at second-line"), "at ***");
-    assert_eq!(secrets.blank("x first-line\nsecond-line"), "x ***");
+    assert_eq!(secrets.redact("at second-line"), "at ***");
+    assert_eq!(secrets.redact("x first-line\nsecond-line"), "x ***");
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn what_is_sent_to_a_url_is_secret_and_where_it_leads_is_not() {
         "in%20query",
         "bare-1234",
     ] {
-        assert_eq!(secrets.blank(&format!("bad: {said}!")), "bad: ***!", "{said}");
+        assert_eq!(secrets.redact(&format!("bad: {said}!")), "bad: ***!", "{said}");
     }
-    assert_eq!(secrets.blank("https://example.org/mcp"), "https://example.org/mcp");
+    assert_eq!(secrets.redact("https://example.org/mcp"), "https://example.org/mcp");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn every_failure_with_words_is_covered() {
         Error::Malformed { reason: reason() },
         Error::backend(500, reason()),
     ] {
-        let covered = secrets.cover(error.clone());
+        let covered = secrets.redact_error(error.clone());
         assert_eq!(covered.to_string(), error.to_string().replace(KEY, "***"));
         assert_eq!(covered.delivery(), error.delivery());
     }
@@ -185,13 +185,13 @@ async fn neither_the_state_of_a_server_nor_the_failure_of_a_call_tells_its_key()
 #[test]
 fn the_user_and_the_password_of_basic_credentials_are_secret() {
     let secrets = of_url("http://a", &[("authorization", "Basic c29tZW9uZTpzM2NyM3Qta2V5")]);
-    assert_eq!(secrets.blank("bad s3cr3t-key of someone"), "bad *** of ***");
+    assert_eq!(secrets.redact("bad s3cr3t-key of someone"), "bad *** of ***");
 }
 
 #[test]
 fn secrets_that_overlap_are_blanked_together() {
     let secrets = secrets(&["first-half-and", "and-second-half"]);
-    assert_eq!(secrets.blank("x first-half-and-second-half y"), "x *** y");
+    assert_eq!(secrets.redact("x first-half-and-second-half y"), "x *** y");
 }
 
 proptest::proptest! {
@@ -208,12 +208,12 @@ proptest::proptest! {
         let json = json!(secret).to_string();
         for form in [secret.to_owned(), percent.clone(), json[1..json.len() - 1].replace('/', "\\/"),
             hex(secret.as_bytes()), hex(secret.as_bytes()).to_uppercase()] {
-            let blanked = secrets.blank(&format!("{before}⟨{form}⟩{after}"));
+            let blanked = secrets.redact(&format!("{before}⟨{form}⟩{after}"));
             proptest::prop_assert!(!blanked.contains(&form), "{} in {}", form, blanked);
             proptest::prop_assert!(blanked.starts_with(&before) && blanked.contains(BLANK), "{}", blanked);
         }
         for engine in [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD] {
-            let blanked = secrets.blank(&engine.encode(format!("{before}{secret}{after}")));
+            let blanked = secrets.redact(&engine.encode(format!("{before}{secret}{after}")));
             let beside = engine.encode(&before).len() + engine.encode(&after).len() + 4;
             proptest::prop_assert!(blanked.replacen(BLANK, "", 1).len() <= beside, "{:?}: {}", secret, blanked);
         }

@@ -1,11 +1,11 @@
 //! The client that a private connection belongs to: a session, or a principal without sessions.
 //!
 //! A legacy client has a session, and its private connections end with it. A modern client has none. All requests
-//! of its principal that declare the same capabilities have one home, because a legacy connection declares
-//! capabilities once for all its calls. That home ends when it is idle. A server reaches the client of a
+//! of its principal that declare the same capabilities have one affinity, because a legacy connection declares
+//! capabilities once for all its calls. That affinity ends when it is idle. A server reaches the client of a
 //! session outside of calls too: log lines go to the session, and server requests to a stream that the client
-//! reads ([`Home::lend`]). Invariants: a server request never goes to another client. Each outlet is
-//! lent for as long as its [`Loan`] is kept.
+//! reads ([`Affinity::lend`]). Invariants: a server request never goes to another client. Each outlet is
+//! lent for as long as its [`OutletLoan`] is kept.
 //!
 //! Not here: the client of a single call ([`super::Owner`]), and the connections (`pool`, `private`).
 
@@ -24,11 +24,11 @@ use protocol::Notification;
 
 /// A client's session, or its principal and capabilities. Clones share its state.
 #[derive(Debug, Clone)]
-pub struct Home(HomeKind);
+pub struct Affinity(AffinityKind);
 
 #[derive(Debug, Clone)]
-enum HomeKind {
-    Session(Arc<HomeSession>),
+enum AffinityKind {
+    Session(Arc<AffinitySession>),
     Principal(Sessionless),
 }
 
@@ -38,15 +38,15 @@ struct Sessionless {
     principal: Arc<str>,
     /// Hash of the capabilities, which may be as large as a request.
     capabilities: u64,
-    /// Where they can receive server requests, if they have an attendant.
-    reach: Option<Arc<Reach>>,
+    /// Where they can receive server requests, if they have a task of their own.
+    outlets: Option<Arc<ClientOutlets>>,
 }
 
-struct HomeSession {
+struct AffinitySession {
     number: u64,
     ended: CancellationToken,
     client: OnceLock<Weak<dyn ClientSession>>,
-    reach: Arc<Reach>,
+    outlets: Arc<ClientOutlets>,
     /// Changes when the client reports new roots.
     roots: watch::Sender<u64>,
     /// Whether the client reported that it is initialized.
@@ -57,16 +57,16 @@ struct HomeSession {
 
 /// Where a client can receive server requests outside of calls, and how many are open.
 #[derive(Debug, Default)]
-struct Reach {
+struct ClientOutlets {
     /// The outlets, the newest last.
-    lent: Mutex<Vec<Lent>>,
+    lent: Mutex<Vec<LentOutlet>>,
     /// Changes with each call on a private connection and with each outlet that is lent.
     reachable: watch::Sender<u64>,
     /// Number of server requests outside of calls, and how many of them are open.
     requests: watch::Sender<(u64, usize)>,
 }
 
-/// The client session of a home, as servers and pools may use it.
+/// The client session of an affinity, as servers and pools may use it.
 pub trait ClientSession: Send + Sync + 'static {
     /// Returns since when it has neither a running request nor an open stream. `None` while it has one.
     fn unused_since(&self) -> Option<Instant>;
@@ -80,7 +80,7 @@ pub trait ClientSession: Send + Sync + 'static {
 
 /// An outlet on which the client of a session can receive server requests.
 #[derive(Debug, Clone)]
-pub(super) struct Lent {
+pub(super) struct LentOutlet {
     pub(super) outlet: Outlet,
     pub(super) owner: Owner,
     /// The capabilities that the client declared.
@@ -91,41 +91,44 @@ pub(super) struct Lent {
 }
 
 /// Lends an outlet to a session until it is dropped.
-pub struct Loan {
-    reach: Arc<Reach>,
+pub struct OutletLoan {
+    outlets: Arc<ClientOutlets>,
     number: u64,
 }
 
 /// An open server request outside of calls. Dropping it counts the request as answered.
-pub(super) struct OpenRequest(Arc<Reach>);
+pub(super) struct OpenRequest(Arc<ClientOutlets>);
 
-impl Home {
+impl Affinity {
     /// Begins a session.
     pub fn session() -> Self {
-        Self(HomeKind::Session(Arc::new(HomeSession {
+        Self(AffinityKind::Session(Arc::new(AffinitySession {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             ended: CancellationToken::new(),
             client: OnceLock::new(),
-            reach: Arc::default(),
+            outlets: Arc::default(),
             roots: watch::Sender::new(0),
             is_ready: AtomicBool::new(false),
             is_expected: AtomicBool::new(false),
         })))
     }
 
-    /// Makes the home of clients without a session that are authenticated as `principal` and declare
+    /// Makes the affinity of clients without a session that are authenticated as `principal` and declare
     /// `capabilities`.
     pub fn of_principal(principal: Arc<str>, capabilities: &Raw) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(capabilities.bytes());
-        Self(HomeKind::Principal(Sessionless { principal, capabilities: hasher.finish(), reach: None }))
+        Self(AffinityKind::Principal(Sessionless { principal, capabilities: hasher.finish(), outlets: None }))
     }
 
-    /// Returns this home with a place for outlets.
+    /// Returns this affinity with a place for outlets.
     pub(super) fn attended(&self) -> Self {
         match &self.0 {
-            HomeKind::Principal(clients) if clients.reach.is_none() => {
-                Self(HomeKind::Principal(Sessionless { reach: Some(Arc::default()), ..clients.clone() }))
+            AffinityKind::Principal(clients) if clients.outlets.is_none() => {
+                Self(AffinityKind::Principal(Sessionless {
+                    outlets: Some(Arc::default()),
+                    ..clients.clone()
+                }))
             }
             _ => self.clone(),
         }
@@ -133,7 +136,7 @@ impl Home {
 
     /// Ends the session, its private connections, and their calls.
     pub fn end(&self) {
-        if let HomeKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.0 {
             session.ended.cancel();
         }
     }
@@ -141,14 +144,14 @@ impl Home {
     /// Resolves when the session has ended. Never resolves for a principal.
     pub async fn ended(&self) {
         match &self.0 {
-            HomeKind::Session(session) => session.ended.cancelled().await,
-            HomeKind::Principal(_) => std::future::pending().await,
+            AffinityKind::Session(session) => session.ended.cancelled().await,
+            AffinityKind::Principal(_) => std::future::pending().await,
         }
     }
 
-    /// Sets the client session of this home. A session without one counts as in use.
+    /// Sets the client session of this affinity. A session without one counts as in use.
     pub fn belongs_to<S: ClientSession>(&self, client: &Arc<S>) {
-        if let HomeKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.0 {
             let client: Weak<S> = Arc::downgrade(client);
             let _ = session.client.set(client); // it has one client from its beginning to its end
         }
@@ -161,41 +164,41 @@ impl Home {
         }
     }
 
-    /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`Loan`] is dropped. `None`
+    /// Lets servers ask the client on `outlet`, outside of their calls too, until the [`OutletLoan`] is dropped. `None`
     /// for a principal: a modern client is asked in the answers to its requests only.
-    pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<Loan> {
-        self.of_session().map(|session| session.reach.lend(outlet, owner, capabilities))
+    pub fn lend(&self, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Option<OutletLoan> {
+        self.of_session().map(|session| session.outlets.lend(outlet, owner, capabilities))
     }
 
-    /// Lets servers send requests to the client on `outlet` during `call`, until the [`Loan`] is dropped.
-    pub(super) fn lend_for(&self, call: &Call, outlet: &Outlet) -> Option<Loan> {
-        self.reach().map(|reach| reach.lend(outlet, call.owner, &call.sender.capabilities))
+    /// Lets servers send requests to the client on `outlet` during `call`, until the [`OutletLoan`] is dropped.
+    pub(super) fn lend_for(&self, call: &Call, outlet: &Outlet) -> Option<OutletLoan> {
+        self.outlets().map(|outlets| outlets.lend(outlet, call.owner, &call.sender.capabilities))
     }
 
     /// Records that the client has other roots now.
     pub fn roots_changed(&self) {
-        if let HomeKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.0 {
             session.roots.send_modify(|count| *count += 1);
         }
     }
 
     /// Records that the client is initialized, so that servers may send requests to it.
     pub fn is_initialized(&self) {
-        if let HomeKind::Session(session) = &self.0 {
+        if let AffinityKind::Session(session) = &self.0 {
             session.is_ready.store(true, Ordering::Release);
         }
     }
 
     /// Whether its client is initialized and has an outlet. Returns true once in a session.
     pub fn begins(&self) -> bool {
-        let HomeKind::Session(session) = &self.0 else { return false };
-        let can_begin = session.is_ready.load(Ordering::Acquire) && !session.reach.lent().is_empty();
+        let AffinityKind::Session(session) = &self.0 else { return false };
+        let can_begin = session.is_ready.load(Ordering::Acquire) && !session.outlets.lent().is_empty();
         can_begin && !session.is_expected.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it is a session that began after `number` sessions, or a principal.
     pub(super) fn is_newer_than(&self, number: u64) -> bool {
-        !matches!(&self.0, HomeKind::Session(session) if session.number <= number)
+        !matches!(&self.0, AffinityKind::Session(session) if session.number <= number)
     }
 
     /// Returns the number of sessions so far.
@@ -228,38 +231,38 @@ impl Home {
     }
 
     /// Returns where the client can receive server requests now.
-    pub(super) fn reached(&self) -> Option<Lent> {
-        self.reach()?.lent().last().cloned()
+    pub(super) fn reached(&self) -> Option<LentOutlet> {
+        self.outlets()?.lent().last().cloned()
     }
 
     /// Counts a server request outside of calls as open, even if its client can answer only later.
     pub(super) fn open_request(&self) -> Option<OpenRequest> {
-        let reach = self.reach()?;
-        reach.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
-        Some(OpenRequest(Arc::clone(reach)))
+        let outlets = self.outlets()?;
+        outlets.requests.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
+        Some(OpenRequest(Arc::clone(outlets)))
     }
 
     /// Returns a count that changes when the client may have become reachable, or `None` for a principal
-    /// without an attendant.
+    /// without a task of their own.
     pub(super) fn reachable(&self) -> Option<&watch::Sender<u64>> {
-        self.reach().map(|reach| &reach.reachable)
+        self.outlets().map(|outlets| &outlets.reachable)
     }
 
     /// Returns the number of server requests outside of calls, and how many are open. Returns `None` for a
-    /// principal without an attendant.
+    /// principal without a task of their own.
     pub(super) fn requests(&self) -> Option<watch::Receiver<(u64, usize)>> {
-        Some(self.reach()?.requests.subscribe())
+        Some(self.outlets()?.requests.subscribe())
     }
 
-    fn reach(&self) -> Option<&Arc<Reach>> {
+    fn outlets(&self) -> Option<&Arc<ClientOutlets>> {
         match &self.0 {
-            HomeKind::Session(session) => Some(&session.reach),
-            HomeKind::Principal(clients) => clients.reach.as_ref(),
+            AffinityKind::Session(session) => Some(&session.outlets),
+            AffinityKind::Principal(clients) => clients.outlets.as_ref(),
         }
     }
 
-    fn of_session(&self) -> Option<&Arc<HomeSession>> {
-        if let HomeKind::Session(session) = &self.0 { Some(session) } else { None }
+    fn of_session(&self) -> Option<&Arc<AffinitySession>> {
+        if let AffinityKind::Session(session) = &self.0 { Some(session) } else { None }
     }
 
     fn client(&self) -> Option<Arc<dyn ClientSession>> {
@@ -268,37 +271,37 @@ impl Home {
 
     /// Whether the session has ended. It is never true for a principal.
     pub(super) fn is_over(&self) -> bool {
-        matches!(&self.0, HomeKind::Session(session) if session.ended.is_cancelled())
+        matches!(&self.0, AffinityKind::Session(session) if session.ended.is_cancelled())
     }
 
     /// Whether it ends after an idle time, because no other event marks its end.
     pub(super) const fn ends_when_idle(&self) -> bool {
-        matches!(self.0, HomeKind::Principal(_))
+        matches!(self.0, AffinityKind::Principal(_))
     }
 }
 
 /// Number of sessions so far.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-impl Reach {
-    fn lend(self: &Arc<Self>, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> Loan {
+impl ClientOutlets {
+    fn lend(self: &Arc<Self>, outlet: &Outlet, owner: Owner, capabilities: &Raw) -> OutletLoan {
         static LAST_LOAN: AtomicU64 = AtomicU64::new(0);
         let number = LAST_LOAN.fetch_add(1, Ordering::Relaxed);
         let (outlet, capabilities, over) = (outlet.clone(), capabilities.clone(), CancellationToken::new());
-        self.lent().push(Lent { outlet, owner, capabilities, over, number });
+        self.lent().push(LentOutlet { outlet, owner, capabilities, over, number });
         self.reachable.send_modify(|count| *count += 1);
-        Loan { reach: Arc::clone(self), number }
+        OutletLoan { outlets: Arc::clone(self), number }
     }
 
-    fn lent(&self) -> MutexGuard<'_, Vec<Lent>> {
+    fn lent(&self) -> MutexGuard<'_, Vec<LentOutlet>> {
         // Nothing panics while the lock is held, and every write leaves a valid list.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Loan {
+impl Drop for OutletLoan {
     fn drop(&mut self) {
-        let mut lent = self.reach.lent();
+        let mut lent = self.outlets.lent();
         if let Some(at) = lent.iter().position(|lent| lent.number == self.number) {
             lent.remove(at).over.cancel();
         }
@@ -311,17 +314,17 @@ impl Drop for OpenRequest {
     }
 }
 
-impl fmt::Debug for HomeSession {
+impl fmt::Debug for AffinitySession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Session({})", self.number)
     }
 }
 
-impl PartialEq for Home {
+impl PartialEq for Affinity {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (HomeKind::Session(one), HomeKind::Session(two)) => one.number == two.number,
-            (HomeKind::Principal(one), HomeKind::Principal(two)) => {
+            (AffinityKind::Session(one), AffinityKind::Session(two)) => one.number == two.number,
+            (AffinityKind::Principal(one), AffinityKind::Principal(two)) => {
                 one.capabilities == two.capabilities && one.principal == two.principal
             }
             _ => false,
@@ -329,13 +332,13 @@ impl PartialEq for Home {
     }
 }
 
-impl Eq for Home {}
+impl Eq for Affinity {}
 
-impl Hash for Home {
+impl Hash for Affinity {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
-            HomeKind::Session(session) => session.number.hash(state),
-            HomeKind::Principal(clients) => (&clients.principal, clients.capabilities).hash(state),
+            AffinityKind::Session(session) => session.number.hash(state),
+            AffinityKind::Principal(clients) => (&clients.principal, clients.capabilities).hash(state),
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Invariants: a sign that was seen stays; with `sharing: auto` the first one separates the sessions that begin
 //! after it, and no session that began before.
 //!
-//! Not here: where a sign is noticed (`supervise`, `attendant`), and the connections (`pool`).
+//! Not here: where a sign is noticed (`supervise`, `private_clients`), and the connections (`pool`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 
 /// Whether a server of this process may have connections for one client each.
 static ANY_PRIVATE: AtomicBool = AtomicBool::new(false);
@@ -84,7 +84,7 @@ impl Signs {
         let is_first = self.seen.fetch_or(sign.bit(), Ordering::Relaxed) == 0;
         if is_first && separates {
             has_private();
-            self.separated_after.store(Home::sessions_so_far(), Ordering::Relaxed);
+            self.separated_after.store(Affinity::sessions_so_far(), Ordering::Relaxed);
         }
         is_first
     }
@@ -104,10 +104,10 @@ impl Signs {
         Sign::ALL.into_iter().filter(|sign| self.has(*sign)).collect()
     }
 
-    /// Whether the client of `home` has connections of its own because of them.
-    pub(super) fn separates(&self, home: &Home) -> bool {
+    /// Whether the client of `affinity` has connections of its own because of them.
+    pub(super) fn separates(&self, affinity: &Affinity) -> bool {
         let after = self.separated_after.load(Ordering::Relaxed);
-        after != u64::MAX && home.is_newer_than(after)
+        after != u64::MAX && affinity.is_newer_than(after)
     }
 }
 
@@ -118,15 +118,15 @@ mod tests {
 
     #[test]
     fn only_sessions_that_begin_after_the_first_sign_are_separated() {
-        let (signs, before) = (Signs::default(), Home::session());
+        let (signs, before) = (Signs::default(), Affinity::session());
         assert!(!signs.separates(&before) && !signs.any());
         assert!(signs.note(Sign::AsksRoots, true));
-        let after = Home::session();
+        let after = Affinity::session();
         assert!(!signs.note(Sign::ListsDiffer, true), "one log line is enough");
         assert!(!signs.separates(&before) && signs.separates(&after));
         assert_eq!(signs.all(), [Sign::ListsDiffer, Sign::AsksRoots]);
         assert!(
-            signs.separates(&Home::of_principal("key:a".into(), &Raw::empty_object())),
+            signs.separates(&Affinity::of_principal("key:a".into(), &Raw::empty_object())),
             "each of its requests is new"
         );
     }
@@ -135,6 +135,6 @@ mod tests {
     fn a_server_that_is_to_be_shared_is_named_and_shared() {
         let signs = Signs::default();
         assert!(signs.note(Sign::AsksRoots, false) && signs.any());
-        assert!(!signs.separates(&Home::session()));
+        assert!(!signs.separates(&Affinity::session()));
     }
 }

@@ -113,10 +113,10 @@ impl Upstream {
     pub(super) fn covered(&self, mut read: Result<Offer, Error>) -> Result<Arc<Offer>, Error> {
         if let Ok(offer) = &mut read {
             let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
-            let misfits = self.config.tools.misfits(&names);
-            offer.problems.extend(misfits);
+            let unmatched = self.config.tools.unmatched(&names);
+            offer.problems.extend(unmatched);
         }
-        self.secrets.cover_offer(read).map(Arc::new)
+        self.secrets.redact_offer(read).map(Arc::new)
     }
 }
 

@@ -139,7 +139,7 @@ pub(super) struct Facts {
     answers_errors: AtomicBool,
     /// The secrets to redact from errors.
     secrets: Secrets,
-    told: Mutex<ReportedStatus>,
+    reported: Mutex<ReportedStatus>,
 }
 
 /// The facts that change rarely.
@@ -164,7 +164,7 @@ impl Facts {
             retries: AtomicU64::new(0),
             answers_errors: AtomicBool::new(false),
             secrets: secrets.clone(),
-            told: Mutex::new(ReportedStatus {
+            reported: Mutex::new(ReportedStatus {
                 state,
                 error: None,
                 latency: None,
@@ -229,7 +229,7 @@ impl Facts {
 
     /// Records the text of an error of any origin.
     pub(super) fn failed(&self, text: &str) {
-        let text = self.secrets.blank(text);
+        let text = self.secrets.redact(text);
         self.lock().error = Some((text, Instant::now()));
     }
 
@@ -254,7 +254,7 @@ impl Facts {
         std::mem::replace(&mut self.lock().state, state) != state
     }
 
-    pub(super) fn told(&self) -> ReportedStatus {
+    pub(super) fn reported(&self) -> ReportedStatus {
         self.lock().clone()
     }
 
@@ -274,6 +274,6 @@ impl Facts {
 
     fn lock(&self) -> MutexGuard<'_, ReportedStatus> {
         // Nothing panics while the lock is held, and every write leaves a valid state.
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

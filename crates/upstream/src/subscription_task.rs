@@ -30,7 +30,7 @@ use super::listen;
 use super::pool::{self, Pool};
 use super::secrets::Secrets;
 use super::watches::{Subject, WatchOutcome, WatchRefusal, Watches, Watching};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::method;
 use protocol::sanitize::shown;
@@ -171,7 +171,7 @@ impl SubscriptionTask {
 
     /// Returns the answer of a server, for the log.
     pub(super) fn told(&self, outcome: &WatchOutcome) -> String {
-        shown(&self.secrets.blank(&format!("{outcome:?}")))
+        shown(&self.secrets.redact(&format!("{outcome:?}")))
     }
 
     /// Reports that notifications may have been missed.
@@ -194,7 +194,7 @@ impl Upstream {
     /// server's answer. Connects if needed. It ends by `deadline`.
     pub async fn watch(
         &self,
-        (principal, home): (&Arc<str>, Option<&Home>),
+        (principal, affinity): (&Arc<str>, Option<&Affinity>),
         subject: Subject,
         deadline: Instant,
     ) -> Result<Result<(Raw, Watching), WatchRefusal>, Error> {
@@ -204,8 +204,9 @@ impl Upstream {
         }
         let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
         let begun = Instant::now();
-        let client =
-            home.filter(|home| self.is_private_to(home)).and_then(|home| self.pool.attended.get(home));
+        let client = affinity
+            .filter(|affinity| self.is_private_to(affinity))
+            .and_then(|affinity| self.pool.attended.get(affinity));
         let watches = client.as_ref().map_or(&self.watches, |client| &client.watches);
         let (watching, mut outcome) = watches.add(principal, subject).ok_or(full)?;
         let answered = async {
@@ -218,7 +219,7 @@ impl Upstream {
         };
         let late = |_| Err(Error::TimedOut { after: begun.elapsed() });
         let reply = timeout_at(deadline, answered).await.unwrap_or_else(late);
-        let reply = reply.map_err(|error| self.secrets.cover(error))?;
+        let reply = reply.map_err(|error| self.secrets.redact_error(error))?;
         Ok(reply.map(|result| (result, watching)))
     }
 

@@ -43,7 +43,7 @@ const STABLE: Duration = Duration::from_mins(1);
 const MAX_WAITING: usize = 16;
 
 /// The events of a supervisor.
-enum Happened {
+enum SupervisorEvent {
     End,
     Command(Command),
     Done(TaskResult),
@@ -132,14 +132,14 @@ impl Supervisor {
         self.publish(Change::State(State::Connecting)).await;
         loop {
             match self.next().await {
-                Happened::End => break,
-                Happened::Command(command) => self.obey(command).await,
-                Happened::Done(done) => self.conclude(done).await,
-                Happened::Occupancy => self.look_who_is_there().await,
-                Happened::Event(event) => self.heard(event).await,
-                Happened::Doubt => self.look_into_doubt(),
-                Happened::Renewed => self.begin_again(None).await,
-                Happened::Due => self.act(),
+                SupervisorEvent::End => break,
+                SupervisorEvent::Command(command) => self.obey(command).await,
+                SupervisorEvent::Done(done) => self.conclude(done).await,
+                SupervisorEvent::Occupancy => self.update_connections().await,
+                SupervisorEvent::Event(event) => self.heard(event).await,
+                SupervisorEvent::Doubt => self.check_after_cancel(),
+                SupervisorEvent::Renewed => self.begin_again(None).await,
+                SupervisorEvent::Due => self.act(),
             }
         }
         self.task = None;
@@ -159,19 +159,19 @@ impl Supervisor {
         self.expect_change();
     }
 
-    async fn next(&mut self) -> Happened {
+    async fn next(&mut self) -> SupervisorEvent {
         let is_refused = self.phase == Phase::Parked;
         let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Parked);
         tokio::select! {
             biased;
-            () = self.upstream.group.requested() => Happened::End,
-            Some(command) = self.commands.recv() => Happened::Command(command),
-            Some(done) = OptionFuture::from(self.task.as_mut()) => Happened::Done(done),
-            Ok(()) = self.occupancy.changed() => Happened::Occupancy,
-            Some(event) = self.events.recv() => Happened::Event(event),
-            () = self.upstream.silence.doubted(), if may_act => Happened::Doubt,
-            () = self.upstream.pool.connector.renewed(), if is_refused => Happened::Renewed,
-            () = sleep_until(self.due), if may_act => Happened::Due,
+            () = self.upstream.group.requested() => SupervisorEvent::End,
+            Some(command) = self.commands.recv() => SupervisorEvent::Command(command),
+            Some(done) = OptionFuture::from(self.task.as_mut()) => SupervisorEvent::Done(done),
+            Ok(()) = self.occupancy.changed() => SupervisorEvent::Occupancy,
+            Some(event) = self.events.recv() => SupervisorEvent::Event(event),
+            () = self.upstream.liveness.check_requested(), if may_act => SupervisorEvent::Doubt,
+            () = self.upstream.pool.connector.renewed(), if is_refused => SupervisorEvent::Renewed,
+            () = sleep_until(self.due), if may_act => SupervisorEvent::Due,
         }
     }
 
@@ -214,14 +214,14 @@ impl Supervisor {
         self.task = None;
         self.calls = self.upstream.facts.counters().calls;
         match done {
-            TaskResult::Discovered(Ok(offer)) => self.came_up(offer).await,
-            TaskResult::Discovered(Err(error)) => self.stayed_down(error).await,
-            TaskResult::Checked(Ok(_)) => self.is_well().await,
-            TaskResult::Checked(Err(error)) => self.is_unwell(error).await,
+            TaskResult::Discovered(Ok(offer)) => self.on_discovered(offer).await,
+            TaskResult::Discovered(Err(error)) => self.on_discovery_failed(error).await,
+            TaskResult::Checked(Ok(_)) => self.check_succeeded().await,
+            TaskResult::Checked(Err(error)) => self.check_failed(error).await,
         }
     }
 
-    async fn came_up(&mut self, offer: Arc<Offer>) {
+    async fn on_discovered(&mut self, offer: Arc<Offer>) {
         let now = Instant::now();
         if !matches!(self.phase, Phase::Up { .. }) {
             let server = &self.upstream.config.name;
@@ -249,14 +249,14 @@ impl Supervisor {
         let announced = self.announced.read();
         self.publish(Change::Offered(Arc::clone(&offer), announced)).await;
         self.publish(Change::State(State::Ready)).await;
-        self.tell_waiting(&Ok(offer));
-        self.look_who_is_there().await;
+        self.notify_waiting(&Ok(offer));
+        self.update_connections().await;
         if self.stale {
             self.expect_change();
         }
     }
 
-    async fn stayed_down(&mut self, error: Error) {
+    async fn on_discovery_failed(&mut self, error: Error) {
         if error.refuses_credentials() {
             return self.park(error).await;
         }
@@ -264,7 +264,7 @@ impl Supervisor {
         self.give_up_if_silent(&error).await;
         self.go_down(Some(&error));
         self.publish(Change::State(State::Failed)).await;
-        self.tell_waiting(&Err(error));
+        self.notify_waiting(&Err(error));
     }
 
     /// Stops contacting the server. The pool refuses all callers.
@@ -283,13 +283,13 @@ impl Supervisor {
         self.upstream.facts.failed(&reason);
         self.publish(Change::State(state)).await;
         self.upstream.pool.close_all().await;
-        self.tell_waiting(&Err(error));
+        self.notify_waiting(&Err(error));
     }
 
     /// Handles a change of the connections.
-    async fn look_who_is_there(&mut self) {
+    async fn update_connections(&mut self) {
         let there = self.occupancy.borrow_and_update().clone();
-        self.look_for_a_successor(there.unreplaced.as_ref());
+        self.log_unreplaced(there.unreplaced.as_ref());
         match self.phase {
             Phase::Down | Phase::Up { .. } if let Some(error) = self.refused_credentials() => {
                 self.park(error).await;
@@ -299,7 +299,7 @@ impl Supervisor {
                 tracing::warn!(server = %self.upstream.config.name, reason, "server went away");
                 self.upstream.facts.failed(&format!("the connection closed: {reason}"));
                 self.task = None;
-                self.upstream.silence.broken();
+                self.upstream.liveness.broken();
                 self.go_down(None);
                 self.publish(Change::State(State::Connecting)).await;
             }
@@ -319,7 +319,7 @@ impl Supervisor {
     }
 
     /// Logs that a connection without a successor stays in use.
-    fn look_for_a_successor(&mut self, unreplaced: Option<&Arc<str>>) {
+    fn log_unreplaced(&mut self, unreplaced: Option<&Arc<str>>) {
         let Some(reason) = unreplaced else { return };
         if self.unreplaced.as_ref().is_some_and(|told| Arc::ptr_eq(told, reason)) {
             return;

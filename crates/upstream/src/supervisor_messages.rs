@@ -10,7 +10,7 @@ use super::breaker;
 use super::discover::Offer;
 use super::error::Error;
 use super::status::State;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use protocol::Notification;
 use protocol::feature::{List, Lists};
 
@@ -41,9 +41,9 @@ pub enum Change {
     Missed,
     /// The offer on the private connection of one client, with the lists whose change was announced; `None` when that
     /// connection is gone. The flag is set when the update was published.
-    Private(Home, Option<(Arc<Offer>, Lists)>, Arc<watch::Sender<bool>>),
+    Private(Affinity, Option<(Arc<Offer>, Lists)>, Arc<watch::Sender<bool>>),
     /// A notification on the private connection of one client; `None` if notifications may have been lost.
-    ToldTo(Home, Option<Notification>),
+    ToldTo(Affinity, Option<Notification>),
 }
 
 /// The lists whose change was announced, until they were read again.

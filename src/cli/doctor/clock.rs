@@ -15,7 +15,7 @@ use url::Url;
 use super::super::remote::block_on;
 use super::finding::Finding;
 use super::subject::Subject;
-use net::http::{Client, Reach, RequestBuilder};
+use net::http::{Client, DialPolicy, RequestBuilder};
 use runtime::shutdown::Shutdown;
 use upstream::config::{Http, Transport};
 
@@ -73,7 +73,7 @@ fn http(server: &upstream::Config) -> Option<&Http> {
 
 /// Returns by how much the clock of a server differs, and whether it is ahead.
 async fn difference(url: &Url) -> Option<(Duration, bool)> {
-    let client = Client::new(url, Reach::Anywhere, 1, &Shutdown::new()).ok()?;
+    let client = Client::new(url, DialPolicy::Anywhere, 1, &Shutdown::new()).ok()?;
     let mut plain = url.clone();
     // Neither fails: the URL has a host.
     let _ = plain.set_username("");

@@ -4,7 +4,7 @@
 
 use url::Url;
 
-use super::super::reach;
+use super::super::connect_check;
 use super::finding::{Finding, counted};
 use super::programs::stdio;
 use super::subject::Subject;
@@ -39,7 +39,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
         // It was found before.
         server.enabled &= stdio(server).is_none_or(|stdio| find_program(stdio).is_ok());
     }
-    match reach::statuses(manager) {
+    match connect_check::statuses(manager) {
         Ok(Ok(servers)) => servers.iter().filter(|server| server.config.enabled).flat_map(judged).collect(),
         Ok(Err(error)) => vec![Finding::problem(error.to_string())],
         Err(error) => vec![Finding::problem(format!("the servers cannot be contacted: {error}"))],
@@ -49,12 +49,12 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
 fn judged(server: &ServerStatus) -> Vec<Finding> {
     let name = &server.config.name;
     if server.status.state != State::Ready {
-        let reason = reach::reason(&server.status);
+        let reason = connect_check::reason(&server.status);
         let found = Finding::problem(format!("{name}: {reason}"));
         return vec![Finding { fix: fix(&server.config, server.status.state, &reason), ..found }];
     }
     let notes = server.status.problems.iter().map(|problem| untrusted(problem).to_string());
-    let notes = notes.chain(reach::shared_state(server));
+    let notes = notes.chain(connect_check::shared_state(server));
     let warnings = notes.map(|note| Finding::warning(format!("{name}: {note}")));
     let ready = Finding::ok(format!("{name}: ready, {}", counted(server.tools, "tool")));
     [ready].into_iter().chain(warnings).collect()

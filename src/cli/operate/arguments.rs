@@ -31,7 +31,7 @@ enum Value {
 
 /// Arguments as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum TypedArguments {
     Pairs(Vec<(String, Typed)>),
     Whole(Raw),
 }
@@ -40,7 +40,7 @@ pub(super) enum Given {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Typed(Value);
 
-impl Given {
+impl TypedArguments {
     /// Reads `words` (`key=value`, `key:=JSON`, or `-` alone), or the object in `json`.
     pub(super) fn read(words: &[String], json: Option<&str>, input: &mut dyn Read) -> Result<Self, Failed> {
         match (words, json) {
@@ -131,16 +131,16 @@ fn read_all(input: &mut dyn Read) -> Result<String, Failed> {
     Ok(text)
 }
 
-fn whole(text: &str) -> Result<Given, Failed> {
+fn whole(text: &str) -> Result<TypedArguments, Failed> {
     let value = Raw::parse(&text.trim().to_owned().into())
         .map_err(|error| Failed::Usage(format!("the arguments are not JSON: {error}")))?;
     if value.is_object() {
-        return Ok(Given::Whole(value));
+        return Ok(TypedArguments::Whole(value));
     }
     Err(Failed::Usage("the arguments are not a JSON object, such as {\"query\": \"text\"}".into()))
 }
 
-fn pairs(words: &[String]) -> Result<Given, Failed> {
+fn pairs(words: &[String]) -> Result<TypedArguments, Failed> {
     let mut pairs: Vec<(String, Typed)> = Vec::with_capacity(words.len());
     for word in words {
         let (name, value) = pair(word)?;
@@ -151,7 +151,7 @@ fn pairs(words: &[String]) -> Result<Given, Failed> {
         }
         pairs.push((name, Typed(value)));
     }
-    Ok(Given::Pairs(pairs))
+    Ok(TypedArguments::Pairs(pairs))
 }
 
 fn pair(word: &str) -> Result<(String, Value), Failed> {
@@ -178,9 +178,9 @@ fn pair(word: &str) -> Result<(String, Value), Failed> {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str], json: Option<&str>, input: &str) -> Result<Given, Failed> {
+    fn read(words: &[&str], json: Option<&str>, input: &str) -> Result<TypedArguments, Failed> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        Given::read(&words, json, &mut input.as_bytes())
+        TypedArguments::read(&words, json, &mut input.as_bytes())
     }
 
     #[test]

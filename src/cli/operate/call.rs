@@ -8,7 +8,7 @@
 use std::io::BufRead;
 
 use super::super::remote::{Failed, Remote};
-use super::arguments::Given;
+use super::arguments::TypedArguments;
 use super::mcp::{Answer, Request, send};
 use super::questions::Person;
 use super::screen::{OutputFormat, Screen};
@@ -33,7 +33,7 @@ pub(super) async fn run(
     input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failed> {
-    let given = Given::read(call.words, call.json, &mut *input)?;
+    let given = TypedArguments::read(call.words, call.json, &mut *input)?;
     // The definition is needed only if a value may be a string or a number.
     let schema = if given.depends_on_schema() { tools::schema(remote, call.name).await? } else { None };
     let arguments = given.object(schema.as_ref());

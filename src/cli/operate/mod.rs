@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use self::arguments::Given;
+use self::arguments::TypedArguments;
 use self::screen::Screen;
 pub use self::screen::{Output, OutputFormat};
 use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
@@ -342,7 +342,7 @@ async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), F
         OperateCommand::Read { uri, .. } => resources::read(remote, uri, screen).await,
         OperateCommand::Prompts(_) => prompts::list(remote, screen).await,
         OperateCommand::Prompt { name, arguments, .. } => {
-            let given = Given::read(arguments, None, &mut io::stdin().lock())?;
+            let given = TypedArguments::read(arguments, None, &mut io::stdin().lock())?;
             prompts::show(remote, name, &given, screen).await
         }
         OperateCommand::Breakers { action: None, .. } => servers::breakers(remote, screen).await,

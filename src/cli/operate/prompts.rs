@@ -3,7 +3,7 @@
 //! Not here: how arguments are read (`arguments`).
 
 use super::super::remote::{Failed, Remote, not_a_gateway};
-use super::arguments::Given;
+use super::arguments::TypedArguments;
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use super::tools::list_of;
@@ -30,7 +30,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
 pub(super) async fn show(
     remote: &Remote,
     name: &str,
-    given: &Given,
+    given: &TypedArguments,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failed> {
     let params = Raw::object(&[("name", &Raw::of(name)), ("arguments", &given.strings()?)]);

@@ -20,14 +20,14 @@ pub(super) const PLAIN: &str = "\x1b[0m";
 
 /// How a cell is shown where there are colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Tone {
+pub(in crate::cli) enum Severity {
     Plain,
     Good,
     Warning,
     Bad,
 }
 
-impl Tone {
+impl Severity {
     /// The tone of a state of a server, breaker or gateway.
     pub(in crate::cli) fn of_state(state: &str) -> Self {
         match state {
@@ -53,18 +53,18 @@ impl Tone {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Cell {
     text: String,
-    tone: Tone,
+    severity: Severity,
 }
 
 impl Cell {
     /// A cell with text of a server.
     pub(in crate::cli) fn new(text: &str) -> Self {
-        Self { text: visible::line(text), tone: Tone::Plain }
+        Self { text: visible::line(text), severity: Severity::Plain }
     }
 
     /// A cell with a state, in its color.
     pub(in crate::cli) fn state(state: &str) -> Self {
-        Self { tone: Tone::of_state(state), ..Self::new(state) }
+        Self { severity: Severity::of_state(state), ..Self::new(state) }
     }
 }
 
@@ -103,7 +103,7 @@ impl Table {
         let fold = |row: Vec<Cell>| {
             let lines = row.last().map(|cell| lines_of(&cell.text, room)).unwrap_or_default();
             let lines = lines.into_iter().enumerate().map(|(at, text)| {
-                let blank = Cell { text: String::new(), tone: Tone::Plain };
+                let blank = Cell { text: String::new(), severity: Severity::Plain };
                 let beside = row.iter().take(before);
                 let beside = beside.map(|cell| if at == 0 { cell.clone() } else { blank.clone() });
                 beside.chain([Cell { text, ..blank.clone() }]).collect()
@@ -141,8 +141,8 @@ fn line(cells: &[Cell], widths: &[usize], has_color: bool) -> String {
     for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let text = shortened(&cell.text, *width);
         let pad = if at + 1 == widths.len() { 0 } else { width.saturating_sub(text.width()) + GAP.len() };
-        let is_colored = has_color && cell.tone != Tone::Plain;
-        let (begin, end) = if is_colored { (cell.tone.code(), PLAIN) } else { ("", "") };
+        let is_colored = has_color && cell.severity != Severity::Plain;
+        let (begin, end) = if is_colored { (cell.severity.code(), PLAIN) } else { ("", "") };
         line.extend([begin, &text, end]);
         line.extend(std::iter::repeat_n(' ', pad));
     }

@@ -12,7 +12,7 @@ use secrecy::ExposeSecret;
 
 use super::json::{Json, Members, member};
 use super::{Error, Imported, references, refusal, yaml};
-use crate::config::foreign::{self, Ours};
+use crate::config::foreign::{self, Counterpart};
 use settings::one_line;
 
 /// The keys that Switchyard reads at the root of its file.
@@ -78,9 +78,9 @@ impl File {
     fn add(&mut self, path: &[&str], value: &Json) {
         let name = path.join(".");
         match (foreign::ours(&name), value) {
-            (Some(Ours::At(place)), _) => self.put(place, value.clone()),
-            (Some(Ours::Nothing(why)), _) => self.notes.push(format!("`{name}` is left out: {why}")),
-            (Some(Ours::PartOf(..)), _) => {} // it is read with the others of its setting
+            (Some(Counterpart::At(place)), _) => self.put(place, value.clone()),
+            (Some(Counterpart::Nothing(why)), _) => self.notes.push(format!("`{name}` is left out: {why}")),
+            (Some(Counterpart::PartOf(..)), _) => {} // it is read with the others of its setting
             (None, Json::Object(members)) if foreign::is_above_any(&name) => {
                 for (key, value) in members {
                     self.add(&[path, &[key]].concat(), value);
@@ -187,7 +187,7 @@ impl File {
             }
             _ => return,
         }
-        let (key, hash) = auth::mint(KEY_ID);
+        let (key, hash) = auth::generate(KEY_ID);
         let entry = [("id", KEY_ID.to_owned()), ("hash", hash.to_string()), ("role", "caller".to_owned())];
         let entry = entry.map(|(name, text)| (name.to_owned(), Json::Text(text)));
         self.put("server.api_keys", Json::List(vec![Json::Object(entry.into())]));

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::line::{Line, Told};
+use crate::support::line::{Line, LineAnswer};
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Gateway, Registry, Running, eventually};
 
@@ -36,7 +36,7 @@ fn bearer(key: &str) -> String {
     format!("Bearer {key}")
 }
 
-async fn post(gateway: &Running, key: &str, path: &str, body: &Value) -> Told {
+async fn post(gateway: &Running, key: &str, path: &str, body: &Value) -> LineAnswer {
     let body = body.to_string().into_bytes();
     Line::to(&gateway.address).post(path, &[("authorization", &bearer(key))], &body).await
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::{CANARY, Told, quiet, server};
+use super::{CANARY, DoctorOutput, quiet, server};
 use crate::support::{Gateway, Registry};
 
 fn set_mode(path: &Path, mode: u32) {
@@ -24,7 +24,7 @@ fn a_taken_port_comes_with_the_program_that_holds_it_and_a_free_one() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
     let gateway = Gateway::with_config(&format!("server: {{listen: \"{address}\"}}\nmcp_servers: {{}}\n"));
-    let told = Told::by(&gateway, &[]);
+    let told = DoctorOutput::by(&gateway, &[]);
     told.ends_with(1);
     let id = std::process::id();
     told.finds(
@@ -35,7 +35,7 @@ fn a_taken_port_comes_with_the_program_that_holds_it_and_a_free_one() {
     );
     assert!(told.1.contains(&format!("process {id}")), "the process");
     // One that it may not look into, or that belongs to another machine.
-    let foreign = Told::by(&gateway, &["--listen", "192.0.2.1:80"]);
+    let foreign = DoctorOutput::by(&gateway, &["--listen", "192.0.2.1:80"]);
     foreign.ends_with(2);
     foreign.says("problem", "configuration", "others can reach this address");
     foreign.finds(
@@ -45,7 +45,7 @@ fn a_taken_port_comes_with_the_program_that_holds_it_and_a_free_one() {
         "`switchyard --listen 127.0.0.1:8080`",
     );
     drop(taken);
-    Told::by(&gateway, &[]).says("ok", "address", &format!("{address} is free"));
+    DoctorOutput::by(&gateway, &[]).says("ok", "address", &format!("{address} is free"));
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_gateway_on_the_port_is_recognized_and_its_configuration_compared() {
     let server = server();
     let registry = Registry::new().http("one", &server.url());
     let running = Gateway::of(&registry).start().await;
-    let told = || Told::by(running.gateway(), &["--listen", &running.address, "--offline"]);
+    let told = || DoctorOutput::by(running.gateway(), &["--listen", &running.address, "--offline"]);
     told().ends_with(0);
     told().says("ok", "address", "a Switchyard gateway listens on");
     told().says("ok", "gateway", "the gateway that runs has read mcp_servers.yaml as it is now");
@@ -69,7 +69,7 @@ async fn a_gateway_on_the_port_is_recognized_and_its_configuration_compared() {
         fs::File::options().append(true).open(running.folder().join("mcp_servers.yaml")).expect("there");
     file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_mins(1)).expect("set");
     told().finds("warning", "gateway", "other settings", "`switchyard reload`");
-    let absent = Told::by(running.gateway(), &["--url", "http://127.0.0.1:1", "--offline"]);
+    let absent = DoctorOutput::by(running.gateway(), &["--url", "http://127.0.0.1:1", "--offline"]);
     absent.ends_with(1);
     absent.finds(
         "problem",
@@ -83,7 +83,7 @@ async fn a_gateway_on_the_port_is_recognized_and_its_configuration_compared() {
 async fn a_gateway_with_keys_is_recognized_and_gets_no_key_by_mistake() {
     let keys = "server: {auth_mode: api_key, api_keys: [{id: op, hash: \"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\", role: reader}]}";
     let running = Gateway::of(&Registry::new().setting(keys)).start().await;
-    let told = Told::by(running.gateway(), &["--listen", &running.address, "--offline"]);
+    let told = DoctorOutput::by(running.gateway(), &["--listen", &running.address, "--offline"]);
     told.finds("ok", "gateway", "does not show its configuration", "SWITCHYARD_KEY");
     // A program that is no gateway sees no credential.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -97,7 +97,11 @@ async fn a_gateway_with_keys_is_recognized_and_gets_no_key_by_mistake() {
         String::from_utf8_lossy(&request[..read]).into_owned()
     });
     let gateway = Gateway::with_config("mcp_servers: {}\n").env("SWITCHYARD_KEY", CANARY);
-    Told::by(&gateway, &["--listen", &address, "--offline"]).says("problem", "address", "is taken by");
+    DoctorOutput::by(&gateway, &["--listen", &address, "--offline"]).says(
+        "problem",
+        "address",
+        "is taken by",
+    );
     let request = seen.join().expect("asked");
     assert!(request.starts_with("GET /health ") && !request.contains(CANARY), "{request}");
 }
@@ -111,7 +115,7 @@ fn permissions_that_open_or_close_too_much_are_found() {
     let file = gateway.folder().join("mcp_servers.yaml");
     let told = |mode| {
         set_mode(&file, mode);
-        Told::by(&gateway, &["--offline"])
+        DoctorOutput::by(&gateway, &["--offline"])
     };
     told(0o600).says("ok", "permissions", "");
     told(0o640).says("ok", "permissions", "");
@@ -123,7 +127,7 @@ fn permissions_that_open_or_close_too_much_are_found() {
     let with = |settings: &str| {
         fs::write(&file, format!("server: {{listen: \"127.0.0.1:0\", {settings}}}\nmcp_servers: {{}}\n"))
             .expect("written");
-        Told::by(&gateway, &["--offline"])
+        DoctorOutput::by(&gateway, &["--offline"])
     };
     with("state_dir: state").says("ok", "permissions", "");
     let set =
@@ -158,7 +162,7 @@ fn a_missing_program_comes_with_its_package_and_an_old_one_is_named() {
     let gateway = quiet(registry);
     let folder = gateway.folder().to_owned();
     let gateway = gateway.env("PATH", &folder.display().to_string());
-    let told = Told::by(&gateway, &[]);
+    let told = DoctorOutput::by(&gateway, &[]);
     told.ends_with(1);
     told.finds(
         "problem",
@@ -173,10 +177,10 @@ fn a_missing_program_comes_with_its_package_and_an_old_one_is_named() {
         program(&folder, name, "");
     }
     program(&folder, "node", "v16.20.2");
-    let old = Told::by(&gateway, &[]);
+    let old = DoctorOutput::by(&gateway, &[]);
     old.finds("warning", "programs", "/node is version 16.20", "install Node.js 18");
     program(&folder, "node", "v22.1.0");
-    let told = Told::by(&gateway, &["--offline"]);
+    let told = DoctorOutput::by(&gateway, &["--offline"]);
     told.says("ok", "programs", "the programs of 3 servers are there");
 }
 
@@ -189,7 +193,7 @@ fn proxy_variables_that_have_no_effect_are_named() {
         .command("with", "true", &[])
         .with("pass_env: [HTTPS_PROXY]");
     let gateway = quiet(registry).env("HTTPS_PROXY", "http://user:canary-0123456789@proxy:3128");
-    let told = Told::by(&gateway, &["--offline"]);
+    let told = DoctorOutput::by(&gateway, &["--offline"]);
     told.ends_with(0);
     told.finds("warning", "proxy", "connects to servers directly: far", "without the proxy");
     told.finds(
@@ -219,7 +223,7 @@ fn a_client_that_leads_elsewhere_is_named_with_the_command_that_corrects_it() {
     };
     cursor("http://127.0.0.1:9/mcp?key=canary-0123456789");
     amazon("/no/such/switchyard", "mcp_servers.yaml");
-    let told = Told::by(&gateway, &["--offline"]);
+    let told = DoctorOutput::by(&gateway, &["--offline"]);
     told.ends_with(0);
     told.finds(
         "warning",
@@ -235,7 +239,7 @@ fn a_client_that_leads_elsewhere_is_named_with_the_command_that_corrects_it() {
     );
     cursor("http://localhost:18653/mcp/one");
     amazon("switchyard", "/other/mcp_servers.yaml");
-    let told = Told::by(&gateway, &["--offline"]);
+    let told = DoctorOutput::by(&gateway, &["--offline"]);
     told.finds(
         "warning",
         "clients",
@@ -248,13 +252,17 @@ fn a_client_that_leads_elsewhere_is_named_with_the_command_that_corrects_it() {
         let connected = gateway.output(&["connect", client, "--yes", "--config", "mcp_servers.yaml"]);
         assert!(connected.status.success(), "{}", String::from_utf8_lossy(&connected.stderr));
     }
-    let told = Told::by(&gateway, &["--offline"]);
+    let told = DoctorOutput::by(&gateway, &["--offline"]);
     told.says("ok", "clients", "connected: Amazon Q Developer CLI, Cursor");
     cursor("https://gateway.example.org/mcp");
     let public =
         "server: {listen: \"127.0.0.1:18653\", public_url: https://gateway.example.org}\nmcp_servers: {}\n";
     fs::write(gateway.folder().join("mcp_servers.yaml"), public).expect("written");
-    Told::by(&gateway, &["--offline"]).says("ok", "clients", "connected: Amazon Q Developer CLI, Cursor");
+    DoctorOutput::by(&gateway, &["--offline"]).says(
+        "ok",
+        "clients",
+        "connected: Amazon Q Developer CLI, Cursor",
+    );
     write(".cursor/mcp.json", "{");
-    Told::by(&gateway, &["--offline"]).says("warning", "clients", "cannot be used");
+    DoctorOutput::by(&gateway, &["--offline"]).says("warning", "clients", "cannot be used");
 }

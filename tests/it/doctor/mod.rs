@@ -14,9 +14,9 @@ use crate::support::{Gateway, Registry};
 const CANARY: &str = "canary-0123456789";
 
 /// Exit code, standard output and standard error of `doctor`.
-struct Told(Option<i32>, String, String);
+struct DoctorOutput(Option<i32>, String, String);
 
-impl Told {
+impl DoctorOutput {
     fn of(Output { status, stdout, stderr }: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         let told = Self(status.code(), text(stdout), text(stderr));
@@ -73,7 +73,7 @@ fn a_file_without_mistakes_has_none() {
     let server = server();
     let gateway =
         quiet(Registry::new().http("one", &server.url()).command("two", "true", &[]).with("enabled: false"));
-    let told = Told::by(&gateway, &[]);
+    let told = DoctorOutput::by(&gateway, &[]);
     told.ends_with(0);
     told.says("ok", "configuration", "mcp_servers.yaml: valid, 2 servers");
     told.finds("ok", "configuration", "two: it is disabled", "`enabled: true` below `two:`");
@@ -85,7 +85,7 @@ fn a_file_without_mistakes_has_none() {
     assert_eq!(told.2, "0 problems, 0 warnings\n");
     assert!(!gateway.folder().join(".local").exists(), "nothing is made");
     let before = server.seen().len();
-    Told::by(&gateway, &["--offline"]).ends_with(0);
+    DoctorOutput::by(&gateway, &["--offline"]).ends_with(0);
     assert_eq!(server.seen().len(), before, "no server is contacted");
 }
 
@@ -94,7 +94,7 @@ fn every_mistake_of_the_file_is_listed_with_its_place() {
     let yaml = "mcp_servers:\n  one: {url: \"http://a/${NO_SUCH_VARIABLE}\", headers: {X: canary-0123456789}}\n  \
                 two: {urk: x}\n  one: {command: b}\n";
     let gateway = Gateway::with_config(yaml);
-    let told = Told::by(&gateway, &[]);
+    let told = DoctorOutput::by(&gateway, &[]);
     told.ends_with(2);
     told.finds(
         "problem",
@@ -105,16 +105,16 @@ fn every_mistake_of_the_file_is_listed_with_its_place() {
     told.says("problem", "configuration", "mcp_servers.yaml:3:9: mcp_servers.two.urk: unknown key");
     told.says("problem", "configuration", "this key stands twice");
     assert!(told.2.contains("run `switchyard doctor` again"), "{}", told.2);
-    let absent = Told::of(gateway.output(&["doctor", "--config", "absent.yaml"]));
+    let absent = DoctorOutput::of(gateway.output(&["doctor", "--config", "absent.yaml"]));
     absent.ends_with(2);
     absent.finds("problem", "configuration", "/absent.yaml: it cannot be read", "`switchyard init`");
-    let none = Told::of(
+    let none = DoctorOutput::of(
         Gateway::without_file().env("SWITCHYARD_LISTEN", "127.0.0.1:0").output(&["doctor", "--offline"]),
     );
     none.ends_with(0);
     none.finds("warning", "configuration", "there is no mcp_servers.yaml", "`switchyard init`");
     let keys = "server: {auth_mode: jwt, jwt: {issuer: i, audience: a, algorithm: RS256, jwks_file: missing.json}}\n";
-    let keys = Told::by(&Gateway::with_config(&format!("{keys}mcp_servers: {{}}\n")), &["--offline"]);
+    let keys = DoctorOutput::by(&Gateway::with_config(&format!("{keys}mcp_servers: {{}}\n")), &["--offline"]);
     keys.ends_with(2);
     keys.says("problem", "configuration", "missing.json");
 }
@@ -122,16 +122,16 @@ fn every_mistake_of_the_file_is_listed_with_its_place() {
 #[test]
 fn the_result_is_json_on_request_and_fits_a_terminal_otherwise() {
     let gateway = quiet(Registry::new().command("one", "no-such-program-anywhere-on-this-machine", &[]));
-    let Told(code, out, _) = Told::by(&gateway, &["--offline", "-o", "json"]);
+    let DoctorOutput(code, out, _) = DoctorOutput::by(&gateway, &["--offline", "-o", "json"]);
     let document: Value = serde_json::from_str(&out).expect("JSON");
     let problem =
         document["findings"].as_array().and_then(|all| all.iter().find(|one| one["state"] == "problem"));
     let problem = problem.expect("a problem");
     assert_eq!((code, &problem["check"]), (Some(1), &"programs".into()));
     assert!(problem["found"].as_str().is_some_and(|text| text.contains("it is not in PATH")), "{problem}");
-    let Told(_, names, _) = Told::by(&gateway, &["--offline", "-o", "name"]);
+    let DoctorOutput(_, names, _) = DoctorOutput::by(&gateway, &["--offline", "-o", "name"]);
     assert_eq!(names, "programs\n");
-    let plain = Told::by(&gateway, &["--offline"]).1;
+    let plain = DoctorOutput::by(&gateway, &["--offline"]).1;
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     let line = format!("stty cols 60; {} doctor --offline", env!("CARGO_BIN_EXE_switchyard"));
     let terminal = std::process::Command::new("script")

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Told, quiet, server};
+use super::{DoctorOutput, quiet, server};
 use crate::support::{Gateway, Registry, Running};
 
 /// A server that answers every request with `head`, and then closes the connection. Returns its address.
@@ -31,7 +31,7 @@ fn a_url_that_leads_to_no_endpoint_gets_the_usual_one() {
     let address = answering("404 Not Found".to_owned());
     let told = |path: &str| {
         let registry = Registry::new().http("one", &format!("http://{address}{path}")).with("timeout: 2");
-        Told::by(&quiet(registry), &[])
+        DoctorOutput::by(&quiet(registry), &[])
     };
     let url = format!("`url: http://{address}/mcp` below `one:`");
     let other = told("/api?key=canary-0123456789");
@@ -52,7 +52,7 @@ fn a_server_that_wants_a_login_comes_with_the_commands_for_one() {
     let challenge = "401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"kb\"".to_owned();
     let url = format!("http://{}/mcp", answering(challenge));
     let registry = Registry::new().http("my-notes", &url).with("timeout: 2");
-    let told = Told::by(&quiet(registry.clone()), &[]);
+    let told = DoctorOutput::by(&quiet(registry.clone()), &[]);
     told.ends_with(1);
     told.finds("problem", "servers", "my-notes: ", "`switchyard login my-notes`");
     told.finds(
@@ -61,9 +61,9 @@ fn a_server_that_wants_a_login_comes_with_the_commands_for_one() {
         "WWW-Authenticate: Bearer realm",
         "`switchyard secret set MY_NOTES_TOKEN`",
     );
-    let wrong = Told::by(&quiet(registry.clone().with("auth: {bearer: \"canary\"}")), &[]);
+    let wrong = DoctorOutput::by(&quiet(registry.clone().with("auth: {bearer: \"canary\"}")), &[]);
     wrong.finds("problem", "servers", "my-notes: ", "another token in `auth` or `headers` below `my-notes:`");
-    let oauth = Told::by(&quiet(registry.with("auth: oauth")), &[]);
+    let oauth = DoctorOutput::by(&quiet(registry.with("auth: oauth")), &[]);
     oauth.finds("problem", "servers", "my-notes: ", "`switchyard login my-notes`, while the gateway runs");
 }
 
@@ -85,15 +85,20 @@ async fn an_unknown_certificate_authority_comes_with_the_ways_to_trust_it() {
     let registry = |host: &str| {
         quiet(Registry::new().http("one", &format!("https://{host}:{port}/mcp")).with("timeout: 2"))
     };
-    let told = Told::by(&registry("localhost"), &[]);
+    let told = DoctorOutput::by(&registry("localhost"), &[]);
     told.ends_with(1);
     told.finds("problem", "servers", "one: ", "`SSL_CERT_FILE=FILE`");
     told.finds("problem", "servers", "one: ", "update-ca-certificates");
     let certificate = folder.join("cert.pem").display().to_string();
     let trusting = registry("localhost").env("SSL_CERT_FILE", &certificate);
-    Told::by(&trusting, &[]).says("ok", "servers", "one: ready");
+    DoctorOutput::by(&trusting, &[]).says("ok", "servers", "one: ready");
     let other_name = registry("127.0.0.1").env("SSL_CERT_FILE", &certificate);
-    Told::by(&other_name, &[]).finds("problem", "servers", "one: ", "the host name of the certificate");
+    DoctorOutput::by(&other_name, &[]).finds(
+        "problem",
+        "servers",
+        "one: ",
+        "the host name of the certificate",
+    );
 }
 
 #[tokio::test]
@@ -109,7 +114,7 @@ async fn a_certificate_of_another_time_comes_with_both_causes() {
         let registry =
             Registry::new().http("one", &format!("https://localhost:{port}/mcp")).with("timeout: 2");
         let trusted = running.folder().join("cert.pem").display().to_string();
-        let told = Told::by(&quiet(registry).env("SSL_CERT_FILE", &trusted), &[]);
+        let told = DoctorOutput::by(&quiet(registry).env("SSL_CERT_FILE", &trusted), &[]);
         told.finds(
             "problem",
             "servers",
@@ -124,11 +129,11 @@ fn a_clock_that_differs_and_a_token_that_has_expired_are_found() {
     let now = SystemTime::now();
     let date = httpdate::fmt_http_date(now + Duration::from_mins(10));
     let url = format!("http://{}/mcp", answering(format!("404 Not Found\r\nDate: {date}")));
-    let told = Told::by(&quiet(Registry::new().http("ahead", &url).with("timeout: 2")), &[]);
+    let told = DoctorOutput::by(&quiet(Registry::new().http("ahead", &url).with("timeout: 2")), &[]);
     told.finds("warning", "clock", "s behind that of ahead", "`timedatectl set-ntp true`");
     let near = httpdate::fmt_http_date(now);
     let url = format!("http://{}/mcp", answering(format!("404 Not Found\r\nDate: {near}")));
-    Told::by(&quiet(Registry::new().http("near", &url).with("timeout: 2")), &[])
+    DoctorOutput::by(&quiet(Registry::new().http("near", &url).with("timeout: 2")), &[])
         .says("ok", "clock", "agrees");
 
     let server = server();
@@ -136,7 +141,7 @@ fn a_clock_that_differs_and_a_token_that_has_expired_are_found() {
     let token = |claims: String| format!("canary.{}.canary", URL_SAFE_NO_PAD.encode(claims));
     let of = |token: &str| {
         let registry = Registry::new().http("one", &server.url()).with("auth: {bearer: \"${TOKEN}\"}");
-        Told::by(&quiet(registry).env("TOKEN", token), &["--offline"])
+        DoctorOutput::by(&quiet(registry).env("TOKEN", token), &["--offline"])
     };
     let expired = of(&token(format!("{{\"exp\": {}}}", seconds - 100)));
     expired.ends_with(1);
@@ -151,7 +156,7 @@ fn a_clock_that_differs_and_a_token_that_has_expired_are_found() {
 #[test]
 fn a_server_with_a_program_that_ends_says_why() {
     let gateway = quiet(Registry::new().command("one", "sh", &["-c", "echo no module left-pad >&2; exit 3"]));
-    let told = Told::by(&gateway, &[]);
+    let told = DoctorOutput::by(&gateway, &[]);
     told.ends_with(1);
     told.says("problem", "servers", "no module left-pad");
 }

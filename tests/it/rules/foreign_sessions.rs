@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::support::gateway::Running;
-use crate::support::line::{Line, Told};
+use crate::support::line::{Line, LineAnswer};
 use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Client, Gateway, Registry};
 
@@ -48,7 +48,7 @@ fn holder(gateway: &Running, path: &str, key: &str) -> Client {
 }
 
 /// Sends `request` to the session `id`, and returns the answer without its variable parts.
-async fn ask(line: &mut Line, path: &str, request: (&str, &str), id: &str) -> Told {
+async fn ask(line: &mut Line, path: &str, request: (&str, &str), id: &str) -> LineAnswer {
     let headers = [("x-api-key", KEYS[1]), ("mcp-session-id", id), ("mcp-protocol-version", "2025-11-25")];
     let mut told = match request {
         ("POST", body) => line.post(path, &headers, body.as_bytes()).await,

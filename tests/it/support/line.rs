@@ -13,7 +13,7 @@ pub struct Line {
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct LineAnswer {
     /// The HTTP status.
     pub status: u16,
     /// The lines of its head.
@@ -22,7 +22,7 @@ pub struct Told {
     pub body: String,
 }
 
-impl Told {
+impl LineAnswer {
     /// The value of a header; the name is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.iter().filter_map(|line| line.split_once(": "));
@@ -37,13 +37,19 @@ impl Line {
     }
 
     /// Sends a POST with JSON to `path`, with `headers` beside the usual ones.
-    pub async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Told {
+    pub async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> LineAnswer {
         let usual = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
         self.send("POST", path, &[&usual, headers].concat(), body).await
     }
 
     /// Sends a request and reads its answer.
-    pub async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Told {
+    pub async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> LineAnswer {
         let lines: String =
             headers.iter().fold(String::new(), |lines, (name, value)| format!("{lines}{name}: {value}\r\n"));
         let length = body.len();
@@ -60,7 +66,7 @@ impl Line {
         panic!("no answer to {method} {path}");
     }
 
-    async fn try_once(&mut self, request: &[u8]) -> Option<Told> {
+    async fn try_once(&mut self, request: &[u8]) -> Option<LineAnswer> {
         if self.socket.is_none() {
             self.socket = Some(BufReader::new(TcpStream::connect(&self.address).await.expect("it listens")));
         }
@@ -78,7 +84,7 @@ impl Line {
             }
         }
         let status = head[0].split(' ').nth(1)?.parse().ok()?;
-        let mut told = Told { status, head, body: String::new() };
+        let mut told = LineAnswer { status, head, body: String::new() };
         let length = told.header("content-length").and_then(|length| length.parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];
         socket.read_exact(&mut body).await.ok()?;

@@ -121,7 +121,7 @@ impl ChromaClient {
     }
 
     /// Creates the tenant and the database, unless they exist.
-    pub async fn make_database(&self) -> Result<(), Error> {
+    pub(crate) async fn make_database(&self) -> Result<(), Error> {
         let DatabaseAddress { tenant, database, .. } = &self.place;
         let databases = ["api", "v2", "tenants", tenant, "databases"];
         for (path, name) in [(&databases[..3], tenant), (&databases[..], database)] {
@@ -136,7 +136,7 @@ impl ChromaClient {
     }
 
     /// Returns the number of records that one request may have.
-    pub async fn most_records(&self) -> Result<usize, Error> {
+    pub(crate) async fn most_records(&self) -> Result<usize, Error> {
         let ask = || async {
             let limits: PreFlightChecks =
                 self.to(Method::GET, &["api", "v2", "pre-flight-checks"]).send().await?.json().await?;
@@ -171,7 +171,7 @@ impl ChromaClient {
     }
 
     /// Deletes the collection `name` with its records. Returns false if there is none.
-    pub async fn drop_collection(&self, name: &str) -> Result<bool, Error> {
+    pub(crate) async fn drop_collection(&self, name: &str) -> Result<bool, Error> {
         match self.below(Method::DELETE, &[name]).send().await {
             Ok(answer) => answer.bytes().await.map(|_| true),
             Err(error) => missing(error).map(|()| false),
@@ -191,7 +191,7 @@ impl ChromaClient {
     }
 
     /// Stores all records or none. A record replaces an existing one with the same id.
-    pub async fn upsert(&self, collection: Uuid, records: &Records) -> Result<(), Error> {
+    pub(crate) async fn upsert(&self, collection: Uuid, records: &Records) -> Result<(), Error> {
         self.of(Method::POST, collection, "upsert").json(records).send().await?.bytes().await.map(drop)
     }
 
@@ -248,7 +248,7 @@ impl ChromaClient {
     }
 
     /// Deletes the records that match `filter`, see [`super::filter`]. Returns their number.
-    pub async fn delete_where(&self, collection: Uuid, filter: &Value) -> Result<u64, Error> {
+    pub(crate) async fn delete_where(&self, collection: Uuid, filter: &Value) -> Result<u64, Error> {
         let body = json!({"where": filter});
         let gone: DeleteResponse =
             self.of(Method::POST, collection, "delete").json(&body).send().await?.json().await?;

@@ -9,19 +9,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::agreement::{CREATED_AT, CollectionModel};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
+use super::model_check::{CREATED_AT, CollectionModel};
 use super::{layout, names};
 use crate::answer::Failure;
 use crate::chroma::context::ChromaContext;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 use upstream::api::Error;
 
-pub(super) const ABOUT_CREATE: About = About {
+pub(super) const ABOUT_CREATE: ToolInfo = ToolInfo {
     name: "create_collection",
     title: "Create a collection",
     description: "Make a collection that documents can be added to. If it is there already with the same \
@@ -29,14 +29,14 @@ pub(super) const ABOUT_CREATE: About = About {
     effect: Effect::Puts,
 };
 
-pub(super) const ABOUT_LIST: About = About {
+pub(super) const ABOUT_LIST: ToolInfo = ToolInfo {
     name: "list_collections",
     title: "List collections",
     description: "List the collections, for `collection` of the other tools, with how many chunks each has.",
     effect: Effect::Reads,
 };
 
-pub(super) const ABOUT_DELETE: About = About {
+pub(super) const ABOUT_DELETE: ToolInfo = ToolInfo {
     name: "delete_collection",
     title: "Delete a collection",
     description: "Delete a collection with all its documents. There is no way back.",

@@ -10,7 +10,9 @@ use crate::chroma::{ChromaToken, DatabaseAddress, is_name};
 use crate::chunk::Chunking;
 use crate::embedding;
 use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
+use upstream::api::{
+    BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, header_value, require,
+};
 
 /// Default prefix of collection names.
 const PREFIX: &str = "mcp_";
@@ -47,13 +49,17 @@ impl fmt::Debug for ChromaOptions {
 }
 
 impl BuiltinOptions for ChromaOptions {
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
-        crate::connect!(super::VectorStore, self, name, means)
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
+        crate::connect!(super::VectorStore, self, name, server_context)
     }
 }
 
 /// Reads `url` and `chroma`. If they are invalid, reports why and returns `None`.
-pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(
+    given: &TransportFields<'_>,
+    server: &Setting<'_>,
+    defaults: &Defaults,
+) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `chroma: {embedding: {provider: openai}}`, which says who makes vectors";
     let options = require(given, "chroma", server, hint);
     let hint = "add the address of Chroma, such as `url: http://localhost:8000`";

@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::agreement;
-use super::cutting::{UnembeddedChunk, cut};
 use super::layout::{self, Draft, Head, Piece};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
+use super::model_check;
+use super::split::{UnembeddedChunk, cut};
 use super::writing::DocumentPlace;
 use crate::answer::Failure;
 use crate::chroma::context::ChromaContext;
 use crate::progress::Report;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 use upstream::api::Error;
 
@@ -26,7 +26,7 @@ const LONGEST: u64 = 10_000_000;
 /// How many documents of equal content may have been updated since, before `add_document` fails.
 const TURNS: usize = 16;
 
-pub(super) const ABOUT_ADD: About = About {
+pub(super) const ABOUT_ADD: ToolInfo = ToolInfo {
     name: "add_document",
     title: "Add a document",
     description: "Add a text to a collection so that search finds it. It is cut into chunks that overlap. \
@@ -34,7 +34,7 @@ pub(super) const ABOUT_ADD: About = About {
     effect: Effect::Puts,
 };
 
-pub(super) const ABOUT_UPDATE: About = About {
+pub(super) const ABOUT_UPDATE: ToolInfo = ToolInfo {
     name: "update_document",
     title: "Update a document",
     description: "Replace the content of a document. Until it is done, search finds the old one, and then the \
@@ -42,14 +42,14 @@ pub(super) const ABOUT_UPDATE: About = About {
     effect: Effect::Replaces,
 };
 
-pub(super) const ABOUT_DELETE: About = About {
+pub(super) const ABOUT_DELETE: ToolInfo = ToolInfo {
     name: "delete_document",
     title: "Delete a document",
     description: "Delete a document with all its chunks.",
     effect: Effect::Replaces,
 };
 
-pub(super) const ABOUT_GET: About = About {
+pub(super) const ABOUT_GET: ToolInfo = ToolInfo {
     name: "get_document_info",
     title: "Look at a document",
     description: "See what is known of a document: its metadata, its chunks, when it was added and updated.",
@@ -148,7 +148,7 @@ impl EmbeddedText {
 pub(super) async fn add(context: &ChromaContext, input: AddInput, report: &Report) -> Result<Raw, Failure> {
     let said = metadata::check(input.metadata.unwrap_or_default(), Subject::Document)?;
     let collection = context.open(&input.collection).await?;
-    agreement::check(context, &collection, None)?;
+    model_check::check(context, &collection, None)?;
     let _turn = context.writers.acquire().await;
     let size = input.chunk_size.map(|size| size as usize);
     let text = embedded(context, ABOUT_ADD.name, &input.content, size, report).await?;
@@ -172,7 +172,7 @@ async fn put_new(
     draft: &Draft,
     dimension: usize,
 ) -> Result<(String, bool), Failure> {
-    agreement::agree(context, &collection, dimension).await?;
+    model_check::agree(context, &collection, dimension).await?;
     for turn in 0..TURNS {
         let document = layout::document_id(&draft.source, turn);
         let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &document };
@@ -200,13 +200,13 @@ pub(super) async fn update(
 ) -> Result<Raw, Failure> {
     let said = input.metadata.map(|said| metadata::check(said, Subject::Document)).transpose()?;
     let collection = context.open(&input.collection).await?;
-    agreement::check(context, &collection, None)?;
+    model_check::check(context, &collection, None)?;
     let head = |collection| head(context, collection, &input.doc_id);
     let (collection, head) = context.within(&input.collection, &collection, head).await?;
     let _turn = context.writers.acquire().await;
     let size = head.number("chunk_size").and_then(|size| usize::try_from(size).ok());
     let text = embedded(context, ABOUT_UPDATE.name, &input.content, size, report).await?;
-    agreement::agree(context, &collection, text.dimension()).await?;
+    model_check::agree(context, &collection, text.dimension()).await?;
     let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document: &input.doc_id };
     let _writer = context.locks.lock(collection.id, &input.doc_id).await;
     let found = place.look().await?;

@@ -3,27 +3,27 @@
 //!
 //! Vectors are made here ([`super::embedding`]), because Chroma makes none. `client` sends typed requests,
 //! passes no input of a caller on unchecked, and does not retry. `layout` defines the records of a document,
-//! `writing` stores them, and `seeking` finds them, so that no caller finds half of a document. The tools of
+//! `writing` stores them, and `consistent_search` finds them, so that no caller finds half of a document. The tools of
 //! collections, documents and search have one file each. `context` is what they share.
 //!
 //! Not here: cutting texts ([`super::chunk`]).
 
-mod agreement;
 mod bare;
 mod client;
 mod collections;
 pub mod config;
+mod consistent_search;
 mod context;
-mod cutting;
 mod documents;
 mod filter;
 mod layout;
 mod locks;
 mod metadata;
 mod model;
+mod model_check;
 mod names;
 mod search;
-mod seeking;
+mod split;
 mod writing;
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub(super) mod double;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
-mod judging;
+mod mock_filter;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -45,11 +45,11 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-pub(super) use agreement::CollectionModel;
 pub use bare::{Distant, Vector};
 pub use client::{ChromaClient, ChromaToken, DatabaseAddress};
 pub use filter::{BadFilter, filter};
 pub use model::{BadRecords, Collection, Hit, Metadata, Record, Records, Select, Space, VectorQuery};
+pub(super) use model_check::CollectionModel;
 pub(crate) use names::is_name;
 
 use super::answer::{Failure, reply};
@@ -59,7 +59,7 @@ use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
 use crate::chroma::context::ChromaContext;
 use json::Raw;
 use protocol::Reply;
-use upstream::api::{Error, Events, Means};
+use upstream::api::{Error, Events, ServerContext};
 
 /// Chroma as a built-in server.
 pub struct VectorStore {
@@ -72,15 +72,15 @@ impl VectorStore {
     pub(super) async fn open(
         _: &Arc<str>,
         options: &config::ChromaOptions,
-        means: &Means,
+        server_context: &ServerContext,
         _: Events,
     ) -> Result<Self, Error> {
-        let chroma = ChromaClient::new(&options.place, &means.shutdown)?;
+        let chroma = ChromaClient::new(&options.place, &server_context.shutdown)?;
         if options.create_database {
             chroma.make_database().await?;
         }
         chroma.health().await?;
-        let embedding = embedding::open(&options.embedding, means).await;
+        let embedding = embedding::open(&options.embedding, server_context).await;
         let embedding = embedding.map_err(|error| Error::Connect { reason: error.to_string() })?;
         Ok(Self::new(ChromaContext::new(chroma, options, embedding)))
     }

@@ -4,24 +4,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::agreement;
+use super::consistent_search::{NearestSearch, seek};
 use super::filter::filter;
 use super::layout::RecordMark;
 use super::metadata::Subject;
 use super::model::{Collection, Hit, Metadata, Space};
-use super::seeking::{NearestSearch, seek};
+use super::model_check;
 use crate::answer::Failure;
 use crate::chroma::context::ChromaContext;
 use crate::progress::Report;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 
 /// Longest query, in characters.
 const LONGEST: u64 = 20_000;
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: ToolInfo = ToolInfo {
     name: "search",
     title: "Search a collection",
     description: "Search a collection by meaning and get the chunks of documents that fit best, best first. \
@@ -95,7 +95,7 @@ pub(super) async fn search(
     let wanted = input.filters.unwrap_or_default();
     let filter = filter(&wanted).map_err(|bad| bad_filter(&wanted, &bad.to_string()))?;
     let collection = context.open(&input.collection).await?;
-    agreement::check(context, &collection, None)?;
+    model_check::check(context, &collection, None)?;
     let mut vectors = context.embed(ABOUT.name, std::slice::from_ref(&input.query), report).await?;
     let vector = vectors.pop().unwrap_or_default();
     let most = input.n_results.min(context.options.max_results);
@@ -114,7 +114,7 @@ async fn found(
     collection: &Collection,
     nearest: NearestSearch,
 ) -> Result<Vec<Hit>, Failure> {
-    agreement::check(context, collection, Some(nearest.vector.len()))?;
+    model_check::check(context, collection, Some(nearest.vector.len()))?;
     Ok(seek(&context.chroma, collection.id, nearest).await?)
 }
 

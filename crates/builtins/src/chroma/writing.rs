@@ -4,7 +4,7 @@
 //! Chroma has no transactions, but each request is applied completely or not at all. So:
 //!
 //! - **A record counts if its revision is that of its document's head** (`layout`). Readers apply this rule
-//!   (`seeking`).
+//!   (`consistent_search`).
 //! - A writer chooses a revision greater than all stored ones. It writes all chunks but the first, which
 //!   nobody sees yet, and then the head in one request. That request makes the revision visible. Then the
 //!   writer deletes the chunks of older revisions. It replaces a head and never deletes it, so a document

@@ -116,7 +116,7 @@ impl Config {
         let mut fields = setting.fields()?;
         let provider = fields.require("provider", "add `provider: openai`, `local` or `none`");
         let provider = provider.and_then(|provider| provider.choice(&PROVIDERS));
-        let given = Given::take(&mut fields);
+        let given = ProviderFields::take(&mut fields);
         fields.finish();
         given.refuse_others(provider?);
         match provider? {
@@ -128,12 +128,12 @@ impl Config {
 }
 
 /// All fields that any provider has.
-struct Given<'a> {
+struct ProviderFields<'a> {
     model: Option<Setting<'a>>,
     others: Vec<(&'static str, ProviderName, Setting<'a>)>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> ProviderFields<'a> {
     fn take(fields: &mut Fields<'a>) -> Self {
         let model = fields.take("model");
         let mut take = |(name, provider)| Some((name, provider, fields.take(name)?));

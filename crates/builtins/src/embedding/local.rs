@@ -159,7 +159,7 @@ impl BertEncoder {
         Ok(Self { tokenizer, bert, pooling, dimension, window, around })
     }
 
-    /// Returns the normalized vector of `text`. If `goes_on` returned false, the result is incomplete and
+    /// Returns the normalized vector of `text`. If `should_continue` returned false, the result is incomplete and
     /// must be ignored.
     fn vector(&self, text: &str, goes_on: &dyn Fn() -> bool) -> Result<Vec<f32>, String> {
         let tokens = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;

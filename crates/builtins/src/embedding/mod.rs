@@ -34,7 +34,7 @@ pub use numbers::{MOST_DIMENSIONS, is_same_direction, product};
 pub use openai::OpenAiClient;
 pub use window::Window;
 
-use upstream::api::{Error as Failure, Means};
+use upstream::api::{Error as Failure, ServerContext};
 
 /// A model that makes vectors of texts.
 pub trait Embedding: Send + Sync + 'static {
@@ -162,13 +162,15 @@ const fn is_retryable(failure: &Failure) -> bool {
     }
 }
 
-/// Returns the provider that `config` describes. Its vectors are cached in the store of `means`. A local model is read now.
-pub async fn open(config: &Config, means: &Means) -> Result<Arc<dyn Embedding>, Error> {
+/// Returns the provider that `config` describes. Its vectors are cached in the store of `server_context`. A local model is read now.
+pub async fn open(config: &Config, server_context: &ServerContext) -> Result<Arc<dyn Embedding>, Error> {
     Ok(match config {
-        Config::Local(options) => Arc::new(Cached::new(load(options).await?, &options.place(), &means.store)),
+        Config::Local(options) => {
+            Arc::new(Cached::new(load(options).await?, &options.place(), &server_context.store))
+        }
         Config::None => Arc::new(NoProvider::any()),
-        Config::OpenAi(options) => match OpenAiClient::new(options, &means.shutdown)? {
-            Some(remote) => Arc::new(Cached::new(Arc::new(remote), &options.place(), &means.store)),
+        Config::OpenAi(options) => match OpenAiClient::new(options, &server_context.shutdown)? {
+            Some(remote) => Arc::new(Cached::new(Arc::new(remote), &options.place(), &server_context.store)),
             None => Arc::new(NoProvider::key(options)),
         },
     })

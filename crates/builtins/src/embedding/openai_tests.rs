@@ -151,12 +151,12 @@ async fn a_service_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn without_a_provider_or_a_key_it_says_what_to_set() {
-    let means = crate::means(&Shutdown::new());
-    let none = open(&Config::None, &means).await.expect("nothing to open");
+    let server_context = crate::server_context(&Shutdown::new());
+    let none = open(&Config::None, &server_context).await.expect("nothing to open");
     let error = none.embed(&texts(&["a"]), soon()).await.expect_err("none").to_string();
     assert!(error.contains("`embedding.provider`") && error.contains("`embedding.api_key`"), "{error}");
     let options = OpenAi { needs_key: true, api_key: None, ..options("https://api.openai.com/v1") };
-    let keyless = open(&Config::OpenAi(options), &means).await.expect("nothing to open");
+    let keyless = open(&Config::OpenAi(options), &server_context).await.expect("nothing to open");
     let error = keyless.embed(&texts(&["a"]), soon()).await.expect_err("no key").to_string();
     assert!(error.contains("set `embedding.api_key`"), "{error}");
     assert_eq!((none.provider(), keyless.provider(), keyless.model()), ("none", "openai", "m"));

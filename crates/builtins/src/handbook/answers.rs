@@ -10,7 +10,7 @@ use super::document::{Document, folder_of_index};
 use super::excerpt::Fit;
 use super::history::Modified;
 use super::index::{Match, is_in, touches};
-use super::meaning::{ChromaSearch, Near, Nearby, Question, Sections, fused};
+use super::semantic::{ChromaSearch, Question, SectionMatch, SectionMatches, Sections, fused};
 use super::snapshot::Snapshot;
 use super::times::shown;
 use super::words::Word;
@@ -124,9 +124,9 @@ impl ByWords {
     /// Returns what `question` needs from the vector storage.
     pub(super) fn chroma_search(&self, snapshot: &Snapshot, question: &Question) -> ChromaSearch {
         let Some(scope) = self.scope.as_deref() else { return question.chroma_search(&self.matches, None) };
-        let sought = Sought { snapshot, scope: Some(scope), question: None };
+        let sought = SearchScope { snapshot, scope: Some(scope), question: None };
         let is_within = |document, section| match section {
-            Some(section) => sought.is_wanted(&Near { document, section, cosine: 0.0, begin: 0 }),
+            Some(section) => sought.is_wanted(&SectionMatch { document, section, cosine: 0.0, begin: 0 }),
             None => snapshot.by_serial.get(&document).is_some_and(|document| touches(document, scope)),
         };
         question.chroma_search(&self.matches, Some(&is_within))
@@ -138,14 +138,15 @@ impl ByWords {
         snapshot: &Snapshot,
         asked: &Search,
         question: Option<&Question>,
-        nearby: Option<Nearby>,
+        nearby: Option<SectionMatches>,
     ) -> Raw {
         let Self { scope, words, matches } = self;
         let nearby = nearby.filter(|nearby| !nearby.is_empty());
         let (found, ranking) = match &nearby {
-            Some(nearby) => {
-                (fused(&matches, nearby, &Sought { snapshot, scope: scope.as_deref(), question }), "hybrid")
-            }
+            Some(nearby) => (
+                fused(&matches, nearby, &SearchScope { snapshot, scope: scope.as_deref(), question }),
+                "hybrid",
+            ),
             None => (matches.clone(), "lexical"),
         };
         // If a hit has none of the words, its excerpt is the similar passage.
@@ -169,14 +170,14 @@ impl ByWords {
 }
 
 /// Restrictions of a search by meaning.
-struct Sought<'a> {
+struct SearchScope<'a> {
     snapshot: &'a Snapshot,
     scope: Option<&'a str>,
     question: Option<&'a Question>,
 }
 
-impl Sections for Sought<'_> {
-    fn is_wanted(&self, near: &Near) -> bool {
+impl Sections for SearchScope<'_> {
+    fn is_wanted(&self, near: &SectionMatch) -> bool {
         let document = self.snapshot.by_serial.get(&near.document);
         let document = document.filter(|document| near.section < document.sections.len());
         document.is_some_and(|document| self.scope.is_none_or(|scope| is_in(document, near.section, scope)))

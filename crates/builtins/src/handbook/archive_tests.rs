@@ -15,10 +15,10 @@ use super::super::snapshot::Snapshot;
 use super::super::{query, words};
 use super::*;
 
-struct GoesOn;
+struct Continues;
 
-impl Watcher for GoesOn {
-    fn goes_on(&self, _done: usize, _total: usize) -> bool {
+impl Watcher for Continues {
+    fn should_continue(&self, _done: usize, _total: usize) -> bool {
         true
     }
 }
@@ -69,7 +69,7 @@ impl Place {
 
 fn run(docs: &Path, archived: Option<Archived>) -> (Corpus, Snapshot) {
     let mut corpus = Corpus::new(Folder::new(docs), DocumentUris::of("docs"), 0, archived).expect("an index");
-    let snapshot = corpus.refresh(&GoesOn).expect("read").expect("the first state");
+    let snapshot = corpus.refresh(&Continues).expect("read").expect("the first state");
     (corpus, snapshot)
 }
 
@@ -137,7 +137,7 @@ fn what_a_second_run_took_up_is_let_go_when_it_is_of_no_use_any_more() {
         for name in ["a.md", "b.md", "c.md"] {
             place.write(name, &format!("# Alpha\nround {round}\n"));
         }
-        corpus.refresh(&GoesOn).expect("read").expect("changed");
+        corpus.refresh(&Continues).expect("read").expect("changed");
     }
     let files = corpus.index().files().expect("listed");
     let used: usize = files.iter().map(|(_, file)| file.len()).sum();

@@ -52,13 +52,15 @@ async fn the_task_ends_with_the_handbook_and_with_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(folder.path(), 1);
     let shutdown = Shutdown::new();
-    let handbook =
-        Handbook::open("docs", &config, &means(&shutdown), Events::channel().0).await.expect("it opens");
+    let handbook = Handbook::open("docs", &config, &server_context(&shutdown), Events::channel().0)
+        .await
+        .expect("it opens");
     let tasks = handbook.tasks.clone();
     drop(handbook);
     assert!(tasks.wait(Duration::from_secs(1)).await);
-    let handbook =
-        Handbook::open("docs", &config, &means(&shutdown), Events::channel().0).await.expect("it opens");
+    let handbook = Handbook::open("docs", &config, &server_context(&shutdown), Events::channel().0)
+        .await
+        .expect("it opens");
     shutdown.begin();
     assert!(handbook.tasks.wait(Duration::from_secs(1)).await);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::chroma::{self, DatabaseAddress, is_name};
 use crate::embedding;
 use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, require};
+use upstream::api::{BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, require};
 
 /// Most query results in the cache, unless configured.
 const CACHE_SIZE: usize = 100;
@@ -24,7 +24,7 @@ pub struct HandbookOptions {
     /// The embedding provider, if any.
     pub embedding: embedding::Config,
     /// Where the vectors are stored.
-    pub keeping: Keeping,
+    pub keeping: VectorLocation,
     /// Folder for the index between two runs. `None`: the index is not stored.
     pub index_dir: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ impl fmt::Debug for Documents {
 
 /// Storage of the vectors of a handbook.
 #[derive(Debug, Clone, Default)]
-pub enum Keeping {
+pub enum VectorLocation {
     /// The memory of the gateway.
     #[default]
     Memory,
@@ -79,7 +79,7 @@ impl fmt::Debug for CollectionOptions {
 
 impl CollectionOptions {
     /// Returns its name, for a handbook that is called `server`.
-    pub fn name_for(&self, server: &str) -> String {
+    pub(crate) fn name_for(&self, server: &str) -> String {
         // Begins and ends with letters, because the name of a server may begin or end with any character.
         self.name.clone().unwrap_or_else(|| format!("handbook_{server}_vectors"))
     }
@@ -93,7 +93,7 @@ impl HandbookOptions {
             exclude: Vec::new(),
             cache_size: CACHE_SIZE,
             embedding: embedding::Config::None,
-            keeping: Keeping::Memory,
+            keeping: VectorLocation::Memory,
             index_dir: None,
         }
     }
@@ -108,13 +108,17 @@ enum StoreName {
 const WORDS: [(&str, StoreName); 2] = [("memory", StoreName::Memory), ("chroma", StoreName::Chroma)];
 
 impl BuiltinOptions for HandbookOptions {
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
-        crate::connect!(super::Handbook, self, name, means)
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
+        crate::connect!(super::Handbook, self, name, server_context)
     }
 }
 
 /// Reads `handbook`. If it is invalid, reports why and returns `None`.
-pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(
+    given: &TransportFields<'_>,
+    server: &Setting<'_>,
+    defaults: &Defaults,
+) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `handbook: {path: docs}`, the folder of documents";
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
     let path = fields.require("path", "add the folder of documents, such as `path: docs`");
@@ -145,7 +149,7 @@ fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
 
 /// Reads `store` and `chroma`. With `store: memory`, `chroma` is allowed and ignored, so that one word turns
 /// it off.
-fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<Keeping> {
+fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<VectorLocation> {
     let (store, chroma) = (fields.take("store"), fields.take("chroma"));
     let word = store.as_ref().map_or(Some(StoreName::Memory), |store| store.choice(&WORDS));
     if let (None, Some(chroma)) = (&store, &chroma) {
@@ -153,7 +157,7 @@ fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Op
     }
     let collection = chroma.as_ref().map(collection);
     if word? == StoreName::Memory {
-        return Some(Keeping::Memory);
+        return Some(VectorLocation::Memory);
     }
     let store = store?;
     if matches!(embedding, Some(embedding::Config::None)) {
@@ -164,7 +168,7 @@ fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Op
         let hint = "add `chroma: {url: \"http://localhost:8000\"}`, the address of Chroma";
         store.problem("`chroma` is where vectors are kept, and its address is missing", Some(hint.into()));
     }
-    Some(Keeping::Chroma(Box::new(collection??)))
+    Some(VectorLocation::Chroma(Box::new(collection??)))
 }
 
 fn collection(setting: &Setting<'_>) -> Option<CollectionOptions> {

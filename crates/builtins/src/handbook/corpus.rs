@@ -39,7 +39,7 @@ pub(super) enum Error {
 /// Receives the progress of reading, and can stop it.
 pub(super) trait Watcher {
     /// Reports that `done` of `total` changed files are finished. Returning false stops the work.
-    fn goes_on(&self, done: usize, total: usize) -> bool;
+    fn should_continue(&self, done: usize, total: usize) -> bool;
 }
 
 /// The documents and their index, owned by the task that keeps them up to date.
@@ -108,7 +108,7 @@ impl Corpus {
     /// unusable.
     pub(super) fn refresh(&mut self, watcher: &dyn Watcher) -> Result<Option<Snapshot>, Error> {
         let view = self.folder.look().map_err(Error::Folder)?;
-        let is_redated = self.look_around();
+        let is_redated = self.check_repository();
         self.walks = self.walks.wrapping_add(1);
         if self.walks.is_multiple_of(WALKS_PER_RETRY) {
             self.try_again(&view);
@@ -126,7 +126,7 @@ impl Corpus {
             self.forget(&edit, path);
         }
         for (done, (path, stamp)) in changed.iter().enumerate() {
-            if !watcher.goes_on(done, changed.len()) {
+            if !watcher.should_continue(done, changed.len()) {
                 return Err(Error::Stopped);
             }
             self.take(&edit, &view, path, stamp)?;
@@ -153,7 +153,7 @@ impl Corpus {
     }
 
     /// Looks for a new state of the repository. Returns whether the dates change at once.
-    fn look_around(&mut self) -> bool {
+    fn check_repository(&mut self) -> bool {
         let repository = self.folder.root().and_then(Repository::around);
         if repository != self.repository {
             self.repository = repository;

@@ -5,10 +5,10 @@ use std::fs;
 use super::super::query;
 use super::*;
 
-struct GoesOn(bool);
+struct Continues(bool);
 
-impl Watcher for GoesOn {
-    fn goes_on(&self, _done: usize, _total: usize) -> bool {
+impl Watcher for Continues {
+    fn should_continue(&self, _done: usize, _total: usize) -> bool {
         self.0
     }
 }
@@ -29,12 +29,12 @@ fn the_index_holds_what_the_folder_holds_and_nothing_older() {
     write("a.md", "# Alpha\nzebra");
     write("b.md", "# Beta\nzebra");
     write("binary.md", "zebra\0");
-    let first = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    let first = corpus.refresh(&Continues(true)).expect("read").expect("new");
     assert_eq!((first.generation, first.documents.len(), first.left_out), (8, 2, 1));
-    assert!(corpus.refresh(&GoesOn(true)).expect("read").is_none(), "nothing changed");
+    assert!(corpus.refresh(&Continues(true)).expect("read").is_none(), "nothing changed");
     for round in 0..20 {
         write("a.md", &format!("# Alpha\nzebra {round}"));
-        let next = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+        let next = corpus.refresh(&Continues(true)).expect("read").expect("new");
         let mut live: Vec<u64> = next.documents.values().map(|document| document.serial).collect();
         let mut seen = found(&next, "zebra");
         seen.sort_unstable();
@@ -44,7 +44,7 @@ fn the_index_holds_what_the_folder_holds_and_nothing_older() {
     assert_eq!(found(&first, "zebra").len(), 2, "an old state stays what it was");
     fs::remove_file(folder.path().join("a.md")).expect("removed");
     fs::remove_file(folder.path().join("b.md")).expect("removed");
-    let last = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    let last = corpus.refresh(&Continues(true)).expect("read").expect("new");
     assert_eq!((found(&last, "zebra").len(), last.sections), (0, 0));
 }
 
@@ -54,7 +54,7 @@ fn reading_stops_when_it_is_told_to() {
     fs::write(folder.path().join("a.md"), "text").expect("written");
     let mut corpus =
         Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0, None).expect("an index");
-    assert!(matches!(corpus.refresh(&GoesOn(false)), Err(Error::Stopped)));
+    assert!(matches!(corpus.refresh(&Continues(false)), Err(Error::Stopped)));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn an_empty_folder_is_a_handbook_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut corpus =
         Corpus::new(Folder::new(folder.path()), DocumentUris::of("docs"), 0, None).expect("an index");
-    let snapshot = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    let snapshot = corpus.refresh(&Continues(true)).expect("read").expect("new");
     assert!(snapshot.documents.is_empty() && found(&snapshot, "anything").is_empty());
 }
 
@@ -81,7 +81,7 @@ impl Hides<'_> {
 }
 
 impl Watcher for Hides<'_> {
-    fn goes_on(&self, _done: usize, _total: usize) -> bool {
+    fn should_continue(&self, _done: usize, _total: usize) -> bool {
         fs::rename(self.0, self.aside()).expect("it is gone");
         true
     }
@@ -102,15 +102,15 @@ fn a_file_that_can_not_be_read_is_left_out_and_no_change_until_it_can() {
     let view = Folder::new(folder.path());
     hidden.show();
     let view = view.look().expect("it can");
-    hidden.goes_on(0, 0);
+    hidden.should_continue(0, 0);
     corpus.try_again(&view);
     hidden.show();
     for walk in 2..WALKS_PER_RETRY {
-        assert!(corpus.refresh(&GoesOn(true)).expect("read").is_none(), "walk {walk}: nothing changed");
+        assert!(corpus.refresh(&Continues(true)).expect("read").is_none(), "walk {walk}: nothing changed");
     }
-    let later = corpus.refresh(&GoesOn(true)).expect("read").expect("it can be read by now");
+    let later = corpus.refresh(&Continues(true)).expect("read").expect("it can be read by now");
     assert_eq!((found(&later, "zebra").len(), later.documents.len(), later.left_out), (1, 1, 0));
-    assert!(corpus.refresh(&GoesOn(true)).expect("read").is_none());
+    assert!(corpus.refresh(&Continues(true)).expect("read").is_none());
 }
 
 #[test]
@@ -125,6 +125,6 @@ fn a_file_that_could_not_be_read_and_is_another_one_is_read_at_once() {
     corpus.refresh(&hidden).expect("read").expect("new");
     hidden.show();
     fs::write(inner.join("a.md"), "# Alpha and Beta").expect("written");
-    let next = corpus.refresh(&GoesOn(true)).expect("read").expect("new");
+    let next = corpus.refresh(&Continues(true)).expect("read").expect("new");
     assert_eq!((next.documents.len(), next.left_out), (1, 0));
 }

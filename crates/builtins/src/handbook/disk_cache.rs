@@ -5,7 +5,7 @@
 //! A file of another kind or version, one that is too long, or one with a wrong digest is ignored. Without a
 //! usable file the caller repeats the work. All functions may block.
 //!
-//! Not here: the content of the body (`archive`, `meaning/vector_cache`).
+//! Not here: the content of the body (`archive`, `semantic/vector_cache`).
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::Handbook;
 use super::follow;
 use crate::handbook::config;
-pub(super) use crate::means;
+pub(super) use crate::server_context;
 use crate::{Builtin, Report, embedding};
 use json::Raw;
 use protocol::Reply;
@@ -85,7 +85,7 @@ pub(super) fn config(path: &Path, cache_size: usize) -> config::HandbookOptions 
         exclude: Vec::new(),
         cache_size,
         embedding: embedding::Config::None,
-        keeping: config::Keeping::Memory,
+        keeping: config::VectorLocation::Memory,
         index_dir: None,
     }
 }
@@ -95,7 +95,7 @@ pub(super) async fn open(path: &Path, cache_size: usize) -> Result<Handbook, Err
 }
 
 pub(super) async fn open_with(config: &config::HandbookOptions) -> Result<Handbook, Error> {
-    Handbook::open("docs", config, &means(&Shutdown::new()), Events::channel().0).await
+    Handbook::open("docs", config, &server_context(&Shutdown::new()), Events::channel().0).await
 }
 
 pub(super) async fn reply(handbook: &Handbook, tool: &str, arguments: &Value) -> Result<Reply, Error> {

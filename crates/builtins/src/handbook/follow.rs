@@ -324,7 +324,7 @@ struct Reporter {
 }
 
 impl Watcher for Reporter {
-    fn goes_on(&self, done: usize, total: usize) -> bool {
+    fn should_continue(&self, done: usize, total: usize) -> bool {
         self.phase.send_if_modified(|phase| {
             let is_reading = matches!(phase, Phase::Reading(_));
             if is_reading {

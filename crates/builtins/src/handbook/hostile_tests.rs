@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::fixture::*;
-use super::meaning::tests::{Concepts, company, ready};
+use super::semantic::tests::{Concepts, company, ready};
 
 #[tokio::test(start_paused = true)]
 async fn no_path_leads_out_of_the_folder() {

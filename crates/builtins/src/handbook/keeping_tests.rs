@@ -15,7 +15,7 @@ use super::*;
 async fn opened(docs: &Path, state: &Path) -> Handbook {
     let config = config::HandbookOptions { index_dir: Some(state.join("deeper")), ..config(docs, 0) };
     let events = Events::channel().0;
-    Handbook::open("on call", &config, &means(&Shutdown::new()), events).await.expect("it opens")
+    Handbook::open("on call", &config, &server_context(&Shutdown::new()), events).await.expect("it opens")
 }
 
 fn file(state: &Path) -> PathBuf {

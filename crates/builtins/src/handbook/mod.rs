@@ -6,7 +6,7 @@
 //!
 //! Wrong arguments give a tool result with `isError` (see `refusal`). An unknown tool gives a JSON-RPC error.
 //!
-//! With a configured embedding provider, `meaning` stores vectors beside the words, and a search uses both.
+//! With a configured embedding provider, `semantic` stores vectors beside the words, and a search uses both.
 //! If no vector arrives in time, the search uses words alone.
 
 mod answers;
@@ -26,11 +26,11 @@ mod history;
 mod index;
 mod lookup;
 mod markdown;
-mod meaning;
 mod neighbours;
 mod query;
 mod resources;
 mod searching;
+mod semantic;
 mod snapshot;
 mod times;
 mod tools;
@@ -53,9 +53,9 @@ use self::cache::Cache;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
-pub use self::meaning::EmbeddingProgress;
-use self::meaning::{KeptVectors, Link, Meaning, ProviderFuture, VectorStorage};
 use self::resources::DocumentUris;
+pub use self::semantic::EmbeddingProgress;
+use self::semantic::{KeptVectors, Link, ProviderFuture, SemanticIndex, VectorStorage};
 use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
@@ -65,7 +65,7 @@ use json::Raw;
 use protocol::{ErrorObject, Reply};
 use runtime::private_file;
 use runtime::shutdown::Shutdown;
-use upstream::api::{Error, Events, Means};
+use upstream::api::{Error, Events, ServerContext};
 
 /// How long the shutdown waits until the vectors are written.
 const ENDING: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ pub struct Handbook {
     phase: watch::Receiver<Phase>,
     naming: DocumentUris,
     cache: Cache,
-    meaning: Option<Meaning>,
+    semantic: Option<SemanticIndex>,
     work: Arc<Semaphore>,
     tools: Vec<Tool>,
     tasks: Shutdown,
@@ -98,31 +98,31 @@ pub struct Figures {
 
 impl Handbook {
     /// Opens the folder for the server `name` and begins to read it in the background. The task belongs to
-    /// the group of `means`. Changes of the resource list are reported to `events`.
+    /// the group of `server_context`. Changes of the resource list are reported to `events`.
     ///
     /// The error is [`Error::Connect`] and names the folder if it cannot be opened.
     pub async fn open(
         name: &str,
         config: &config::HandbookOptions,
-        means: &Means,
+        server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
-        let handbook = Self::by_words(name, config, means, events).await?;
-        if means.only_looks || matches!(config.embedding, embedding::Config::None) {
+        let handbook = Self::by_words(name, config, server_context, events).await?;
+        if server_context.is_inspection || matches!(config.embedding, embedding::Config::None) {
             return Ok(handbook);
         }
-        let (embedding, means) = (config.embedding.clone(), means.clone());
+        let (embedding, server_context) = (config.embedding.clone(), server_context.clone());
         let (kept, storage) = match &config.keeping {
-            config::Keeping::Memory => {
+            config::VectorLocation::Memory => {
                 let file = kept_file(config, name, "vectors");
                 (KeptVectors::new(file, &embedding.identity()), VectorStorage::Memory)
             }
-            config::Keeping::Chroma(collection) => (
+            config::VectorLocation::Chroma(collection) => (
                 KeptVectors::new(None, ""),
-                VectorStorage::at(Arc::new(Link::new(collection, name, &means.shutdown)?)),
+                VectorStorage::at(Arc::new(Link::new(collection, name, &server_context.shutdown)?)),
             ),
         };
-        let opening = async move { embedding::open(&embedding, &means).await }.boxed();
+        let opening = async move { embedding::open(&embedding, &server_context).await }.boxed();
         Ok(handbook.with(opening, kept, storage))
     }
 
@@ -133,14 +133,14 @@ impl Handbook {
 
     /// Adds vectors from the provider that `opening` opens and from `kept`. They are stored at `place`.
     fn with(mut self, opening: ProviderFuture, kept: KeptVectors, place: VectorStorage) -> Self {
-        self.meaning = Some(Meaning::start(opening, kept, place, self.phase.clone(), &self.tasks));
+        self.semantic = Some(SemanticIndex::start(opening, kept, place, self.phase.clone(), &self.tasks));
         self
     }
 
     async fn by_words(
         name: &str,
         config: &config::HandbookOptions,
-        means: &Means,
+        server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
         let folder = Folder::of(&config.documents).without(&config.exclude);
@@ -148,17 +148,18 @@ impl Handbook {
         let opened = tokio::task::spawn_blocking(move || probed.open().map(drop)).await;
         let opened = opened.unwrap_or_else(|_| Err("opening the handbook folder failed".to_owned()));
         opened.map_err(|reason| Error::Connect { reason })?;
-        let tasks = means.shutdown.child();
+        let tasks = server_context.shutdown.child();
         // The shutdown waits until the files are written.
-        means.shutdown.include(&tasks, ENDING);
+        server_context.shutdown.include(&tasks, ENDING);
         let naming = DocumentUris::of(name);
-        let archive = kept_file(config, name, "index").filter(|_| !means.only_looks).map(Archive::new);
+        let archive =
+            kept_file(config, name, "index").filter(|_| !server_context.is_inspection).map(Archive::new);
         let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
         Ok(Self {
             phase,
             naming,
-            cache: Cache::new(config.cache_size, &means.store),
-            meaning: None,
+            cache: Cache::new(config.cache_size, &server_context.store),
+            semantic: None,
             work: Arc::new(Semaphore::new(AT_A_TIME)),
             tools: tools::definitions(),
             tasks,
@@ -168,7 +169,7 @@ impl Handbook {
     /// Returns the progress of the index, and how often the cache was used.
     pub fn figures(&self) -> Figures {
         let (cache_hits, cache_misses) = self.cache.counts();
-        let embedded = self.meaning.as_ref().map(|meaning| meaning.state().embedded);
+        let embedded = self.semantic.as_ref().map(|semantic| semantic.state().embedded);
         Figures { progress: self.phase.borrow().progress(), cache_hits, cache_misses, embedded }
     }
 

@@ -26,8 +26,9 @@ fn listed(handbook: &Handbook) -> Vec<Value> {
 async fn reporting(folder: &std::path::Path) -> (Handbook, mpsc::Receiver<Event>) {
     let config = config(folder, 1);
     let (events, reported) = Events::channel();
-    let handbook =
-        Handbook::open("runbooks", &config, &means(&Shutdown::new()), events).await.expect("it opens");
+    let handbook = Handbook::open("runbooks", &config, &server_context(&Shutdown::new()), events)
+        .await
+        .expect("it opens");
     (handbook, reported)
 }
 

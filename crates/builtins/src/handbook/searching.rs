@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::arguments::Search;
-use super::meaning::{Meaning, QueryPlan, Question};
+use super::semantic::{QueryPlan, Question, SemanticIndex};
 use super::snapshot::Snapshot;
 use super::{Handbook, answers};
 use protocol::Reply;
@@ -15,13 +15,13 @@ use upstream::api::Error;
 impl Handbook {
     /// Runs a search, and caches the result unless a better one is likely soon.
     pub(super) async fn found(&self, snapshot: Arc<Snapshot>, search: Search) -> Result<Reply, Error> {
-        let state = self.meaning.as_ref().map(Meaning::state).unwrap_or_default();
+        let state = self.semantic.as_ref().map(SemanticIndex::state).unwrap_or_default();
         let moment = (snapshot.generation << u32::BITS) | u64::from(state.version);
         if let Some(known) = self.cache.get(moment, &search) {
             return Ok(Ok(known));
         }
-        let asked = match &self.meaning {
-            Some(meaning) => meaning.question(&state, &search.query).await,
+        let asked = match &self.semantic {
+            Some(semantic) => semantic.question(&state, &search.query).await,
             None => QueryPlan::ByWords,
         };
         let mut is_lasting = !matches!(asked, QueryPlan::NotNow);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::arguments::{DEFAULT_DAYS, DEFAULT_RESULTS, MOST_DAYS, MOST_RESULTS};
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Effect, Tool};
+use crate::tool::{Effect, Tool, ToolInfo};
 
 /// Returns all tools, in the order of the list.
 pub(super) fn definitions() -> Vec<Tool> {
@@ -20,7 +20,7 @@ fn tool(
     input: &Value,
     output: &Value,
 ) -> Tool {
-    Tool::with_schemas(&About { name, title, description, effect: Effect::Reads }, input, output)
+    Tool::with_schemas(&ToolInfo { name, title, description, effect: Effect::Reads }, input, output)
 }
 
 fn object(properties: &Value, required: &[&str]) -> Value {

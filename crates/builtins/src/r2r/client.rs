@@ -21,7 +21,7 @@ use crate::r2r::config;
 use crate::rest::{Answer, Rest, RestRequest};
 use net::http::Form;
 use net::sse::Event;
-use upstream::api::{Error, Means};
+use upstream::api::{Error, ServerContext};
 
 /// One R2R service and the session there. Clones share both.
 #[derive(Clone)]
@@ -34,9 +34,13 @@ pub(super) struct Client {
 impl Client {
     /// Logs in, or checks that R2R accepts the key or requests without credentials. Returns
     /// [`Error::AuthFailed`] if R2R refuses them.
-    pub(super) async fn open(options: &config::R2rOptions, means: &Means) -> Result<Self, Error> {
-        let rest = Rest::new(&options.url, &means.shutdown)?;
-        let session = Session::open(rest.clone(), options.credentials.clone(), &means.shutdown).await?;
+    pub(super) async fn open(
+        options: &config::R2rOptions,
+        server_context: &ServerContext,
+    ) -> Result<Self, Error> {
+        let rest = Rest::new(&options.url, &server_context.shutdown)?;
+        let session =
+            Session::open(rest.clone(), options.credentials.clone(), &server_context.shutdown).await?;
         Ok(Self { rest, session, pace: options.pace.clone() })
     }
 

@@ -11,8 +11,8 @@ use super::client::Client;
 use super::double::{EMAIL, Fault, KEY, PASSWORD, R2r, Seen};
 use super::model::Results;
 use super::session::is_open_to_all;
-use crate::means;
 use crate::r2r::config::{self, CacheTtl, Credentials};
+use crate::server_context;
 use net::http::Form;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
@@ -42,8 +42,8 @@ fn options(r2r: &R2r, credentials: Credentials) -> config::R2rOptions {
 }
 
 async fn open(r2r: &R2r, credentials: Credentials) -> Result<Client, Error> {
-    let means = means(&Shutdown::new());
-    Client::open(&options(r2r, credentials), &means).await
+    let server_context = server_context(&Shutdown::new());
+    Client::open(&options(r2r, credentials), &server_context).await
 }
 
 async fn logged_in(r2r: &R2r) -> Client {

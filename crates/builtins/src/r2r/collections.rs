@@ -13,10 +13,10 @@ use super::id::Id;
 use super::model;
 use crate::answer::Failure;
 use crate::r2r::context::R2rContext;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: ToolInfo = ToolInfo {
     name: "r2r_list_collections",
     title: "List collections",
     description: "List the collections of documents in R2R with their ids, for collection_id of the other \

@@ -12,7 +12,9 @@ use super::pace::Pace;
 pub use super::project_name::ProjectName;
 use crate::connect;
 use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
+use upstream::api::{
+    BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, header_value, require,
+};
 
 /// Seconds for which answers of R2R may be cached. 0 turns the cache off.
 const TTL: std::ops::RangeInclusive<f64> = 0.0..=86_400.0;
@@ -80,8 +82,8 @@ impl R2rOptions {
 }
 
 impl BuiltinOptions for R2rOptions {
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
-        connect!(super::R2r, self, name, means)
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
+        connect!(super::R2r, self, name, server_context)
     }
 
     fn warning(&self) -> Option<&'static str> {
@@ -128,7 +130,11 @@ impl Default for CacheTtl {
 }
 
 /// Reads `url` and `r2r`. Returns `None` after it reported a problem that leaves nothing to use.
-pub fn read(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(
+    given: &TransportFields<'_>,
+    server: &Setting<'_>,
+    defaults: &Defaults,
+) -> Option<Arc<dyn BuiltinOptions>> {
     let options = require(given, "r2r", server, "add `r2r: {project: my-app}`, which names its collection");
     let hint = "add the address of R2R, such as `url: http://localhost:7272`";
     let url = require(given, "url", server, hint);

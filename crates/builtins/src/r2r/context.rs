@@ -8,7 +8,7 @@ use super::history::History;
 use super::projects::Projects;
 use super::titles::Titles;
 use crate::r2r::config;
-use upstream::api::{Error, Means};
+use upstream::api::{Error, ServerContext};
 
 /// One R2R server, its projects, and what is known of both.
 pub(super) struct R2rContext {
@@ -31,13 +31,13 @@ impl R2rContext {
     pub(super) async fn open(
         name: &Arc<str>,
         options: &config::R2rOptions,
-        means: &Means,
+        server_context: &ServerContext,
     ) -> Result<Self, Error> {
-        let client = Client::open(options, means).await?;
+        let client = Client::open(options, server_context).await?;
         let identity = answers::identity(options);
         Ok(Self {
             projects: Projects::open(&client, options, &identity).await?,
-            answers: Answers::new(&means.store, name, &identity),
+            answers: Answers::new(&server_context.store, name, &identity),
             titles: Titles::new(&client),
             history: History::default(),
             options: options.clone(),

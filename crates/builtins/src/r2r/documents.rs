@@ -13,13 +13,13 @@ use time::format_description::well_known::Rfc3339;
 
 use super::answers::Fresh;
 use super::id::Id;
-use super::ingest::{FailedDocument, Ingest, Ours};
+use super::ingest::{FailedDocument, Ingest, LocalState};
 use super::model::{R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
 use crate::r2r::context::R2rContext;
 use crate::refusal::Refusal;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 use upstream::api::Error;
 
@@ -27,7 +27,7 @@ use upstream::api::Error;
 const PAGE: u64 = 500;
 const PAGES: u64 = 6;
 
-pub(super) const ABOUT_LIST: About = About {
+pub(super) const ABOUT_LIST: ToolInfo = ToolInfo {
     name: "r2r_list_documents",
     title: "List documents",
     description: "List the documents of a collection in R2R. With status_filter all it lists those that R2R \
@@ -37,7 +37,7 @@ pub(super) const ABOUT_LIST: About = About {
     effect: Effect::Reads,
 };
 
-pub(super) const ABOUT_MONITOR: About = About {
+pub(super) const ABOUT_MONITOR: ToolInfo = ToolInfo {
     name: "r2r_monitor_task",
     title: "Follow an ingestion",
     description: "See how far R2R is with a document that r2r_ingest_document sent: its status, its progress \
@@ -296,11 +296,11 @@ pub(super) struct MonitorOutput {
 pub(super) async fn monitor(
     context: &R2rContext,
     input: MonitorInput,
-    ours: Option<Ours>,
+    ours: Option<LocalState>,
 ) -> Result<Raw, Failure> {
     let id = input.document_id.to_string();
     let found: Result<Results<R2rDocument>, Error> = context.client.get(&["documents", &id], &[]).await;
-    let is_ours = matches!(ours, Some(Ours::UnderWay(_)));
+    let is_ours = matches!(ours, Some(LocalState::UnderWay(_)));
     let mut document = match (found, ours) {
         (Ok(found), Some(ours)) if ours.is_newer_than(&found.results) => {
             return Ok(promised(input.document_id, ours));
@@ -329,10 +329,10 @@ pub(super) async fn monitor(
 }
 
 /// Describes a document that R2R does not have yet, or never will.
-fn promised(id: Id, ours: Ours) -> Raw {
+fn promised(id: Id, ours: LocalState) -> Raw {
     let (status, title, failure) = match ours {
-        Ours::UnderWay(ours) => ("pending", ours.file_name, None),
-        Ours::Failed(ours) => ("failed", ours.file_name, Some(ours.reason)),
+        LocalState::UnderWay(ours) => ("pending", ours.file_name, None),
+        LocalState::Failed(ours) => ("failed", ours.file_name, Some(ours.reason)),
     };
     Raw::of(&MonitorOutput {
         document_id: id,

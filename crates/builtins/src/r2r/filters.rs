@@ -41,17 +41,17 @@ pub(super) fn within<'f>(collection: Id, checked: impl IntoIterator<Item = &'f M
 
 /// Checks that R2R can use the client's filter as the client means it.
 pub(super) fn check(filter: &Map<String, Value>) -> Result<(), Refusal> {
-    Check { conditions: 0 }.filter(filter, 0).map_err(Wrong::refusal)
+    Check { conditions: 0 }.filter(filter, 0).map_err(InvalidFilter::refusal)
 }
 
 /// An invalid part of a filter.
-struct Wrong {
+struct InvalidFilter {
     part: Value,
     because: String,
     suggestion: String,
 }
 
-impl Wrong {
+impl InvalidFilter {
     fn new(part: Value, because: &str, suggestion: &str) -> Self {
         Self { part, because: because.to_owned(), suggestion: suggestion.to_owned() }
     }
@@ -72,7 +72,7 @@ struct Check {
 }
 
 impl Check {
-    fn filter(&mut self, filter: &Map<String, Value>, depth: usize) -> Result<(), Wrong> {
+    fn filter(&mut self, filter: &Map<String, Value>, depth: usize) -> Result<(), InvalidFilter> {
         filter.iter().try_for_each(|(name, value)| match name.as_str() {
             "$and" | "$or" => self.list(name, value, depth),
             name if name.starts_with('$') => Err(unknown_operator(name)),
@@ -80,9 +80,10 @@ impl Check {
         })
     }
 
-    fn list(&mut self, name: &str, value: &Value, depth: usize) -> Result<(), Wrong> {
-        let wrong =
-            |because| Wrong::new(json!({name: value}), because, "Write a list such as [{...}, {...}].");
+    fn list(&mut self, name: &str, value: &Value, depth: usize) -> Result<(), InvalidFilter> {
+        let wrong = |because| {
+            InvalidFilter::new(json!({name: value}), because, "Write a list such as [{...}, {...}].")
+        };
         if depth >= DEEPEST {
             return Err(wrong("The filter is nested too deep."));
         }
@@ -94,18 +95,18 @@ impl Check {
         })
     }
 
-    fn condition(&mut self, field: &str, value: &Value) -> Result<(), Wrong> {
+    fn condition(&mut self, field: &str, value: &Value) -> Result<(), InvalidFilter> {
         self.conditions += 1;
         if self.conditions > MOST_CONDITIONS {
             let because = format!("The filter has more than {MOST_CONDITIONS} conditions.");
-            return Err(Wrong::new(Value::Null, &because, "Use $in with a list."));
+            return Err(InvalidFilter::new(Value::Null, &because, "Use $in with a list."));
         }
         check_field(field)?;
         match value {
             Value::Object(map) => match map.iter().next().filter(|_| map.len() == 1) {
                 Some((name, operand)) if name.starts_with('$') => check_operand(field, name, operand),
                 Some((name, inner)) => self.condition(&format!("{field}.{name}"), inner),
-                None => Err(Wrong::new(
+                None => Err(InvalidFilter::new(
                     json!({field: value}),
                     "A field takes one operator; R2R takes no more than one at a time.",
                     "Put each into an object of its own under $and.",
@@ -116,10 +117,11 @@ impl Check {
     }
 }
 
-fn check_field(field: &str) -> Result<(), Wrong> {
+fn check_field(field: &str) -> Result<(), InvalidFilter> {
     let steps = || field.split('.');
     let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    let wrong = |because: &str, suggestion: &str| Err(Wrong::new(json!(clipped(field)), because, suggestion));
+    let wrong =
+        |because: &str, suggestion: &str| Err(InvalidFilter::new(json!(clipped(field)), because, suggestion));
     if field.len() > LONGEST_FIELD || steps().any(|step| step.is_empty() || !step.chars().all(plain)) {
         return wrong(
             "The name of a field has letters, digits, _ and -, and a dot between the steps of a path.",
@@ -141,9 +143,9 @@ fn check_field(field: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_operand(field: &str, operator: &str, operand: &Value) -> Result<(), Wrong> {
+fn check_operand(field: &str, operator: &str, operand: &Value) -> Result<(), InvalidFilter> {
     let wrong = |because: &str, suggestion: &str| {
-        Err(Wrong::new(json!({clipped(field): {operator: operand}}), because, suggestion))
+        Err(InvalidFilter::new(json!({clipped(field): {operator: operand}}), because, suggestion))
     };
     if has_nul(operand) {
         return wrong("A text holds the character U+0000.", "Leave that character out.");
@@ -172,8 +174,8 @@ fn check_operand(field: &str, operator: &str, operand: &Value) -> Result<(), Wro
     }
 }
 
-fn unknown_operator(name: &str) -> Wrong {
-    Wrong::new(
+fn unknown_operator(name: &str) -> InvalidFilter {
+    InvalidFilter::new(
         json!(clipped(name)),
         "There is no such operator; R2R would silently match nothing.",
         "Use one of those that are known ($neq is written $ne).",
@@ -203,7 +205,7 @@ pub(super) fn is_blamed(detail: &str) -> bool {
 /// Returns the refusal for that case.
 pub(super) fn refused_by_r2r(filter: &Map<String, Value>, detail: &str) -> Refusal {
     let said = &detail[..detail.floor_char_boundary(300)];
-    Wrong::new(
+    InvalidFilter::new(
         Value::Object(filter.clone()),
         &format!("R2R cannot use this filter: {said}"),
         "Compare each field with a value of the type that it has in the documents.",

@@ -9,9 +9,9 @@ use super::double::{self, EMAIL, PASSWORD};
 use super::id::Id;
 use super::model::Results;
 use super::{R2r, search};
-use crate::means;
 use crate::r2r::config::{self, CacheTtl, Credentials};
 use crate::r2r::project_name::ProjectName;
+use crate::server_context;
 use crate::{Builtin, Report};
 use json::Raw;
 use net::http::Form;
@@ -44,8 +44,8 @@ pub(super) fn options(r2r: &double::R2r, folder: &TempDir) -> config::R2rOptions
 }
 
 pub(super) async fn open(options: &config::R2rOptions) -> Result<R2r, Error> {
-    let means = means(&Shutdown::new());
-    R2r::open(&"r2r".into(), options, &means, Events::channel().0).await
+    let server_context = server_context(&Shutdown::new());
+    R2r::open(&"r2r".into(), options, &server_context, Events::channel().0).await
 }
 
 impl Fixture {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use upstream::api::Home;
+use upstream::api::Affinity;
 
 /// Queries in the answer for a client.
 const SHOWN: usize = 10;
@@ -26,7 +26,7 @@ const MOST_BYTES: usize = 500;
 pub(super) struct History(Mutex<VecDeque<Own>>);
 
 struct Own {
-    home: Home,
+    affinity: Affinity,
     queries: VecDeque<RecordedQuery>,
 }
 
@@ -43,15 +43,15 @@ pub(super) struct RecordedQuery {
 }
 
 impl History {
-    /// Records that `home` sent `query`.
-    pub(super) fn note(&self, home: Option<&Home>, tool: &'static str, query: &str) {
-        let Some(home) = home else { return };
+    /// Records that `affinity` sent `query`.
+    pub(super) fn note(&self, affinity: Option<&Affinity>, tool: &'static str, query: &str) {
+        let Some(affinity) = affinity else { return };
         let query = query[..query.floor_char_boundary(MOST_BYTES)].to_owned();
         let mut all = self.lock();
         // The client of the last query is at the end, so the client without a query for the longest time is
         // dropped.
-        let known = all.iter().position(|own| own.home == *home).and_then(|at| all.remove(at));
-        let mut own = known.unwrap_or_else(|| Own { home: home.clone(), queries: VecDeque::new() });
+        let known = all.iter().position(|own| own.affinity == *affinity).and_then(|at| all.remove(at));
+        let mut own = known.unwrap_or_else(|| Own { affinity: affinity.clone(), queries: VecDeque::new() });
         if own.queries.len() == SHOWN {
             own.queries.pop_back();
         }
@@ -62,10 +62,10 @@ impl History {
         all.push_back(own);
     }
 
-    /// Returns the recent queries of `home`, the last one first.
-    pub(super) fn of(&self, home: Option<&Home>) -> Vec<RecordedQuery> {
+    /// Returns the recent queries of `affinity`, the last one first.
+    pub(super) fn of(&self, affinity: Option<&Affinity>) -> Vec<RecordedQuery> {
         let all = self.lock();
-        let own = home.and_then(|home| all.iter().find(|own| own.home == *home));
+        let own = affinity.and_then(|affinity| all.iter().find(|own| own.affinity == *affinity));
         own.map(|own| own.queries.iter().cloned().collect()).unwrap_or_default()
     }
 
@@ -86,18 +86,18 @@ mod tests {
     use super::*;
     use json::Raw;
 
-    fn of_principal() -> Home {
-        Home::of_principal("p".into(), &Raw::empty_object())
+    fn of_principal() -> Affinity {
+        Affinity::of_principal("p".into(), &Raw::empty_object())
     }
 
-    fn texts(history: &History, home: &Home) -> Vec<String> {
-        history.of(Some(home)).into_iter().map(|query| query.text).collect()
+    fn texts(history: &History, affinity: &Affinity) -> Vec<String> {
+        history.of(Some(affinity)).into_iter().map(|query| query.text).collect()
     }
 
     #[test]
     fn everybody_sees_the_last_ten_of_their_own() {
         let history = History::default();
-        let (one, other) = (Home::session(), of_principal());
+        let (one, other) = (Affinity::session(), of_principal());
         for n in 0..12 {
             history.note(Some(&one), "t", &format!("one {n}"));
         }
@@ -106,17 +106,17 @@ mod tests {
         assert_eq!(texts(&history, &one).len(), 10);
         assert_eq!(texts(&history, &one)[0], "one 11");
         assert_eq!(texts(&history, &of_principal()), ["other"]);
-        assert!(texts(&history, &Home::session()).is_empty() && history.of(None).is_empty());
+        assert!(texts(&history, &Affinity::session()).is_empty() && history.of(None).is_empty());
     }
 
     #[test]
     fn it_does_not_grow_without_end() {
         let history = History::default();
-        let first = Home::session();
+        let first = Affinity::session();
         history.note(Some(&first), "t", &"ä".repeat(10_000));
         assert_eq!(texts(&history, &first)[0].len(), 500);
         for _ in 0..MOST_CLIENTS {
-            history.note(Some(&Home::session()), "t", "x");
+            history.note(Some(&Affinity::session()), "t", "x");
         }
         assert!(texts(&history, &first).is_empty(), "it was silent longest");
         assert_eq!(history.lock().len(), MOST_CLIENTS);

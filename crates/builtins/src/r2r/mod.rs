@@ -66,7 +66,7 @@ use json::Raw;
 use protocol::{ErrorCode, Reply};
 #[cfg(test)]
 use testkit::r2r as double;
-use upstream::api::{Error, Events, Means};
+use upstream::api::{Error, Events, ServerContext};
 
 /// R2R as a built-in server.
 pub struct R2r {
@@ -80,11 +80,11 @@ impl R2r {
     pub(super) async fn open(
         name: &Arc<str>,
         options: &config::R2rOptions,
-        means: &Means,
+        server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
-        let context = Arc::new(R2rContext::open(name, options, means).await?);
-        let mapping = context.projects.own().mapping().filter(|_| !means.only_looks);
+        let context = Arc::new(R2rContext::open(name, options, server_context).await?);
+        let mapping = context.projects.own().mapping().filter(|_| !server_context.is_inspection);
         let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
         let ingest = Ingest::open(
             context.client.clone(),
@@ -93,7 +93,7 @@ impl R2r {
                 journal: journal.unwrap_or_default(),
                 answers: context.answers.clone(),
                 events,
-                shutdown: &means.shutdown,
+                shutdown: &server_context.shutdown,
             },
         );
         Ok(Self { context, ingest, tools: tools(options.advanced_search) })
@@ -141,12 +141,12 @@ impl R2r {
         match tool.name() {
             "r2r_search" => {
                 let input: search::R2rSearchInput = tool.read(arguments)?;
-                context.history.note(report.home(), search::ABOUT.name, &input.query);
+                context.history.note(report.affinity(), search::ABOUT.name, &input.query);
                 search::search(context, project, input).await
             }
             "r2r_rag_query" => {
                 let input: rag::RagInput = tool.read(arguments)?;
-                context.history.note(report.home(), rag::ABOUT.name, &input.question);
+                context.history.note(report.affinity(), rag::ABOUT.name, &input.question);
                 rag::ask(context, project, input, report).await
             }
             "r2r_ingest_document" => {
@@ -235,7 +235,7 @@ impl Builtin for R2r {
         Some(resources::definitions())
     }
 
-    fn told_resources(&self) -> &[&str] {
+    fn subscribable_resources(&self) -> &[&str] {
         &[resources::CONTEXT]
     }
 

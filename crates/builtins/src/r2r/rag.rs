@@ -24,14 +24,14 @@ use crate::answer::Failure;
 use crate::r2r::context::R2rContext;
 use crate::r2r::rag_stream;
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 
 /// Answer if no passage was found.
 const NOTHING_FOUND: &str =
     "Nothing was found about this in the documents of the collection, so there is no answer from them.";
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: ToolInfo = ToolInfo {
     name: "r2r_rag_query",
     title: "Ask the documents",
     description: "Ask a question and get an answer in words that R2R's language model writes from the \
@@ -134,7 +134,7 @@ async fn tell(
     if report.wants_progress() {
         let stream = context.client.events(&["retrieval", "rag"], &body(input, collection, true)).await?;
         // A stream that ends without an event gives no reason, so the request is repeated without a stream.
-        if let Some(answer) = rag_stream::heard(stream, collection, report).await? {
+        if let Some(answer) = rag_stream::read_answer(stream, collection, report).await? {
             return Ok(RagAnswer { model: input.model.clone(), ..answer });
         }
     }

@@ -58,7 +58,7 @@ struct Final {
 
 /// State of the answer.
 #[derive(Default)]
-struct Heard {
+struct AnswerState {
     answer: String,
     chunks: Option<Vec<R2rChunk>>,
     is_done: bool,
@@ -66,32 +66,32 @@ struct Heard {
 
 /// Reads the answer for `collection` from `stream`. Returns `None` if the stream ends before the answer
 /// began.
-pub(super) async fn heard(
+pub(super) async fn read_answer(
     stream: impl Stream<Item = Result<Event, Error>>,
     collection: Id,
     report: &Report,
 ) -> Result<Option<RagAnswer>, Error> {
     let mut stream = pin!(stream);
-    let mut heard = Heard::default();
-    let mut teller = Teller { report, next: Instant::now() };
+    let mut state = AnswerState::default();
+    let mut teller = ProgressReporter { report, next: Instant::now() };
     while let Some(event) = stream.next().await {
         match event {
-            Ok(event) => heard.take(&event, collection)?,
-            Err(error) if heard.answer.is_empty() => return Err(error),
+            Ok(event) => state.take(&event, collection)?,
+            Err(error) if state.answer.is_empty() => return Err(error),
             // The answer was cut off, but its beginning is still useful.
             Err(_) => break,
         }
         // Nothing was found, so what the model makes of that is ignored.
-        if heard.is_over() {
+        if state.is_over() {
             break;
         }
-        teller.tell(&heard.answer);
+        teller.tell(&state.answer);
     }
-    teller.finish(&heard.answer);
-    Ok(heard.told())
+    teller.finish(&state.answer);
+    Ok(state.told())
 }
 
-impl Heard {
+impl AnswerState {
     fn take(&mut self, event: &Event, collection: Id) -> Result<(), Error> {
         match event.name.as_ref() {
             b"search_results" => {
@@ -132,12 +132,12 @@ fn read<'a, T: Deserialize<'a>>(data: &'a Bytes) -> Result<T, Error> {
     })
 }
 
-struct Teller<'a> {
+struct ProgressReporter<'a> {
     report: &'a Report,
     next: Instant,
 }
 
-impl Teller<'_> {
+impl ProgressReporter<'_> {
     fn tell(&mut self, answer: &str) {
         let now = Instant::now();
         if !answer.is_empty() && now >= self.next {

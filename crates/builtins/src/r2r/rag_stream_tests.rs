@@ -24,7 +24,7 @@ fn word(text: &str) -> Result<Event, Error> {
 }
 
 async fn told(events: Vec<Result<Event, Error>>) -> Result<Option<RagAnswer>, Error> {
-    heard(stream::iter(events), Id(Uuid::from_u128(9)), &Report::none()).await
+    read_answer(stream::iter(events), Id(Uuid::from_u128(9)), &Report::none()).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +62,7 @@ async fn a_message_shows_the_end_of_a_long_answer_and_they_come_seldom() {
     let report = Report::new(&outlet, true);
     let words = (0..1_000).map(|_| word("wörd "));
     let events = [found(9)].into_iter().chain(words);
-    heard(stream::iter(events), Id(Uuid::from_u128(9)), &report).await.expect("heard");
+    read_answer(stream::iter(events), Id(Uuid::from_u128(9)), &report).await.expect("heard");
     let mut messages = 0;
     while let Ok(upstream::api::CallEvent::Notice(notice)) = inlet.try_recv() {
         assert!(notice.params.expect("params").bytes().len() < SHOWN + 200);

@@ -58,7 +58,7 @@ pub(super) async fn read(
                 return Ok(Err(refusal.error(code, numbered, "the project's collection is not known")));
             }
         },
-        HISTORY => Raw::of(&json!({"queries": context.history.of(report.home())})),
+        HISTORY => Raw::of(&json!({"queries": context.history.of(report.affinity())})),
         _ => return Ok(Err(no_resource(uri))),
     };
     let contents = json!([{"uri": uri, "mimeType": "application/json", "text": text.as_str()}]);

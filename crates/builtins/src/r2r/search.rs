@@ -18,14 +18,14 @@ use crate::r2r::config::AdvancedSearch;
 use crate::r2r::context::R2rContext;
 use crate::refusal::Refusal;
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use json::Raw;
 use upstream::api::Error;
 
 /// Longest query, in characters. Models read a few thousand words at most.
 pub(super) const LONGEST: u64 = 20_000;
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: ToolInfo = ToolInfo {
     name: "r2r_search",
     title: "Search documents",
     description: "Search the documents of a collection in R2R and get the passages that fit best, best \
@@ -37,10 +37,10 @@ pub(super) const ABOUT: About = About {
 
 /// Returns the description of the tool. If R2R's own advanced mode is set, it asks a language model, which
 /// costs money.
-pub(super) const fn about(of: AdvancedSearch) -> About<'static> {
+pub(super) const fn about(of: AdvancedSearch) -> ToolInfo<'static> {
     match of {
         AdvancedSearch::Hybrid => ABOUT,
-        AdvancedSearch::R2r => About { effect: Effect::Costs, ..ABOUT },
+        AdvancedSearch::R2r => ToolInfo { effect: Effect::Costs, ..ABOUT },
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Session {
 }
 
 struct State {
-    pass: Pass,
+    pass: SessionCredential,
     renewal: Option<Renewal>,
     /// No renewal ahead of time begins before this, because one has just failed.
     quiet_until: Instant,
@@ -58,33 +58,33 @@ type Renewal = watch::Receiver<Option<Result<(), Error>>>;
 
 /// The credential that a request carries.
 #[derive(Clone)]
-pub(super) struct Pass {
+pub(super) struct SessionCredential {
     /// Counts renewals, so that one that is already done is not repeated.
     number: u64,
-    shown: Shown,
+    shown: CredentialKind,
 }
 
 #[derive(Clone)]
-enum Shown {
+enum CredentialKind {
     Nothing,
     Key(SecretString),
     Token(Arc<TokenPair>),
 }
 
-impl Pass {
+impl SessionCredential {
     /// Adds the credential to `request`.
     pub(super) fn on(&self, request: RestRequest) -> RestRequest {
         match &self.shown {
-            Shown::Nothing => request,
-            Shown::Key(key) => request.bearer(key),
-            Shown::Token(token) => request.bearer(&token.access),
+            CredentialKind::Nothing => request,
+            CredentialKind::Key(key) => request.bearer(key),
+            CredentialKind::Token(token) => request.bearer(&token.access),
         }
     }
 }
 
 /// How to get a credential: take the current one, or wait for a renewal.
 enum CredentialChoice {
-    Take(Pass),
+    Take(SessionCredential),
     Wait(Renewal),
 }
 
@@ -97,10 +97,14 @@ impl Session {
     ) -> Result<Arc<Self>, Error> {
         let opening = first(&rest, &credentials);
         let shown = timeout(LIMIT, opening).await.unwrap_or_else(|_| Err(late()))?;
-        if !matches!(shown, Shown::Nothing) {
+        if !matches!(shown, CredentialKind::Nothing) {
             warn_if_open(&rest).await;
         }
-        let state = State { pass: Pass { number: 0, shown }, renewal: None, quiet_until: Instant::now() };
+        let state = State {
+            pass: SessionCredential { number: 0, shown },
+            renewal: None,
+            quiet_until: Instant::now(),
+        };
         Ok(Arc::new(Self {
             rest,
             credentials,
@@ -111,12 +115,16 @@ impl Session {
     }
 
     /// Returns the credential to send now. Waits only if the current one has expired.
-    pub(super) async fn pass(self: &Arc<Self>) -> Result<Pass, Error> {
+    pub(super) async fn pass(self: &Arc<Self>) -> Result<SessionCredential, Error> {
         self.taken(Self::choose).await
     }
 
     /// Returns the credential to send after R2R refused `pass` with `error`.
-    pub(super) async fn renewed(self: &Arc<Self>, pass: &Pass, error: Error) -> Result<Pass, Error> {
+    pub(super) async fn renewed(
+        self: &Arc<Self>,
+        pass: &SessionCredential,
+        error: Error,
+    ) -> Result<SessionCredential, Error> {
         let renewed = self.taken(|session| session.choose_instead(pass)).await?;
         // The renewal has confirmed the same credential: it is valid, but does not permit this request.
         if renewed.number == pass.number { Err(error) } else { Ok(renewed) }
@@ -127,7 +135,10 @@ impl Session {
         self.refusal.wait().await
     }
 
-    async fn taken(self: &Arc<Self>, choose: impl Fn(&Arc<Self>) -> CredentialChoice) -> Result<Pass, Error> {
+    async fn taken(
+        self: &Arc<Self>,
+        choose: impl Fn(&Arc<Self>) -> CredentialChoice,
+    ) -> Result<SessionCredential, Error> {
         self.check()?;
         let mut renewal = match choose(self) {
             CredentialChoice::Take(pass) => return Ok(pass),
@@ -140,7 +151,7 @@ impl Session {
 
     fn choose(self: &Arc<Self>) -> CredentialChoice {
         let mut state = self.lock();
-        let Shown::Token(token) = &state.pass.shown else {
+        let CredentialKind::Token(token) = &state.pass.shown else {
             return CredentialChoice::Take(state.pass.clone());
         };
         let now = Instant::now();
@@ -152,7 +163,7 @@ impl Session {
         if has_ended { CredentialChoice::Wait(renewal) } else { CredentialChoice::Take(state.pass.clone()) }
     }
 
-    fn choose_instead(self: &Arc<Self>, refused: &Pass) -> CredentialChoice {
+    fn choose_instead(self: &Arc<Self>, refused: &SessionCredential) -> CredentialChoice {
         let mut state = self.lock();
         if state.pass.number != refused.number {
             return CredentialChoice::Take(state.pass.clone());
@@ -183,11 +194,11 @@ impl Session {
         renewal
     }
 
-    fn conclude(&self, renewed: Result<Option<Shown>, Error>) -> Result<(), Error> {
+    fn conclude(&self, renewed: Result<Option<CredentialKind>, Error>) -> Result<(), Error> {
         let mut state = self.lock();
         state.renewal = None;
         match renewed {
-            Ok(Some(shown)) => state.pass = Pass { number: state.pass.number + 1, shown },
+            Ok(Some(shown)) => state.pass = SessionCredential { number: state.pass.number + 1, shown },
             Ok(None) => {}
             Err(error) => {
                 state.quiet_until = Instant::now() + QUIET;
@@ -222,22 +233,22 @@ fn late() -> Error {
 }
 
 /// Returns the first credential to send.
-async fn first(rest: &Rest, credentials: &Credentials) -> Result<Shown, Error> {
+async fn first(rest: &Rest, credentials: &Credentials) -> Result<CredentialKind, Error> {
     let shown = match credentials {
         Credentials::Account { email, password } => {
             let token = token::log_in(rest, email, password).await?;
-            return Ok(Shown::Token(Arc::new(token)));
+            return Ok(CredentialKind::Token(Arc::new(token)));
         }
-        Credentials::ApiKey(key) => Shown::Key(key.clone()),
-        Credentials::None => Shown::Nothing,
+        Credentials::ApiKey(key) => CredentialKind::Key(key.clone()),
+        Credentials::None => CredentialKind::Nothing,
     };
     look(rest, &shown).await?;
     Ok(shown)
 }
 
 /// Checks whether R2R accepts the credential.
-async fn look(rest: &Rest, shown: &Shown) -> Result<(), Error> {
-    let pass = Pass { number: 0, shown: shown.clone() };
+async fn look(rest: &Rest, shown: &CredentialKind) -> Result<(), Error> {
+    let pass = SessionCredential { number: 0, shown: shown.clone() };
     let request = rest.request(Method::GET, &[VERSION, "users", "me"]);
     let answer = pass.on(request).send().await.map_err(|error| match error {
         Error::Backend { status: 400 | 401 | 403, detail, .. } => {
@@ -261,20 +272,25 @@ async fn warn_if_open(rest: &Rest) {
 }
 
 pub(super) async fn is_open_to_all(rest: &Rest) -> bool {
-    matches!(timeout(LOOK_LIMIT, look(rest, &Shown::Nothing)).await, Ok(Ok(())))
+    matches!(timeout(LOOK_LIMIT, look(rest, &CredentialKind::Nothing)).await, Ok(Ok(())))
 }
 
-fn refused(shown: &Shown, detail: &str) -> String {
+fn refused(shown: &CredentialKind, detail: &str) -> String {
     match shown {
-        Shown::Nothing => "R2R wants credentials; give `email` and `password`, or `api_key`".into(),
-        Shown::Key(_) => format!("R2R does not take the key ({detail}); check `api_key`"),
-        Shown::Token(_) => format!("R2R does not take its own token ({detail})"),
+        CredentialKind::Nothing => "R2R wants credentials; give `email` and `password`, or `api_key`".into(),
+        CredentialKind::Key(_) => format!("R2R does not take the key ({detail}); check `api_key`"),
+        CredentialKind::Token(_) => format!("R2R does not take its own token ({detail})"),
     }
 }
 
 /// Returns the credential to send instead of `shown`, or none if `shown` is still valid.
-async fn renew(rest: &Rest, credentials: &Credentials, shown: &Shown) -> Result<Option<Shown>, Error> {
-    let (Credentials::Account { email, password }, Shown::Token(token)) = (credentials, shown) else {
+async fn renew(
+    rest: &Rest,
+    credentials: &Credentials,
+    shown: &CredentialKind,
+) -> Result<Option<CredentialKind>, Error> {
+    let (Credentials::Account { email, password }, CredentialKind::Token(token)) = (credentials, shown)
+    else {
         return look(rest, shown).await.map(|()| None);
     };
     let token = match token::refresh(rest, token).await {
@@ -283,5 +299,5 @@ async fn renew(rest: &Rest, credentials: &Credentials, shown: &Shown) -> Result<
         Err(Error::Backend { status: 400..=499, .. }) => token::log_in(rest, email, password).await,
         refreshed => refreshed,
     }?;
-    Ok(Some(Shown::Token(Arc::new(token))))
+    Ok(Some(CredentialKind::Token(Arc::new(token))))
 }

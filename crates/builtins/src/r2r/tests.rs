@@ -10,7 +10,7 @@ use super::resources::{CONTEXT, HISTORY};
 use crate::{Builtin, Report};
 use json::Raw;
 use protocol::error::code;
-use upstream::api::{Call, CallEvent, Error, Home, Outlet};
+use upstream::api::{Affinity, Call, CallEvent, Error, Outlet};
 
 const RAG: &str = "r2r_rag_query";
 const DOCUMENTS: &str = "r2r_list_documents";
@@ -274,11 +274,12 @@ async fn what_is_not_there_or_not_ours_is_named() {
 #[tokio::test]
 async fn everybody_is_shown_their_own_queries() {
     let fixture = Fixture::filled().await;
-    let of = |home: &Home| {
-        let call = Call { home: Some(home.clone()), ..Call::of_gateway("tools/call", None) };
+    let of = |affinity: &Affinity| {
+        let call = Call { affinity: Some(affinity.clone()), ..Call::of_gateway("tools/call", None) };
         Report::of(&call, &Outlet::none())
     };
-    let (one, other) = (of(&Home::session()), of(&Home::of_principal("p".into(), &Raw::empty_object())));
+    let (one, other) =
+        (of(&Affinity::session()), of(&Affinity::of_principal("p".into(), &Raw::empty_object())));
     fixture.reply(SEARCH, &json!({"query": "tokens"}), &one).await.expect("reached").expect("found");
     fixture.reply(RAG, &json!({"question": "backups"}), &one).await.expect("reached").expect("found");
     let history = fixture.read(HISTORY, &one).await;

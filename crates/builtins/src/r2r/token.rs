@@ -27,11 +27,11 @@ pub(super) struct TokenPair {
     pub access: SecretString,
     /// Exchanged for the next pair, once. R2R also accepts it as an access token.
     refresh: SecretString,
-    life: Option<Life>,
+    life: Option<TokenLifetime>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Life {
+struct TokenLifetime {
     due: Instant,
     end: Instant,
 }
@@ -49,7 +49,7 @@ impl TokenPair {
 
     fn new(pair: TokenResponse, asked: Instant) -> Self {
         let life = lifetime(&pair.access_token.token)
-            .map(|long| Life { due: asked + usable(long), end: asked + long });
+            .map(|long| TokenLifetime { due: asked + usable(long), end: asked + long });
         Self { access: pair.access_token.token.into(), refresh: pair.refresh_token.token.into(), life }
     }
 }

@@ -10,7 +10,7 @@ use super::failed::AskFailure;
 use crate::refusal::Refusal;
 use crate::schema;
 use crate::schema_validator::NOT_BLANK;
-use crate::tool::{About, Tool};
+use crate::tool::{Tool, ToolInfo};
 use json::Raw;
 
 /// Longest question, in characters.
@@ -32,7 +32,7 @@ pub(super) struct AskInput {
 }
 
 /// Makes the tool of one technique.
-pub(super) fn tool(about: &About<'_>) -> Tool {
+pub(super) fn tool(about: &ToolInfo<'_>) -> Tool {
     Tool::with_schemas(about, &schema::of_input::<AskInput>(), &answer::schema())
 }
 

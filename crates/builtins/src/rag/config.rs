@@ -9,7 +9,9 @@ use url::Url;
 
 use runtime::secret::ExposeSecret;
 use settings::Setting;
-use upstream::api::{BuiltinOptions, Connector, Defaults, Given, Means, header_value, require};
+use upstream::api::{
+    BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, header_value, require,
+};
 
 /// Bounds of the time between two reads of the list, in seconds.
 const REFRESH: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
@@ -40,14 +42,14 @@ impl fmt::Debug for RagOptions {
 }
 
 impl BuiltinOptions for RagOptions {
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector> {
-        crate::connect!(super::Rag, self, name, means)
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
+        crate::connect!(super::Rag, self, name, server_context)
     }
 }
 
 /// Reads `url` and `rag`, which is optional.
 pub fn read(
-    given: &Given<'_>,
+    given: &TransportFields<'_>,
     server: &Setting<'_>,
     _defaults: &Defaults,
 ) -> Option<Arc<dyn BuiltinOptions>> {

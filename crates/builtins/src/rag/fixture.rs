@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::Rag;
 use super::double;
-use crate::means;
 use crate::rag::config;
+use crate::server_context;
 use crate::{Builtin, Report};
 use json::Raw;
 use protocol::Reply;
@@ -38,8 +38,8 @@ pub(super) fn options(bridge: &double::Bridge) -> config::RagOptions {
 }
 
 pub(super) async fn open(options: &config::RagOptions, events: Events) -> Result<Rag, Error> {
-    let means = means(&Shutdown::new());
-    Rag::open(&"rag".into(), options, &means, events).await
+    let server_context = server_context(&Shutdown::new());
+    Rag::open(&"rag".into(), options, &server_context, events).await
 }
 
 impl Fixture {

@@ -15,14 +15,14 @@ use super::technique_list::TechniqueList;
 use super::techniques::{HEALTH_TOOL, LeftOut};
 use crate::answer::Failure;
 use crate::rest::plain;
-use crate::tool::{About, Effect, Tool};
+use crate::tool::{Effect, Tool, ToolInfo};
 use json::Raw;
 use upstream::api::{Delivery, Error};
 
 /// Time limit of the bridge.
 const LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) const ABOUT: About<'_> = About {
+pub(super) const ABOUT: ToolInfo<'_> = ToolInfo {
     name: HEALTH_TOOL,
     title: "Health of the RAG service",
     description: "Ask how the RAG service is: whether it answers, what it says of its pipelines and its database, \

@@ -41,7 +41,7 @@ use protocol::Reply;
 use runtime::shutdown::Shutdown;
 #[cfg(test)]
 use testkit::rag as double;
-use upstream::api::{Error, Events, Means};
+use upstream::api::{Error, Events, ServerContext};
 
 /// The techniques as a built-in server. Dropping it ends the task that follows the list.
 pub struct Rag {
@@ -56,13 +56,13 @@ impl Rag {
     pub(super) async fn open(
         name: &Arc<str>,
         options: &config::RagOptions,
-        means: &Means,
+        server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
-        let bridge = Bridge::new(options, &means.shutdown)?;
+        let bridge = Bridge::new(options, &server_context.shutdown)?;
         let list = Arc::new(TechniqueList::open(name, &bridge, options, events).await?);
         bridge.health().await?;
-        let tasks = means.shutdown.child();
+        let tasks = server_context.shutdown.child();
         tasks.spawn_until_end(Arc::clone(&list).follow(options.refresh));
         Ok(Self { bridge, list, health: health::tool(), tasks })
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::ask;
 use super::listed::{LONGEST, TechniqueNames};
-use crate::tool::{About, Effect, Tool};
+use crate::tool::{Effect, Tool, ToolInfo};
 use protocol::sanitize;
 
 /// Prefix of the tool names.
@@ -103,7 +103,7 @@ fn tool(technique: &str) -> Tool {
         Some(known) => (known.title.to_owned(), format!("{} {COMMON}", known.description)),
         None => (format!("RAG: {technique}"), generic),
     };
-    ask::tool(&About { name: &name, title: &title, description: &description, effect: Effect::Costs })
+    ask::tool(&ToolInfo { name: &name, title: &title, description: &description, effect: Effect::Costs })
 }
 
 const COMMON: &str = "Answers with the text, the documents it rests on and their sources. Takes seconds, and \

@@ -31,7 +31,7 @@ impl<'a> Cleaner<'a> {
     fn without_secrets(&self, text: String) -> String {
         let shown = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| !secret.is_empty());
         let text = shown.fold(text, |text, secret| text.replace(secret, "…"));
-        self.forms.blank(&text)
+        self.forms.redact(&text)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::hostile;
-use crate::tool::{About, Effect, Tool};
+use crate::tool::{Effect, Tool, ToolInfo};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -41,7 +41,7 @@ struct Item {
 }
 
 fn tool() -> Tool {
-    let about = About { name: "t", title: "T", description: "A tool.", effect: Effect::Reads };
+    let about = ToolInfo { name: "t", title: "T", description: "A tool.", effect: Effect::Reads };
     Tool::new::<Input, Item>(&about)
 }
 

@@ -16,7 +16,7 @@ use super::cookie::Cookies;
 use super::form;
 use super::sessions::{BrowserSession, BrowserSessions};
 use crate::Config;
-use crate::refusal::{Face, Refusal};
+use crate::refusal::{AnswerFormat, Refusal};
 use auth::Principal;
 use gateway::login_links::base_url;
 
@@ -47,7 +47,7 @@ impl BrowserAccess {
     /// Whether the request may have a session that counts here. This is cheap.
     pub(crate) fn may_have_session(&self, head: &request::Parts) -> bool {
         head.headers.contains_key(COOKIE)
-            && Face::of(head.uri.path()) == Face::Rest
+            && AnswerFormat::of(head.uri.path()) == AnswerFormat::Rest
             && !self.sessions.is_of_host()
     }
 

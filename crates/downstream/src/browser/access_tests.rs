@@ -10,8 +10,8 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::guard::Guard;
-use crate::http_service::Front;
-use auth::{ApiKey, KeyHash, Role, mint};
+use crate::http_service::HttpService;
+use auth::{ApiKey, KeyHash, Role, generate};
 
 const HOST_NAME: &str = "127.0.0.1:8080";
 const OWN: (&str, &str) = ("origin", "http://127.0.0.1:8080");
@@ -27,7 +27,7 @@ struct Site {
 
 impl Site {
     async fn new() -> Self {
-        let (key, hash) = mint("ops");
+        let (key, hash) = generate("ops");
         let entry =
             ApiKey { id: "ops".into(), hash: KeyHash::Sha256(hash), role: Role::Superuser, expires: None };
         let config = Config { auth: auth::Config::ApiKey(vec![entry]), ..Config::default() };
@@ -44,7 +44,7 @@ impl Site {
             .route("/health", any(who))
             .route("/mcp", any(who));
         Self {
-            router: Front::new(guard, rest).into_router(),
+            router: HttpService::new(guard, rest).into_router(),
             key: key.expose_secret().to_owned(),
             cookie: format!("switchyard-session-8080={}", new.cookie.expose_secret()),
             csrf: new.session.csrf().to_owned(),

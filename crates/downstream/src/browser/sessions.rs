@@ -134,7 +134,7 @@ impl BrowserSessions {
             None => self.without_sign_in(from_host).ok_or(Denied::Missing),
         };
         let is_same = current.as_ref().is_ok_and(|current| *current == session.principal);
-        if is_same && !session.principal.is_taken_back() {
+        if is_same && !session.principal.is_revoked() {
             return Some(session);
         }
         // A check that was not made says nothing, and the host program may know another visitor with this cookie.
@@ -185,11 +185,11 @@ impl BrowserSessions {
     /// Removes sessions whose time is over or whose credential was revoked.
     pub fn sweep(&self) {
         let now = Instant::now();
-        self.lock().retain(|_, entry| entry.is_alive(now) && !entry.principal.is_taken_back());
+        self.lock().retain(|_, entry| entry.is_alive(now) && !entry.principal.is_revoked());
     }
 
     /// Sweeps regularly, so that credentials do not stay in memory.
-    pub async fn sweep_for_ever(&self) {
+    pub async fn sweep_forever(&self) {
         loop {
             sleep(SWEEP_EVERY).await;
             self.sweep();

@@ -1,13 +1,13 @@
 //! Sessions of browsers: their limits, their ends, and the credential that each stands for.
 
 use super::*;
-use auth::{ApiKey, KeyHash, Keys, Role, mint};
+use auth::{ApiKey, KeyHash, Keys, Role, generate};
 
 /// One second less than a session may be idle.
 const ALMOST_IDLE: Duration = Duration::from_secs(30 * 60 - 1);
 
 fn key(id: &str, role: Role) -> (ApiKey, SecretString) {
-    let (key, hash) = mint(id);
+    let (key, hash) = generate(id);
     (
         ApiKey { id: id.into(), hash: KeyHash::Sha256(hash), role, expires: None },
         SecretString::from(key.expose_secret()),

@@ -18,8 +18,8 @@ use url::{Url, form_urlencoded};
 use super::Pages;
 use crate::Config;
 use crate::guard::Guard;
-use crate::http_service::Front;
-use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, mint};
+use crate::http_service::HttpService;
+use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, generate};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
     CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
@@ -119,7 +119,7 @@ impl Site {
         let logins = LoginContext { service: Arc::clone(&service) as Arc<dyn LoginService>, links };
         let pages = Arc::new(Pages::new(&guard, config, logins));
         let authenticator = guard.authenticator();
-        let router = Front::new(guard, Arc::clone(&pages).router()).into_router();
+        let router = HttpService::new(guard, Arc::clone(&pages).router()).into_router();
         Self { router, pages, service, authenticator }
     }
 
@@ -162,7 +162,7 @@ impl Site {
 
 /// Keys of the callers `alice` and `mallory`.
 pub(super) fn two_keys() -> (Vec<ApiKey>, [SecretString; 2]) {
-    let made = ["alice", "mallory"].map(|id| (id, mint(id)));
+    let made = ["alice", "mallory"].map(|id| (id, generate(id)));
     let entry = |id: &str, hash| ApiKey {
         id: id.into(),
         hash: KeyHash::Sha256(hash),

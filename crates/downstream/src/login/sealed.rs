@@ -46,7 +46,7 @@ pub(super) struct State {
 
 /// The redirect that a person was asked about.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Agreement {
+pub(super) struct ConfirmedRedirect {
     pub(super) server: String,
     pub(super) url: String,
 }
@@ -72,7 +72,7 @@ pub(super) fn open_state(
 pub(super) fn seal_agreement(
     links: &LoginLinks,
     session: &BrowserSession,
-    agreement: &Agreement,
+    agreement: &ConfirmedRedirect,
     now: SystemTime,
 ) -> String {
     seal(links, AGREEMENT, session, agreement, now)
@@ -83,7 +83,7 @@ pub(super) fn open_agreement(
     session: &BrowserSession,
     text: &str,
     now: SystemTime,
-) -> Result<Agreement, Rejected> {
+) -> Result<ConfirmedRedirect, Rejected> {
     open(links, AGREEMENT, session, text, now)
 }
 

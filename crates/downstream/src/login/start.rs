@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode};
 use url::Url;
 
 use super::context::{Pages, Visit};
-use super::sealed::{self, Agreement, Rejected, State};
+use super::sealed::{self, ConfirmedRedirect, Rejected, State};
 use super::{messages, permission, sign_in};
 use crate::authority::Origin;
 use crate::browser::html::{HtmlForm, Page, see_other};
@@ -75,7 +75,8 @@ fn consent_page(
     consent: &Consent,
 ) -> Result<Page, Page> {
     let target = form_target(&consent.authorization_url).ok_or_else(|| messages::bad_login_url(server))?;
-    let agreement = Agreement { server: server.to_owned(), url: consent.authorization_url.to_string() };
+    let agreement =
+        ConfirmedRedirect { server: server.to_owned(), url: consent.authorization_url.to_string() };
     let agreement = sealed::seal_agreement(&pages.logins.links, session, &agreement, SystemTime::now());
     let scopes = match consent.scopes.join(" ") {
         none if none.is_empty() => "those that the login service chooses".to_owned(),
@@ -121,7 +122,7 @@ pub(super) async fn send(pages: &Pages, visit: Visit) -> Result<Response, Page> 
     let session = visit.session_of_form()?;
     let sealed = visit.form.get("agreement").ok_or_else(messages::bad_fields)?;
     let agreement = sealed::open_agreement(&pages.logins.links, session, sealed, SystemTime::now());
-    let Agreement { server, url } = agreement.map_err(|rejected| match rejected {
+    let ConfirmedRedirect { server, url } = agreement.map_err(|rejected| match rejected {
         Rejected::Expired => messages::took_too_long(),
         Rejected::Foreign | Rejected::OtherSession => messages::bad_fields(),
     })?;

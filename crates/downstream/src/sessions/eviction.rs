@@ -32,7 +32,7 @@ impl Sessions {
     /// Adds a session to the table; none if there is no room.
     pub(super) fn add(&self, session: Session) -> Option<Arc<Session>> {
         let session = Arc::new(session);
-        session.caller.home.belongs_to(&session);
+        session.caller.affinity.belongs_to(&session);
         if self.count() >= self.max && self.may_look() {
             self.sweep();
         }
@@ -44,7 +44,7 @@ impl Sessions {
             displaced.give_way();
         }
         // A sweep for revoked credentials may have run before the session was added.
-        if session.is_taken_back() {
+        if session.is_revoked() {
             self.close(&session);
         }
         Some(session)

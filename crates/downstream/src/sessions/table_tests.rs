@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sessions::{Held, Kept, Scope};
+use crate::sessions::{Kept, Scope, SessionReader};
 use auth::{Principal, Role};
 use gateway::Caller;
 
@@ -80,7 +80,7 @@ fn open(table: &mut SessionTable, owner: &str) {
 proptest! {
     #[test]
     fn nobody_is_locked_out(steps in prop::collection::vec(step(), 0..120)) {
-        let (mut table, mut held) = (SessionTable::new(MAX, Returned::default()), Vec::<Held>::new());
+        let (mut table, mut held) = (SessionTable::new(MAX, Returned::default()), Vec::<SessionReader>::new());
         for step in steps {
             match step {
                 Step::Open(owner) => open(&mut table, owner),

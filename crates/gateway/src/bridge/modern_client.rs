@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants: while a request of the client is open, the call lives in its future, so a client that leaves
-//! cancels it. Otherwise it is in [`Parked`](crate::bridge::suspended_calls). A server request that the
+//! cancels it. Otherwise it is in [`SuspendedCalls`](crate::bridge::suspended_calls). A server request that the
 //! client did not declare is refused, and the server may continue without an answer. An unanswered server
 //! request is repeated under its key. Answers that were not requested are ignored.
 //!
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::era::questions;
-use crate::error::Wrong;
+use crate::error::InvalidParam;
 use crate::manager::{Called, Error, RoutedRequest};
 use crate::{Gateway, era, error, params, tasks};
 use json::Raw;
@@ -45,7 +45,7 @@ pub(super) async fn answer(
     mut request: RoutedRequest,
     outlet: &Outlet,
 ) -> Reply {
-    let given = Given::of(&request.params())?;
+    let given = RetryInput::of(&request.params())?;
     request.edit(&[(RESPONSES, None), (STATE, None)]);
     let place = RequestContext { gateway, caller, request: &request };
     let begin = || OpenCall::begin(gateway, request.clone());
@@ -57,18 +57,18 @@ pub(super) async fn answer(
         },
     };
     match call.leg(caller, outlet).await {
-        Leg::Asks => place.park(SuspendedRequest::Call(call)),
-        Leg::Ended(ended) => place.ended(ended, &call.lacking),
+        LegEnd::Asks => place.suspend(SuspendedRequest::Call(call)),
+        LegEnd::Ended(ended) => place.ended(ended, &call.lacking),
     }
 }
 
 /// The answers and the state of a retry.
-struct Given {
+struct RetryInput {
     responses: Option<Raw>,
     state: Option<String>,
 }
 
-impl Given {
+impl RetryInput {
     fn of(params: &Raw) -> Result<Self, ErrorObject> {
         let present = |name| params.get(name).filter(|value| !value.is_null());
         let responses = present(RESPONSES);
@@ -94,9 +94,9 @@ struct RequestContext<'a> {
 
 impl RequestContext<'_> {
     async fn taken(&self, state: &str) -> Result<SuspendedRequest, ErrorObject> {
-        let taken = self.gateway.parked.take(&self.caller.principal, &purpose(self.request), state).await;
+        let taken = self.gateway.suspended.take(&self.caller.principal, &purpose(self.request), state).await;
         taken.ok_or_else(|| {
-            let wrong = Wrong {
+            let wrong = InvalidParam {
                 field: "params.requestState",
                 // A sealed state must not reveal why it was refused.
                 found: None,
@@ -112,10 +112,11 @@ impl RequestContext<'_> {
     }
 
     /// Suspends the call. Returns the result that requests input from the client.
-    fn park(&self, waiting: SuspendedRequest) -> Reply {
+    fn suspend(&self, waiting: SuspendedRequest) -> Reply {
         let requests = waiting.requests();
-        let parked = self.gateway.parked.park(&self.caller.principal, &purpose(self.request), waiting);
-        let state = parked.map_err(|refused| error::input(ErrorCode::NotParked, &refused.to_string()))?;
+        let suspended =
+            self.gateway.suspended.suspend(&self.caller.principal, &purpose(self.request), waiting);
+        let state = suspended.map_err(|refused| error::input(ErrorCode::NotParked, &refused.to_string()))?;
         let result =
             Raw::empty_object().edit(&[("inputRequests", Some(&requests)), (STATE, Some(&Raw::of(&state)))]);
         Ok(era::own(self.caller, &result).with("resultType", &Raw::of("input_required")))
@@ -143,7 +144,7 @@ impl RequestContext<'_> {
         if !self.caller.abilities().covers(Abilities::of(&by_url)) {
             return Err(error::lacking(refusal, &by_url));
         }
-        self.park(SuspendedRequest::Pages { refusal: refusal.clone(), questions })
+        self.suspend(SuspendedRequest::Pages { refusal: refusal.clone(), questions })
     }
 }
 
@@ -227,7 +228,7 @@ pub(super) struct OpenCall {
 }
 
 /// How one leg of a call ends.
-enum Leg {
+enum LegEnd {
     /// The client has to answer first.
     Asks,
     /// The call is over.
@@ -277,14 +278,14 @@ impl OpenCall {
     }
 
     /// Runs the call until it ends or needs an answer of the client. Notifications go to `outlet`.
-    async fn leg(&mut self, caller: &Caller, outlet: &Outlet) -> Leg {
+    async fn leg(&mut self, caller: &Caller, outlet: &Outlet) -> LegEnd {
         let mut joined_until = None;
         let ended = loop {
             self.questions.retain(|(_, question)| !question.is_withdrawn());
             match joined_until {
                 _ if self.questions.is_empty() => joined_until = None,
                 None => joined_until = Some(Instant::now() + JOINING),
-                Some(end) if end <= Instant::now() => return Leg::Asks,
+                Some(end) if end <= Instant::now() => return LegEnd::Asks,
                 Some(_) => {}
             }
             tokio::select! {
@@ -299,7 +300,7 @@ impl OpenCall {
                 outlet.offer(notice);
             }
         }
-        Leg::Ended(ended)
+        LegEnd::Ended(ended)
     }
 
     fn hear(&mut self, said: CallEvent, caller: &Caller, outlet: &Outlet) {

@@ -44,7 +44,7 @@ fn state_of(reply: &Reply) -> String {
 }
 
 fn at_rest(scene: &Scene) -> bool {
-    scene.gateway.parked.count() == 0 && scene.running() == 0 && scene.server.open_requests() == 0
+    scene.gateway.suspended.count() == 0 && scene.running() == 0 && scene.server.open_requests() == 0
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn a_question_is_answered_by_the_retry() {
     let expected = r#"{"question-1":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"x":1.0}}}}"#;
     assert_eq!(asked.expect("a result").get("inputRequests").expect("requests").as_str(), expected);
     assert!(matches!(heard.try_recv(), Ok(CallEvent::Notice(_))), "what it said before");
-    assert_eq!((scene.gateway.parked.count(), scene.running()), (1, 1));
+    assert_eq!((scene.gateway.suspended.count(), scene.running()), (1, 1));
 
     let (second, mut heard) = scene.call_heard(&client, &[("requestState", &state), ("inputResponses", YES)]);
     let done = second.await;
@@ -79,7 +79,7 @@ async fn a_call_that_waits_ends_with_the_credential_of_its_client() {
     let mut client = modern("c", ABLE);
     client.principal = everybody;
     state_of(&scene.call(&client, &[]).await);
-    assert_eq!((scene.gateway.parked.count(), scene.running()), (1, 1));
+    assert_eq!((scene.gateway.suspended.count(), scene.running()), (1, 1));
     door.renew(Keys::read(&auth::Config::ApiKey(Vec::new())).expect("no files"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(at_rest(&scene), "nobody could take it back");
@@ -213,7 +213,7 @@ async fn whoever_leaves_or_never_comes_back_leaves_nothing_behind() {
     let client = modern("c", ABLE);
     for round in 0..1000_u64 {
         let state = state_of(&scene.call(&client, &[]).await);
-        assert_eq!(scene.gateway.parked.count(), 1);
+        assert_eq!(scene.gateway.suspended.count(), 1);
         match round % 4 {
             0 => tokio::time::sleep(Duration::from_mins(11)).await,
             1 => {
@@ -234,7 +234,7 @@ async fn whoever_leaves_or_never_comes_back_leaves_nothing_behind() {
     let _ = state_of(&scene.call(&client, &[]).await);
     scene.shutdown.begin();
     assert!(scene.shutdown.wait(Duration::from_secs(1)).await);
-    assert_eq!((scene.gateway.parked.count(), scene.server.open_requests()), (0, 0), "the end ends all");
+    assert_eq!((scene.gateway.suspended.count(), scene.server.open_requests()), (0, 0), "the end ends all");
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,13 +248,13 @@ async fn the_oldest_call_of_a_principal_makes_room_for_a_further_one() {
         states.push(state_of(&scene.call(&client, &[]).await));
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!((scene.gateway.parked.count(), scene.server.open_requests()), (17, 17), "one is cancelled");
+    assert_eq!((scene.gateway.suspended.count(), scene.server.open_requests()), (17, 17), "one is cancelled");
     let answers = |state| [("requestState", state), ("inputResponses", YES)];
     assert!(scene.call(&client, &answers(&states[0])).await.is_err(), "nobody came for it");
     for (who, state) in [(&client, &states[1]), (&client, &states[16]), (&other, &others)] {
         assert!(scene.call(who, &answers(state)).await.is_ok());
     }
-    assert_eq!(scene.gateway.parked.count(), 14);
+    assert_eq!(scene.gateway.suspended.count(), 14);
 }
 
 #[tokio::test(start_paused = true)]

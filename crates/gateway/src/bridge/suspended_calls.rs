@@ -2,7 +2,7 @@
 //!
 //! Each call has a `requestState`, sealed for one principal and one request. It is valid once, as long as its
 //! call is in the table, and for ten minutes at most. Changes of the system time do not matter. Invariants: at
-//! most 1,024 calls are parked, and at most 16 of one principal, whose oldest one is dropped for a further
+//! most 1,024 calls are suspended, and at most 16 of one principal, whose oldest one is dropped for a further
 //! one. A call is dropped, and cancelled at its server, if it is not resumed in time or if the credential of
 //! its client is revoked. Shutdown drops all calls. If a state is wrong, foreign, used or expired, the client
 //! learns only that it is not valid.
@@ -23,22 +23,22 @@ use auth::{Principal, Sealer};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 
-/// Limit of parked calls.
+/// Limit of suspended calls.
 const MAX_PARKED: usize = 1024;
-/// Limit of parked calls of one principal: a part of the slots of one server.
+/// Limit of suspended calls of one principal: a part of the slots of one server.
 const MAX_OF_ONE: usize = 16;
 /// How long a call waits for its client.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// All parked calls.
-pub(crate) struct Parked {
+/// All suspended calls.
+pub(crate) struct SuspendedCalls {
     sealer: Arc<Sealer>,
     tasks: Shutdown,
     table: Mutex<HashMap<Uuid, SuspendedCall>>,
     numbers: AtomicU64,
 }
 
-/// A parked call in the table. Its task waits at the other end of the channel.
+/// A suspended call in the table. Its task waits at the other end of the channel.
 struct SuspendedCall {
     principal: Arc<str>,
     /// Number of the call, unique in the process.
@@ -46,7 +46,7 @@ struct SuspendedCall {
     back: oneshot::Sender<oneshot::Sender<SuspendedRequest>>,
 }
 
-/// Why a call was not parked.
+/// Why a call was not suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     /// The limit for all clients is reached.
@@ -57,15 +57,15 @@ pub(super) enum Refused {
     ShuttingDown,
 }
 
-impl Parked {
-    /// An empty table. Parked calls run in `tasks`.
+impl SuspendedCalls {
+    /// An empty table. Suspended calls run in `tasks`.
     pub(crate) fn new(sealer: Arc<Sealer>, tasks: Shutdown) -> Arc<Self> {
         Arc::new(Self { sealer, tasks, table: Mutex::default(), numbers: AtomicU64::new(0) })
     }
 
     /// Keeps a call running until it is resumed with the state that is returned. `purpose` names the request
     /// that it belongs to.
-    pub(super) fn park(
+    pub(super) fn suspend(
         self: &Arc<Self>,
         principal: &Principal,
         purpose: &str,
@@ -92,7 +92,7 @@ impl Parked {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             table.insert(id, SuspendedCall { principal: Arc::clone(principal.id()), number, back });
         }
-        let place = EntryGuard { parked: Arc::clone(self), id };
+        let place = EntryGuard { suspended: Arc::clone(self), id };
         self.tasks.spawn_until_end(keep(place, waiting, asked, principal.clone()));
         Ok(self.sealer.seal(purpose, principal, id.as_bytes()))
     }
@@ -111,7 +111,7 @@ impl Parked {
         waiting.await.ok()
     }
 
-    /// The number of parked calls.
+    /// The number of suspended calls.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.lock().len()
@@ -125,13 +125,13 @@ impl Parked {
 
 /// An entry of the table; it is removed when the call's task ends.
 struct EntryGuard {
-    parked: Arc<Parked>,
+    suspended: Arc<SuspendedCalls>,
     id: Uuid,
 }
 
 impl Drop for EntryGuard {
     fn drop(&mut self) {
-        self.parked.lock().remove(&self.id);
+        self.suspended.lock().remove(&self.id);
     }
 }
 
@@ -147,7 +147,7 @@ async fn keep(
         to = asked => to.ok(),
         never = waiting.go_on() => match never {},
         () = sleep(LIMIT) => None,
-        () = principal.taken_back() => None,
+        () = principal.revoked() => None,
     };
     if let Some(to) = to {
         // The client may have disconnected just now; then the call ends here.

@@ -37,7 +37,7 @@ pub fn declared(version: Version, capabilities: Raw) -> Raw {
 
 /// Converts the parameters of a modern server's request for a legacy client. In that era an elicitation
 /// by URL needs an id.
-pub fn for_legacy(version: Version, method: &str, params: Raw) -> Raw {
+pub(crate) fn for_legacy(version: Version, method: &str, params: Raw) -> Raw {
     let needs_id = method == method::ELICITATION_CREATE
         && !version.is_modern()
         && is_by_url(&params)
@@ -46,7 +46,7 @@ pub fn for_legacy(version: Version, method: &str, params: Raw) -> Raw {
 }
 
 /// Converts a legacy server's request to an entry of `inputRequests`.
-pub fn for_modern(method: &str, params: Option<&Raw>) -> Raw {
+pub(crate) fn for_modern(method: &str, params: Option<&Raw>) -> Raw {
     let params = params.map(|params| {
         if method == method::ELICITATION_CREATE { params.without(ELICITATION_ID) } else { params.clone() }
     });
@@ -100,7 +100,7 @@ pub fn required(method: &str, params: Option<&Raw>) -> Raw {
 }
 
 /// The client capabilities that an elicitation by URL needs.
-pub fn required_by_url() -> Raw {
+pub(crate) fn required_by_url() -> Raw {
     required(method::ELICITATION_CREATE, Some(&Raw::empty_object().with("mode", &Raw::of("url"))))
 }
 

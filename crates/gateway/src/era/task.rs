@@ -16,7 +16,7 @@ pub use protocol::lifecycle::TASKS_EXTENSION as EXTENSION;
 use protocol::{ErrorObject, Reply, Version};
 
 /// `_meta` key of legacy messages that belong to a task.
-pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// Adds the tasks of all `peers` to `capabilities`, in the form of the client's revision. If a server of
 /// 2025-11-25 makes tasks of calls, a modern client sees the extension. The reverse is not possible: a
@@ -48,7 +48,7 @@ pub fn declared(capabilities: &Raw, client: Version, peers: &[&Peer]) -> Raw {
 }
 
 /// Converts a legacy task to the extension. For a task that has ended, use [`finished`].
-pub fn task_to_modern(task: &Raw) -> Raw {
+pub(crate) fn task_to_modern(task: &Raw) -> Raw {
     let ttl = task.get("ttl").and_then(|ttl| milliseconds(&ttl)).unwrap_or_else(|| Raw::of(&()));
     let poll = task.get("pollInterval").and_then(|poll| milliseconds(&poll)).filter(|poll| !poll.is_null());
     task.edit(&[
@@ -60,7 +60,7 @@ pub fn task_to_modern(task: &Raw) -> Raw {
 }
 
 /// Converts a task of the extension to 2025-11-25: without result, error and server requests.
-pub fn task_to_legacy(task: &Raw) -> Raw {
+pub(crate) fn task_to_legacy(task: &Raw) -> Raw {
     let failed = Raw::of("failed");
     let status = if is_tool_error(task) { Some(failed) } else { task.get("status") };
     let ttl = task.get("ttlMs").unwrap_or_else(|| Raw::of(&()));
@@ -78,7 +78,7 @@ pub fn task_to_legacy(task: &Raw) -> Raw {
 }
 
 /// Converts a legacy `{task}`, the answer that created one, to the extension; none for any other result.
-pub fn created_to_modern(result: &Raw) -> Option<Raw> {
+pub(crate) fn created_to_modern(result: &Raw) -> Option<Raw> {
     let task = result.get("task").filter(|task| task.text("taskId").is_some())?;
     let meta = result.get("_meta");
     let task = task_to_modern(&task);
@@ -86,7 +86,7 @@ pub fn created_to_modern(result: &Raw) -> Option<Raw> {
 }
 
 /// Converts the extension's answer that created a task to 2025-11-25; none for any other result.
-pub fn created_to_legacy(result: &Raw) -> Option<Raw> {
+pub(crate) fn created_to_legacy(result: &Raw) -> Option<Raw> {
     result.text("resultType").filter(|kind| kind == "task")?;
     let meta = result.get("_meta");
     let task = task_to_legacy(&result.without("_meta"));
@@ -128,14 +128,14 @@ pub fn outcome(task: &Raw) -> Option<Reply> {
 }
 
 /// Marks `message`, a result or parameters, as belonging to the task `id`.
-pub fn with_related(message: &Raw, id: &Raw) -> Raw {
+pub(crate) fn with_related(message: &Raw, id: &Raw) -> Raw {
     let meta = message.get("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     let related = Raw::empty_object().with("taskId", id);
     message.with("_meta", &meta.with(RELATED_TASK, &related))
 }
 
 /// Removes that mark from `message`, and `_meta` if it becomes empty.
-pub fn without_related(message: &Raw) -> Raw {
+pub(crate) fn without_related(message: &Raw) -> Raw {
     match message.get("_meta").filter(|meta| meta.get(RELATED_TASK).is_some()) {
         Some(meta) if meta.members().count() == 1 => message.without("_meta"),
         Some(meta) => message.with("_meta", &meta.without(RELATED_TASK)),

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
 use super::{Manager, Scope, ServerStatus, failed_at};
-use upstream::{Connector, Means, Upstream, transport};
+use upstream::{Connector, ServerContext, Upstream, transport};
 
 /// The changes of the servers; each list has the order of the configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl Manager {
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
         let vault = config.vault.clone();
         let (shutdown, store) = (self.shutdown.clone(), self.store.clone());
-        let means = Means { shutdown, store, only_looks: false, vault };
-        self.apply_with(config, |server| transport::connector(server, &means)).await
+        let server_context = ServerContext { shutdown, store, is_inspection: false, vault };
+        self.apply_with(config, |server| transport::connector(server, &server_context)).await
     }
 
     /// Applies `config`, with the connectors of `connect` for new and changed servers.
-    pub async fn apply_with(
+    pub(crate) async fn apply_with(
         &self,
         config: Config,
         connect: impl Fn(&upstream::Config) -> Result<Arc<dyn Connector>, upstream::Error>,

@@ -179,7 +179,7 @@ impl Error {
 
     /// An error for a name that is not among `names`; similar names are searched with `own`, its
     /// unqualified part.
-    pub fn unknown_at<'a>(
+    pub(crate) fn unknown_at<'a>(
         kind: Named,
         (name, own): (&str, &str),
         server: Option<&str>,

@@ -49,10 +49,10 @@ use json::Raw;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Call, Connector, Means, Outlet, Owner, ResponseBody, Update, Upstream, transport};
+use upstream::{Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport};
 
 use registry::{Approve, Order, Published, Registry};
-use response_cache::Recall;
+use response_cache::CacheableCall;
 
 /// How long after the start, or after a new configuration, requests wait for servers that connect for the
 /// first time. A server that hangs longer is not waited for again.
@@ -83,15 +83,15 @@ impl Manager {
 
     /// Starts the servers only to inspect their offers. A built-in server then resumes no earlier work and
     /// stores nothing.
-    pub fn initialize_to_look(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
+    pub fn inspect(config: Config, shutdown: &Shutdown) -> Result<Arc<Self>, upstream::Error> {
         Self::begin(config, shutdown.child(), true)
     }
 
-    fn begin(config: Config, shutdown: Shutdown, only_looks: bool) -> Result<Arc<Self>, upstream::Error> {
-        let store = Store::open(&config.cache);
-        let vault = config.vault.clone();
-        let means = Means { shutdown: shutdown.clone(), store: store.clone(), only_looks, vault };
-        let connect = |server: &upstream::Config| transport::connector(server, &means);
+    fn begin(config: Config, shutdown: Shutdown, is_inspection: bool) -> Result<Arc<Self>, upstream::Error> {
+        let (store, vault) = (Store::open(&config.cache), config.vault.clone());
+        let context =
+            ServerContext { shutdown: shutdown.clone(), store: store.clone(), is_inspection, vault };
+        let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_store(config, connectors, shutdown, store))
     }
@@ -112,7 +112,7 @@ impl Manager {
         shutdown: Shutdown,
         store: Store,
     ) -> Arc<Self> {
-        shutdown.spawn_until_end(store.clone().tend());
+        shutdown.spawn_until_end(store.clone().maintain());
         let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
         let start = |(server, connector): (&upstream::Config, _)| {
             Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
@@ -144,7 +144,7 @@ impl Manager {
     }
 
     /// Returns the era of a server, from its last offer.
-    pub fn era_of(&self, server: &str) -> Option<Era> {
+    pub(crate) fn era_of(&self, server: &str) -> Option<Era> {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok()?.offer.as_ref()?;
         Some(offer.peer.version.era())
@@ -152,10 +152,10 @@ impl Manager {
 
     /// Returns the era of a server, from its last offer. Also returns whether its results may contain
     /// resource URIs that several servers have, in the view of `viewer`.
-    pub fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
+    pub(crate) fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
         let snapshot = self.published.snapshot.load();
         let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-        let can_clash = self.view(viewer.home).is_some() || snapshot.can_clash(viewer.scope);
+        let can_clash = self.view(viewer.affinity).is_some() || snapshot.can_clash(viewer.scope);
         (offer.map(|offer| offer.peer.version.era()), can_clash)
     }
 
@@ -265,7 +265,7 @@ impl Manager {
         let server = snapshot.server(&request.server)?;
         server.check_policy(request)?;
         request.check_unambiguous(&request.call.header_params)?;
-        if let Some(recall) = Recall::of(server, request) {
+        if let Some(recall) = CacheableCall::of(server, request) {
             // Boxed: it is large, and rarely needed.
             return Box::pin(self.recall(&recall, outlet)).await;
         }
@@ -306,7 +306,7 @@ impl Manager {
 
     /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
     /// to connect, or was started more than 300 ms ago.
-    pub async fn listable(&self, scope: &Scope) {
+    pub(crate) async fn listable(&self, scope: &Scope) {
         if self.snapshot().listable_at(scope).is_none() {
             return;
         }

@@ -54,7 +54,7 @@ pub struct Rules<'a> {
 
 /// A resolved name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ResolvedName {
     /// One, by its place in the list given to [`Names::assign`].
     One(usize),
     /// Several; their exposed names.
@@ -76,7 +76,7 @@ pub struct Moved {
 #[derive(Debug, Default)]
 pub struct Names {
     exposed: Vec<String>,
-    meanings: HashMap<String, Meaning>,
+    meanings: HashMap<String, ResolvedName>,
     moved: Vec<Moved>,
 }
 
@@ -100,7 +100,7 @@ impl Names {
     }
 
     /// Resolves `name`: an exposed name, a qualified one, or a bare one.
-    pub fn meaning(&self, name: &str) -> Option<&Meaning> {
+    pub fn meaning(&self, name: &str) -> Option<&ResolvedName> {
         self.meanings.get(name)
     }
 
@@ -120,24 +120,26 @@ impl Names {
         keys: &[ItemKey],
         rules: &Rules<'_>,
         owners: &mut Owners,
-    ) -> HashMap<String, Meaning> {
-        let one = |(index, name): (usize, &String)| (name.clone(), Meaning::One(index));
-        let mut meanings: HashMap<String, Meaning> = self.exposed.iter().enumerate().map(one).collect();
+    ) -> HashMap<String, ResolvedName> {
+        let one = |(index, name): (usize, &String)| (name.clone(), ResolvedName::One(index));
+        let mut meanings: HashMap<String, ResolvedName> = self.exposed.iter().enumerate().map(one).collect();
         for (index, key) in keys.iter().enumerate() {
             let qualified = key.qualified();
             if rules.is_own(&qualified, &key.server) {
-                meanings.entry(qualified).or_insert(Meaning::One(index));
+                meanings.entry(qualified).or_insert(ResolvedName::One(index));
             }
         }
         for (place, moved) in self.moved.iter().enumerate() {
-            meanings.entry(keys[moved.index].name.clone()).or_insert(Meaning::Moved(place));
+            meanings.entry(keys[moved.index].name.clone()).or_insert(ResolvedName::Moved(place));
         }
         for (name, claimants) in claimants(keys, rules) {
             let meaning = match claimants.as_slice() {
                 _ if meanings.contains_key(name) => continue,
-                [only] if owners.claim(name, &keys[*only].server) => Meaning::One(*only),
+                [only] if owners.claim(name, &keys[*only].server) => ResolvedName::One(*only),
                 [_] => continue,
-                several => Meaning::Ambiguous(several.iter().map(|&i| self.exposed[i].clone()).collect()),
+                several => {
+                    ResolvedName::Ambiguous(several.iter().map(|&i| self.exposed[i].clone()).collect())
+                }
             };
             meanings.insert(name.to_owned(), meaning);
         }

@@ -32,7 +32,7 @@ fn squatted(names: &Names, keys: &[ItemKey], (which, how): (usize, usize)) -> St
 /// The owners of everything that `name` can reach.
 fn reached<'a>(names: &Names, keys: &'a [ItemKey], name: &str) -> Option<&'a ItemKey> {
     match names.meaning(name) {
-        Some(Meaning::One(index)) => Some(&keys[*index]),
+        Some(ResolvedName::One(index)) => Some(&keys[*index]),
         _ => None,
     }
 }
@@ -69,7 +69,7 @@ proptest! {
         let distinct: HashSet<&String> = after.all().iter().collect();
         prop_assert_eq!(distinct.len(), all.len(), "{:?}", after.all());
         for (name, meaning) in &before.meanings {
-            let Meaning::One(index) = meaning else { continue };
+            let ResolvedName::One(index) = meaning else { continue };
             let (key, is_bare) = (&keys[*index], keys[*index].name == *name);
             let is_there = mode == ToolNames::Auto && all.contains(key);
             if is_bare && !remembers && !is_there {

@@ -24,10 +24,14 @@ fn auto(list: &[(&str, &str)]) -> Names {
 fn bare_while_unique_and_qualified_for_both_on_a_clash() {
     let names = auto(&[("a", "search"), ("b", "search"), ("b", "read")]);
     assert_eq!(names.all(), ["a__search", "b__search", "read"]);
-    assert_eq!(names.meaning("read"), Some(&Meaning::One(2)));
-    assert_eq!(names.meaning("b__read"), Some(&Meaning::One(2)), "the qualified form is always accepted");
+    assert_eq!(names.meaning("read"), Some(&ResolvedName::One(2)));
+    assert_eq!(
+        names.meaning("b__read"),
+        Some(&ResolvedName::One(2)),
+        "the qualified form is always accepted"
+    );
     let both = vec!["a__search".to_owned(), "b__search".to_owned()];
-    assert_eq!(names.meaning("search"), Some(&Meaning::Ambiguous(both)));
+    assert_eq!(names.meaning("search"), Some(&ResolvedName::Ambiguous(both)));
     assert_eq!(names.meaning("nothing"), None);
 }
 
@@ -35,7 +39,7 @@ fn bare_while_unique_and_qualified_for_both_on_a_clash() {
 fn prefixed_names_every_tool_with_its_server() {
     let names = assign(&keys(&[("a", "x"), ("b", "y")]), ToolNames::Prefixed, 64);
     assert_eq!(names.all(), ["a__x", "b__y"]);
-    assert_eq!(names.meaning("x"), Some(&Meaning::One(0)), "a unique bare name is still understood");
+    assert_eq!(names.meaning("x"), Some(&ResolvedName::One(0)), "a unique bare name is still understood");
 }
 
 #[test]
@@ -43,14 +47,14 @@ fn verbatim_keeps_names_and_the_first_server_keeps_a_shared_one() {
     let odd = "a name with spaces ".repeat(8);
     let names = assign(&keys(&[("a", &odd), ("a", "x"), ("b", "x")]), ToolNames::Verbatim, 64);
     assert_eq!(names.all(), [odd.as_str(), "x", "b__x"]);
-    assert_eq!(names.meaning("x"), Some(&Meaning::One(1)));
+    assert_eq!(names.meaning("x"), Some(&ResolvedName::One(1)));
 }
 
 #[test]
 fn a_bare_name_never_shadows_a_qualified_one() {
     let names = auto(&[("x", "a__b"), ("a", "b")]);
     assert_eq!(names.all(), ["x__a__b", "b"]);
-    assert_eq!(names.meaning("a__b"), Some(&Meaning::One(1)), "it reads as tool b of server a");
+    assert_eq!(names.meaning("a__b"), Some(&ResolvedName::One(1)), "it reads as tool b of server a");
 }
 
 #[test]
@@ -58,7 +62,7 @@ fn of_two_equal_qualified_names_the_one_with_the_longer_server_name_stays() {
     let names = auto(&[("a", "b__c"), ("a__b", "c"), ("z", "c"), ("z", "b__c")]);
     assert_eq!(names.exposed(1), "a__b__c");
     assert!(names.exposed(0).starts_with("a_b_c_"), "{}", names.exposed(0));
-    assert_eq!(names.meaning("a__b__c"), Some(&Meaning::One(1)));
+    assert_eq!(names.meaning("a__b__c"), Some(&ResolvedName::One(1)));
 }
 
 #[test]
@@ -80,19 +84,19 @@ fn a_name_that_ends_like_a_shortened_one_is_never_offered_bare() {
 #[test]
 fn a_name_stays_with_the_server_that_had_it_first() {
     let servers = ["evil", "good"].map(Arc::from).into();
-    let (mut owners, one) = (Owners::default(), |index| Some(Meaning::One(index)));
+    let (mut owners, one) = (Owners::default(), |index| Some(ResolvedName::One(index)));
     for mode in [ToolNames::Auto, ToolNames::Verbatim, ToolNames::Prefixed] {
         let mut names = |list: &[(&str, &str)]| {
             Names::assign(&keys(list), &Rules { mode, max_length: 64, servers: &servers }, &mut owners)
         };
         assert_eq!(names(&[("good", "x")]).meaning("x").cloned(), one(0));
         let both = names(&[("evil", "x"), ("good", "x")]);
-        assert!(mode == ToolNames::Verbatim || matches!(both.meaning("x"), Some(Meaning::Ambiguous(_))));
+        assert!(mode == ToolNames::Verbatim || matches!(both.meaning("x"), Some(ResolvedName::Ambiguous(_))));
         assert!(mode != ToolNames::Verbatim || both.all() == ["evil__x", "x"], "{:?}", both.all());
         let moved = names(&[("evil", "x")]);
         assert_eq!(
             (moved.all(), moved.meaning("x")),
-            (&["evil__x".to_owned()][..], Some(&Meaning::Moved(0)))
+            (&["evil__x".to_owned()][..], Some(&ResolvedName::Moved(0)))
         );
         assert_eq!(moved.moved(), [Moved { index: 0, owner: "good".into() }]);
         assert_eq!(moved.meaning("evil__x").cloned(), one(0), "its qualified name always works");
@@ -107,7 +111,7 @@ fn long_and_odd_names_are_shortened_with_a_stable_hash() {
     assert_eq!(names.exposed(0).len(), 64);
     assert_eq!(names.exposed(0), format!("{}_10e5bf18", "t".repeat(55)), "the same in every version");
     assert!(names.exposed(1).starts_with("l_schen_"), "{}", names.exposed(1));
-    assert_eq!(names.meaning(&long), Some(&Meaning::One(0)), "the server's own spelling is understood");
+    assert_eq!(names.meaning(&long), Some(&ResolvedName::One(0)), "the server's own spelling is understood");
 }
 
 fn name() -> impl Strategy<Value = String> {
@@ -136,10 +140,10 @@ proptest! {
         prop_assert_eq!(distinct.len(), keys.len(), "{:?}", names.all());
         for (index, key) in keys.iter().enumerate() {
             prop_assert!(fits(names.exposed(index), max), "{}", names.exposed(index));
-            prop_assert_eq!(names.meaning(names.exposed(index)), Some(&Meaning::One(index)));
+            prop_assert_eq!(names.meaning(names.exposed(index)), Some(&ResolvedName::One(index)));
             // No spelling of a tool ever leads to a tool it is not a spelling of.
             for spelling in [key.qualified(), key.name.clone()] {
-                if let Some(Meaning::One(found)) = names.meaning(&spelling) {
+                if let Some(ResolvedName::One(found)) = names.meaning(&spelling) {
                     let found = &keys[*found];
                     let is_one = [found.qualified(), found.name.clone()].contains(&spelling);
                     prop_assert!(is_one || names.all().contains(&spelling));

@@ -31,7 +31,7 @@ impl Owners {
     }
 
     /// Whether `name` belongs to `server` or to no server.
-    pub fn is_free_for(&self, name: &str, server: &str) -> bool {
+    pub(crate) fn is_free_for(&self, name: &str, server: &str) -> bool {
         self.owner(name).is_none_or(|owner| owner.as_ref() == server)
     }
 

@@ -18,13 +18,13 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
-use super::live_events::{Happened, LiveEvents};
+use super::live_events::{EventContent, LiveEvents};
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
 use super::views::{OwnOffers, Views};
 use protocol::Notification;
 use protocol::feature::Lists;
-use upstream::{Change, Home, Offer, State, Update, Upstream, breaker};
+use upstream::{Affinity, Change, Offer, State, Update, Upstream, breaker};
 
 /// Limit of queued notifications for a slow receiver. A receiver that falls behind learns that it missed some.
 const NOTICES: usize = 1_024;
@@ -39,7 +39,7 @@ pub struct ServerNotice {
     /// The notification; none: some were missed, so any may have been sent.
     pub notice: Option<Notification>,
     /// The client whose private connection it came on; none: a connection that clients share.
-    pub home: Option<Home>,
+    pub affinity: Option<Affinity>,
 }
 
 /// Commands to the task.
@@ -95,7 +95,7 @@ pub(super) struct Registry {
     /// Offers that servers make to single clients.
     own: OwnOffers,
     /// Servers whose changed tools must still be logged, because the audit log was full.
-    untold: HashSet<Arc<str>>,
+    deferred: HashSet<Arc<str>>,
     /// Whether names that stay with their first server must still be logged, for the same reason.
     has_untold_names: bool,
 }
@@ -115,7 +115,7 @@ impl Registry {
             views: views.clone(),
             live: Arc::clone(&live),
             own: OwnOffers::default(),
-            untold: HashSet::new(),
+            deferred: HashSet::new(),
             has_untold_names: false,
         };
         (registry, Published { snapshot, count, notices, views, live })
@@ -142,7 +142,7 @@ impl Registry {
                         let _ = done.send(()); // the operator may have left
                     }
                 },
-                _ = retry.tick(), if self.has_untold() => self.log_untold(),
+                _ = retry.tick(), if self.has_deferred() => self.log_deferred(),
                 else => return,
             }
         }
@@ -157,14 +157,17 @@ impl Registry {
         let what = match &update.change {
             Change::State(state) => {
                 let is_usable = matches!(state, State::Connecting | State::Ready);
-                Happened::Server {
+                EventContent::Server {
                     state: state.as_str(),
                     reason: if is_usable { None } else { last_error() },
                 }
             }
             Change::Breaker(changed) => {
                 let has_opened = changed.to == breaker::State::Open;
-                Happened::Breaker { changed: *changed, reason: if has_opened { last_error() } else { None } }
+                EventContent::Breaker {
+                    changed: *changed,
+                    reason: if has_opened { last_error() } else { None },
+                }
             }
             _ => return,
         };
@@ -178,11 +181,11 @@ impl Registry {
         let told = match &update.change {
             Change::Told(notice) => Some((Some(notice.clone()), None)),
             Change::Missed => Some((None, None)),
-            Change::ToldTo(home, notice) => Some((notice.clone(), Some(home.clone()))),
-            Change::Private(home, offered, published) => {
+            Change::ToldTo(affinity, notice) => Some((notice.clone(), Some(affinity.clone()))),
+            Change::Private(affinity, offered, published) => {
                 let now = self.snapshot.load_full();
                 if now.server(&update.server).is_ok_and(|server| server.upstream.id() == update.id) {
-                    self.see_privately((&update.server, home), offered.clone()).await;
+                    self.publish_own((&update.server, affinity), offered.clone()).await;
                 }
                 published.send_replace(true);
                 return;
@@ -190,15 +193,15 @@ impl Registry {
             Change::Offered(..) | Change::State(_) => None,
             Change::Breaker(_) => return,
         };
-        if let Some((notice, home)) = told {
+        if let Some((notice, affinity)) = told {
             // Without a receiver, no client has subscribed.
-            let _ = self.notices.send(ServerNotice { server: update.server, notice, home });
+            let _ = self.notices.send(ServerNotice { server: update.server, notice, affinity });
             return;
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         if let Some(Some(next)) = off_thread(move || choose(&now, &config, &update)).await {
             self.publish(next);
-            self.see_all_privately().await;
+            self.publish_all_own().await;
         }
     }
 
@@ -212,7 +215,7 @@ impl Registry {
             let before = self.snapshot.load_full();
             self.publish(next);
             self.forget_replaced(&before).await;
-            self.see_all_privately().await;
+            self.publish_all_own().await;
             let _ = order.done.send(()); // the operator may have left
         }
     }
@@ -226,7 +229,7 @@ impl Registry {
         };
         if let Some(next) = off_thread(build).await {
             let _ = done.send(next.map(|next| self.publish(next))); // the operator may have left
-            self.see_all_privately().await;
+            self.publish_all_own().await;
         }
     }
 
@@ -238,10 +241,10 @@ impl Registry {
             let is_new = known.is_none_or(|known| !Arc::ptr_eq(known, &server.trust));
             // If the changes of a server must be logged again, all of them are logged then.
             if is_new
-                && !self.untold.contains(name)
+                && !self.deferred.contains(name)
                 && server.trust.tell(name, known.map(AsRef::as_ref)).is_err()
             {
-                self.untold.insert(Arc::clone(name));
+                self.deferred.insert(Arc::clone(name));
             }
         }
         if self.live.is_watched() {
@@ -252,16 +255,16 @@ impl Registry {
         self.count.send_modify(|count| *count += 1);
     }
 
-    fn has_untold(&self) -> bool {
-        self.has_untold_names || !self.untold.is_empty()
+    fn has_deferred(&self) -> bool {
+        self.has_untold_names || !self.deferred.is_empty()
     }
 
     /// Retries the audit lines that found no room, in their current state.
-    fn log_untold(&mut self) {
+    fn log_deferred(&mut self) {
         let now = self.snapshot.load();
         let is_full =
             |name: &Arc<str>| now.server(name).is_ok_and(|server| server.trust.tell(name, None).is_err());
-        self.untold.retain(is_full);
+        self.deferred.retain(is_full);
         if self.has_untold_names {
             self.has_untold_names = now.log_moved_names(None).is_err();
         }
@@ -270,14 +273,14 @@ impl Registry {
 
 impl Registry {
     /// Publishes the offer of a server to one client; `None` removes it.
-    async fn see_privately(
+    async fn publish_own(
         &mut self,
-        (server, home): (&Arc<str>, &Home),
+        (server, affinity): (&Arc<str>, &Affinity),
         offered: Option<(Arc<Offer>, Lists)>,
     ) {
         let announced = offered.as_ref().map(|(_, announced)| *announced).unwrap_or_default();
-        self.own.note(server, home, offered.map(|(offer, _)| offer));
-        self.see(home.clone(), announced).await;
+        self.own.note(server, affinity, offered.map(|(offer, _)| offer));
+        self.see(affinity.clone(), announced).await;
         self.count.send_modify(|count| *count += 1);
     }
 
@@ -289,37 +292,37 @@ impl Registry {
             let name = &server.upstream.config().name;
             let is_same = |there: &Server| there.upstream.id() == server.upstream.id();
             if !now.server(name).is_ok_and(is_same) {
-                for home in self.own.forget(name) {
-                    self.see(home, Lists::default()).await;
+                for affinity in self.own.forget(name) {
+                    self.see(affinity, Lists::default()).await;
                 }
             }
         }
     }
 
     /// Rebuilds the views of all clients with private offers, because the shared catalog changed.
-    async fn see_all_privately(&mut self) {
-        for home in self.own.homes() {
-            self.see(home, Lists::default()).await;
+    async fn publish_all_own(&mut self) {
+        for affinity in self.own.affinities() {
+            self.see(affinity, Lists::default()).await;
         }
         if !self.own.is_empty() {
             self.count.send_modify(|count| *count += 1);
         }
     }
 
-    async fn see(&self, home: Home, announced: Lists) {
+    async fn see(&self, affinity: Affinity, announced: Lists) {
         let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        let (before, offers) = (self.views.get(&home), self.own.of(&home));
+        let (before, offers) = (self.views.get(&affinity), self.own.of(&affinity));
         let build = move || shared.seen_with(&config, before.as_deref(), (&offers, announced));
         if let Some(view) = off_thread(build).await {
-            self.views.put(home, view);
+            self.views.put(affinity, view);
         }
     }
 }
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        if self.has_untold() {
-            self.log_untold();
+        if self.has_deferred() {
+            self.log_deferred();
         }
     }
 }

@@ -26,7 +26,7 @@ use json::Raw;
 use protocol::caching::{self, Caching};
 use protocol::feature::List;
 use protocol::{Era, ErrorObject, Version};
-use runtime::store::{CacheKeys, Group, Keep, Key, Made};
+use runtime::store::{CacheKeys, CacheScope, Group, Key, Made};
 use upstream::{Call, Deadline, Outlet, ResponseBody, ServerResponse};
 
 /// Name under which these results are counted.
@@ -37,7 +37,7 @@ const GOES_ON: [&str; 3] = ["inputResponses", "requestState", "task"];
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// A call whose result may be cached.
-pub(super) struct Recall<'a> {
+pub(super) struct CacheableCall<'a> {
     server: &'a Server,
     request: &'a RoutedRequest,
     ttl: Duration,
@@ -53,7 +53,7 @@ enum Failure {
     Theirs(ErrorObject, Version),
 }
 
-impl<'a> Recall<'a> {
+impl<'a> CacheableCall<'a> {
     /// Accepts `request` if its response may be cached. For most servers one comparison decides.
     pub(super) fn of(server: &'a Server, request: &'a RoutedRequest) -> Option<Self> {
         let ttl = server.upstream.config().tools.cache_ttl?;
@@ -100,7 +100,7 @@ impl<'a> Recall<'a> {
     }
 
     /// Returns for whom a result is cached, and how long.
-    fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> Keep {
+    fn keep(&self, result: &Raw, version: Version, outlet: &Outlet) -> CacheScope {
         let is_final = result.part("resultType").is_none_or(|kind| kind.says("complete"))
             && result.part("task").is_none()
             && result.get("isError").is_none_or(|failed| failed.as_str() == "false");
@@ -109,9 +109,9 @@ impl<'a> Recall<'a> {
         let own_ttl = result.part(caching::TTL).map_or(self.ttl, |_| Duration::from_millis(said.ttl_ms));
         let is_public = version.is_modern() && said.is_public;
         match (is_final && !outlet.was_asked(), self.ttl.min(own_ttl)) {
-            (false, _) | (_, Duration::ZERO) => Keep::Not,
-            (true, ttl) if is_public => Keep::Common(ttl),
-            (true, ttl) => Keep::Own(ttl),
+            (false, _) | (_, Duration::ZERO) => CacheScope::Not,
+            (true, ttl) if is_public => CacheScope::Common(ttl),
+            (true, ttl) => CacheScope::Own(ttl),
         }
     }
 
@@ -124,7 +124,7 @@ impl Manager {
     /// Returns the cached result, or the result of the server, which is then cached if possible.
     pub(super) async fn recall(
         &self,
-        call: &Recall<'_>,
+        call: &CacheableCall<'_>,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
         let result = match call.server.upstream.check_open() {
@@ -147,7 +147,7 @@ impl Manager {
     /// Sends the request to the server that has its name now.
     fn receive_anew<'a>(
         &'a self,
-        call: &'a Recall<'_>,
+        call: &'a CacheableCall<'_>,
         outlet: &'a Outlet,
     ) -> BoxFuture<'a, Result<Called<ResponseBody>, Error>> {
         Box::pin(self.call_unwatched(call.request, outlet))
@@ -155,7 +155,7 @@ impl Manager {
 
     /// Returns a cached or new result. A caller that has waited half its deadline for another call sends its
     /// own request. The other call may be waiting for a user, or may have had less time.
-    async fn recalled(&self, call: &Recall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
+    async fn recalled(&self, call: &CacheableCall<'_>, outlet: &Outlet) -> Result<(Raw, Version), Failure> {
         let (own, common) = call.keys();
         let (begun, deadline, asks) = (call.request.begun, call.deadline(), AtomicBool::new(false));
         let make = async {

@@ -202,7 +202,7 @@ async fn a_call_that_waited_while_its_server_was_replaced_is_made_at_the_new_one
     let request = scene.manager.tool_request(&Scope::All, "read", call, None).await;
     let request = request.expect("it is offered");
     let old = snapshot.server("s").expect("it is there");
-    let waiting = Recall::of(old, &request).expect("its answers are kept");
+    let waiting = CacheableCall::of(old, &request).expect("its answers are kept");
     let next = upstream::Config { source: settings::Fingerprint::default(), ..old.upstream.config().clone() };
     let apply = |next| scene.manager.apply_with(Config::of(next), |_| Ok(scene.server.connector()));
     apply(vec![next]).await.expect("applied");

@@ -19,7 +19,7 @@ use crate::manager::routed_request::RoutedRequest;
 use json::Raw;
 use protocol::sanitize;
 use runtime::worker::now;
-use upstream::{Call, Home, Subject, Watching};
+use upstream::{Affinity, Call, Subject, Watching};
 
 /// The subject of a completion: an argument of a prompt, or a variable of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Manager {
     }
 
     /// Routes a `call` that gets the prompt that `viewer` calls `name`, like [`Manager::tool_request`].
-    pub async fn prompt_request(
+    pub(crate) async fn prompt_request(
         &self,
         viewer: impl Into<Viewer<'_>>,
         name: &str,
@@ -60,7 +60,7 @@ impl Manager {
 
     /// Returns the requests that read `uri`. If no server lists it, these are several to try in order, the
     /// best first.
-    pub async fn resource_requests(
+    pub(crate) async fn resource_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         uri: &str,
@@ -89,11 +89,11 @@ impl Manager {
     }
 
     /// Subscribes a client to `subject` until the [`Watching`] is dropped, and returns it with the server's
-    /// answer. The client is named by its principal and its home. The notifications come out of
+    /// answer. The client is named by its principal and its affinity. The notifications come out of
     /// [`Manager::notices`].
     pub async fn watch(
         &self,
-        client: (&Arc<str>, Option<&Home>),
+        client: (&Arc<str>, Option<&Affinity>),
         server: &str,
         subject: Subject,
     ) -> Result<Result<(Raw, Watching), upstream::WatchRefusal>, Error> {
@@ -104,7 +104,7 @@ impl Manager {
     }
 
     /// Returns the requests that complete an argument of `reference`, like [`Manager::resource_requests`].
-    pub async fn completion_requests(
+    pub(crate) async fn completion_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         reference: &Reference,
@@ -163,7 +163,7 @@ impl Manager {
         look: impl Fn(&Snapshot) -> T,
     ) -> T {
         // Usually the name is found, and no wait has to be prepared.
-        let view = self.view(viewer.home);
+        let view = self.view(viewer.affinity);
         let snapshot = self.published.snapshot.load();
         let seen = view.as_ref().unwrap_or(&snapshot);
         let found = look(seen);
@@ -175,7 +175,7 @@ impl Manager {
         let mut changes = self.changes();
         loop {
             changes.mark_unchanged();
-            let snapshot = self.seen_by(viewer.home);
+            let snapshot = self.seen_by(viewer.affinity);
             let found = look(&snapshot);
             if !found.may_come(&snapshot, viewer.scope) {
                 return found;

@@ -165,7 +165,7 @@ impl Snapshot {
     }
 
     /// Whether a server of a scope was not reached yet, so that its offer is unknown.
-    pub fn has_unheard(&self, scope: &Scope) -> bool {
+    pub(crate) fn has_unreached(&self, scope: &Scope) -> bool {
         let is_unheard = |server: &Server| !server.is_heard && server.upstream.config().enabled;
         self.servers_in(scope).iter().any(is_unheard)
     }
@@ -179,7 +179,7 @@ impl Snapshot {
         };
         match lookup {
             Lookup::Found(route) => Ok(route.clone()),
-            Lookup::Held(held) => Err(held.change.refusal(&held.server)),
+            Lookup::Blocked(held) => Err(held.change.refusal(&held.server)),
             Lookup::Ambiguous(candidates) => {
                 let (name, candidates) = (name.to_owned(), candidates.to_vec());
                 Err(Error::Ambiguous { kind, name, candidates, before: None })
@@ -213,7 +213,7 @@ impl Snapshot {
         match scope {
             Scope::All => match look(self.catalog.resources()) {
                 // The URI names a server that may have it, so no other server is asked.
-                guessed if guessed.are_guessed() => self.away_behind(uri).map_or(Ok(guessed), Err),
+                guessed if guessed.are_guessed() => self.failure_behind(uri).map_or(Ok(guessed), Err),
                 known => Ok(known),
             },
             Scope::Server(name) => {
@@ -224,13 +224,13 @@ impl Snapshot {
     }
 
     /// Whether servers of a scope can have equal URIs, so that [`Snapshot::exposed_uri`] may return one.
-    pub fn can_clash(&self, scope: &Scope) -> bool {
+    pub(crate) fn can_clash(&self, scope: &Scope) -> bool {
         *scope == Scope::All && self.catalog.resources().can_clash()
     }
 
     /// Returns the URI under which clients of a scope reach `uri` of `server`, if it differs. The links of
     /// one message share `budget`.
-    pub fn exposed_uri(
+    pub(crate) fn exposed_uri(
         &self,
         scope: &Scope,
         (server, uri): (&str, &str),

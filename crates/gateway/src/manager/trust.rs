@@ -241,7 +241,7 @@ impl Trust {
         for change in self.chosen(approval, server, tools)? {
             let name = name_hash(&change.tool);
             if next.known.len() >= MOST && !next.known.contains_key(&name) {
-                next.forget_but(tools);
+                next.retain_offered(tools);
             }
             next.known.insert(name, change.now);
             next.changes.remove(&change.tool);
@@ -272,7 +272,7 @@ impl Trust {
     }
 
     /// Forgets the definitions of tools that the server no longer has.
-    fn forget_but(&mut self, tools: &[Tool]) {
+    fn retain_offered(&mut self, tools: &[Tool]) {
         let there: HashSet<Sha256Hash> = tools.iter().map(|tool| name_hash(&tool.name)).collect();
         self.known.retain(|name, _| there.contains(name));
     }

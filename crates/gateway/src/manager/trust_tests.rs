@@ -188,12 +188,12 @@ fn the_hash_is_that_of_the_one_spelling() {
 
 /// A server whose tool list can be changed.
 #[derive(Clone)]
-struct Shifty {
+struct ChangingServer {
     server: Fake,
     list: Arc<Mutex<serde_json::Value>>,
 }
 
-impl Shifty {
+impl ChangingServer {
     fn new(tools: &[(&str, &str)]) -> Self {
         let shifty = Self { server: Fake::new(Version::V2025_11_25), list: Arc::default() };
         shifty.write(tools);
@@ -232,7 +232,7 @@ fn settings(name: &str, on_change: OnChange) -> upstream::Config {
     config
 }
 
-async fn manager(servers: &[(&str, &Shifty)], on_change: OnChange) -> Arc<Manager> {
+async fn manager(servers: &[(&str, &ChangingServer)], on_change: OnChange) -> Arc<Manager> {
     let config = Config::of(servers.iter().map(|(name, _)| settings(name, on_change)).collect());
     let connectors = servers.iter().map(|(_, shifty)| shifty.server.connector()).collect();
     let manager = Manager::with_connectors(config, connectors, Shutdown::new());
@@ -255,7 +255,7 @@ fn is_held(called: &Result<Called, Error>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_held_back_is_neither_listed_nor_called_until_it_is_approved() {
-    let a = Shifty::new(&[("t", "1"), ("u", "1")]);
+    let a = ChangingServer::new(&[("t", "1"), ("u", "1")]);
     let manager = manager(&[("a", &a)], OnChange::Block).await;
     a.shift(&manager, &[("t", "2"), ("u", "1")]).await;
     assert_eq!(offered(&manager), ["u"]);
@@ -278,7 +278,7 @@ async fn a_tool_that_is_held_back_is_neither_listed_nor_called_until_it_is_appro
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_held_back_does_not_become_another_servers() {
-    let (a, b) = (Shifty::new(&[("t", "1")]), Shifty::new(&[("t", "1")]));
+    let (a, b) = (ChangingServer::new(&[("t", "1")]), ChangingServer::new(&[("t", "1")]));
     let manager = manager(&[("a", &a), ("b", &b)], OnChange::Block).await;
     a.shift(&manager, &[("t", "2")]).await;
     assert_eq!(offered(&manager), ["b__t"]);
@@ -288,7 +288,7 @@ async fn a_name_that_is_held_back_does_not_become_another_servers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_found_before_the_change_is_not_made_after_it() {
-    let a = Shifty::new(&[("t", "1")]);
+    let a = ChangingServer::new(&[("t", "1")]);
     let manager = manager(&[("a", &a)], OnChange::Block).await;
     let params = Raw::of(&json!({"name": "t"}));
     let call = Call { owner: Owner::new(), ..Call::of_gateway("tools/call", Some(params)) };
@@ -304,7 +304,7 @@ async fn a_call_that_was_found_before_the_change_is_not_made_after_it() {
 #[tokio::test(start_paused = true)]
 async fn where_it_is_told_only_or_allowed_the_call_passes() {
     for (on_change, told) in [(OnChange::Warn, 1), (OnChange::Allow, 0)] {
-        let a = Shifty::new(&[("t", "1")]);
+        let a = ChangingServer::new(&[("t", "1")]);
         let manager = manager(&[("a", &a)], on_change).await;
         a.shift(&manager, &[("t", "2")]).await;
         assert_eq!(offered(&manager), ["t"]);
@@ -316,7 +316,7 @@ async fn where_it_is_told_only_or_allowed_the_call_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_trusted_outlives_connections_and_reloads_and_ends_with_its_server() {
-    let a = Shifty::new(&[("t", "1")]);
+    let a = ChangingServer::new(&[("t", "1")]);
     let manager = manager(&[("a", &a)], OnChange::Warn).await;
     a.write(&[("t", "2")]);
     manager.reconnect("a", None).await.expect("connected");

@@ -5,7 +5,7 @@
 //! are counted apart from the shared counts, so a client hears of a change when its view comes or goes. There are at
 //! most as many views as private connections.
 //!
-//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::attending`).
+//! Not here: reading the offers (`upstream`), and who waits for them (`gateway::private_connections`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::snapshot::{Offers, Snapshot};
 use super::{Manager, Scope};
 use protocol::{LogLevel, method};
-use upstream::{Call, Home, Offer, Owner, Upstream, any_private};
+use upstream::{Affinity, Call, Offer, Owner, Upstream, any_private};
 
 /// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]
@@ -21,64 +21,66 @@ pub struct Viewer<'a> {
     /// The servers it sees.
     pub scope: &'a Scope,
     /// Where its private connections belong; none for programs.
-    pub home: Option<&'a Home>,
+    pub affinity: Option<&'a Affinity>,
 }
 
 impl<'a> From<&'a Scope> for Viewer<'a> {
     fn from(scope: &'a Scope) -> Self {
-        Self { scope, home: None }
+        Self { scope, affinity: None }
     }
 }
 
 /// The views that are published. Clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Views(Arc<RwLock<HashMap<Home, Arc<Snapshot>>>>);
+pub(super) struct Views(Arc<RwLock<HashMap<Affinity, Arc<Snapshot>>>>);
 
 impl Views {
-    pub(super) fn get(&self, home: &Home) -> Option<Arc<Snapshot>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(home).cloned()
+    pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<Snapshot>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(affinity).cloned()
     }
 
-    pub(super) fn put(&self, home: Home, view: Option<Snapshot>) {
+    pub(super) fn put(&self, affinity: Affinity, view: Option<Snapshot>) {
         let mut views = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match view {
-            Some(view) => views.insert(home, Arc::new(view)),
-            None => views.remove(&home),
+            Some(view) => views.insert(affinity, Arc::new(view)),
+            None => views.remove(&affinity),
         };
     }
 }
 
 /// Offers of servers to single clients.
 #[derive(Default)]
-pub(super) struct OwnOffers(HashMap<Home, Offers>);
+pub(super) struct OwnOffers(HashMap<Affinity, Offers>);
 
 impl OwnOffers {
-    pub(super) fn note(&mut self, server: &Arc<str>, home: &Home, offer: Option<Arc<Offer>>) {
+    pub(super) fn note(&mut self, server: &Arc<str>, affinity: &Affinity, offer: Option<Arc<Offer>>) {
         let Some(offer) = offer else {
-            let Some(offers) = self.0.get_mut(home) else { return };
+            let Some(offers) = self.0.get_mut(affinity) else { return };
             offers.remove(server);
             if offers.is_empty() {
-                self.0.remove(home);
+                self.0.remove(affinity);
             }
             return;
         };
-        self.0.entry(home.clone()).or_default().insert(Arc::clone(server), offer);
+        self.0.entry(affinity.clone()).or_default().insert(Arc::clone(server), offer);
     }
 
     /// Forgets what `server` offered; the clients that it offered something.
-    pub(super) fn forget(&mut self, server: &str) -> Vec<Home> {
-        let offered =
-            self.0.iter_mut().filter_map(|(home, offers)| offers.remove(server).map(|_| home.clone()));
-        let homes = offered.collect();
+    pub(super) fn forget(&mut self, server: &str) -> Vec<Affinity> {
+        let offered = self
+            .0
+            .iter_mut()
+            .filter_map(|(affinity, offers)| offers.remove(server).map(|_| affinity.clone()));
+        let affinities = offered.collect();
         self.0.retain(|_, offers| !offers.is_empty());
-        homes
+        affinities
     }
 
-    pub(super) fn of(&self, home: &Home) -> Offers {
-        self.0.get(home).cloned().unwrap_or_default()
+    pub(super) fn of(&self, affinity: &Affinity) -> Offers {
+        self.0.get(affinity).cloned().unwrap_or_default()
     }
 
-    pub(super) fn homes(&self) -> Vec<Home> {
+    pub(super) fn affinities(&self) -> Vec<Affinity> {
         self.0.keys().cloned().collect()
     }
 
@@ -88,29 +90,29 @@ impl OwnOffers {
 }
 
 impl Manager {
-    /// The snapshot for the client of `home`.
-    pub fn seen_by(&self, home: Option<&Home>) -> Arc<Snapshot> {
-        self.view(home).unwrap_or_else(|| self.snapshot())
+    /// The snapshot for the client of `affinity`.
+    pub fn seen_by(&self, affinity: Option<&Affinity>) -> Arc<Snapshot> {
+        self.view(affinity).unwrap_or_else(|| self.snapshot())
     }
 
-    /// The view of the client of `home`, if it has one.
-    pub(super) fn view(&self, home: Option<&Home>) -> Option<Arc<Snapshot>> {
-        self.published.views.get(home.filter(|_| any_private())?)
+    /// The view of the client of `affinity`, if it has one.
+    pub(super) fn view(&self, affinity: Option<&Affinity>) -> Option<Arc<Snapshot>> {
+        self.published.views.get(affinity.filter(|_| any_private())?)
     }
 
     /// Whether a first request of `viewer` has to wait for its own connections ([`Manager::attend`]).
     pub fn has_to_attend(&self, viewer: Viewer<'_>) -> bool {
-        let Some(home) = viewer.home.filter(|_| any_private()) else { return false };
+        let Some(affinity) = viewer.affinity.filter(|_| any_private()) else { return false };
         let snapshot = self.published.snapshot.load();
-        snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.has_to_attend(home))
+        snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.has_to_attend(affinity))
     }
 
-    /// Has servers that have a connection for the client of `home` write log lines of `level` and above on it.
-    pub async fn want_log(&self, scope: &Scope, home: &Home, level: LogLevel) {
+    /// Has servers that have a connection for the client of `affinity` write log lines of `level` and above on it.
+    pub async fn want_log(&self, scope: &Scope, affinity: &Affinity, level: LogLevel) {
         if any_private() {
             let snapshot = self.snapshot();
             let wanted =
-                snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(home, level));
+                snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(affinity, level));
             futures_util::future::join_all(wanted).await;
         }
     }
@@ -122,7 +124,7 @@ impl Manager {
             sender: call.sender.clone(),
             era: call.era,
             owner: Owner::GATEWAY,
-            home: call.home.clone(),
+            affinity: call.affinity.clone(),
             principal: call.principal.clone(),
             ..Call::of_gateway(method::TOOLS_LIST, None)
         };

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use super::tests::{ask, modern, raw, said, session, told};
+use super::tests::{ask, modern, next_notification, raw, said, session};
 use super::*;
 use crate::manager::config::Config;
 use builtins::{Builtin, InProcessConnector, Report};
@@ -42,7 +42,7 @@ impl Builtin for Bell {
         Some(vec![resource(URI), resource("x://none")])
     }
 
-    fn told_resources(&self) -> &[&str] {
+    fn subscribable_resources(&self) -> &[&str] {
         &[URI]
     }
 }
@@ -77,9 +77,9 @@ async fn a_legacy_session_that_subscribed_hears_of_it_and_another_does_not() {
     assert!(unknown.is_err(), "{unknown:?}");
     let mut feeds = [&caller, &other].map(|caller| gateway.feed(caller).expect("a legacy client"));
     ring();
-    let notice = told(&mut feeds[0]).await.expect("told");
+    let notice = next_notification(&mut feeds[0]).await.expect("told");
     assert!(notice.contains("notifications/resources/updated") && notice.contains(URI), "{notice}");
-    assert_eq!(told(&mut feeds[1]).await, None);
+    assert_eq!(next_notification(&mut feeds[1]).await, None);
 }
 
 #[tokio::test(start_paused = true)]

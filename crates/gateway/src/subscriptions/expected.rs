@@ -49,9 +49,9 @@ impl Gateway {
 
     /// Subscribes the session to the visit of the page of elicitation `id`. Only `server` can send that
     /// notification.
-    pub fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
+    pub(crate) fn expect_elicitation(&self, caller: &Caller, server: &Arc<str>, id: &str) {
         let topic = Topic::Elicitation(Arc::clone(server), id.into());
-        expect(caller, |mailbox| self.router.tell(topic, id, (mailbox.pending(), &caller.home)));
+        expect(caller, |mailbox| self.router.tell(topic, id, (mailbox.pending(), &caller.affinity)));
     }
 
     /// Subscribes the session to a task, which `server` calls `there` and the session `shown`.
@@ -60,7 +60,7 @@ impl Gateway {
             return;
         }
         let topic = Topic::Task(server.into(), there.into());
-        expect(caller, |mailbox| self.router.tell(topic, shown, (mailbox.pending(), &caller.home)));
+        expect(caller, |mailbox| self.router.tell(topic, shown, (mailbox.pending(), &caller.affinity)));
     }
 }
 

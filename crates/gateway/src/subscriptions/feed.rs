@@ -12,25 +12,29 @@ use super::mailbox::Mailbox;
 use crate::manager::{Manager, Scope};
 use protocol::Notification;
 use protocol::feature::List;
-use upstream::Home;
+use upstream::Affinity;
 
 /// The notifications for one listener, one after another.
 pub struct Feed {
     manager: Arc<Manager>,
     scope: Scope,
-    home: Home,
+    affinity: Affinity,
     mailbox: Arc<Mailbox>,
     changes: watch::Receiver<u64>,
     arrivals: watch::Receiver<()>,
 }
 
 impl Feed {
-    /// A feed for a listener of `scope` and `home`.
-    pub fn new(manager: &Arc<Manager>, (scope, home): (&Scope, &Home), mailbox: &Arc<Mailbox>) -> Self {
+    /// A feed for a listener of `scope` and `affinity`.
+    pub fn new(
+        manager: &Arc<Manager>,
+        (scope, affinity): (&Scope, &Affinity),
+        mailbox: &Arc<Mailbox>,
+    ) -> Self {
         Self {
             manager: Arc::clone(manager),
             scope: scope.clone(),
-            home: home.clone(),
+            affinity: affinity.clone(),
             mailbox: Arc::clone(mailbox),
             changes: manager.changes(),
             arrivals: mailbox.pending().arrivals(),
@@ -56,7 +60,7 @@ impl Feed {
     }
 
     fn ready(&self) -> Option<Notification> {
-        let now = self.manager.seen_by(Some(&self.home)).revisions(&self.scope);
+        let now = self.manager.seen_by(Some(&self.affinity)).revisions(&self.scope);
         self.mailbox.take_changed(now).map(changed).or_else(|| self.mailbox.take())
     }
 }

@@ -36,11 +36,11 @@ pub(super) async fn follow_all(
 }
 
 async fn follow(gateway: &Gateway, caller: &Caller, mailbox: &Arc<Mailbox>, id: &str) -> Option<()> {
-    let (server, there) = tasks::told_at(gateway, caller, id)?;
+    let (server, there) = tasks::task_at(gateway, caller, id)?;
     // The listener is registered before the server is asked, so that the first notification finds it.
     let topic = Topic::Task(server.clone(), there.clone());
-    let subscription = gateway.router.tell(topic, id, (mailbox.pending(), &caller.home));
-    let client = (caller.principal.id(), Some(&caller.home));
+    let subscription = gateway.router.tell(topic, id, (mailbox.pending(), &caller.affinity));
+    let client = (caller.principal.id(), Some(&caller.affinity));
     let watched = gateway.manager().watch(client, &server, Subject::Task(there)).await;
     let (_, watching) = watched.ok()?.ok()?;
     mailbox.subscribe(id.to_owned(), subscription.kept_by(watching)).ok()

@@ -29,7 +29,7 @@ pub struct Mailbox {
     state: Mutex<State>,
     pending: Arc<PendingNotifications>,
     /// Whether the listener must still be notified why its server is down.
-    owes_reason: AtomicBool,
+    owes_down_notice: AtomicBool,
     /// Whether the listener has received a list. Only then is it notified when the list changes.
     has_listed: AtomicBool,
 }
@@ -74,35 +74,35 @@ impl Mailbox {
         Self {
             state: Mutex::new(state),
             pending: Arc::new(PendingNotifications::of(principal)),
-            owes_reason: AtomicBool::default(),
+            owes_down_notice: AtomicBool::default(),
             has_listed: AtomicBool::default(),
         }
     }
 
     /// Sends notifications of changes of `lists` from now on; `known` is the version that the listener
     /// has.
-    pub fn listen_to(&self, lists: Lists, known: Revisions) {
+    pub(crate) fn listen_to(&self, lists: Lists, known: Revisions) {
         let mut state = self.state();
         (state.lists, state.told) = (lists, known);
     }
 
     /// Whether the listener must still be notified why its server is down.
-    pub fn owes_reason(&self) -> bool {
-        self.owes_reason.load(Ordering::Relaxed)
+    pub(crate) fn owes_down_notice(&self) -> bool {
+        self.owes_down_notice.load(Ordering::Relaxed)
     }
 
     /// Records whether the listener must still be notified why its server is down.
-    pub fn owe_reason(&self, owes: bool) {
-        self.owes_reason.store(owes, Ordering::Relaxed);
+    pub(crate) fn set_owes_down_notice(&self, owes: bool) {
+        self.owes_down_notice.store(owes, Ordering::Relaxed);
     }
 
     /// Records that the listener has received a list.
-    pub fn note_listed(&self) {
+    pub(crate) fn note_listed(&self) {
         self.has_listed.store(true, Ordering::Relaxed);
     }
 
     /// Sets `known` as the versions that the listener has, unless it has received a list before.
-    pub fn begin_with(&self, known: Revisions) {
+    pub(crate) fn begin_with(&self, known: Revisions) {
         if !self.has_listed.load(Ordering::Relaxed) {
             self.state().told = known;
         }
@@ -193,7 +193,7 @@ impl Mailbox {
     }
 
     /// Sets the lowest level of log messages for the listener.
-    pub fn set_log_level(&self, level: LogLevel) {
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
         self.state().log_level = Some(level);
     }
 
@@ -228,7 +228,7 @@ impl Mailbox {
 mod tests {
     use super::*;
     use crate::subscriptions::notification_router::{NotificationRouter, Topic};
-    use upstream::Home;
+    use upstream::Affinity;
 
     fn notice(name: &str) -> Notification {
         Notification { method: name.into(), params: None }
@@ -239,7 +239,11 @@ mod tests {
         const LONG: usize = 8 * 1024;
         let (router, mailbox) = (Arc::new(NotificationRouter::default()), Arc::new(Mailbox::of(&"a".into())));
         let subscription = |uri: &str| {
-            router.tell(Topic::Resource("s".into(), uri.into()), uri, (mailbox.pending(), &Home::session()))
+            router.tell(
+                Topic::Resource("s".into(), uri.into()),
+                uri,
+                (mailbox.pending(), &Affinity::session()),
+            )
         };
         let used = || mailbox.pending().charged().0;
         let uris: Vec<String> = (0..MAX_SUBSCRIPTIONS).map(|number| format!("{number:0LONG$}")).collect();

@@ -70,8 +70,8 @@ pub async fn listen(
     let manager = gateway.manager();
     let lists = honoured(manager, &caller.scope, filter);
     let mailbox = Arc::new(Mailbox::of(caller.principal.id()));
-    mailbox.listen_to(lists, manager.seen_by(Some(&caller.home)).revisions(&caller.scope));
-    let mut feed = Feed::new(manager, (&caller.scope, &caller.home), &mailbox);
+    mailbox.listen_to(lists, manager.seen_by(Some(&caller.affinity)).revisions(&caller.scope));
+    let mut feed = Feed::new(manager, (&caller.scope, &caller.affinity), &mailbox);
     let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;
     let ids = followed::follow_all(gateway, caller, &mailbox, ids).await;
     outlet.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;
@@ -107,7 +107,7 @@ async fn agreed<'a>(
 fn honoured(manager: &Manager, scope: &Scope, filter: &Raw) -> Lists {
     let asked = |list: &List| filter.get_as(list.filter()).unwrap_or(false);
     let snapshot = manager.snapshot();
-    let may_come = snapshot.has_unheard(scope);
+    let may_come = snapshot.has_unreached(scope);
     let there = |list: &List| *list == List::Tools || may_come || snapshot.offers(scope, list.capability());
     List::ALL.into_iter().filter(|list| asked(list) && there(list)).collect()
 }

@@ -16,7 +16,7 @@ use crate::manager::ServerNotice;
 use json::Raw;
 use protocol::{Notification, meta, method, uri};
 use runtime::telemetry::pace::Pace;
-use upstream::{Home, Watching};
+use upstream::{Affinity, Watching};
 
 /// Limit of parent URIs that are searched for subscriptions.
 const MAX_ANCESTORS: usize = 64;
@@ -65,7 +65,7 @@ struct Listener {
     number: u64,
     pending: Weak<PendingNotifications>,
     /// The client. Notifications from the private connection of another client are not for it.
-    home: Home,
+    affinity: Affinity,
     /// The client's URI or id of the subject.
     shown: Arc<str>,
 }
@@ -96,18 +96,18 @@ impl Subscription {
 }
 
 impl NotificationRouter {
-    /// Subscribes the listener of `pending` to `topic`, which its client calls `shown`. The client is that of `home`.
+    /// Subscribes the listener of `pending` to `topic`, which its client calls `shown`. The client is that of `affinity`.
     pub(super) fn tell(
         self: &Arc<Self>,
         topic: Topic,
         shown: &str,
-        (pending, home): (&Arc<PendingNotifications>, &Home),
+        (pending, affinity): (&Arc<PendingNotifications>, &Affinity),
     ) -> Subscription {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         // The mailbox stores `shown` too, as its key.
         let size = EACH + topic.name().len() + 2 * shown.len();
-        let (pending, home) = (Arc::downgrade(pending), home.clone());
-        let listener = Listener { number, pending, home, shown: shown.into() };
+        let (pending, affinity) = (Arc::downgrade(pending), affinity.clone());
+        let listener = Listener { number, pending, affinity, shown: shown.into() };
         self.lock().entry(topic.clone()).or_default().push(listener);
         Subscription { router: Arc::clone(self), topic, number, size, watching: None }
     }
@@ -117,10 +117,12 @@ impl NotificationRouter {
         let pace = Pace::new();
         loop {
             match notices.recv().await {
-                Ok(ServerNotice { server, notice: Some(notice), home }) => {
-                    self.deliver((&server, home.as_ref()), &notice);
+                Ok(ServerNotice { server, notice: Some(notice), affinity }) => {
+                    self.deliver((&server, affinity.as_ref()), &notice);
                 }
-                Ok(ServerNotice { server, notice: None, home }) => self.missed(Some(&server), home.as_ref()),
+                Ok(ServerNotice { server, notice: None, affinity }) => {
+                    self.missed(Some(&server), affinity.as_ref());
+                }
                 Err(RecvError::Lagged(count)) => {
                     if let Some(suppressed) = pace.admit() {
                         tracing::warn!(
@@ -141,9 +143,9 @@ impl NotificationRouter {
         self.lock().values().map(Vec::len).sum()
     }
 
-    /// Delivers a notification of `server`; `home` is the client, if it came on a private connection.
-    fn deliver(&self, (server, home): (&Arc<str>, Option<&Home>), notice: &Notification) {
-        let is_meant = |listener: &Listener| home.is_none_or(|home| listener.home == *home);
+    /// Delivers a notification of `server`; `affinity` is the client, if it came on a private connection.
+    fn deliver(&self, (server, affinity): (&Arc<str>, Option<&Affinity>), notice: &Notification) {
+        let is_meant = |listener: &Listener| affinity.is_none_or(|affinity| listener.affinity == *affinity);
         let named = |member| notice.params.as_ref().and_then(|params| params.get_as::<String>(member));
         match notice.method.as_str() {
             method::RESOURCE_UPDATED => {
@@ -193,15 +195,18 @@ impl NotificationRouter {
         Vec::new()
     }
 
-    /// Acts as if `server` had sent every possible notification to `home`; none means every server and every
+    /// Acts as if `server` had sent every possible notification to `affinity`; none means every server and every
     /// client.
-    fn missed(&self, server: Option<&Arc<str>>, home: Option<&Home>) {
+    fn missed(&self, server: Option<&Arc<str>>, affinity: Option<&Affinity>) {
         let is_meant = |of: &Arc<str>| server.is_none_or(|server| server == of);
         let meant = |is_one: fn(&Topic) -> Option<&Arc<str>>| -> Vec<Listener> {
             let index = self.lock();
             let meant = index.iter().filter(|(topic, _)| is_one(topic).is_some_and(is_meant));
             let listeners = meant.flat_map(|(_, listeners)| listeners.iter());
-            listeners.filter(|listener| home.is_none_or(|home| listener.home == *home)).cloned().collect()
+            listeners
+                .filter(|listener| affinity.is_none_or(|affinity| listener.affinity == *affinity))
+                .cloned()
+                .collect()
         };
         for listener in meant(Topic::resource_of) {
             let params = Some(Raw::of(&json!({ "uri": listener.shown })));

@@ -82,12 +82,14 @@ impl Gateway {
             // The listener is registered before the server is asked, so that the first notification
             // finds it.
             let topic = Topic::Resource(server.clone(), there.clone());
-            let subscription = self.router.tell(topic, uri, (mailbox.pending(), &caller.home));
-            let client = (caller.principal.id(), Some(&caller.home));
+            let subscription = self.router.tell(topic, uri, (mailbox.pending(), &caller.affinity));
+            let client = (caller.principal.id(), Some(&caller.affinity));
             match self.manager.watch(client, &server, Subject::Resource(there)).await {
                 Ok(Ok((answer, watching))) => return Ok((answer, subscription.kept_by(watching))),
                 Ok(Err(WatchRefusal::Refused(words))) => refusal = refusal.or(Some(words)),
-                Ok(Err(WatchRefusal::LeftOut)) => refusal = refusal.or(Some(error::not_told(&server, uri))),
+                Ok(Err(WatchRefusal::LeftOut)) => {
+                    refusal = refusal.or(Some(error::not_acknowledged(&server, uri)));
+                }
                 Err(failure) => refusal = refusal.or(Some(refused(&failure))),
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::tests::{ask, gateway, modern, raw, said, server, session, told};
+use super::tests::{ask, gateway, modern, next_notification, raw, said, server, session};
 use super::*;
 use auth::{Principal, Role};
 use protocol::Version;
@@ -54,12 +54,12 @@ async fn a_session_is_told_of_the_resources_it_asked_for_and_of_no_other() {
         server.say(updated(uri));
     }
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:1"}}"#;
-    assert_eq!(told(&mut feed).await.as_deref(), Some(notice), "twice in one breath is once");
-    assert_eq!(told(&mut feed).await, None);
+    assert_eq!(next_notification(&mut feed).await.as_deref(), Some(notice), "twice in one breath is once");
+    assert_eq!(next_notification(&mut feed).await, None);
     assert_eq!(unsubscribe(&gateway, &caller, "a:1").await, Ok(Raw::empty_object()));
     assert_eq!(unsubscribe(&gateway, &caller, "a:never").await, Ok(Raw::empty_object()));
     server.say(updated("a:1"));
-    assert_eq!(told(&mut feed).await, None);
+    assert_eq!(next_notification(&mut feed).await, None);
     assert_eq!(server.subscribed(), ["a:2"]);
 }
 
@@ -76,7 +76,7 @@ async fn a_part_is_told_to_those_who_asked_for_the_whole_unless_somebody_asked_f
     {
         server.say(updated(uri));
         for (feed, heard) in feeds.iter_mut().zip(heard) {
-            assert_eq!(told(feed).await.is_some_and(|text| text.contains(uri)), heard, "{uri}");
+            assert_eq!(next_notification(feed).await.is_some_and(|text| text.contains(uri)), heard, "{uri}");
         }
     }
 }
@@ -151,7 +151,7 @@ async fn a_new_connection_renews_subscriptions_and_each_is_told_once() {
     settle().await;
     assert_eq!(server.subscribed(), ["a:1", "a:2"]);
     let mut texts = BTreeSet::new();
-    while let Some(text) = told(&mut feed).await {
+    while let Some(text) = next_notification(&mut feed).await {
         assert!(texts.insert(text), "told once each");
     }
     assert_eq!(texts.len(), 2, "what changed meanwhile, nobody knows: {texts:?}");
@@ -185,7 +185,7 @@ async fn sixty_four_sessions_hear_exactly_what_they_asked_for_and_leave_nothing_
     for (number, caller) in callers.iter().enumerate() {
         let mut feed = gateway.feed(caller).expect("a legacy client");
         let mut heard = BTreeSet::new();
-        while let Some(text) = told(&mut feed).await {
+        while let Some(text) = next_notification(&mut feed).await {
             heard.insert(text.split('"').rev().nth(1).expect("a URI").to_owned());
         }
         let expected: BTreeSet<String> =
@@ -275,8 +275,13 @@ async fn a_page_that_was_visited_is_told_to_those_who_were_sent_there() {
     gateway.expect_elicitation(&modern(), &"s".into(), "e-1");
     let mut feeds = [&caller, &other].map(|caller| gateway.feed(caller).expect("a legacy client"));
     server.say(visited("e-1"));
-    assert!(told(&mut feeds[0]).await.expect("told").ends_with(r#"{"elicitationId":"e-1","own":1}}"#));
-    assert_eq!(told(&mut feeds[1]).await, None);
+    assert!(
+        next_notification(&mut feeds[0])
+            .await
+            .expect("told")
+            .ends_with(r#"{"elicitationId":"e-1","own":1}}"#)
+    );
+    assert_eq!(next_notification(&mut feeds[1]).await, None);
 }
 
 fn visited(id: &str) -> Event {
@@ -292,9 +297,9 @@ async fn an_elicitation_of_another_server_cannot_be_completed() {
     gateway.expect_elicitation(&caller, &"good".into(), "e-1");
     let mut feed = gateway.feed(&caller).expect("a legacy client");
     evil.say(visited("e-1"));
-    assert_eq!(told(&mut feed).await, None);
+    assert_eq!(next_notification(&mut feed).await, None);
     good.say(visited("e-1"));
-    assert!(told(&mut feed).await.expect("told").contains("e-1"));
+    assert!(next_notification(&mut feed).await.expect("told").contains("e-1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,6 +313,11 @@ async fn a_task_is_told_about_under_the_id_its_client_knows() {
         let params = Some(raw(&json!({"taskId": id, "status": "working"})));
         server.say(Event::Notice(Notification { method: method::TASK_STATUS.into(), params }));
     }
-    assert!(told(&mut feed).await.expect("told").contains(r#"{"status":"working","taskId":"sealed"}"#));
-    assert_eq!(told(&mut feed).await, None);
+    assert!(
+        next_notification(&mut feed)
+            .await
+            .expect("told")
+            .contains(r#"{"status":"working","taskId":"sealed"}"#)
+    );
+    assert_eq!(next_notification(&mut feed).await, None);
 }

@@ -60,7 +60,7 @@ pub(super) fn modern() -> Caller {
 }
 
 /// Returns the next notification within ten seconds, as text.
-pub(super) async fn told(feed: &mut Feed) -> Option<String> {
+pub(super) async fn next_notification(feed: &mut Feed) -> Option<String> {
     let notice = tokio::time::timeout(Duration::from_secs(10), feed.next()).await.ok()?;
     Some(text(&notice))
 }
@@ -83,19 +83,19 @@ async fn a_change_is_told_once_however_many_streams_a_session_opens() {
     let gateway = gateway(&[("s", &server)]).await;
     let caller = session(&gateway, Scope::All).await;
     let mut first = gateway.feed(&caller).expect("a legacy client");
-    assert_eq!(told(&mut first).await, None, "nothing happened yet");
+    assert_eq!(next_notification(&mut first).await, None, "nothing happened yet");
     drop(first);
 
     server.say(Event::Changed(List::Prompts));
     tokio::time::sleep(Duration::from_secs(5)).await;
     let changed = Some(r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#.to_owned());
     let mut second = gateway.feed(&caller).expect("a legacy client");
-    assert_eq!(told(&mut second).await, changed, "between two streams");
-    assert_eq!(told(&mut second).await, None);
-    assert_eq!(told(&mut gateway.feed(&caller).expect("a legacy client")).await, None);
+    assert_eq!(next_notification(&mut second).await, changed, "between two streams");
+    assert_eq!(next_notification(&mut second).await, None);
+    assert_eq!(next_notification(&mut gateway.feed(&caller).expect("a legacy client")).await, None);
 
     server.say(Event::Changed(List::Prompts));
-    assert_eq!(told(&mut second).await, changed, "and again when it changed again");
+    assert_eq!(next_notification(&mut second).await, changed, "and again when it changed again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn a_change_is_told_within_a_second() {
     for list in List::ALL {
         let begun = tokio::time::Instant::now();
         server.say(Event::Changed(list));
-        assert!(told(&mut feed).await.expect("told").contains(list.changed()));
+        assert!(next_notification(&mut feed).await.expect("told").contains(list.changed()));
         // The longest delay is right after another change: its discovery, and the shortest pause between two.
         assert!(begun.elapsed() <= Duration::from_millis(600), "{:?}", begun.elapsed());
     }

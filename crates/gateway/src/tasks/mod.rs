@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::caller::Caller;
 use super::era::task::{self, EXTENSION};
-use super::error::Wrong;
+use super::error::InvalidParam;
 use super::{Gateway, era, error};
 use crate::manager::{Called, Error, Manager, RoutedRequest};
 use auth::Action;
@@ -38,7 +38,7 @@ pub(super) use waiting::{call_as_task, declared, is_required, waited_for};
 const LIMIT: Duration = Duration::from_hours(1);
 
 /// One request about a task.
-struct Asking<'a> {
+struct TaskRequest<'a> {
     gateway: &'a Gateway,
     caller: &'a Caller,
     found: &'a Found,
@@ -64,7 +64,7 @@ pub(super) async fn handle(
     let token: String = params.get_as("taskId").ok_or_else(unknown)?;
     let found = gateway.task_ids.find(caller, &token).ok_or_else(unknown)?;
     let params = params.with("taskId", &Raw::of(&found.id));
-    let asking = Asking { gateway, caller, found: &found, params };
+    let asking = TaskRequest { gateway, caller, found: &found, params };
     let ids = gateway.task_ids.of(&caller.principal, &found.server).asked_as(&found.id, &token);
     let reply = match (name, caller.version.era()) {
         (method::TASKS_GET, Era::Modern) => asking.get_modern().await,
@@ -90,7 +90,7 @@ pub(super) fn check_extension(caller: &Caller) -> Result<(), ErrorObject> {
 
 /// Returns the server and the server's id of the task that the client calls `token`. The task must belong to
 /// the client, and the server must support notifications about it.
-pub(super) fn told_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
+pub(super) fn task_at(gateway: &Gateway, caller: &Caller, token: &str) -> Option<(Arc<str>, Arc<str>)> {
     let Found { server, id } = gateway.task_ids.find(caller, token)?;
     (gateway.manager.era_of(&server)? == Era::Modern).then(|| (server, id.into()))
 }
@@ -102,7 +102,7 @@ pub(super) async fn look(gateway: &Gateway, caller: &Caller, params: &Raw) -> Re
 
 /// The error for an unknown id or one of another client, which look alike.
 fn unknown() -> ErrorObject {
-    let wrong = Wrong {
+    let wrong = InvalidParam {
         field: "params.taskId",
         found: None,
         valid: "the id of a task that this client was given",
@@ -116,7 +116,7 @@ pub(super) fn has_extension(capabilities: &Raw) -> bool {
     capabilities.get("extensions").and_then(|extensions| extensions.get(EXTENSION)).is_some()
 }
 
-impl Asking<'_> {
+impl TaskRequest<'_> {
     /// Sends the request `name` about the task.
     async fn perform(&self, name: &'static str) -> Result<Called, ErrorObject> {
         let request = about(call_of(self.caller), self.found, name, self.params.clone());
@@ -247,10 +247,10 @@ fn inner(result: &Raw, ids: ids::Ids<'_>) -> Raw {
     ids.related(&task.map_or_else(|| result.clone(), |task| result.with("task", &task)))
 }
 
-type Performed = Result<Called, Error>;
+type CallResult = Result<Called, Error>;
 
 /// Sends a request about a task. Returns the whole response.
-async fn performed(manager: &Manager, request: &RoutedRequest, outlet: &Outlet) -> Performed {
+async fn performed(manager: &Manager, request: &RoutedRequest, outlet: &Outlet) -> CallResult {
     manager.call(request, outlet).await?.collect().await
 }
 

@@ -4,7 +4,7 @@
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::ids::Ids;
-use super::{Performed, performed};
+use super::{CallResult, performed};
 use crate::manager::{Manager, RoutedRequest};
 use json::Raw;
 use protocol::Notification;
@@ -20,7 +20,7 @@ pub(super) async fn perform(
     request: &RoutedRequest,
     outlet: &Outlet,
     ids: Ids<'_>,
-) -> Performed {
+) -> CallResult {
     let (own, mut inlet) = Outlet::paid_by(NOTICES, Account::of(request.call.principal.as_ref()));
     let call = performed(manager, request, &own);
     tokio::pin!(call);

@@ -10,7 +10,7 @@ use super::super::caller::Caller;
 use super::super::era::task::{self, EXTENSION};
 use super::super::{Gateway, error};
 use super::ids::Found;
-use super::{LIMIT, Performed, about, call_of, performed, status};
+use super::{CallResult, LIMIT, about, call_of, performed, status};
 use crate::bridge::legacy_client::RequiredInput;
 use crate::manager::{Called, Manager, RoutedRequest};
 use json::Raw;
@@ -101,7 +101,7 @@ pub(crate) async fn call_as_task(
     mut request: RoutedRequest,
     is_asked: bool,
     outlet: Outlet,
-) -> Performed {
+) -> CallResult {
     if !request.needs_task {
         return performed(&manager, &request, &outlet).await;
     }

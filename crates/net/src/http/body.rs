@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 
-use super::connection::{Link, quietly};
+use super::connection::{Link, without_waker};
 use super::error::Error;
 use super::idle::IdleSet;
 
@@ -60,7 +60,7 @@ impl PooledLink {
     fn free(mut self) {
         let Some(idle) = self.idle_set.take() else { return };
         if !self.link.is_ready() {
-            self.link.work(&quietly());
+            self.link.work(&without_waker());
         }
         if self.link.is_ready() {
             idle.put(self.link);
@@ -84,7 +84,7 @@ impl http_body::Body for Body {
             return Poll::Ready(None);
         };
         // All frames come from `work`, so only `work` has to wake the task.
-        let mut look = |link: &Link| link.look(|| Pin::new(&mut *incoming).poll_frame(&mut quietly()));
+        let mut look = |link: &Link| link.look(|| Pin::new(&mut *incoming).poll_frame(&mut without_waker()));
         let mut frame = look(&pooled.link);
         if frame.is_pending() {
             pooled.link.work(context);
@@ -121,7 +121,7 @@ impl Drop for Body {
     fn drop(&mut self) {
         self.incoming = None;
         if let Some(PooledLink { mut link, idle_set: Some(idle_set) }) = self.pooled.take() {
-            link.work(&quietly());
+            link.work(&without_waker());
             if link.is_ready() {
                 idle_set.put(link);
             }

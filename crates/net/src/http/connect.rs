@@ -22,9 +22,9 @@ use tower::{BoxError, ServiceExt};
 use url::{Position, Url};
 
 use super::connection::{Counted, Io, Link, Tcp, Wire};
+use super::dial_policy::{DialPolicy, Resolver, out_of_reach};
 use super::error::Error;
 use super::metered::{Meter, Metered};
-use super::reach::{Reach, Resolver, out_of_reach};
 use super::request_body::RequestBody;
 
 /// How long a connection may take to open, TLS included.
@@ -47,15 +47,15 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(url: &Url, reach: Reach) -> Result<Self, Error> {
+    pub(super) fn new(url: &Url, dial_policy: DialPolicy) -> Result<Self, Error> {
         let is_tls = url.scheme() == "https";
         // Without user and password, which are before the host.
         let authority = &url[Position::BeforeHost..Position::AfterPort];
         let origin = format!("{}://{authority}", url.scheme()).parse().map_err(|_| Error::unusable_url())?;
-        if !reach.has_host(url) {
+        if !dial_policy.has_host(url) {
             return Err(Error::connect(&out_of_reach()));
         }
-        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(reach));
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(dial_policy));
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.enforce_http(false);

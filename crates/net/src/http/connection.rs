@@ -22,7 +22,7 @@ use tokio::task::unconstrained;
 
 use super::metered::{Meter, Metered};
 use super::request_body::RequestBody;
-use runtime::worker::{Bell, hushed};
+use runtime::worker::{ConnectionWaker, suppress_wakes};
 
 /// Bytes that are read in one poll before the head of an answer is complete: some 900 interim responses, a third of a
 /// millisecond of work.
@@ -52,7 +52,7 @@ pub(super) struct Link {
     /// `None` once it has ended.
     wire: Option<Wire>,
     /// Wakes the task of the request, or the task that reads the response.
-    bell: Bell,
+    waker: ConnectionWaker,
     meter: Meter,
     #[allow(dead_code)] // held for its drop
     socket: Counted,
@@ -82,7 +82,7 @@ impl Link {
         meter: Meter,
         socket: Counted,
     ) -> Box<Self> {
-        Box::new(Self { sender, wire: Some(wire), bell: Bell::new(), meter, socket })
+        Box::new(Self { sender, wire: Some(wire), waker: ConnectionWaker::new(), meter, socket })
     }
 
     /// Sends `request` and waits for the head of its answer. The error holds the request if nothing
@@ -92,16 +92,16 @@ impl Link {
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, Failure> {
         // The task that polled it last has nothing to do with this request. The task of this request follows below.
-        let _ = self.bell.answered_by(&quietly());
+        let _ = self.waker.register(&without_waker());
         // `work` produces the response right before it is polled, so it need not wake this task. It is unconstrained,
         // because tokio's budget of a task would wake it too.
         let mut answer = pin!(unconstrained(self.sender.try_send_request(request)));
-        let (wire, bell, meter) = (&mut self.wire, &self.bell, &self.meter);
+        let (wire, waker, meter) = (&mut self.wire, &self.waker, &self.meter);
         let begin = meter.read();
         poll_fn(|context| {
             meter.allow(SHARE_OF_POLL);
-            work(wire, &mut bell.answered_by(context));
-            if let Poll::Ready(answer) = answer.as_mut().poll(&mut quietly()) {
+            work(wire, &mut waker.register(context));
+            if let Poll::Ready(answer) = answer.as_mut().poll(&mut without_waker()) {
                 meter.allow_all();
                 return Poll::Ready(answer.map_err(Failure::Hyper));
             }
@@ -125,13 +125,13 @@ impl Link {
 
     /// Reads and writes as much as is possible now. Wakes `context` when there is more to do.
     pub(super) fn work(&mut self, context: &Context<'_>) {
-        work(&mut self.wire, &mut self.bell.answered_by(context));
+        work(&mut self.wire, &mut self.waker.register(context));
     }
 
     /// Returns what `look` finds in the body of the response, without waking the task. A caller that needs more calls
     /// [`Link::work`] and looks again.
     pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
-        hushed(self.bell.waker(), look).0
+        suppress_wakes(self.waker.waker(), look).0
     }
 
     /// Whether it has not ended.
@@ -171,6 +171,6 @@ fn work(wire: &mut Option<Wire>, context: &mut Context<'_>) {
 }
 
 /// A context that wakes no task.
-pub(super) fn quietly() -> Context<'static> {
+pub(super) fn without_waker() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

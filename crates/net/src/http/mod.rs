@@ -15,6 +15,7 @@
 mod body;
 mod connect;
 mod connection;
+mod dial_policy;
 mod error;
 mod event_stream;
 mod fetch;
@@ -22,7 +23,6 @@ mod form;
 mod headers;
 mod idle;
 mod metered;
-mod reach;
 mod read;
 mod request;
 mod request_body;
@@ -40,6 +40,7 @@ pub use self::body::Body;
 use self::body::PooledLink;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
+pub use self::dial_policy::DialPolicy;
 pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
 pub use self::fetch::{ResponseLimits, WholeResponse};
@@ -48,7 +49,6 @@ pub use self::headers::{
     CDN_LOOP, OUR_USER_AGENT, basic_credentials, host, is_media_type, path, retry_after,
 };
 use self::idle::{Idle, IdleSet};
-pub use self::reach::Reach;
 pub use self::read::{chunk, collect, read_json, whole};
 pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
@@ -83,11 +83,11 @@ pub struct Sockets {
 }
 
 impl Client {
-    /// A client for the origin of `url`, within `reach`. It keeps at most `kept` connections that have been idle for a
+    /// A client for the origin of `url`, within `dial_policy`. It keeps at most `kept` connections that have been idle for a
     /// second.
-    pub fn new(url: &Url, reach: Reach, kept: usize, shutdown: &Shutdown) -> Result<Self, Error> {
+    pub fn new(url: &Url, dial_policy: DialPolicy, kept: usize, shutdown: &Shutdown) -> Result<Self, Error> {
         Ok(Self {
-            dialer: Dialer::new(url, reach)?,
+            dialer: Dialer::new(url, dial_policy)?,
             idle: Idle::new(kept, shutdown),
             wary_until: AtomicU64::new(0),
             made: Instant::now(),

@@ -53,7 +53,7 @@ pub(super) trait CacheBackend: Send + Sync {
     }
 
     /// Runs the maintenance of the backend until the program ends.
-    fn tend(&self) -> BoxFuture<'_, ()> {
+    fn maintain(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
     }
 }

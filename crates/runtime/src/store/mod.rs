@@ -30,7 +30,7 @@ use cache::{CacheBackend, Found, MAX_TTL, Stamp};
 use counts::Counters;
 use memory::MemoryCache;
 use redis::Redis;
-use single_flight::{FlightTurn, Flights, Landed};
+use single_flight::{FlightResult, FlightTurn, Flights};
 
 /// The cache of the whole program. Cheap to clone.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub struct Made {
     /// The value.
     pub value: Bytes,
     /// For whom it may be cached.
-    pub keep: Keep,
+    pub keep: CacheScope,
 }
 
 /// A computed value, and whether it may be cached.
@@ -78,13 +78,13 @@ impl From<Bytes> for Fresh {
 
 impl Made {
     fn of(fresh: Fresh, ttl: Duration) -> Self {
-        Self { value: fresh.value, keep: if fresh.keep { Keep::Own(ttl) } else { Keep::Not } }
+        Self { value: fresh.value, keep: if fresh.keep { CacheScope::Own(ttl) } else { CacheScope::Not } }
     }
 }
 
 /// The callers that may receive a cached value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum CacheScope {
     /// Callers with the same own key, for this time.
     Own(Duration),
     /// Callers with the same common key, for this time.
@@ -103,7 +103,7 @@ pub struct CacheKeys<'a> {
 }
 
 impl Store {
-    /// Opens the cache that `config` describes. The caller must run [`Store::tend`].
+    /// Opens the cache that `config` describes. The caller must run [`Store::maintain`].
     pub fn open(config: &Config) -> Self {
         match config {
             Config::Memory { max_bytes } => Self::with(Box::new(MemoryCache::new(*max_bytes))),
@@ -113,8 +113,8 @@ impl Store {
 
     /// Runs the maintenance of the cache, such as the connection to Redis, which is not used before. Runs as long as
     /// the program, at most.
-    pub async fn tend(self) {
-        self.0.cache.tend().await;
+    pub async fn maintain(self) {
+        self.0.cache.maintain().await;
     }
 
     fn with(cache: Box<dyn CacheBackend>) -> Self {
@@ -154,7 +154,7 @@ impl Store {
         let turn = flight.turn().await;
         if let FlightTurn::Over(landed) = &turn {
             let shared = landed.shared();
-            let is_hit = matches!(landed, Landed::Cached(_));
+            let is_hit = matches!(landed, FlightResult::Cached(_));
             self.0.counters.looked(keys.own.area(), is_hit);
             return match shared {
                 Some(shared) => shared,
@@ -165,7 +165,7 @@ impl Store {
         let found = [&own, &common].into_iter().find_map(|found| found.value.clone());
         self.0.counters.looked(keys.own.area(), found.is_some());
         if let Some(value) = found {
-            flight.land(Landed::Cached(value.clone()));
+            flight.land(FlightResult::Cached(value.clone()));
             return Ok(Fetched { value, cached: true });
         }
         let result = make.await;
@@ -222,9 +222,9 @@ impl Parts {
 
     async fn put(&self, keys: CacheKeys<'_>, made: &Made, own: Option<Stamp>, common: Option<Stamp>) {
         let (key, ttl, stamp) = match made.keep {
-            Keep::Own(ttl) => (Some(keys.own), ttl, own),
-            Keep::Common(ttl) => (keys.common, ttl, common),
-            Keep::Not => return,
+            CacheScope::Own(ttl) => (Some(keys.own), ttl, own),
+            CacheScope::Common(ttl) => (keys.common, ttl, common),
+            CacheScope::Not => return,
         };
         let (Some(key), Some(stamp), false) = (key, stamp, ttl.is_zero()) else { return };
         if !self.cache.put(key, made.value.clone(), ttl.min(MAX_TTL), stamp).await {
@@ -237,11 +237,11 @@ fn made<E>(result: Result<Made, E>) -> Result<Fetched, E> {
     result.map(|made| Fetched { value: made.value, cached: false })
 }
 
-fn landed<E: Clone + Send + Sync + 'static>(result: &Result<Made, E>) -> Landed {
+fn landed<E: Clone + Send + Sync + 'static>(result: &Result<Made, E>) -> FlightResult {
     match result {
-        Ok(Made { keep: Keep::Not, .. }) => Landed::Alone,
-        Ok(Made { value, .. }) => Landed::Value(value.clone()),
-        Err(error) => Landed::Failed(Arc::new(error.clone())),
+        Ok(Made { keep: CacheScope::Not, .. }) => FlightResult::Alone,
+        Ok(Made { value, .. }) => FlightResult::Value(value.clone()),
+        Err(error) => FlightResult::Failed(Arc::new(error.clone())),
     }
 }
 

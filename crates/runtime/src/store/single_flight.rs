@@ -23,7 +23,7 @@ const MAX_FLIGHTS: usize = 10_000;
 
 /// The result of a flight.
 #[derive(Debug, Clone)]
-pub(super) enum Landed {
+pub(super) enum FlightResult {
     /// A value for all callers.
     Value(Bytes),
     /// A value that was in the cache.
@@ -34,7 +34,7 @@ pub(super) enum Landed {
     Alone,
 }
 
-impl Landed {
+impl FlightResult {
     /// Returns the result for a caller that waited; `None` if the caller must compute its own.
     pub(super) fn shared<E: Clone + 'static>(&self) -> Option<Result<Fetched, E>> {
         match self {
@@ -49,7 +49,7 @@ impl Landed {
 struct Flight {
     /// The caller whose turn it is holds the one permit. Closed when the flight has landed.
     turn: Semaphore,
-    landed: OnceLock<Landed>,
+    landed: OnceLock<FlightResult>,
 }
 
 #[derive(Default)]
@@ -63,8 +63,8 @@ impl Flights {
     /// Joins the flight for `key`; `None` if there are too many flights.
     pub(super) fn join<'a>(&'a self, key: &'a Key) -> Option<JoinedFlight<'a>> {
         let mut flights = self.lock();
-        if let Some((flight, aboard)) = flights.get_mut(key) {
-            *aboard += 1;
+        if let Some((flight, waiters)) = flights.get_mut(key) {
+            *waiters += 1;
             return Some(JoinedFlight { flights: self, key, flight: Arc::clone(flight) });
         }
         if flights.len() >= MAX_FLIGHTS {
@@ -93,7 +93,7 @@ pub(super) enum FlightTurn<'a> {
     /// This caller computes the value, until the permit is dropped.
     Ours { _permit: SemaphorePermit<'a> },
     /// The flight has landed.
-    Over(&'a Landed),
+    Over(&'a FlightResult),
 }
 
 impl JoinedFlight<'_> {
@@ -102,12 +102,12 @@ impl JoinedFlight<'_> {
         match self.flight.turn.acquire().await {
             Ok(permit) => FlightTurn::Ours { _permit: permit },
             // Only `land` closes it.
-            Err(_) => FlightTurn::Over(self.flight.landed.get().unwrap_or(&Landed::Alone)),
+            Err(_) => FlightTurn::Over(self.flight.landed.get().unwrap_or(&FlightResult::Alone)),
         }
     }
 
     /// Gives the result to all callers. Only the caller with the turn may call this.
-    pub(super) fn land(&self, landed: Landed) {
+    pub(super) fn land(&self, landed: FlightResult) {
         let _ = self.flight.landed.set(landed); // only one caller has the turn
         self.flight.turn.close();
     }
@@ -116,12 +116,12 @@ impl JoinedFlight<'_> {
 impl Drop for JoinedFlight<'_> {
     fn drop(&mut self) {
         let mut flights = self.flights.lock();
-        let Some((flight, aboard)) = flights.get_mut(self.key) else { return };
+        let Some((flight, waiters)) = flights.get_mut(self.key) else { return };
         if !Arc::ptr_eq(flight, &self.flight) {
             return; // it was detached, and another flight began
         }
-        *aboard -= 1;
-        if *aboard == 0 || self.flight.landed.get().is_some() {
+        *waiters -= 1;
+        if *waiters == 0 || self.flight.landed.get().is_some() {
             flights.remove(self.key);
         }
     }
@@ -133,7 +133,7 @@ impl Flights {
         self.lock().len()
     }
 
-    pub(super) fn aboard(&self) -> usize {
-        self.lock().values().map(|(_, aboard)| aboard).sum()
+    pub(super) fn waiters(&self) -> usize {
+        self.lock().values().map(|(_, waiters)| waiters).sum()
     }
 }

@@ -98,7 +98,7 @@ async fn when_the_one_who_works_it_out_leaves_another_takes_over() {
     };
     let mut rest = Box::pin(join_all((0..10).map(wait)));
     assert!(futures_util::poll!(&mut rest).is_pending());
-    assert_eq!(store.0.flights.aboard(), 11);
+    assert_eq!(store.0.flights.waiters(), 11);
     drop(first);
     let all = rest.await;
     assert!(all.iter().all(|one| *one == Ok(fetched("x", false))), "{all:?}");
@@ -184,18 +184,22 @@ async fn an_answer_says_itself_for_whom_it_is() {
     let store = memory();
     let key = |who: &str| Key::new(&Group::new(&["tests", who]), &1);
     let common = key("everybody");
-    let ask = async |who: &str, keep: Keep| {
+    let ask = async |who: &str, keep: CacheScope| {
         let own = key(who);
         let places = CacheKeys { own: &own, common: Some(&common) };
         let made = Made { value: Bytes::copy_from_slice(who.as_bytes()), keep };
         let fetched = store.fetch_made(places, async { Ok::<_, Broken>(made) }).await.expect("no error");
         (String::from_utf8(fetched.value.to_vec()).expect("UTF-8"), fetched.cached)
     };
-    assert_eq!(ask("ann", Keep::Own(TTL)).await, ("ann".into(), false));
-    assert_eq!(ask("bob", Keep::Not).await, ("bob".into(), false), "nobody has what is Ann's");
-    assert_eq!(ask("bob", Keep::Common(TTL)).await, ("bob".into(), false), "what is for nobody is not kept");
-    assert_eq!(ask("cid", Keep::Own(TTL)).await, ("bob".into(), true));
-    assert_eq!(ask("ann", Keep::Own(TTL)).await, ("ann".into(), true));
+    assert_eq!(ask("ann", CacheScope::Own(TTL)).await, ("ann".into(), false));
+    assert_eq!(ask("bob", CacheScope::Not).await, ("bob".into(), false), "nobody has what is Ann's");
+    assert_eq!(
+        ask("bob", CacheScope::Common(TTL)).await,
+        ("bob".into(), false),
+        "what is for nobody is not kept"
+    );
+    assert_eq!(ask("cid", CacheScope::Own(TTL)).await, ("bob".into(), true));
+    assert_eq!(ask("ann", CacheScope::Own(TTL)).await, ("ann".into(), true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +215,7 @@ async fn what_is_not_for_others_is_worked_out_by_all_at_once() {
                 } else {
                     rest.wait().await;
                 }
-                Ok::<_, Broken>(Made { value: Bytes::from(at.to_string()), keep: Keep::Not })
+                Ok::<_, Broken>(Made { value: Bytes::from(at.to_string()), keep: CacheScope::Not })
             };
             store.fetch_made(CacheKeys { own: key, common: None }, make).await
         }

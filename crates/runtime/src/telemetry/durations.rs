@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Upper bounds of the buckets, in milliseconds: the defaults of Prometheus clients, and more up to the longest time
 /// limit of a call. One more bucket is above the last bound.
-pub const BOUNDS_MS: [u64; 15] =
+pub(crate) const BOUNDS_MS: [u64; 15] =
     [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000];
 
 /// How a call ended.

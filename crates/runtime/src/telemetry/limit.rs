@@ -149,7 +149,7 @@ impl Socket {
     }
 
     /// The number of sockets that were closed for new ones.
-    pub fn all_yielded() -> u64 {
+    pub(crate) fn all_yielded() -> u64 {
         YIELDED.load(Ordering::Relaxed)
     }
 }
@@ -166,7 +166,7 @@ pub fn handshake_failed() {
 }
 
 /// The number of failed TLS handshakes.
-pub fn failed_handshakes() -> u64 {
+pub(crate) fn failed_handshakes() -> u64 {
     FAILED_HANDSHAKES.load(Ordering::Relaxed)
 }
 

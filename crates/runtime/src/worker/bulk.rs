@@ -40,7 +40,7 @@ pub async fn enter() {
 
 /// How a connection left its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum LeaveReason {
     /// It has ended.
     Ended,
     /// It asked to be moved and has not ended.
@@ -48,12 +48,12 @@ pub enum Left {
 }
 
 /// Runs `connection` until it ends or asks to be moved.
-pub async fn until_asked<F: Future<Output = ()> + ?Sized>(mut connection: Pin<&mut F>) -> Left {
+pub async fn until_asked<F: Future<Output = ()> + ?Sized>(mut connection: Pin<&mut F>) -> LeaveReason {
     poll_fn(|context| {
         IS_ASKED.set(false);
         match connection.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Left::Ended),
-            Poll::Pending if IS_ASKED.take() => Poll::Ready(Left::Asked),
+            Poll::Ready(()) => Poll::Ready(LeaveReason::Ended),
+            Poll::Pending if IS_ASKED.take() => Poll::Ready(LeaveReason::Asked),
             Poll::Pending => Poll::Pending,
         }
     })
@@ -181,7 +181,7 @@ mod tests {
     async fn a_connection_goes_on_where_it_was_moved_to() {
         let (threads, (tell, told)) = (BulkThreads::new(2, FIRST), oneshot::channel());
         let mut connection = Box::pin(large(tell));
-        assert_eq!(until_asked(connection.as_mut()).await, Left::Asked);
+        assert_eq!(until_asked(connection.as_mut()).await, LeaveReason::Asked);
         let place = threads.place().expect("a thread");
         let runtime = place.runtime.clone();
         #[allow(clippy::disallowed_methods)] // a test without a `Shutdown`
@@ -199,7 +199,7 @@ mod tests {
         let (tell, told) = oneshot::channel();
         large(tell).await;
         assert_eq!(told.await, Ok([0, 0]));
-        assert_eq!(until_asked(Box::pin(std::future::ready(())).as_mut()).await, Left::Ended);
+        assert_eq!(until_asked(Box::pin(std::future::ready(())).as_mut()).await, LeaveReason::Ended);
     }
 
     #[test]

@@ -126,42 +126,42 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
 
-    use super::super::Bell;
+    use super::super::ConnectionWaker;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Polls `wait` in a new turn. Returns whether it ended, and when the next turn is due.
-    fn in_a_turn(bell: &Bell, wait: &mut Until) -> (bool, Option<Instant>) {
-        let mut context = Context::from_waker(bell.waker());
-        turn(bell.waker(), || (Pin::new(wait).poll(&mut context).is_ready(), due()))
+    fn in_a_turn(waker: &ConnectionWaker, wait: &mut Until) -> (bool, Option<Instant>) {
+        let mut context = Context::from_waker(waker.waker());
+        turn(waker.waker(), || (Pin::new(wait).poll(&mut context).is_ready(), due()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_due_when_the_first_who_waits_in_it_is() {
-        let (bell, begun) = (Bell::new(), Instant::now());
+        let (waker, begun) = (ConnectionWaker::new(), Instant::now());
         let (mut soon, mut later) = (until(begun + SECOND), until(begun + 2 * SECOND));
-        let mut context = Context::from_waker(bell.waker());
-        let due_then = turn(bell.waker(), || {
+        let mut context = Context::from_waker(waker.waker());
+        let due_then = turn(waker.waker(), || {
             let polled = [&mut later, &mut soon].map(|wait| Pin::new(wait).poll(&mut context));
             assert!(polled.iter().all(Poll::is_pending));
             due()
         });
         assert_eq!((due_then, due()), (Some(begun + SECOND), None), "it says so while it lasts");
         tokio::time::advance(SECOND).await;
-        assert_eq!(in_a_turn(&bell, &mut soon), (true, None));
-        assert_eq!(in_a_turn(&bell, &mut later), (false, Some(begun + 2 * SECOND)));
+        assert_eq!(in_a_turn(&waker, &mut soon), (true, None));
+        assert_eq!(in_a_turn(&waker, &mut later), (false, Some(begun + 2 * SECOND)));
         assert!(soon.own.is_none() && later.own.is_none(), "without a timer");
     }
 
     #[tokio::test(start_paused = true)]
     async fn elsewhere_and_with_another_waker_it_waits_by_itself() {
-        let (bell, other, begun) = (Bell::new(), Bell::new(), Instant::now());
+        let (waker, other, begun) = (ConnectionWaker::new(), ConnectionWaker::new(), Instant::now());
         let (mut moved, mut foreign) = (until(begun + SECOND), until(begun + SECOND));
-        assert_eq!(in_a_turn(&bell, &mut moved), (false, Some(begun + SECOND)));
+        assert_eq!(in_a_turn(&waker, &mut moved), (false, Some(begun + SECOND)));
         let mut context = Context::from_waker(other.waker());
         let (polled, due) =
-            turn(bell.waker(), || (Pin::new(&mut foreign).poll(&mut context).is_pending(), due()));
+            turn(waker.waker(), || (Pin::new(&mut foreign).poll(&mut context).is_pending(), due()));
         assert_eq!((polled, due), (true, None), "the turn would not poll it");
         tokio::join!(moved, foreign);
         assert_eq!(begun.elapsed(), SECOND);
@@ -169,8 +169,8 @@ mod tests {
 
     #[test]
     fn no_time_passes_in_a_turn() {
-        let bell = Bell::new();
-        let (first, second) = turn(bell.waker(), || {
+        let waker = ConnectionWaker::new();
+        let (first, second) = turn(waker.waker(), || {
             let first = now();
             std::thread::scope(|scope| {
                 // Another thread has no turn, so its clock continues.
@@ -186,14 +186,14 @@ mod tests {
     #[cfg(debug_assertions)] // other builds do not check
     #[should_panic = "a turn begins within another one"]
     fn a_turn_is_never_within_another_one() {
-        let bell = Bell::new();
-        turn(bell.waker(), || turn(bell.waker(), || ()));
+        let waker = ConnectionWaker::new();
+        turn(waker.waker(), || turn(waker.waker(), || ()));
     }
 
     #[test]
     fn a_panic_ends_the_turn() {
-        let bell = Bell::new();
-        let _ = catch_unwind(AssertUnwindSafe(|| turn(bell.waker(), || panic!("on purpose"))));
+        let waker = ConnectionWaker::new();
+        let _ = catch_unwind(AssertUnwindSafe(|| turn(waker.waker(), || panic!("on purpose"))));
         let first = now();
         while now() <= first {}
     }

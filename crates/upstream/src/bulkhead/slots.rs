@@ -166,7 +166,7 @@ impl Slots {
             return Some(SlotTurn::Now(Slot { slots: self, held }));
         }
         if book.turns.len() >= self.most_waiting {
-            drop(book.turns.push_out_for(who)?);
+            drop(book.turns.evict_for(who)?);
         }
         if free > 0 {
             Limit::ServerShare.met(());

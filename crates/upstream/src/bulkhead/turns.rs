@@ -91,7 +91,7 @@ impl<T> Turns<T> {
 
     /// Removes the call that a new call of `who` replaces: the last one of the longest line. Returns none if
     /// no call may be replaced.
-    pub(super) fn push_out_for(&mut self, who: Option<&Arc<str>>) -> Option<T> {
+    pub(super) fn evict_for(&mut self, who: Option<&Arc<str>>) -> Option<T> {
         let own = self.line_of(who).map_or(0, |at| self.lines[at].waiting.len());
         let longest = self.lines.iter_mut().max_by_key(|line| line.waiting.len())?;
         if longest.waiting.len() < own + 2 {

@@ -26,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The lines as an observer sees them.
 #[derive(Default)]
-struct Onlooker {
+struct Observer {
     clock: usize,
     /// How many calls joined a line so far.
     joined: u64,
@@ -38,7 +38,7 @@ struct Onlooker {
     called: BTreeMap<usize, usize>,
 }
 
-impl Onlooker {
+impl Observer {
     fn line(&self, who: usize) -> Vec<u64> {
         self.waiting.iter().filter(|(other, _)| *other == who).map(|(_, number)| *number).collect()
     }
@@ -75,10 +75,10 @@ impl Onlooker {
     }
 }
 
-fn come(turns: &mut Turns<(usize, u64)>, seen: &mut Onlooker, (index, who): (usize, Option<&Arc<str>>)) {
+fn come(turns: &mut Turns<(usize, u64)>, seen: &mut Observer, (index, who): (usize, Option<&Arc<str>>)) {
     if seen.waiting.len() == MOST {
         let own = seen.line(index).len();
-        let Some((other, number)) = turns.push_out_for(who) else {
+        let Some((other, number)) = turns.evict_for(who) else {
             assert!(seen.longest() < own + 2, "there was one who has more");
             return;
         };
@@ -95,7 +95,7 @@ fn come(turns: &mut Turns<(usize, u64)>, seen: &mut Onlooker, (index, who): (usi
 proptest! {
     #[test]
     fn turns_are_fair(steps in prop::collection::vec(step(), 0..150)) {
-        let (mut turns, mut seen) = (Turns::new(), Onlooker::default());
+        let (mut turns, mut seen) = (Turns::new(), Observer::default());
         let who = WHO.map(|who| who.map(Arc::<str>::from));
         for step in steps {
             seen.clock += 1;

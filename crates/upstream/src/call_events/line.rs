@@ -45,7 +45,7 @@ struct State<T> {
 }
 
 /// The reason why a message could not be sent.
-pub(super) enum Unsaid<T> {
+pub(super) enum SendError<T> {
     /// Too many messages wait. Contains the message.
     Full(T),
     /// The reader is gone.
@@ -61,13 +61,13 @@ impl<T> EventChannel<T> {
 
 impl<T> EventSender<T> {
     /// Sends now, if there is room.
-    pub(super) fn try_say(&self, said: T) -> Result<(), Unsaid<T>> {
+    pub(super) fn try_say(&self, said: T) -> Result<(), SendError<T>> {
         let mut state = self.0.lock();
         if !state.is_read {
-            return Err(Unsaid::Unread);
+            return Err(SendError::Unread);
         }
         if state.waiting.len() >= self.0.capacity {
-            return Err(Unsaid::Full(said));
+            return Err(SendError::Full(said));
         }
         state.waiting.push_back(said);
         let reader = state.reader.take();
@@ -83,8 +83,8 @@ impl<T> EventSender<T> {
             let room = self.0.room.notified();
             match self.try_say(said) {
                 Ok(()) => return true,
-                Err(Unsaid::Unread) => return false,
-                Err(Unsaid::Full(unsaid)) => said = unsaid,
+                Err(SendError::Unread) => return false,
+                Err(SendError::Full(unsaid)) => said = unsaid,
             }
             room.await;
         }
@@ -170,7 +170,7 @@ mod tests {
     async fn what_was_said_before_the_speaker_went_is_read() {
         let (speaker, mut reader) = line(2);
         assert!(speaker.try_say(1).is_ok() && speaker.say(2).await);
-        assert!(matches!(speaker.try_say(3), Err(Unsaid::Full(3))));
+        assert!(matches!(speaker.try_say(3), Err(SendError::Full(3))));
         drop(speaker);
         assert_eq!((reader.next().await, reader.take()), (Some(1), Some(2)));
         assert_eq!((reader.next().await, reader.take()), (None, None));

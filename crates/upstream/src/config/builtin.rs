@@ -8,8 +8,8 @@ use std::sync::Arc;
 use settings::Setting;
 
 use super::parse::Defaults;
-use super::transport::{Given, require};
-use crate::Means;
+use super::transport::{TransportFields, require};
+use crate::ServerContext;
 use crate::connection::Connector;
 
 /// The kinds of built-in servers that a program has, in the order in which messages list them.
@@ -23,13 +23,13 @@ pub struct BuiltinKind {
     /// The fields of a server that it accepts in addition to `builtin`.
     pub fields: &'static [&'static str],
     /// Reads these fields. Returns `None` if they are not usable, after reporting a problem.
-    pub read: fn(&Given<'_>, &Setting<'_>, &Defaults) -> Option<Arc<dyn BuiltinOptions>>,
+    pub read: fn(&TransportFields<'_>, &Setting<'_>, &Defaults) -> Option<Arc<dyn BuiltinOptions>>,
 }
 
 /// The options of one built-in server, as its kind has read them. `Debug` must show no secret.
 pub trait BuiltinOptions: Debug + Send + Sync {
-    /// Returns the connector of the server called `name`. Its tasks run in the group of `means.shutdown`.
-    fn connector(&self, name: &Arc<str>, means: &Means) -> Arc<dyn Connector>;
+    /// Returns the connector of the server called `name`. Its tasks run in the group of `server_context.shutdown`.
+    fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector>;
 
     /// Returns a warning for the operator about valid options.
     fn warning(&self) -> Option<&'static str> {
@@ -54,7 +54,7 @@ pub(super) fn takes(kinds: Kinds, field: &str) -> bool {
 
 /// Reads the options of the selected kind.
 pub(super) fn from_fields(
-    given: &Given<'_>,
+    given: &TransportFields<'_>,
     server: &Setting<'_>,
     defaults: &Defaults,
 ) -> Option<Arc<dyn BuiltinOptions>> {
@@ -66,7 +66,7 @@ pub(super) fn from_fields(
     (kind.read)(given, server, defaults)
 }
 
-fn refuse_others(given: &Given<'_>, kinds: Kinds, kind: &BuiltinKind) {
+fn refuse_others(given: &TransportFields<'_>, kinds: Kinds, kind: &BuiltinKind) {
     let is_foreign = |field| field != "builtin" && takes(kinds, field) && !kind.fields.contains(&field);
     for (field, setting) in given.iter().filter(|(field, _)| is_foreign(field)) {
         let message = format!("`{field}` does not go with builtin `{}`", kind.name);

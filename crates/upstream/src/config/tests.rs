@@ -8,7 +8,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{BuiltinKind, BuiltinOptions, Config, Defaults, Kinds, OnChange, Transport};
-use crate::Means;
+use crate::ServerContext;
 use crate::connection::Connector;
 use settings::{Entry, Fingerprint, Mark, Node, Problems, Setting, Text, Value};
 
@@ -23,7 +23,7 @@ const KINDS: Kinds = &[
 struct Nothing;
 
 impl BuiltinOptions for Nothing {
-    fn connector(&self, _name: &Arc<str>, _means: &Means) -> Arc<dyn Connector> {
+    fn connector(&self, _name: &Arc<str>, _means: &ServerContext) -> Arc<dyn Connector> {
         unreachable!("no test here connects")
     }
 }

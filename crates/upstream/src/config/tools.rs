@@ -63,7 +63,7 @@ impl Tools {
 
     /// Returns the setting that hides the tool that the server calls `name`, if one does. Only this method decides.
     pub fn hidden_by(&self, name: &str) -> Option<&'static str> {
-        let is = |listed: &String| means(listed, name);
+        let is = |listed: &String| server_context(listed, name);
         if self.deny.iter().any(is) {
             Some("tools.deny")
         } else {
@@ -73,7 +73,7 @@ impl Tools {
 
     /// Describes the entries that match none of the `offered` names of the server. An operator must notice a misspelled
     /// name in `deny`.
-    pub(crate) fn misfits(&self, offered: &[&str]) -> Vec<String> {
+    pub(crate) fn unmatched(&self, offered: &[&str]) -> Vec<String> {
         let lists = [
             ("allow", self.allow.iter().flatten().collect::<Vec<_>>()),
             ("deny", self.deny.iter().collect()),
@@ -82,7 +82,9 @@ impl Tools {
         ];
         let mut found = Vec::new();
         for (list, written) in lists {
-            for name in written.into_iter().filter(|name| !offered.iter().any(|tool| means(name, tool))) {
+            for name in
+                written.into_iter().filter(|name| !offered.iter().any(|tool| server_context(name, tool)))
+            {
                 found.push(format!(
                     "`tools.{list}` names `{}`, and it has no such tool{}",
                     one_line(name),
@@ -105,7 +107,7 @@ impl Tools {
 }
 
 /// Whether `written`, which may contain stars, matches the tool `name`.
-fn means(written: &str, name: &str) -> bool {
+fn server_context(written: &str, name: &str) -> bool {
     let Some((first, rest)) = written.split_once('*') else { return written == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
@@ -159,7 +161,7 @@ mod tests {
             ("a**b", "ab", true),
             ("*é*", "né", true),
         ] {
-            assert_eq!(means(written, name), wanted, "{written} {name}");
+            assert_eq!(server_context(written, name), wanted, "{written} {name}");
         }
     }
 
@@ -177,7 +179,7 @@ mod tests {
             [("read_file", "delete_file"), ("gone\n", "x")].map(|(a, b)| (a.into(), b.into())).into();
         wrong.trusted = [("read_fiel".into(), [0; 32])].into();
         assert_eq!(
-            wrong.misfits(&OFFERED),
+            wrong.unmatched(&OFFERED),
             [
                 "`tools.allow` names `no*such`, and it has no such tool",
                 "`tools.deny` names `write_fil`, and it has no such tool; the nearest is `write_file`",
@@ -187,7 +189,7 @@ mod tests {
                 "`tools.rename` makes `delete_file` the name of two tools: the first one counts",
             ]
         );
-        assert!(choice(Some(&["read_file", "delete_*"]), &["write_file"]).misfits(&OFFERED).is_empty());
-        assert!(Tools::default().misfits(&[]).is_empty());
+        assert!(choice(Some(&["read_file", "delete_*"]), &["write_file"]).unmatched(&OFFERED).is_empty());
+        assert!(Tools::default().unmatched(&[]).is_empty());
     }
 }

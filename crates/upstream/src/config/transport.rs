@@ -76,9 +76,9 @@ impl TransportKind {
 const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
 
 /// The fields of one server that concern its transport, if they are present.
-pub struct Given<'a>(Vec<(&'static str, Setting<'a>)>);
+pub struct TransportFields<'a>(Vec<(&'static str, Setting<'a>)>);
 
-impl<'a> Given<'a> {
+impl<'a> TransportFields<'a> {
     /// Returns the setting of the field `name`.
     pub fn get(&self, name: &str) -> Option<&Setting<'a>> {
         self.0.iter().find(|(field, _)| *field == name).map(|(_, setting)| setting)
@@ -94,7 +94,7 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
     let written = fields.take("transport");
     let builtins = defaults.kinds();
     let known = FIELDS.into_iter().chain(builtin::fields(builtins));
-    let given = Given(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
+    let given = TransportFields(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
     let server = fields.setting();
     let kind = match &written {
         Some(setting) => setting.choice_or(&KINDS, &FOREIGN_KINDS)?,
@@ -123,7 +123,7 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
 }
 
 /// Returns the target of `transport` in the form that operators may see.
-fn target(transport: &Transport, given: &Given<'_>) -> String {
+fn target(transport: &Transport, given: &TransportFields<'_>) -> String {
     let shown = |field| given.get(field).map_or("", Setting::shown);
     match transport {
         Transport::Http(http) | Transport::Sse(http) => match shown("url") {
@@ -136,7 +136,7 @@ fn target(transport: &Transport, given: &Given<'_>) -> String {
 }
 
 /// Returns `http`, or `stdio` if there is a command and no URL.
-fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<TransportKind> {
+fn implied(given: &TransportFields<'_>, server: &Setting<'_>) -> Option<TransportKind> {
     match (given.get("url"), given.get("command"), given.get("builtin")) {
         (Some(_), _, None) => Some(TransportKind::Http),
         (None, Some(_), None) => Some(TransportKind::Stdio),
@@ -159,7 +159,7 @@ fn implied(given: &Given<'_>, server: &Setting<'_>) -> Option<TransportKind> {
 
 /// Returns the field `name`. If it is missing, reports that with `hint`.
 pub fn require<'g, 'a>(
-    given: &'g Given<'a>,
+    given: &'g TransportFields<'a>,
     name: &str,
     server: &Setting<'_>,
     hint: &str,
@@ -171,7 +171,7 @@ pub fn require<'g, 'a>(
     found
 }
 
-fn http(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Http> {
+fn http(given: &TransportFields<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Http> {
     let mut headers = given.get("headers").and_then(headers).unwrap_or_default();
     let mut token = None;
     if let Some(setting) = given.get("auth")
@@ -270,7 +270,7 @@ fn bearer_value(bearer: &Setting<'_>) -> Option<SecretString> {
     Some(format!("Bearer {}", token.expose_secret()).into())
 }
 
-fn stdio(given: &Given<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
+fn stdio(given: &TransportFields<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
     let args = given.get("args").and_then(args).unwrap_or_default();
     let env = given.get("env").and_then(env).unwrap_or_default();
     let pass_env = given.get("pass_env").and_then(variables);

@@ -281,25 +281,25 @@ pub(super) fn refused(refusal: &ErrorObject) -> Error {
 }
 
 fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) -> Vec<Tool> {
-    let mut sieve = Sieve::new(Kind::Tools, problems);
+    let mut filter = OfferFilter::new(Kind::Tools, problems);
     let read = |definition: Raw| {
-        let tool = sieve.is_shallow(&definition).then(|| Tool::from_definition(definition))?;
+        let tool = filter.is_shallow(&definition).then(|| Tool::from_definition(definition))?;
         if let Some(Tool { name, header_params: Err(why), .. }) = tool.as_ref().filter(|_| mirrored) {
-            sieve.problems.add(format!("the tool {} was left out: {}", quoted(name), quoted(why)));
+            filter.problems.add(format!("the tool {} was left out: {}", quoted(name), quoted(why)));
             return None;
         }
         let name = tool.as_ref().map(|tool| tool.name.as_str());
-        if sieve.is_new(name) && sieve.fits(name) { tool } else { None }
+        if filter.is_new(name) && filter.fits(name) { tool } else { None }
     };
     definitions.into_iter().filter_map(read).collect()
 }
 
 fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Item> {
-    let mut sieve = Sieve::new(kind, problems);
+    let mut filter = OfferFilter::new(kind, problems);
     let read = |definition: Raw| {
-        let item = sieve.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
+        let item = filter.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
         let key = item.as_ref().map(|item| item.key.as_str());
-        if sieve.is_new(key) && sieve.fits(key) { item } else { None }
+        if filter.is_new(key) && filter.fits(key) { item } else { None }
     };
     let mut items: Vec<Item> = definitions.into_iter().filter_map(read).collect();
     if kind == Kind::Templates && items.len() > MAX_TEMPLATES {
@@ -311,13 +311,13 @@ fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Ite
 }
 
 /// Leaves out items that cannot be offered, and records a problem for each.
-struct Sieve<'a> {
+struct OfferFilter<'a> {
     kind: Kind,
     seen: HashSet<String>,
     problems: &'a mut Problems,
 }
 
-impl<'a> Sieve<'a> {
+impl<'a> OfferFilter<'a> {
     fn new(kind: Kind, problems: &'a mut Problems) -> Self {
         Self { kind, seen: HashSet::new(), problems }
     }

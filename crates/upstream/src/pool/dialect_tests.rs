@@ -8,7 +8,7 @@ use super::super::super::connection::Call;
 use super::super::super::fake::{Dial, Fake, tool_call};
 use super::super::*;
 use super::{MAX_DIALECTS, MAX_OWN};
-use crate::session_affinity::{ClientSession, Home};
+use crate::session_affinity::{Affinity, ClientSession};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Era, Notification, Version};
@@ -34,13 +34,13 @@ pub(in crate::pool) fn pool_over(
 ) -> (Arc<Pool>, Shutdown) {
     let shutdown = Shutdown::new();
     let second = Duration::from_secs(1);
-    let patience = Patience { check: second, call: second };
+    let silence_limits = SilenceLimits { check: second, call: second };
     let limits = PoolLimits {
         connections,
         connect: Duration::from_secs(30),
         is_private,
         is_per_principal: false,
-        patience,
+        silence_limits,
     };
     let (events, _) = Events::channel();
     (Pool::new(connector, events, (limits, Secrets::new(&[])), shutdown.clone()), shutdown)
@@ -199,7 +199,7 @@ async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that()
 /// An idle client session.
 struct Unused {
     since: Instant,
-    home: Home,
+    affinity: Affinity,
 }
 
 impl ClientSession for Unused {
@@ -208,7 +208,7 @@ impl ClientSession for Unused {
     }
 
     fn displace(&self) {
-        self.home.end();
+        self.affinity.end();
     }
 
     fn notice(&self, _: Notification) {}
@@ -219,16 +219,18 @@ async fn the_session_that_was_unused_for_longest_ends_with_its_connection() {
     let server = dual();
     let (pool, _shutdown) = pool_with(&server, 3, true);
     let unused = |after: u64| {
-        let home = Home::session();
-        let client =
-            Arc::new(Unused { since: Instant::now() + Duration::from_secs(after), home: home.clone() });
-        home.belongs_to(&client);
-        (home, client)
+        let affinity = Affinity::session();
+        let client = Arc::new(Unused {
+            since: Instant::now() + Duration::from_secs(after),
+            affinity: affinity.clone(),
+        });
+        affinity.belongs_to(&client);
+        (affinity, client)
     };
-    let of = |principal: &str, home: &Home| by(principal, of_home(Era::Legacy, home));
-    let (in_use, (old, _old), (new, _new)) = (Home::session(), unused(0), unused(1));
-    for (principal, home) in [("key:a", &in_use), ("key:a", &new), ("key:a", &old)] {
-        drop(seat(&pool, &of(principal, home)).await.expect("a seat"));
+    let of = |principal: &str, affinity: &Affinity| by(principal, of_home(Era::Legacy, affinity));
+    let (in_use, (old, _old), (new, _new)) = (Affinity::session(), unused(0), unused(1));
+    for (principal, affinity) in [("key:a", &in_use), ("key:a", &new), ("key:a", &old)] {
+        drop(seat(&pool, &of(principal, affinity)).await.expect("a seat"));
     }
     let (other, _other) = unused(2);
     assert!(seat(&pool, &of("key:b", &other)).await.is_ok());
@@ -283,15 +285,18 @@ async fn connections_that_die_young_hold_only_their_dialect() {
     assert!(pool.check_flapping(PoolRequest::Own).is_ok() && seat(&pool, &modern()).await.is_ok());
 }
 
-pub(super) fn of_home(era: Era, home: &Home) -> Call {
-    Call { home: Some(home.clone()), ..call_of(era, &json!({"roots": {"listChanged": true}, "x": 1.0})) }
+pub(super) fn of_home(era: Era, affinity: &Affinity) -> Call {
+    Call {
+        affinity: Some(affinity.clone()),
+        ..call_of(era, &json!({"roots": {"listChanged": true}, "x": 1.0}))
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_session() {
     let server = dual();
     let (pool, _shutdown) = pool_with(&server, 2, true);
-    let (one, two) = (Home::session(), Home::session());
+    let (one, two) = (Affinity::session(), Affinity::session());
     for _ in 0..3 {
         assert_eq!(era(&seat(&pool, &of_home(Era::Legacy, &one)).await.expect("a seat")), Era::Legacy);
     }
@@ -302,7 +307,7 @@ async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_ses
     assert!(!std::ptr::addr_eq(other.connection(), again.connection()));
     assert!(seat(&pool, &legacy()).await.is_ok(), "a program has no session, and shares");
     assert_eq!(pool.live(), 4);
-    let third = of_home(Era::Legacy, &Home::session());
+    let third = of_home(Era::Legacy, &Affinity::session());
     assert!(matches!(seat(&pool, &third).await, Err(Error::Overloaded { .. })), "so many clients");
     drop((other, again));
     sleep(Duration::from_secs(301)).await;
@@ -315,8 +320,8 @@ async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_ses
 
 /// A call of a modern client of `principal` without a session.
 pub(super) fn sessionless(principal: &str, capabilities: &serde_json::Value) -> Call {
-    let home = Home::of_principal(principal.into(), &Raw::of(capabilities));
-    by(principal, Call { home: Some(home), ..call_of(Era::Modern, capabilities) })
+    let affinity = Affinity::of_principal(principal.into(), &Raw::of(capabilities));
+    by(principal, Call { affinity: Some(affinity), ..call_of(Era::Modern, capabilities) })
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,22 +30,22 @@ impl Pool {
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
         let PoolRequest::Of(call) = request else { return (base(), true) };
-        let is_private = call.home.as_ref().is_some_and(|home| self.is_private_to(home));
-        let home = is_private.then(|| state.home_of(call)).flatten();
+        let is_private = call.affinity.as_ref().is_some_and(|affinity| self.is_private_to(affinity));
+        let affinity = is_private.then(|| state.affinity_of(call)).flatten();
         let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
             // Nothing is known yet: the first connection finds it out, which is the base one if there is any.
-            (_, None, _) if self.limits.is_per_principal && home.is_some() => Era::Modern,
+            (_, None, _) if self.limits.is_per_principal && affinity.is_some() => Era::Modern,
             (_, None, _) => return (base(), true),
-            (_, Some(true), _) if home.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
+            (_, Some(true), _) if affinity.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
             (Era::Modern, Some(true), _) | (Era::Legacy, _, Some(false)) => Era::Modern,
             (Era::Modern, Some(false), _) | (Era::Legacy, ..) => Era::Legacy,
         };
         let key = match era {
-            Era::Modern => Key { home, ..Key::BASE },
-            Era::Legacy if home.is_some() => Key { home, ..Key::BASE.in_era(era) },
+            Era::Modern => Key { affinity, ..Key::BASE },
+            Era::Legacy if affinity.is_some() => Key { affinity, ..Key::BASE.in_era(era) },
             Era::Legacy => {
                 let abilities = self.connector.declares(Abilities::of(&call.sender.capabilities));
-                Key { era, abilities, home }
+                Key { era, abilities, affinity }
             }
         };
         (key, false)
@@ -53,11 +53,11 @@ impl Pool {
 
     /// Ends the connections of a dialect when its client is gone, or when they are idle.
     pub(super) async fn retire_in_time(self: Arc<Self>, key: Key, private: Option<Private>) {
-        let home = private.map(|private| private.home);
-        let Some(home) = home.filter(|home| !home.ends_when_idle()) else {
+        let affinity = private.map(|private| private.affinity);
+        let Some(affinity) = affinity.filter(|affinity| !affinity.ends_when_idle()) else {
             return self.retire_when_idle(key).await;
         };
-        home.ended().await;
+        affinity.ended().await;
         self.lock().remove(key);
     }
 
@@ -74,8 +74,8 @@ impl Pool {
             if due > Instant::now() {
                 continue;
             }
-            let home = group.private.as_ref().map(|private| &private.home);
-            let is_watched = home.is_some_and(|home| self.attended.watches(home));
+            let affinity = group.private.as_ref().map(|private| &private.affinity);
+            let is_watched = affinity.is_some_and(|affinity| self.attended.watches(affinity));
             if key != base && !is_watched && !group.is_busy() && group.flap_backoff.held_until().is_none() {
                 state.groups.swap_remove(at).retire();
                 return;
@@ -101,10 +101,11 @@ impl State {
     /// Returns the number of the client of `call`: the number of its group, or the next free one. Programs
     /// have none, because they have no private connections. A client keeps its number as long as its group
     /// exists.
-    fn home_of(&self, call: &Call) -> Option<u64> {
-        let home = call.home.as_ref()?;
-        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
-        Some(self.groups.iter().find(is_its).and_then(|group| group.key.home).unwrap_or(self.next_home))
+    fn affinity_of(&self, call: &Call) -> Option<u64> {
+        let affinity = call.affinity.as_ref()?;
+        let is_its =
+            |group: &&Group| group.private.as_ref().is_some_and(|private| private.affinity == *affinity);
+        Some(self.groups.iter().find(is_its).and_then(|group| group.key.affinity).unwrap_or(self.next_home))
     }
 
     /// Returns the group of `key`, and makes it if needed. If there are too many, another group ends. If none
@@ -126,9 +127,9 @@ impl State {
             return self.nearest(key).ok_or(Error::Overloaded { retry_in: RETRY_IN });
         }
         let mut group = Group::new(key);
-        group.private = key.home.and(request.private());
+        group.private = key.affinity.and(request.private());
         group.principal = request.principal().cloned();
-        if key.home == Some(self.next_home) {
+        if key.affinity == Some(self.next_home) {
             self.next_home += 1;
         }
         self.groups.push(group);
@@ -138,7 +139,7 @@ impl State {
     /// Makes room for `key`. If there are too many of its kind, an idle one ends. If `principal` has more
     /// than its share, an idle one of that principal ends.
     fn make_room(&mut self, key: Key, principal: Option<&Arc<str>>, private: usize) -> bool {
-        if key.home.is_some() {
+        if key.affinity.is_some() {
             return self.count(true, |_| true) < private || self.make_private_room(principal);
         }
         let of = |group: &Group| group.principal.as_ref() == principal;
@@ -160,13 +161,13 @@ impl State {
         self.end_idle(|group| is_free(group) && (group.is_empty() || is_own(group)))
             || self.end_idle(is_free)
             || self.displace(is_own)
-            || self.richer_than(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
+            || self.most_private(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
             || self.displace(|_| true)
     }
 
     /// Returns the principal with most private connections, if it has at least two more than `own`.
     #[allow(clippy::option_option)] // the inner one says whether there is authentication
-    fn richer_than(&self, own: usize) -> Option<Option<Arc<str>>> {
+    fn most_private(&self, own: usize) -> Option<Option<Arc<str>>> {
         let count = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
         let private = self.groups.iter().filter(|group| group.private.is_some());
         let richest = private.map(|group| (count(&group.principal), &group.principal)).max()?;
@@ -177,15 +178,15 @@ impl State {
     /// connection `may_end` are considered.
     fn displace(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
         let unused = |group: &Group| {
-            let home = &group.private.as_ref()?.home;
-            Some((home.unused_since()?, group.key, home.clone()))
+            let affinity = &group.private.as_ref()?.affinity;
+            Some((affinity.unused_since()?, group.key, affinity.clone()))
         };
         let groups = self.groups.iter().filter(|group| !group.is_busy() && may_end(group));
-        let Some((_, key, home)) = groups.filter_map(unused).min_by_key(|(since, ..)| *since) else {
+        let Some((_, key, affinity)) = groups.filter_map(unused).min_by_key(|(since, ..)| *since) else {
             return false;
         };
         self.remove(key);
-        home.displace();
+        affinity.displace();
         true
     }
 
@@ -208,7 +209,9 @@ impl State {
     /// and has the fewest others. In each dialect, `questions` refuses server requests that the client did
     /// not declare.
     fn nearest(&self, key: Key) -> Option<usize> {
-        let fits = |group: &Group| key.home.is_none() && group.key.home.is_none() && group.key.era == key.era;
+        let fits = |group: &Group| {
+            key.affinity.is_none() && group.key.affinity.is_none() && group.key.era == key.era
+        };
         let there = self.groups.iter().enumerate().filter(|(_, group)| fits(group) && !group.live.is_empty());
         there.min_by_key(|(_, group)| key.abilities.distance(group.key.abilities)).map(|(at, _)| at)
     }
@@ -223,7 +226,7 @@ impl State {
     /// Handles the end of a connect for `key`. If it left no connection, the group of a client is removed, so
     /// that it takes no room.
     pub(super) fn tried(&mut self, key: Key) {
-        if key.home.is_some() && self.find(key).is_some_and(Group::is_empty) {
+        if key.affinity.is_some() && self.find(key).is_some_and(Group::is_empty) {
             self.remove(key);
         }
     }
@@ -265,5 +268,5 @@ impl State {
 pub(super) mod tests;
 
 #[cfg(test)]
-#[path = "homes_tests.rs"]
-mod homes_tests;
+#[path = "affinity_tests.rs"]
+mod affinity_tests;

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lease::{Lease, Queue};
-use super::live::{Live, PooledConnection, Sitter};
+use super::live::{ConnectionClaim, Live, PooledConnection};
 use super::replacement::Replacement;
 use crate::connection::{Connection, Owner};
 use crate::dialect::{Dialect, Key, Private};
 use crate::error::Error;
 use crate::flap_backoff::FlapBackoff;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::verbosity::Verbosity;
 
 /// How long an unused dialect keeps its connections, unless it is the base dialect.
@@ -87,11 +87,11 @@ impl Group {
 
     /// Adds a connection to the group.
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
-        let lease = (!connection.tells_whose()).then(|| Lease::new(&self.queue));
+        let lease = (!connection.attributes_requests()).then(|| Lease::new(&self.queue));
         let (retired, replaced) = (CancellationToken::new(), CancellationToken::new());
         let is_blamed = Arc::clone(&self.is_blamed);
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
-        let silence = self.private.as_ref().map(|_| Silence::default());
+        let liveness = self.private.as_ref().map(|_| Liveness::default());
         let live = Arc::new(Live {
             connection,
             key,
@@ -99,7 +99,7 @@ impl Group {
             requests: AtomicUsize::new(0),
             verbosity,
             lease,
-            silence,
+            liveness,
             is_blamed,
             retired,
             replaced,
@@ -109,29 +109,28 @@ impl Group {
     }
 
     /// Returns a share of the connection with the fewest requests that is free for the owner.
-    pub(super) fn seat(&mut self, sitter: Sitter<'_>) -> Option<PooledConnection> {
+    pub(super) fn seat(&mut self, claim: ConnectionClaim<'_>) -> Option<PooledConnection> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
-        match sitter.owner {
-            Some(owner) if least.lease.is_some() => self.leased(owner, sitter),
-            _ => PooledConnection::on(least, sitter, false),
+        match claim.owner {
+            Some(owner) if least.lease.is_some() => self.leased(owner, claim),
+            _ => PooledConnection::on(least, claim, false),
         }
     }
 
-    fn leased(&mut self, owner: Owner, sitter: Sitter<'_>) -> Option<PooledConnection> {
+    fn leased(&mut self, owner: Owner, claim: ConnectionClaim<'_>) -> Option<PooledConnection> {
         let exclusive = self.asks();
         if let [only] = self.live.as_slice() {
-            return if self.holds_up(only, sitter) {
+            return if self.blocks(only, claim) {
                 None
             } else {
-                PooledConnection::on(only, sitter, exclusive)
+                PooledConnection::on(only, claim, exclusive)
             };
         }
-        let mut free: Vec<&Arc<Live>> =
-            self.live.iter().filter(|live| !self.holds_up(live, sitter)).collect();
+        let mut free: Vec<&Arc<Live>> = self.live.iter().filter(|live| !self.blocks(live, claim)).collect();
         let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
         // Calls of one owner share a connection, so that others find a free one.
         free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
-        free.into_iter().find_map(|live| PooledConnection::on(live, sitter, exclusive))
+        free.into_iter().find_map(|live| PooledConnection::on(live, claim, exclusive))
     }
 
     /// The end of the shortest head start of others over `owner`, on a connection that no owner holds.
@@ -169,8 +168,8 @@ impl Group {
 
     /// Whether it is kept for a session that has not ended.
     pub(super) fn belongs_to_session(&self) -> bool {
-        let home = self.private.as_ref().map(|private| &private.home);
-        home.is_some_and(|home| !home.ends_when_idle() && !home.is_over()) && !self.is_empty()
+        let affinity = self.private.as_ref().map(|private| &private.affinity);
+        affinity.is_some_and(|affinity| !affinity.ends_when_idle() && !affinity.is_over()) && !self.is_empty()
     }
 
     /// Whether it has no connection, and no early losses that delay the next one.

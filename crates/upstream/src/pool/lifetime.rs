@@ -19,7 +19,7 @@ use super::{CLOSE_LIMIT, Pool, State, private, replace};
 use crate::connection::{Connection, Events};
 use crate::dialect::{Dialect, Key};
 use crate::error::Error;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use runtime::shutdown::Shutdown;
 
 /// After a failed connect: the time in which no second connection is tried beside a live one.
@@ -37,17 +37,17 @@ impl Pool {
         group.connecting = Some(connecting);
         group.flap_backoff.connecting();
         let (pool, tasks, key, dialect) = (Arc::clone(self), tasks.clone(), group.key, group.dialect());
-        let (group_of_tasks, home) =
-            (tasks.clone(), group.private.as_ref().map(|private| private.home.clone()));
-        let events = home.as_ref().and_then(|home| self.attended.events(home));
+        let (group_of_tasks, affinity) =
+            (tasks.clone(), group.private.as_ref().map(|private| private.affinity.clone()));
+        let events = affinity.as_ref().and_then(|affinity| self.attended.events(affinity));
         let events = events.unwrap_or_else(|| self.events.clone());
         group_of_tasks.spawn_until_end(async move {
             let opened = tokio::select! {
                 biased;
-                () = over(home) => Err(Error::Unavailable { state: SESSION_OVER }),
+                () = over(affinity) => Err(Error::Unavailable { state: SESSION_OVER }),
                 opened = pool.open_one(events, dialect) => opened,
             };
-            let opened = opened.map_err(|error| pool.secrets.cover(error));
+            let opened = opened.map_err(|error| pool.secrets.redact_error(error));
             pool.connected(key, opened, &tasks, &done);
         });
     }
@@ -70,7 +70,7 @@ impl Pool {
         let mut guard = self.lock();
         let state = &mut *guard;
         // All connections are being closed, or the client of the private connection is gone.
-        let is_over = tasks.is_begun() || (key.home.is_some() && state.find(key).is_none());
+        let is_over = tasks.is_begun() || (key.affinity.is_some() && state.find(key).is_none());
         let opened = opened.map(|connection| {
             // It is no longer needed: it is put into a group that no caller finds, and `keep` closes it.
             let mut nowhere = Group::new(key);
@@ -101,7 +101,7 @@ impl Pool {
                 self.events.heard();
                 self.arrived(state, key, live);
             }
-            Err(error) if unreplaced => self.tell_unreplaced(error),
+            Err(error) if unreplaced => self.report_unreplaced(error),
             // Set before another caller can connect, because refused credentials must not be tried again and again.
             Err(refused) if refused.refuses_credentials() && !self.limits.is_per_principal => {
                 state.shut.get_or_insert(refused.clone());
@@ -141,8 +141,8 @@ impl Pool {
     /// Waits until a connection closes or is to be closed, and removes it.
     async fn keep(self: Arc<Self>, live: Arc<Live>, tasks: Shutdown) {
         tokio::select! {
-            reason = live.connection.closed() => self.evict(&live, &self.secrets.blank(&reason)),
-            () = private::hangs(&live, self.limits.patience) => self.evict(&live, private::HUNG),
+            reason = live.connection.closed() => self.evict(&live, &self.secrets.redact(&reason)),
+            () = private::hangs(&live, self.limits.silence_limits) => self.evict(&live, private::HUNG),
             () = async { live.replaced.cancelled().await; replace::runs_out(&live).await } => {}
             () = live.retired.cancelled() => {}
             () = tasks.requested() => {}
@@ -177,9 +177,9 @@ impl Pool {
 }
 
 /// Resolves when the session of a connection has ended; never without a session.
-async fn over(home: Option<Home>) {
-    match home {
-        Some(home) => home.ended().await,
+async fn over(affinity: Option<Affinity>) {
+    match affinity {
+        Some(affinity) => affinity.ended().await,
         None => pending().await,
     }
 }

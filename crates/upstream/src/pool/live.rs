@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lease::Lease;
-use super::stay::Stay;
+use super::private_call::PrivateCall;
 use crate::connection::{Connection, Owner};
 use crate::dialect::Key;
-use crate::liveness::Silence;
+use crate::liveness::Liveness;
 use crate::verbosity::Verbosity;
 use json::Raw;
 use protocol::LogLevel;
@@ -30,7 +30,7 @@ pub(super) struct Live {
     /// Only if the connection does not show which call a server request belongs to.
     pub lease: Option<Lease>,
     /// Only if the connection is private. Health checks cover all others.
-    pub silence: Option<Silence>,
+    pub liveness: Option<Liveness>,
     /// The flag of its group.
     pub is_blamed: Arc<AtomicBool>,
     /// Requests its end.
@@ -41,7 +41,7 @@ pub(super) struct Live {
 
 /// A caller that needs a share of a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Sitter<'a> {
+pub(super) struct ConnectionClaim<'a> {
     /// The owner of the calls on the connection; `None` for Switchyard's own requests, which always pass.
     pub owner: Option<Owner>,
     /// The capabilities that its client declared; `None` for Switchyard's own requests.
@@ -56,34 +56,34 @@ pub(crate) struct PooledConnection {
     /// The owner that holds the lease.
     holder: Option<Owner>,
     /// Only if the connection is private.
-    stay: Option<Stay>,
+    private_call: Option<PrivateCall>,
 }
 
 impl PooledConnection {
-    /// Returns a share of `live` for `sitter`, if the lease allows it.
-    pub(super) fn on(live: &Arc<Live>, sitter: Sitter<'_>, exclusive: bool) -> Option<Self> {
-        let holder = sitter.owner.filter(|_| live.lease.is_some());
+    /// Returns a share of `live` for `claim`, if the lease allows it.
+    pub(super) fn on(live: &Arc<Live>, claim: ConnectionClaim<'_>, exclusive: bool) -> Option<Self> {
+        let holder = claim.owner.filter(|_| live.lease.is_some());
         if let (Some(lease), Some(owner)) = (&live.lease, holder)
-            && !lease.take(owner, exclusive, sitter.is_woken)
+            && !lease.take(owner, exclusive, claim.is_woken)
         {
             return None;
         }
         live.requests.fetch_add(1, Ordering::Relaxed);
-        let stay = live.silence.as_ref().map(Stay::begin);
-        Some(Self { live: Arc::clone(live), holder, stay })
+        let private_call = live.liveness.as_ref().map(PrivateCall::begin);
+        Some(Self { live: Arc::clone(live), holder, private_call })
     }
 
     /// Records that the request ended, and that its caller did not cancel it.
     pub(crate) fn answered(&mut self) {
-        if let (Some(stay), Some(silence)) = (&mut self.stay, &self.live.silence) {
-            stay.answered(silence);
+        if let (Some(private_call), Some(liveness)) = (&mut self.private_call, &self.live.liveness) {
+            private_call.answered(liveness);
         }
     }
 
     /// Whether the end of the request counts against the server. A private connection is one client's program. Its
     /// failure counts once, until it answers again.
-    pub(crate) fn is_news(&self, is_failed: bool) -> bool {
-        self.stay.is_none() || !self.live.is_blamed.swap(is_failed, Ordering::Relaxed) || !is_failed
+    pub(crate) fn counts(&self, is_failed: bool) -> bool {
+        self.private_call.is_none() || !self.live.is_blamed.swap(is_failed, Ordering::Relaxed) || !is_failed
     }
 
     /// The connection to use.
@@ -104,8 +104,8 @@ impl PooledConnection {
 impl Drop for PooledConnection {
     fn drop(&mut self) {
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
-        if let (Some(stay), Some(silence)) = (&self.stay, &self.live.silence) {
-            stay.over(silence);
+        if let (Some(private_call), Some(liveness)) = (&self.private_call, &self.live.liveness) {
+            private_call.over(liveness);
         }
         if let (Some(lease), Some(owner)) = (&self.live.lease, self.holder) {
             lease.release(owner);

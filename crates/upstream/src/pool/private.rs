@@ -20,8 +20,8 @@ use super::Pool;
 use super::group::Group;
 use super::live::Live;
 use crate::connection::{Call, Connection, Outlet};
-use crate::liveness::{Patience, Silence};
-use crate::session_affinity::Home;
+use crate::liveness::{Liveness, SilenceLimits};
+use crate::session_affinity::Affinity;
 use protocol::LogLevel;
 
 /// How often to check whether the earlier calls have ended.
@@ -30,53 +30,53 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(super) const HUNG: &str = "the server answers nothing";
 
 /// Resolves when the server of `live` hangs. On connections that are checked elsewhere, it never resolves.
-pub(super) async fn hangs(live: &Live, patience: Patience) {
-    let Some(silence) = &live.silence else { return pending().await };
+pub(super) async fn hangs(live: &Live, silence_limits: SilenceLimits) {
+    let Some(liveness) = &live.liveness else { return pending().await };
     loop {
-        silence.doubted().await;
-        if owes_an_answer(live, silence, patience).await {
+        liveness.check_requested().await;
+        if owes_an_answer(live, liveness, silence_limits).await {
             return;
         }
     }
 }
 
-async fn owes_an_answer(live: &Live, silence: &Silence, patience: Patience) -> bool {
+async fn owes_an_answer(live: &Live, liveness: &Liveness, silence_limits: SilenceLimits) -> bool {
     let ping = Call::of_gateway(live.connection.peer().version.health_method(), None);
     loop {
-        silence.ask();
-        if timeout(patience.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
-            silence.broken();
+        liveness.ask();
+        if timeout(silence_limits.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
+            liveness.broken();
             return false;
         }
-        let was_excused = silence.is_excused();
+        let was_excused = liveness.is_excused();
         // Each of these calls has a deadline.
-        while silence.is_excused() {
+        while liveness.is_excused() {
             sleep(LOOK_EVERY).await;
         }
-        if silence.open_for().is_none() {
+        if liveness.open_for().is_none() {
             return false; // something was heard meanwhile
         }
         let is_idle = live.requests.load(Ordering::Relaxed) == 0;
-        if !was_excused && silence.is_past_hope(patience, is_idle) {
+        if !was_excused && liveness.is_beyond_recovery(silence_limits, is_idle) {
             return true;
         }
     }
 }
 
 impl Pool {
-    /// Whether the client of `home` has private connections.
-    pub(crate) fn is_private_to(&self, home: &Home) -> bool {
-        self.limits.is_private || self.signs.separates(home)
+    /// Whether the client of `affinity` has private connections.
+    pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
+        self.limits.is_private || self.signs.separates(affinity)
     }
 
-    /// Returns the private connection of `home`, if there is one.
-    pub(crate) fn private_connection(&self, home: &Home) -> Option<Arc<dyn Connection>> {
-        self.private_live(home).map(|live| Arc::clone(&live.connection))
+    /// Returns the private connection of `affinity`, if there is one.
+    pub(crate) fn private_connection(&self, affinity: &Affinity) -> Option<Arc<dyn Connection>> {
+        self.private_live(affinity).map(|live| Arc::clone(&live.connection))
     }
 
-    /// Requests log lines of `level` and above on the private connection of `home`, if there is one.
-    pub(crate) async fn want_private_log(&self, home: &Home, level: LogLevel) {
-        if let Some(live) = self.private_live(home) {
+    /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
+    pub(crate) async fn want_private_log(&self, affinity: &Affinity, level: LogLevel) {
+        if let Some(live) = self.private_live(affinity) {
             live.verbosity.raise(live.connection.as_ref(), level).await;
         }
     }
@@ -88,9 +88,10 @@ impl Pool {
         others.filter_map(|group| group.live.first()).map(|live| Arc::clone(&live.connection)).collect()
     }
 
-    fn private_live(&self, home: &Home) -> Option<Arc<Live>> {
+    fn private_live(&self, affinity: &Affinity) -> Option<Arc<Live>> {
         let state = self.lock();
-        let is_its = |group: &&Group| group.private.as_ref().is_some_and(|private| private.home == *home);
+        let is_its =
+            |group: &&Group| group.private.as_ref().is_some_and(|private| private.affinity == *affinity);
         state.groups.iter().filter(is_its).find_map(|group| group.live.first().cloned())
     }
 }

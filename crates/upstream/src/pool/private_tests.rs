@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Sharing;
 use crate::fake::{Answer, Dial, Fake, config, tool_call};
-use crate::{Call, Error, Home, Outlet, Upstream};
+use crate::{Affinity, Call, Error, Outlet, Upstream};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Version, method};
@@ -33,21 +33,21 @@ async fn server() -> (Fake, Arc<Upstream>, Shutdown) {
 /// Makes a call of a client with its own session, identified by `name`.
 fn client(name: &str) -> Call {
     let params = Raw::of(&serde_json::json!({"name": name, "arguments": {}}));
-    Call { home: Some(Home::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
+    Call { affinity: Some(Affinity::session()), params: Some(params), ..tool_call(Effect::Unsafe) }
 }
 
-/// Repeats the call for `time`, each with `patience`. Returns the results.
+/// Repeats the call for `time`, each with `silence_limits`. Returns the results.
 async fn calls(
     upstream: &Arc<Upstream>,
     call: &Call,
-    patience: Duration,
+    silence_limits: Duration,
     time: Duration,
 ) -> Vec<Option<bool>> {
     let (begun, mut ends) = (Instant::now(), Vec::new());
     while begun.elapsed() < time {
         let outlet = Outlet::none();
         let asked = upstream.call(call, Instant::now() + 30 * SECOND, &outlet);
-        ends.push(timeout(patience, asked).await.ok().map(|result: Result<_, Error>| result.is_ok()));
+        ends.push(timeout(silence_limits, asked).await.ok().map(|result: Result<_, Error>| result.is_ok()));
         sleep(SECOND).await;
     }
     ends

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Pool;
 use super::group::Group;
-use super::live::{Live, Sitter};
+use super::live::{ConnectionClaim, Live};
 use crate::connection::{Owner, Unanswered};
 use protocol::Abilities;
 use runtime::shutdown::Shutdown;
@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long connections stay in use when too many were replaced.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl Sitter<'_> {
+impl ConnectionClaim<'_> {
     /// Whether its client can answer a server request that a connection with `abilities` declares.
     fn can_be_asked(self, abilities: Abilities) -> bool {
         self.capabilities.is_some_and(|capabilities| Abilities::of(capabilities).meets(abilities))
@@ -37,21 +37,21 @@ impl Sitter<'_> {
 }
 
 impl Group {
-    /// Whether `sitter` must not have a call on `live`, because of another client's cancelled call.
-    pub(super) fn holds_up(&self, live: &Live, sitter: Sitter<'_>) -> bool {
-        self.unanswered(live, sitter).is_some()
+    /// Whether `claim` must not have a call on `live`, because of another client's cancelled call.
+    pub(super) fn blocks(&self, live: &Live, claim: ConnectionClaim<'_>) -> bool {
+        self.unanswered(live, claim).is_some()
     }
 
-    fn unanswered(&self, live: &Live, sitter: Sitter<'_>) -> Option<Unanswered> {
-        let unanswered = live.connection.unanswered(sitter.owner?)?;
+    fn unanswered(&self, live: &Live, claim: ConnectionClaim<'_>) -> Option<Unanswered> {
+        let unanswered = live.connection.unanswered(claim.owner?)?;
         let may_ask = self.is_known_to_ask() || !unanswered.is_quiet;
-        let counts = may_ask && !self.replacement.keeps() && sitter.can_be_asked(live.key.abilities);
+        let counts = may_ask && !self.replacement.keeps() && claim.can_be_asked(live.key.abilities);
         counts.then_some(unanswered)
     }
 
-    /// The cancelled calls that keep `sitter` off a connection, those with the earliest end first.
-    pub(super) fn held_up_by(&self, sitter: Sitter<'_>) -> Option<Unanswered> {
-        let all = self.live.iter().filter_map(|live| self.unanswered(live, sitter));
+    /// The cancelled calls that keep `claim` off a connection, those with the earliest end first.
+    pub(super) fn blocking_calls(&self, claim: ConnectionClaim<'_>) -> Option<Unanswered> {
+        let all = self.live.iter().filter_map(|live| self.unanswered(live, claim));
         all.min_by_key(|unanswered| unanswered.until)
     }
 
@@ -67,12 +67,12 @@ impl Group {
 }
 
 impl Pool {
-    /// Connects for `sitter`, which cancelled calls keep off all connections. Without room for another connection, the
+    /// Connects for `claim`, which cancelled calls keep off all connections. Without room for another connection, the
     /// present ones stay in use.
     pub(super) fn begin_replacement(
         self: &Arc<Self>,
         group: &mut Group,
-        sitter: Sitter<'_>,
+        claim: ConnectionClaim<'_>,
         tasks: &Shutdown,
     ) {
         if group.connecting.is_some() {
@@ -85,7 +85,7 @@ impl Pool {
         if group.no_extra_before.is_some_and(|before| Instant::now() < before) {
             return group.replacement.keep_for(PAUSE);
         }
-        let is_over = |live: &&Arc<Live>| group.unanswered(live, sitter).is_some_and(|calls| calls.is_over());
+        let is_over = |live: &&Arc<Live>| group.unanswered(live, claim).is_some_and(|calls| calls.is_over());
         group.replacement.due = group.live.iter().filter(is_over).cloned().collect();
         self.begin_connect(group, tasks);
     }

@@ -106,7 +106,7 @@ impl Connection for Pipe {
         async { Ok(ResponseBody::Buffered(Ok(Raw::empty_object()))) }.boxed()
     }
 
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         false
     }
 

@@ -33,13 +33,13 @@ impl Body for Pipe {
 }
 
 /// Writes pieces of the result, or breaks it.
-pub type Pen = mpsc::UnboundedSender<Result<&'static str, Error>>;
+pub type BodyWriter = mpsc::UnboundedSender<Result<&'static str, Error>>;
 
 /// Returns a flow of which nothing has come, and the way to write it.
-pub fn flow() -> (ResponseStream, Pen) {
-    let (pen, pipe) = mpsc::unbounded_channel();
+pub fn flow() -> (ResponseStream, BodyWriter) {
+    let (writer, pipe) = mpsc::unbounded_channel();
     let splice = Splice::new(7, TERMS);
     let mut flow = ResponseStream::new(Box::new(Pipe(pipe)), splice, VecDeque::new(), (CAP, CAP));
     flow.clock = Clock::of(LEFT);
-    (flow, pen)
+    (flow, writer)
 }

@@ -36,7 +36,7 @@ impl Search {
     }
 
     /// Returns `text` with [`BLANK`] in place of each secret.
-    pub(super) fn blank(&self, text: &str) -> String {
+    pub(super) fn redact(&self, text: &str) -> String {
         let Some(beginnings) = &self.beginnings else { return BLANK.to_owned() };
         let (mut blanked, mut end) = (String::with_capacity(text.len()), 0);
         // All beginnings have one length, so the matches come in the order in which they start.

@@ -53,7 +53,7 @@ impl Supervisor {
         self.phase = Phase::Down;
         self.upstream.pool.open();
         self.upstream.breaker.reset();
-        self.upstream.silence.broken();
+        self.upstream.liveness.broken();
         self.publish(Change::State(State::Connecting)).await;
         self.discover(deadline);
     }
@@ -65,10 +65,10 @@ impl Supervisor {
         self.upstream.pool.shut(state.as_str());
         self.upstream.pool.close_all().await;
         self.publish(Change::State(state)).await;
-        self.tell_waiting(&Err(Error::Unavailable { state: state.as_str() }));
+        self.notify_waiting(&Err(Error::Unavailable { state: state.as_str() }));
     }
 
-    pub(super) fn tell_waiting(&mut self, result: &Result<Arc<Offer>, Error>) {
+    pub(super) fn notify_waiting(&mut self, result: &Result<Arc<Offer>, Error>) {
         for reply in self.waiting.drain(..) {
             let _ = reply.send(result.clone()); // the operator may have left
         }

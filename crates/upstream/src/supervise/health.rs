@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Change, DEBOUNCE, Delivery, Error, Phase, State, Supervisor, TaskResult};
-use crate::liveness::{Patience, UNWELL};
+use crate::liveness::{SilenceLimits, UNWELL};
 
 impl Supervisor {
     /// Begins a health check.
@@ -20,19 +20,19 @@ impl Supervisor {
     }
 
     /// Checks the health after a caller gave up, if no other message came from the server either.
-    pub(super) fn look_into_doubt(&mut self) {
-        if self.occupancy.borrow().live > 0 && self.upstream.is_in_doubt() {
+    pub(super) fn check_after_cancel(&mut self) {
+        if self.occupancy.borrow().live > 0 && self.upstream.needs_health_check() {
             self.check();
         }
     }
 
     /// Whether a health check is unanswered because the server may still work on an earlier call.
     pub(super) fn is_left_to_work(&self) -> bool {
-        let silence = &self.upstream.silence;
-        silence.open_for().is_some() && silence.is_excused()
+        let liveness = &self.upstream.liveness;
+        liveness.open_for().is_some() && liveness.is_excused()
     }
 
-    pub(super) async fn is_well(&mut self) {
+    pub(super) async fn check_succeeded(&mut self) {
         let was_unwell = std::mem::take(&mut self.failed_checks) > 0;
         if !matches!(self.phase, Phase::Up { .. }) {
             return; // its offer is read when that is due
@@ -48,17 +48,17 @@ impl Supervisor {
         }
     }
 
-    pub(super) async fn is_unwell(&mut self, error: Error) {
+    pub(super) async fn check_failed(&mut self, error: Error) {
         let is_refused = error.delivery() == Delivery::Refused;
-        self.look_again_soon(is_refused);
+        self.check_again_soon(is_refused);
         if is_refused {
-            if self.is_past_hope() {
+            if self.is_beyond_recovery() {
                 self.start_anew(&error).await;
             }
             return;
         }
         let server = &self.upstream.config.name;
-        if matches!(error, Error::TimedOut { .. }) && self.upstream.silence.is_excused() {
+        if matches!(error, Error::TimedOut { .. }) && self.upstream.liveness.is_excused() {
             tracing::debug!(%server, "no answer to a health check: it may be at work on a call from before");
             return;
         }
@@ -68,7 +68,7 @@ impl Supervisor {
         self.publish(Change::State(State::Failed)).await;
         let is_unreachable = error.delivery() == Delivery::NotSent;
         let is_gone = is_unreachable || self.failed_checks >= UNWELL;
-        if self.is_past_hope() || (is_gone && self.upstream.bulkhead.running() == 0) {
+        if self.is_beyond_recovery() || (is_gone && self.upstream.bulkhead.running() == 0) {
             self.start_anew(&error).await;
         }
     }
@@ -84,22 +84,22 @@ impl Supervisor {
     }
 
     /// Schedules the next check early if the server is unwell, or if the breaker refused the check.
-    fn look_again_soon(&mut self, is_refused: bool) {
+    fn check_again_soon(&mut self, is_refused: bool) {
         if !matches!(self.phase, Phase::Up { .. }) {
             return; // it is on the schedule of a server that is down
         }
-        let (now, silence) = (Instant::now(), &self.upstream.silence);
+        let (now, liveness) = (Instant::now(), &self.upstream.liveness);
         let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
         let admitted = is_refused.then(|| now + refused_for.max(DEBOUNCE));
-        let is_silent = silence.open_for().is_some() && !silence.is_excused();
+        let is_silent = liveness.open_for().is_some() && !liveness.is_excused();
         let asked_twice = is_silent.then(|| now + self.upstream.health_limit() + DEBOUNCE);
         self.due = [admitted, asked_twice].into_iter().flatten().fold(self.next_tick(), Instant::min);
     }
 
     /// Whether it owed an answer for so long that no running call can still succeed.
-    fn is_past_hope(&self) -> bool {
+    fn is_beyond_recovery(&self) -> bool {
         let is_idle = self.upstream.bulkhead.running() == 0;
-        self.upstream.silence.is_past_hope(Patience::of(&self.upstream.config), is_idle)
+        self.upstream.liveness.is_beyond_recovery(SilenceLimits::of(&self.upstream.config), is_idle)
     }
 
     /// Closes its connections and its process, and connects again when the breaker allows it.
@@ -108,7 +108,7 @@ impl Supervisor {
         self.failed_checks = 0;
         self.upstream.pool.close_all().await;
         // The connections that owed an answer are closed.
-        self.upstream.silence.broken();
+        self.upstream.liveness.broken();
         self.go_down(Some(error));
     }
 }

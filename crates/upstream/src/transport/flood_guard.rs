@@ -42,7 +42,7 @@ pub(super) const FLOODED: &str = "the server sent too many messages that belong 
 
 /// How a message of a server is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Worth {
+pub(super) enum Relevance {
     /// It belongs to a call, or to one of several calls that cannot be distinguished.
     Wanted,
     /// It concerns the whole server.
@@ -85,7 +85,7 @@ impl FloodGuard {
     pub(super) async fn next(&self, stream: &mut EventStream) -> Result<Option<Item>, Error> {
         while let Some(decoded) = stream.step().await? {
             if decoded.ignored > 0 {
-                self.admit(Worth::Junk, decoded.ignored).await?;
+                self.admit(Relevance::Junk, decoded.ignored).await?;
             }
             if decoded.item.is_some() {
                 return Ok(decoded.item);
@@ -96,13 +96,13 @@ impl FloodGuard {
 
     /// Counts a message of `bytes`, and waits while there were too many. The error means that the connection was
     /// closed.
-    pub(super) async fn admit(&self, worth: Worth, bytes: usize) -> Result<(), Error> {
-        if worth == Worth::Wanted {
+    pub(super) async fn admit(&self, relevance: Relevance, bytes: usize) -> Result<(), Error> {
+        if relevance == Relevance::Wanted {
             return Ok(());
         }
-        let mut is_over = self.lock().take(worth, bytes, Instant::now());
+        let mut is_over = self.lock().take(relevance, bytes, Instant::now());
         while is_over {
-            if self.is_flooded(worth) {
+            if self.is_flooded(relevance) {
                 if !self.closing.is_closed() {
                     tracing::warn!(server = %self.server, "{FLOODED}; its connection is closed");
                 }
@@ -111,13 +111,13 @@ impl FloodGuard {
                 return Err(Error::Cut { reason: FLOODED.into() });
             }
             sleep(PAUSE).await;
-            is_over = self.lock().is_over(worth, Instant::now());
+            is_over = self.lock().is_over(relevance, Instant::now());
         }
         Ok(())
     }
 
-    fn is_flooded(&self, worth: Worth) -> bool {
-        worth == Worth::Junk && self.lock().junk.taken > BURST + MOST_JUNK
+    fn is_flooded(&self, relevance: Relevance) -> bool {
+        relevance == Relevance::Junk && self.lock().junk.taken > BURST + MOST_JUNK
     }
 
     fn lock(&self) -> MutexGuard<'_, Buckets> {
@@ -127,21 +127,21 @@ impl FloodGuard {
 }
 
 impl Buckets {
-    fn of(&mut self, worth: Worth) -> &mut Bucket {
-        if worth == Worth::Junk { &mut self.junk } else { &mut self.notices }
+    fn of(&mut self, relevance: Relevance) -> &mut Bucket {
+        if relevance == Relevance::Junk { &mut self.junk } else { &mut self.notices }
     }
 
-    fn take(&mut self, worth: Worth, bytes: usize, now: Instant) -> bool {
-        let largest = if worth == Worth::Junk { LARGEST_JUNK } else { LARGEST_NOTICE };
-        let is_over = self.of(worth).take(bytes.min(largest) + MESSAGE, now);
+    fn take(&mut self, relevance: Relevance, bytes: usize, now: Instant) -> bool {
+        let largest = if relevance == Relevance::Junk { LARGEST_JUNK } else { LARGEST_NOTICE };
+        let is_over = self.of(relevance).take(bytes.min(largest) + MESSAGE, now);
         if is_over {
             Limit::UnaskedMessages.met(());
         }
         is_over
     }
 
-    fn is_over(&mut self, worth: Worth, now: Instant) -> bool {
-        self.of(worth).take(0, now)
+    fn is_over(&mut self, relevance: Relevance, now: Instant) -> bool {
+        self.of(relevance).take(0, now)
     }
 }
 
@@ -177,14 +177,14 @@ mod tests {
     }
 
     /// Sends messages for `time` or until the connection is closed. Returns how many were accepted.
-    async fn send(guard: &FloodGuard, worth: Worth, time: Duration) -> (u32, Result<(), Error>) {
+    async fn send(guard: &FloodGuard, relevance: Relevance, time: Duration) -> (u32, Result<(), Error>) {
         let (begun, mut count) = (Instant::now(), 0);
         while begun.elapsed() < time {
-            if let Err(error) = guard.admit(worth, SIZE).await {
+            if let Err(error) = guard.admit(relevance, SIZE).await {
                 return (count, Err(error));
             }
             count += 1;
-            if worth == Worth::Wanted && count == 100_000 {
+            if relevance == Relevance::Wanted && count == 100_000 {
                 break;
             }
         }
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_belongs_to_calls_is_never_slowed_down() {
         let (guard, begun) = (guard(&Closing::default()), Instant::now());
-        let (count, result) = send(&guard, Worth::Wanted, Duration::MAX).await;
+        let (count, result) = send(&guard, Relevance::Wanted, Duration::MAX).await;
         assert_eq!((count, result, begun.elapsed()), (100_000, Ok(()), Duration::ZERO));
     }
 
@@ -202,7 +202,7 @@ mod tests {
     async fn junk_is_slowed_down_and_then_ends_the_connection_while_it_is_young() {
         let (closing, begun) = (Closing::default(), Instant::now());
         let guard = guard(&closing);
-        let (_, result) = send(&guard, Worth::Junk, Duration::from_mins(1)).await;
+        let (_, result) = send(&guard, Relevance::Junk, Duration::from_mins(1)).await;
         assert!(result.is_err() && closing.reason() == FLOODED);
         let lived = begun.elapsed().as_secs();
         assert!((4..8).contains(&lived), "{lived} s");
@@ -211,7 +211,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn notices_are_slowed_down_and_never_end_the_connection() {
         let guard = guard(&Closing::default());
-        let (count, result) = send(&guard, Worth::Notice, Duration::from_mins(1)).await;
+        let (count, result) = send(&guard, Relevance::Notice, Duration::from_mins(1)).await;
         assert_eq!(result, Ok(()));
         assert!((45_000..60_000).contains(&count), "{count} in a minute");
     }
@@ -221,7 +221,7 @@ mod tests {
         let guard = guard(&Closing::default());
         for _ in 0..10_000 {
             sleep(Duration::from_millis(20)).await;
-            assert_eq!(guard.admit(Worth::Junk, SIZE).await, Ok(()));
+            assert_eq!(guard.admit(Relevance::Junk, SIZE).await, Ok(()));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: finding the call of a notification, which depends on the channel; server requests (`questions`).
 
-use super::flood_guard::Worth;
+use super::flood_guard::Relevance;
 use crate::connection::{Event, Events};
 use json::Raw;
 use protocol::feature::List;
@@ -16,7 +16,7 @@ const KEPT: [&str; 3] = ["uri", "taskId", "elicitationId"];
 
 /// Reduces `notification` for waiting. It gets its own memory, and a large one keeps only its subject. `None` if even
 /// that is too large to match a subject.
-fn lean(notification: Notification) -> Option<Notification> {
+fn shrink(notification: Notification) -> Option<Notification> {
     let Notification { method, params } = notification;
     let params = match params {
         Some(params) if params.bytes().len() < SMALL => Some(params.detached()),
@@ -42,22 +42,22 @@ pub(super) fn note(request: &Request, events: &Events) {
 pub(super) fn sort(
     notification: Notification,
     events: &Events,
-    offer: impl FnOnce(Notification) -> Worth,
-) -> Worth {
+    offer: impl FnOnce(Notification) -> Relevance,
+) -> Relevance {
     events.heard();
     if let Some(list) = List::changed_by(&notification.method) {
         events.report(Event::Changed(list));
-        return Worth::Notice;
+        return Relevance::Notice;
     }
     match notification.method.as_str() {
         method::RESOURCE_UPDATED | method::TASK_STATUS | method::TASKS | method::ELICITATION_COMPLETE => {
-            if let Some(lean) = lean(notification) {
-                events.report(Event::Notice(lean));
+            if let Some(small) = shrink(notification) {
+                events.report(Event::Notice(small));
             }
-            Worth::Notice
+            Relevance::Notice
         }
         // No server request is open under this id.
-        method::CANCELLED => Worth::Junk,
+        method::CANCELLED => Relevance::Junk,
         _ => offer(notification),
     }
 }

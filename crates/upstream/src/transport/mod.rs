@@ -4,9 +4,9 @@
 //! detection of the protocol era (`handshake`). They also share notifications (`inbound`) and requests (`questions`) of a
 //! server, and flood protection (`flood_guard`).
 //!
-//! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`aside`).
+//! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`background_send`).
 
-mod aside;
+mod background_send;
 mod clipped;
 mod flood_guard;
 mod handshake;
@@ -28,7 +28,7 @@ use serde_json::json;
 
 use self::http::HttpClient;
 pub use self::http::proxy_variable;
-use crate::Means;
+use crate::ServerContext;
 use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
 use crate::credential::{Credential, TokenSource};
@@ -80,26 +80,33 @@ fn cancelled(id: u64) -> Notification {
 
 /// Returns the connector to the server that `config` describes. Nothing is contacted yet.
 ///
-/// `means.shutdown` is the group of all tasks of its connections. When its end is requested, the connections
+/// `server_context.shutdown` is the group of all tasks of its connections. When its end is requested, the connections
 /// close. Waiting for the group waits for the last child process, so end it after the calls have ended.
-pub fn connector(config: &Config, means: &Means) -> Result<Arc<dyn Connector>, Error> {
-    let shutdown = &means.shutdown;
+pub fn connector(config: &Config, server_context: &ServerContext) -> Result<Arc<dyn Connector>, Error> {
+    let shutdown = &server_context.shutdown;
     Ok(match &config.transport {
         Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
-        Transport::Builtin(options) => options.connector(&config.name, means),
-        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, means)?),
-        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, means)?),
+        Transport::Builtin(options) => options.connector(&config.name, server_context),
+        Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, server_context)?),
+        Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, server_context)?),
     })
 }
 
 /// The credential of requests to the server of `config` that belong to no principal, and the logins to it.
-fn credential(config: &Config, http: &Http, means: &Means) -> (Option<Credential>, Option<Arc<Logins>>) {
+fn credential(
+    config: &Config,
+    http: &Http,
+    server_context: &ServerContext,
+) -> (Option<Credential>, Option<Arc<Logins>>) {
     match &http.token {
         None => (None, None),
         Some(TokenSource::File(file)) => (Some(Credential::File(file.clone())), None),
         Some(TokenSource::OAuth(settings)) => {
             signs::has_logins();
-            let place = oauth::Place { vault: means.vault.clone(), shutdown: means.shutdown.clone() };
+            let place = oauth::Place {
+                vault: server_context.vault.clone(),
+                shutdown: server_context.shutdown.clone(),
+            };
             let logins = Logins::new(&config.name, &http.url, settings, place);
             (Some(Credential::Login(logins.account(None))), Some(logins))
         }

@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::attribution::{Recipient, Whose};
+pub(super) use self::attribution::{Attribution, Recipient};
 use self::cancelled::Cancelled;
 pub(super) use self::ticket::RequestTicket;
 
 use super::clipped::id_in;
-use super::flood_guard::Worth;
+use super::flood_guard::Relevance;
 use crate::connection::{Call, Outlet, Owner};
 use crate::error::Error;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};
@@ -43,7 +43,7 @@ pub(super) struct Pending {
     table: Mutex<PendingTable>,
     cancel: Cancel,
     /// The client of a private connection, to which all calls belong. It can be asked outside of calls too.
-    client: OnceLock<Home>,
+    client: OnceLock<Affinity>,
     /// Counts written calls, for server requests that wait for one.
     begun: watch::Sender<u64>,
     /// Whether the server ever sent a request that does not name its call.
@@ -226,18 +226,18 @@ impl Pending {
     ///
     /// Progress names its call. Log messages on a shared channel do not: they go to the owner of all running calls, and
     /// to nobody if there are several owners.
-    pub(super) fn notify(&self, notification: Notification) -> Worth {
+    pub(super) fn notify(&self, notification: Notification) -> Relevance {
         let outlet = match notification.method.as_str() {
-            method::PROGRESS => self.outlet_of_token(&notification).ok_or(Worth::Junk),
-            method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification).ok_or(Worth::Junk),
+            method::PROGRESS => self.outlet_of_token(&notification).ok_or(Relevance::Junk),
+            method::SUBSCRIPTIONS_ACKNOWLEDGED => self.outlet_of_stream(&notification).ok_or(Relevance::Junk),
             _ => self.outlet_of_only_owner(),
         };
         match outlet {
             Ok(outlet) => {
                 outlet.offer(notification);
-                Worth::Wanted
+                Relevance::Wanted
             }
-            Err(worth) => self.tell_client(notification, worth),
+            Err(relevance) => self.notify_client(notification, relevance),
         }
     }
 

@@ -94,14 +94,14 @@ fn progress_goes_to_the_call_with_the_token_and_log_lines_to_a_call_that_is_alon
     let one = pending.open(&outlet, call(true)).expect("open");
     let log = || notification(method::LOG_MESSAGE, &json!({"data": "x"}));
     let progress = |token| notification(method::PROGRESS, &json!({"progressToken": token, "progress": 1}));
-    assert_eq!(pending.notify(log()), Worth::Notice, "the server does not have the call yet");
+    assert_eq!(pending.notify(log()), Relevance::Notice, "the server does not have the call yet");
     assert!(pending.begin_writing(one.id()));
-    assert_eq!([pending.notify(log()), pending.notify(progress(one.id()))], [Worth::Wanted; 2]);
-    assert_eq!([pending.notify(progress(listen.id())), pending.notify(progress(99))], [Worth::Junk; 2]);
+    assert_eq!([pending.notify(log()), pending.notify(progress(one.id()))], [Relevance::Wanted; 2]);
+    assert_eq!([pending.notify(progress(listen.id())), pending.notify(progress(99))], [Relevance::Junk; 2]);
     let mute = pending.open(&outlet, call(false)).expect("open");
     assert!(pending.begin_writing(mute.id()));
-    assert_eq!(pending.notify(progress(mute.id())), Worth::Junk, "it asked for none");
-    assert_eq!(pending.notify(log()), Worth::Wanted, "it could be of either call");
+    assert_eq!(pending.notify(progress(mute.id())), Relevance::Junk, "it asked for none");
+    assert_eq!(pending.notify(log()), Relevance::Wanted, "it could be of either call");
     let seen: Vec<String> =
         std::iter::from_fn(|| reader.try_recv().ok()).map(|n| n.method().to_owned()).collect();
     assert_eq!(seen, [method::LOG_MESSAGE, method::PROGRESS]);

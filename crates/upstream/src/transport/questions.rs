@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::flood_guard::Worth;
-use super::pending::{Recipient, Whose};
+use super::flood_guard::Relevance;
+use super::pending::{Attribution, Recipient};
 use crate::connection::{Answer, Hold, Outlet, Owner, Unanswered};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
@@ -81,14 +81,14 @@ impl Questions {
         }))
     }
 
-    /// Handles a server request. Returns how it is counted. `whose` finds its call, and another call of the same owner
+    /// Handles a server request. Returns how it is counted. `attribute` finds its call, and another call of the same owner
     /// if that call ends first.
     pub(super) fn take(
         &self,
         request: Request,
-        whose: impl Fn(Option<Owner>) -> Whose + Send + Sync + 'static,
-    ) -> Worth {
-        let Some(open) = self.open(&request) else { return Worth::Junk };
+        attribute: impl Fn(Option<Owner>) -> Attribution + Send + Sync + 'static,
+    ) -> Relevance {
+        let Some(open) = self.open(&request) else { return Relevance::Junk };
         // The buffer in which it arrived may be much larger.
         let request = Request {
             id: open.id.clone(),
@@ -99,19 +99,19 @@ impl Questions {
         let first = if request.method == method::PING {
             Put::Answered(Ok(Raw::empty_object()))
         } else {
-            ask(&self.0.server, &request, whose(None))
+            ask(&self.0.server, &request, attribute(None))
         };
-        let worth = if matches!(first, Put::Answered(_)) { Worth::Notice } else { Worth::Wanted };
+        let relevance = if matches!(first, Put::Answered(_)) { Relevance::Notice } else { Relevance::Wanted };
         let inner = Arc::clone(&self.0);
         self.0.tasks.spawn_until_end(async move {
             // A request outside of calls counts as open until the server has its response.
             let (id, mut counted) = (request.id.clone(), None);
-            let followed = follow(&inner.server, first, (&request, &mut counted), &whose);
+            let followed = follow(&inner.server, first, (&request, &mut counted), &attribute);
             if let Some(reply) = open.withdrawn.run_until_cancelled(followed).await {
                 (inner.post)(inner.printed(&id, reply)).await;
             }
         });
-        worth
+        relevance
     }
 
     /// Whether `said` withdraws a server request. If so, the client is notified.
@@ -210,10 +210,10 @@ enum Put {
     Queued(Unanswered),
 }
 
-fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
+fn ask(server: &Arc<str>, request: &Request, attribute: Attribution) -> Put {
     let refused = |code, text: &str| Put::Answered(Err(ErrorObject::new(code, text)));
-    match whose {
-        Whose::Of(Recipient { outlet, owner, capabilities, over, beside, open }) => {
+    match attribute {
+        Attribution::Of(Recipient { outlet, owner, capabilities, over, beside, open }) => {
             let params = request.params.clone();
             if !Abilities::of(&capabilities).allows(&request.method, params.as_ref()) {
                 let text = format!("the client cannot be asked \"{}\"", shown(&request.method));
@@ -223,17 +223,17 @@ fn ask(server: &Arc<str>, request: &Request, whose: Whose) -> Put {
             let answer = outlet.ask_for(Some(Arc::clone(server)), request.method.clone(), params);
             Put::Asked { answer, owner, over, holds, open }
         }
-        Whose::OfTheNext(begun, open) => Put::Waits(begun, open),
-        Whose::Later(unanswered) => Put::Queued(unanswered),
-        Whose::Cancelled => refused(
+        Attribution::OfTheNext(begun, open) => Put::Waits(begun, open),
+        Attribution::Later(unanswered) => Put::Queued(unanswered),
+        Attribution::Cancelled => refused(
             code::CONNECTION_CLOSED,
             "the client cannot be asked now: a call of another client was cancelled, the server has not answered it, and the request does not say which call it belongs to; make the call again",
         ),
-        Whose::Nobodys => refused(
+        Attribution::Nobodys => refused(
             code::METHOD_NOT_FOUND,
             "the client cannot be asked: no call is open that the question could belong to",
         ),
-        Whose::Unclear => refused(
+        Attribution::Unclear => refused(
             code::CONNECTION_CLOSED,
             "the client cannot be asked now: calls of several clients are open here, and the question does not say whose it is; when the call is made again this server works for one client at a time",
         ),
@@ -245,7 +245,7 @@ async fn follow(
     server: &Arc<str>,
     mut put: Put,
     (request, counted): (&Request, &mut Option<OpenRequest>),
-    whose: &(impl Fn(Option<Owner>) -> Whose + Sync),
+    attribute: &(impl Fn(Option<Owner>) -> Attribution + Sync),
 ) -> Reply {
     loop {
         let (answer, owner, over, _holds) = match put {
@@ -259,12 +259,12 @@ async fn follow(
                 if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));
                 }
-                put = ask(server, request, whose(None));
+                put = ask(server, request, attribute(None));
                 continue;
             }
             Put::Queued(mut unanswered) => {
                 unanswered.settled().await;
-                put = ask(server, request, whose(None));
+                put = ask(server, request, attribute(None));
                 continue;
             }
         };
@@ -277,10 +277,10 @@ async fn follow(
             },
             () = over.cancelled() => {}
         }
-        put = match whose(Some(owner)) {
-            Whose::Of(asked) => ask(server, request, Whose::Of(asked)),
-            Whose::OfTheNext(begun, open) => Put::Waits(begun, open),
-            Whose::Nobodys | Whose::Unclear | Whose::Later(_) | Whose::Cancelled => {
+        put = match attribute(Some(owner)) {
+            Attribution::Of(asked) => ask(server, request, Attribution::Of(asked)),
+            Attribution::OfTheNext(begun, open) => Put::Waits(begun, open),
+            Attribution::Nobodys | Attribution::Unclear | Attribution::Later(_) | Attribution::Cancelled => {
                 return Err(unanswered("the call ended before its client answered"));
             }
         };

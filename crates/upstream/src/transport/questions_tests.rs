@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::super::pending::{Pending, Purpose, RequestTicket};
 use super::*;
 use crate::connection::{Call, CallEvent, Inlet, Outlet, Question};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use runtime::memory::budget;
 
 /// A channel with server requests, and the messages that are sent to it.
@@ -47,13 +47,13 @@ impl Channel {
     /// Sends a server request that does not name its call.
     fn ask(&self, id: u64, method: &str) {
         let pending = Arc::clone(&self.pending);
-        self.questions.take(request(id, method), move |owner| pending.whose(owner));
+        self.questions.take(request(id, method), move |owner| pending.attribute(owner));
     }
 
     /// Sends a server request on the stream of a call.
     fn ask_on(&self, ticket: &RequestTicket, id: u64) {
         let (pending, call) = (Arc::clone(&self.pending), ticket.id());
-        self.questions.take(request(id, method::ELICITATION_CREATE), move |_| pending.whose_on(call));
+        self.questions.take(request(id, method::ELICITATION_CREATE), move |_| pending.attribute_to(call));
     }
 
     /// Returns the next message to the server: the id, and the result or the code of the error.
@@ -232,7 +232,7 @@ fn request_in(message: &Bytes) -> Request {
 async fn so_many_bytes_of_questions_are_open_and_a_single_one_is_always_taken() {
     let mut channel = Channel::new();
     let take = |channel: &Channel, id, bytes| {
-        channel.questions.take(request_in(&long_message(id, bytes)), |_| Whose::Nobodys);
+        channel.questions.take(request_in(&long_message(id, bytes)), |_| Attribution::Nobodys);
     };
     for (at_once, expected) in
         [(vec![MAX_BYTES + 1, 1], 1), (vec![MAX_BYTES / 2 - 100, MAX_BYTES / 2, 101, 1], 3)]
@@ -257,7 +257,7 @@ async fn what_is_kept_of_a_question_is_the_question_alone() {
     let message = long_message(1, 1000);
     let request = request_in(&message);
     assert!(!message.is_unique(), "it shares the message it came in");
-    channel.questions.take(request, |_| Whose::Nobodys);
+    channel.questions.take(request, |_| Attribution::Nobodys);
     assert_eq!(channel.questions.count(), 1, "nobody lets tasks run here, so it stays open");
     assert!(message.is_unique());
 }
@@ -285,7 +285,7 @@ async fn a_flood_of_questions_is_a_bounded_number_of_log_lines() {
 #[tokio::test(start_paused = true)]
 async fn on_a_private_connection_a_question_waits_for_the_first_call() {
     let mut channel = Channel::new();
-    channel.pending.be_private(Home::session());
+    channel.pending.be_private(Affinity::session());
     channel.ask(1, method::ROOTS_LIST);
     let (call, mut inlet) = channel.call_with(Owner::new(), &json!({"roots": {}}));
     accept(question(&mut inlet).await);

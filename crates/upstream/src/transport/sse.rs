@@ -13,15 +13,15 @@ use http::{HeaderMap, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::aside::Aside;
-use super::flood_guard::{FLOODED, FloodGuard, Worth};
+use super::background_send::BackgroundSender;
+use super::flood_guard::{FLOODED, FloodGuard, Relevance};
 use super::handshake::{self, PROBE_LIMIT};
 use super::http::{Head, HttpClient, status_error};
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
 use super::streamable_http::is_message;
 use super::{cancelled, compose, inbound};
-use crate::Means;
+use crate::ServerContext;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
 use crate::connection::{
@@ -48,12 +48,12 @@ pub(super) struct ToStream {
 }
 
 impl ToStream {
-    pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
-        let (credential, logins) = super::credential(config, http, means);
+    pub(super) fn new(config: &Config, http: &Http, server_context: &ServerContext) -> Result<Self, Error> {
+        let (credential, logins) = super::credential(config, http, server_context);
         Ok(Self {
             name: Arc::clone(&config.name),
-            client: Arc::new(HttpClient::new(http, &config.limits, credential, &means.shutdown)?),
-            shutdown: means.shutdown.clone(),
+            client: Arc::new(HttpClient::new(http, &config.limits, credential, &server_context.shutdown)?),
+            shutdown: server_context.shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             logins,
         })
@@ -177,10 +177,10 @@ struct SseLink {
 
 impl SseLink {
     fn new(name: &Arc<str>, client: &Arc<HttpClient>, post: Head, shutdown: &Shutdown) -> Self {
-        let aside = Aside::new(client, &post, shutdown);
-        let canceller = aside.clone();
+        let background = BackgroundSender::new(client, &post, shutdown);
+        let canceller = background.clone();
         let closing = Closing::default();
-        let answers = aside.answers(&closing);
+        let answers = background.answers(&closing);
         Self {
             client: Arc::clone(client),
             post,
@@ -265,8 +265,8 @@ impl SseLink {
             loop {
                 match self.floods.next(&mut stream).await {
                     Ok(Some(item)) => {
-                        let (worth, length) = self.take(item, &events);
-                        if self.floods.admit(worth, length).await.is_err() {
+                        let (relevance, length) = self.take(item, &events);
+                        if self.floods.admit(relevance, length).await.is_err() {
                             break FLOODED.to_owned();
                         }
                     }
@@ -286,40 +286,40 @@ impl SseLink {
         self.gone.cancel();
     }
 
-    /// Handles one event. Returns its worth and its length.
-    fn take(&self, item: Item, events: &Events) -> (Worth, usize) {
+    /// Handles one event. Returns its relevance and its length.
+    fn take(&self, item: Item, events: &Events) -> (Relevance, usize) {
         events.heard();
         match item {
             Item::Event(event) if is_message(&event.name) => {
                 (self.take_message(&event.data, events), event.data.len())
             }
-            Item::Event(event) => (Worth::Junk, event.data.len()),
+            Item::Event(event) => (Relevance::Junk, event.data.len()),
             Item::TooLong(clip) => {
                 let answered = self.pending.answer_too_long(&clip, self.client.limit);
-                (if answered { Worth::Wanted } else { Worth::Junk }, self.client.limit)
+                (if answered { Relevance::Wanted } else { Relevance::Junk }, self.client.limit)
             }
         }
     }
 
-    fn take_message(&self, message: &Bytes, events: &Events) -> Worth {
+    fn take_message(&self, message: &Bytes, events: &Events) -> Relevance {
         match Message::from_server(message) {
             Ok(Message::Response(response)) => {
                 if self.pending.answer(response) {
-                    Worth::Wanted
+                    Relevance::Wanted
                 } else {
-                    Worth::Junk
+                    Relevance::Junk
                 }
             }
-            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Relevance::Wanted,
             Ok(Message::Notification(said)) => inbound::sort(said, events, |said| self.pending.notify(said)),
             Ok(Message::Request(request)) => {
                 inbound::note(&request, events);
                 let pending = Arc::clone(&self.pending);
-                self.questions.take(request, move |owner| pending.whose(owner))
+                self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
                 tracing::debug!(%error, "an event that is no message was skipped");
-                Worth::Junk
+                Relevance::Junk
             }
         }
     }
@@ -352,7 +352,7 @@ impl Connection for SseConnection {
         exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         false
     }
 

@@ -4,9 +4,9 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::super::table::{Tone, shortened};
+use super::super::table::{Severity, shortened};
 use super::history::{duration, rate};
-use super::line::{Column, Line, Look, Span, table};
+use super::line::{Column, Line, LineStyle, Span, table};
 use super::model::{Model, Server, Tools, TopView};
 use super::seen::EndedCall;
 
@@ -30,7 +30,7 @@ pub(super) fn lines(model: &Model) -> Vec<Line> {
     lines.push(Line::bold(format!("Tools ({})", server.seen.tools)));
     match &model.tools {
         Tools::Unknown => lines.push(Line::plain("asking…")),
-        Tools::Failed(reason) => lines.push(Line::toned(reason.clone(), Tone::Bad)),
+        Tools::Failed(reason) => lines.push(Line::with_severity(reason.clone(), Severity::Bad)),
         Tools::Known(tools) => lines.extend(
             tools
                 .iter()
@@ -50,7 +50,7 @@ fn facts(server: &Server, width: usize) -> Vec<Line> {
     let newest = bars.chars().skip(bars.chars().count().saturating_sub(room));
     let plain = |text: String| Span::plain(text);
     let mut facts = vec![
-        ("state", Span::new(seen.state.clone(), Tone::of_state(&seen.state))),
+        ("state", Span::new(seen.state.clone(), Severity::of_state(&seen.state))),
         ("breaker", breaker(server)),
         ("address", plain(format!("{} {}", seen.transport, seen.target))),
         ("protocol", plain(format!("{version}, {} connections", seen.connections))),
@@ -70,7 +70,7 @@ fn facts(server: &Server, width: usize) -> Vec<Line> {
     }
     let line = |(label, value): (&str, Span)| Line {
         spans: vec![Span::plain(format!("{label:<LABEL$}")), value],
-        look: Look::Plain,
+        look: LineStyle::Plain,
     };
     facts.into_iter().map(line).collect()
 }
@@ -80,7 +80,7 @@ pub(super) fn breaker(row: &Server) -> Span {
     let seen = &row.seen;
     let probe = seen.probe_in.filter(|_| seen.breaker == "open");
     let probe = probe.map(|seconds| format!(" {seconds:.0}s")).unwrap_or_default();
-    Span::new(format!("{}{probe}", seen.breaker), Tone::of_state(&seen.breaker))
+    Span::new(format!("{}{probe}", seen.breaker), Severity::of_state(&seen.breaker))
 }
 
 fn calls(server: &Server, width: usize) -> Vec<Line> {
@@ -94,10 +94,10 @@ fn calls(server: &Server, width: usize) -> Vec<Line> {
         cells: calls.iter().map(cell).collect(),
     };
     let outcome = |call: &EndedCall| match call.outcome.as_str() {
-        "ok" => Tone::Good,
-        "tool_error" => Tone::Warning,
-        "cancelled" => Tone::Plain,
-        _ => Tone::Bad,
+        "ok" => Severity::Good,
+        "tool_error" => Severity::Warning,
+        "cancelled" => Severity::Plain,
+        _ => Severity::Bad,
     };
     let columns = [
         column("TIME", Some(8), &|call| Span::plain(call.at.clone())),

@@ -5,12 +5,12 @@
 //! Not here: one server (`detail`), and escape sequences (`line`).
 
 use super::super::super::visible;
-use super::super::table::Tone;
+use super::super::table::Severity;
 use super::detail;
 use super::history::{duration, rate};
 use super::keys::HELP;
-use super::line::{Column, Line, Look, Span, table};
-use super::model::{Deed, Model, Overlay, Server, TopView};
+use super::line::{Column, Line, LineStyle, Span, table};
+use super::model::{Model, Overlay, Server, ServerCommand, TopView};
 
 /// The columns of the list by how much they are needed: server, state, calls/s, errors, p99, breaker, p50, running,
 /// tools, calls.
@@ -36,18 +36,18 @@ pub(super) fn lines(model: &Model) -> Vec<Line> {
 fn title(model: &Model) -> Line {
     if let Some((since, reason)) = &model.away {
         let text = format!("away for {} s: {reason}; asking again", since.elapsed().as_secs());
-        return Line::toned(text, Tone::Bad);
+        return Line::with_severity(text, Severity::Bad);
     }
     let enabled = || model.servers.iter().filter(|server| server.seen.state != "disabled");
     let (all, fine) = (enabled().count(), enabled().filter(|server| server.seen.is_fine()).count());
     let rates: Option<f64> = model.servers.iter().map(|server| server.history.rate()).sum();
-    let tone = if fine == all { Tone::Good } else { Tone::Warning };
+    let severity = if fine == all { Severity::Good } else { Severity::Warning };
     let spans = vec![
-        Span::new(format!("{fine} of {all} ready"), tone),
+        Span::new(format!("{fine} of {all} ready"), severity),
         Span::plain(format!("  {} calls/s  sorted by {}", rate(rates), model.sort.as_str())),
         Span::plain(format!("  {}", model.origin)),
     ];
-    Line { spans, look: Look::Plain }
+    Line { spans, look: LineStyle::Plain }
 }
 
 fn list(model: &Model) -> Vec<Line> {
@@ -63,7 +63,7 @@ fn list(model: &Model) -> Vec<Line> {
     let mut lines = table(&columns(&rows), &ORDER, model.size.0);
     let selected = rows.iter().position(|row| model.selected.as_ref() == Some(&row.seen.name));
     if let Some(line) = selected.and_then(|at| lines.get_mut(at + 1)) {
-        line.look = Look::Reversed;
+        line.look = LineStyle::Reversed;
     }
     let header = lines.remove(0);
     let page = model.page();
@@ -102,8 +102,8 @@ fn columns(rows: &[&Server]) -> Vec<Column> {
 fn state(row: &Server) -> Span {
     let seen = &row.seen;
     match (seen.state.as_str(), seen.breaker.as_str()) {
-        ("ready", "open") => Span::new("breaker open", Tone::Bad),
-        (state, _) => Span::new(state, Tone::of_state(state)),
+        ("ready", "open") => Span::new("breaker open", Severity::Bad),
+        (state, _) => Span::new(state, Severity::of_state(state)),
     }
 }
 
@@ -117,12 +117,12 @@ fn footer(model: &Model) -> Line {
         (Some(Overlay::Confirm(action)), _) => {
             let server = visible::line(&action.server);
             let question = match action.deed {
-                Deed::ResetBreaker => {
+                ServerCommand::ResetBreaker => {
                     format!("y/n: reset the breaker of {server}? Its failures are forgotten")
                 }
-                Deed::Reconnect => format!("y/n: connect to {server} again? Its running calls fail"),
+                ServerCommand::Reconnect => format!("y/n: connect to {server} again? Its running calls fail"),
             };
-            Line::toned(question, Tone::Warning)
+            Line::with_severity(question, Severity::Warning)
         }
         (Some(Overlay::Filter), _) => Line::plain(format!("filter: {}_", visible::line(&model.filter))),
         (Some(Overlay::Help), _) => Line::plain("any key closes this list"),

@@ -6,7 +6,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::model::{Action, Deed, Effect, GatewayRequest, Model, Overlay, Tools, TopView};
+use super::model::{Action, Effect, GatewayRequest, Model, Overlay, ServerCommand, Tools, TopView};
 
 /// The keys with their meaning, for the list of keys.
 pub(super) const HELP: [(&str, &str); 11] = [
@@ -40,8 +40,8 @@ impl Model {
             Some(Overlay::Filter) => self.type_filter(key.code),
             Some(Overlay::Confirm(action)) if key.code == KeyCode::Char('y') => {
                 let doing = match action.deed {
-                    Deed::ResetBreaker => "resetting the breaker…",
-                    Deed::Reconnect => "connecting again…",
+                    ServerCommand::ResetBreaker => "resetting the breaker…",
+                    ServerCommand::Reconnect => "connecting again…",
                 };
                 self.message = Some(doing.into());
                 Some(Effect::Ask(GatewayRequest::Act(action)))
@@ -60,8 +60,8 @@ impl Model {
         match code {
             KeyCode::Char('q') => return Some(Effect::Quit),
             KeyCode::Char('?') => self.overlay = Some(Overlay::Help),
-            KeyCode::Char('r') => self.ask(Deed::ResetBreaker),
-            KeyCode::Char('c') => self.ask(Deed::Reconnect),
+            KeyCode::Char('r') => self.ask(ServerCommand::ResetBreaker),
+            KeyCode::Char('c') => self.ask(ServerCommand::Reconnect),
             KeyCode::Up | KeyCode::Char('k') => self.go(-1),
             KeyCode::Down | KeyCode::Char('j') => self.go(1),
             KeyCode::PageUp => self.go(-self.page().cast_signed()),
@@ -92,7 +92,7 @@ impl Model {
     }
 
     /// Asks for a confirmation, if the role may act on servers. If the role is not known, the gateway decides.
-    fn ask(&mut self, deed: Deed) {
+    fn ask(&mut self, deed: ServerCommand) {
         let Some(server) = self.current().map(|server| server.seen.name.clone()) else { return };
         match self.role.as_deref() {
             None | Some(OPERATOR) => {

@@ -7,7 +7,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::super::table::{BOLD, PLAIN, Tone, shortened};
+use super::super::table::{BOLD, PLAIN, Severity, shortened};
 
 const REVERSED: &str = "\x1b[7m";
 /// Erases the rest of the line.
@@ -19,22 +19,22 @@ const GAP: usize = 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) text: String,
-    pub(super) tone: Tone,
+    pub(super) severity: Severity,
 }
 
 impl Span {
-    pub(super) fn new(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+    pub(super) fn new(text: impl Into<String>, severity: Severity) -> Self {
+        Self { text: text.into(), severity }
     }
 
     pub(super) fn plain(text: impl Into<String>) -> Self {
-        Self::new(text, Tone::Plain)
+        Self::new(text, Severity::Plain)
     }
 }
 
 /// How a whole line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Look {
+pub(super) enum LineStyle {
     #[default]
     Plain,
     Bold,
@@ -46,20 +46,20 @@ pub(super) enum Look {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Line {
     pub(super) spans: Vec<Span>,
-    pub(super) look: Look,
+    pub(super) look: LineStyle,
 }
 
 impl Line {
     pub(super) fn plain(text: impl Into<String>) -> Self {
-        Self { spans: vec![Span::plain(text)], look: Look::Plain }
+        Self { spans: vec![Span::plain(text)], look: LineStyle::Plain }
     }
 
     pub(super) fn bold(text: impl Into<String>) -> Self {
-        Self { look: Look::Bold, ..Self::plain(text) }
+        Self { look: LineStyle::Bold, ..Self::plain(text) }
     }
 
-    pub(super) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { spans: vec![Span::new(text, tone)], look: Look::Plain }
+    pub(super) fn with_severity(text: impl Into<String>, severity: Severity) -> Self {
+        Self { spans: vec![Span::new(text, severity)], look: LineStyle::Plain }
     }
 
     /// Returns its text without looks.
@@ -72,27 +72,27 @@ impl Line {
     pub(super) fn written(&self, width: usize, has_color: bool) -> String {
         let (mut line, mut left) = (String::new(), width);
         line.push_str(match self.look {
-            Look::Plain => "",
-            Look::Bold => BOLD,
-            Look::Reversed => REVERSED,
+            LineStyle::Plain => "",
+            LineStyle::Bold => BOLD,
+            LineStyle::Reversed => REVERSED,
         });
         // A color would end the look of the whole line.
-        let is_toned = has_color && self.look == Look::Plain;
+        let is_toned = has_color && self.look == LineStyle::Plain;
         for span in &self.spans {
             if left == 0 {
                 break;
             }
             let text = shortened(&span.text, left);
             left = left.saturating_sub(text.width());
-            let code = if is_toned { span.tone.code() } else { "" };
+            let code = if is_toned { span.severity.code() } else { "" };
             line.extend([code, &text, if code.is_empty() { "" } else { PLAIN }]);
         }
-        if self.look == Look::Reversed {
+        if self.look == LineStyle::Reversed {
             line.extend(std::iter::repeat_n(' ', left));
         }
-        line.push_str(if self.look == Look::Plain { "" } else { PLAIN });
+        line.push_str(if self.look == LineStyle::Plain { "" } else { PLAIN });
         // At the last column, the cursor of many terminals is still on the last character.
-        line.push_str(if left == 0 || self.look == Look::Reversed { "" } else { TO_END });
+        line.push_str(if left == 0 || self.look == LineStyle::Reversed { "" } else { TO_END });
         line
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn table(columns: &[Column], order: &[usize], width: usize) -> Vec<Li
         .collect();
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let header = line(columns, &widths, None);
-    let mut lines = vec![Line { look: Look::Bold, ..header }];
+    let mut lines = vec![Line { look: LineStyle::Bold, ..header }];
     lines.extend((0..rows).map(|row| line(columns, &widths, Some(row))));
     lines
 }
@@ -157,9 +157,9 @@ fn line(columns: &[Column], widths: &[(usize, usize)], row: Option<usize>) -> Li
         let gap = if place + 1 == widths.len() { "" } else { "  " };
         let (before, after) =
             if column.least.is_none() { (pad, String::new()) } else { (String::new(), pad) };
-        spans.extend([Span::plain(before), Span::new(text, cell.tone), Span::plain(after + gap)]);
+        spans.extend([Span::plain(before), Span::new(text, cell.severity), Span::plain(after + gap)]);
     }
-    Line { spans, look: Look::Plain }
+    Line { spans, look: LineStyle::Plain }
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn columns() -> Vec<Column> {
-        let cells = |texts: [&str; 2]| texts.map(|text| Span::new(text, Tone::of_state(text))).to_vec();
+        let cells = |texts: [&str; 2]| texts.map(|text| Span::new(text, Severity::of_state(text))).to_vec();
         vec![
             Column { title: "NAME", least: Some(6), cells: cells(["one", "名前は長いです"]) },
             Column { title: "STATE", least: Some(6), cells: cells(["ready", "failed"]) },
@@ -196,10 +196,10 @@ mod tests {
 
     #[test]
     fn a_line_has_colors_only_where_they_are_wanted() {
-        let line = |look| Line { spans: vec![Span::new("failed", Tone::Bad)], look };
-        assert_eq!(line(Look::Plain).written(10, true), "\x1b[31mfailed\x1b[0m\x1b[K");
-        assert_eq!(line(Look::Plain).written(10, false), "failed\x1b[K");
-        assert_eq!(line(Look::Reversed).written(8, true), "\x1b[7mfailed  \x1b[0m");
-        assert_eq!(line(Look::Bold).written(4, true), "\x1b[1mfai…\x1b[0m");
+        let line = |look| Line { spans: vec![Span::new("failed", Severity::Bad)], look };
+        assert_eq!(line(LineStyle::Plain).written(10, true), "\x1b[31mfailed\x1b[0m\x1b[K");
+        assert_eq!(line(LineStyle::Plain).written(10, false), "failed\x1b[K");
+        assert_eq!(line(LineStyle::Reversed).written(8, true), "\x1b[7mfailed  \x1b[0m");
+        assert_eq!(line(LineStyle::Bold).written(4, true), "\x1b[1mfai…\x1b[0m");
     }
 }

@@ -20,7 +20,7 @@ use super::frame;
 use super::model::{Effect, GatewayRequest, Model};
 use super::screen::Terminal;
 use super::seen::StatusSample;
-use super::source::{Told, act, follow, role, sample, tools_of};
+use super::source::{SourceEvent, act, follow, role, sample, tools_of};
 
 /// News that wait for the screen.
 const WAITING: usize = 64;
@@ -85,7 +85,7 @@ pub(super) async fn run(
                 match done {
                     Done::Tools(server, tools) => model.offered(&server, tools),
                     Done::Acted(text, after) => {
-                        take(&mut model, Told::Sample(after))?;
+                        take(&mut model, SourceEvent::Sample(after))?;
                         model.message = Some(text);
                     }
                 }
@@ -127,14 +127,14 @@ async fn done(remote: &Remote, request: GatewayRequest) -> Done {
 }
 
 /// Takes news. A gateway that is away is waited for; one that refuses the credential is not.
-fn take(model: &mut Model, news: Told) -> Result<(), Failed> {
+fn take(model: &mut Model, news: SourceEvent) -> Result<(), Failed> {
     match news {
-        Told::Sample(Ok(sample)) => model.sampled(sample),
-        Told::Sample(Err(failed @ Failed::Denied(_))) => return Err(failed),
-        Told::Sample(Err(Failed::Unreachable { reason, .. })) => model.lost(&reason),
-        Told::Sample(Err(failed)) => model.lost(&failed.to_string()),
-        Told::Call(call) => model.called(call),
-        Told::Missed(count) => model.missed = model.missed.saturating_add(count),
+        SourceEvent::Sample(Ok(sample)) => model.sampled(sample),
+        SourceEvent::Sample(Err(failed @ Failed::Denied(_))) => return Err(failed),
+        SourceEvent::Sample(Err(Failed::Unreachable { reason, .. })) => model.lost(&reason),
+        SourceEvent::Sample(Err(failed)) => model.lost(&failed.to_string()),
+        SourceEvent::Call(call) => model.called(call),
+        SourceEvent::Missed(count) => model.missed = model.missed.saturating_add(count),
     }
     Ok(())
 }

@@ -107,12 +107,12 @@ pub(super) enum Overlay {
 /// An action of an operator on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Action {
-    pub(super) deed: Deed,
+    pub(super) deed: ServerCommand,
     pub(super) server: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum ServerCommand {
     ResetBreaker,
     Reconnect,
 }

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::super::remote::{Failed, Remote};
 use super::super::events::Events;
-use super::model::{Action, Deed};
+use super::model::{Action, ServerCommand};
 use super::seen::{EndedCall, StatusSample, shown, tools};
 use json::Raw;
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Something new.
-pub(super) enum Told {
+pub(super) enum SourceEvent {
     Sample(Result<StatusSample, Failed>),
     Call(EndedCall),
     /// Events that were not received.
@@ -66,8 +66,8 @@ pub(super) async fn tools_of(remote: &Remote, server: &str) -> Result<Vec<(Strin
 pub(super) async fn act(remote: &Remote, action: &Action) -> String {
     let server = action.server.as_str();
     let (path, done) = match action.deed {
-        Deed::ResetBreaker => (["circuit-breakers", server, "reset"], "the breaker is closed"),
-        Deed::Reconnect => (["servers", server, "reconnect"], "connected again"),
+        ServerCommand::ResetBreaker => (["circuit-breakers", server, "reset"], "the breaker is closed"),
+        ServerCommand::Reconnect => (["servers", server, "reconnect"], "connected again"),
     };
     match remote.rest(Method::POST, &path, &[]).await {
         Ok(_) => shown(&format!("{server}: {done}")),
@@ -76,12 +76,12 @@ pub(super) async fn act(remote: &Remote, action: &Action) -> String {
 }
 
 /// Tells a sample every `interval`, and calls as they end. It has no end of its own.
-pub(super) async fn follow(remote: &Remote, interval: Duration, told: &Sender<Told>) {
+pub(super) async fn follow(remote: &Remote, interval: Duration, told: &Sender<SourceEvent>) {
     let samples = async {
         loop {
             sleep(interval).await;
             // Without a receiver, this future is about to be dropped.
-            let _ = told.send(Told::Sample(sample(remote).await)).await;
+            let _ = told.send(SourceEvent::Sample(sample(remote).await)).await;
         }
     };
     let calls = async {
@@ -96,13 +96,13 @@ pub(super) async fn follow(remote: &Remote, interval: Duration, told: &Sender<To
 }
 
 /// Reads one event stream to its end.
-async fn read(remote: &Remote, last: &mut Option<Vec<u8>>, told: &Sender<Told>) -> Result<(), Failed> {
+async fn read(remote: &Remote, last: &mut Option<Vec<u8>>, told: &Sender<SourceEvent>) -> Result<(), Failed> {
     let mut events = Events::open(remote, &[("kind", "call_ended")], last.as_deref()).await?;
     while let Some(event) = events.next().await? {
         let Ok(data) = Raw::parse(&event.data) else { continue };
         let what = match &*event.name {
-            b"call_ended" => Told::Call(EndedCall::read(&data)),
-            b"gap" => Told::Missed(data.get_as("missed").unwrap_or(0)),
+            b"call_ended" => SourceEvent::Call(EndedCall::read(&data)),
+            b"gap" => SourceEvent::Missed(data.get_as("missed").unwrap_or(0)),
             _ => continue,
         };
         let _ = told.send(what).await;

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::frame;
 use super::histogram::histograms;
-use super::model::{Action, Deed, Effect, GatewayRequest, Model, Overlay, Sort, TopView};
+use super::model::{Action, Effect, GatewayRequest, Model, Overlay, ServerCommand, Sort, TopView};
 use super::seen::{EndedCall, SeenServer, StatusSample};
 
 /// A server that is ready.
@@ -206,8 +206,8 @@ fn an_action_is_done_after_y_only_and_only_if_the_role_allows_it() {
     }
     let action =
         |deed, server: &str| Some(Effect::Ask(GatewayRequest::Act(Action { deed, server: server.into() })));
-    assert_eq!(press(&mut model, "ry"), action(Deed::ResetBreaker, "issues"));
-    assert_eq!(press(&mut model, "G\ncy"), action(Deed::Reconnect, "down"));
+    assert_eq!(press(&mut model, "ry"), action(ServerCommand::ResetBreaker, "issues"));
+    assert_eq!(press(&mut model, "G\ncy"), action(ServerCommand::Reconnect, "down"));
     model.role = Some("reader".into());
     assert_eq!(press(&mut model, "ry"), None);
     assert_eq!(model.overlay, None);

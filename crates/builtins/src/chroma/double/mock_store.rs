@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::super::judging::{distance, fits};
+use super::super::mock_filter::{distance, fits};
 
 pub(super) type Answer = (StatusCode, Value);
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::r2r::id::Id;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 
 /// Input of the tool.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -74,7 +74,7 @@ pub(in super::super) enum Status {
 
 /// Description of the tool. It may be called twice: a document has one id, and one made of an identical file
 /// stays unchanged.
-pub(in super::super) const ABOUT: About = About {
+pub(in super::super) const ABOUT: ToolInfo = ToolInfo {
     name: "r2r_ingest_document",
     title: "Ingest a file into R2R",
     description: "Adds a file of this machine to a collection, so that r2r_search and r2r_rag_query find \

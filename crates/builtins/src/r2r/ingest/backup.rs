@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::form::{self, Sheet};
+use super::form::{self, DocumentForm};
 use super::job::{ErrorAction, IngestJob, TRIES, pause, what_next};
 use super::journal::{Journal, RemovedDocument};
 use super::source::SourceFile;
@@ -47,7 +47,7 @@ impl IngestJob<'_> {
         }
         let content = self.content().await?;
         let digest = form::digest(&there.metadata).map(str::to_owned);
-        let document = Id(self.sheet.id);
+        let document = Id(self.form.id);
         let is_kept = match content.zip(digest) {
             Some((content, digest)) => self.journal.keep(document, content, digest).await,
             None => false,
@@ -64,14 +64,14 @@ impl IngestJob<'_> {
     async fn content(&self) -> Result<Option<Bytes>, Failure> {
         let mut tries = 0;
         loop {
-            let error = match self.remote.content(self.sheet.id).await {
+            let error = match self.remote.content(self.form.id).await {
                 Ok(content) => return Ok(content),
                 Err(error) => error,
             };
             let is_away = what_next(&error) == ErrorAction::Again;
             let is_waited_for = is_away && !self.is_awaited;
             if tries + 1 >= TRIES && !is_waited_for {
-                tracing::debug!(document = %self.sheet.id, %error, "an earlier version cannot be kept");
+                tracing::debug!(document = %self.form.id, %error, "an earlier version cannot be kept");
                 return if is_away { Err(error.into()) } else { Ok(None) };
             }
             sleep(pause(tries, &error)).await;
@@ -115,16 +115,17 @@ impl Tasks {
             return Ok(Restored::Never);
         }
         let gone = || Error::Unavailable { state: "not kept" };
-        let sheet = Sheet::earlier((document.0, task.entry.collection.0), task.entry.mode, &removed.metadata);
-        let sheet = sheet.filter(|_| removed.is_kept).ok_or_else(gone)?;
-        let source = self.journal.kept(document, sheet.name()).await.map_err(|_| gone())?;
+        let form =
+            DocumentForm::earlier((document.0, task.entry.collection.0), task.entry.mode, &removed.metadata);
+        let form = form.filter(|_| removed.is_kept).ok_or_else(gone)?;
+        let source = self.journal.kept(document, form.name()).await.map_err(|_| gone())?;
         let Ok(upload) = self.uploads.acquire().await else { return Err(gone().into()) };
         let (steps, _) = watch::channel(super::Step { share: 0.0, message: String::new(), outcome: None });
         let job = IngestJob {
             remote: self.remote.as_ref(),
             path: &task.entry.path,
             source,
-            sheet,
+            form,
             steps: &steps,
             uploads: &self.uploads,
             journal: &self.journal,

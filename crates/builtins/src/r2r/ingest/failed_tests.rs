@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use super::*;
 use crate::r2r::ingest::fixture::{COLLECTION, Place, Sending, collection, document, status};
-use crate::r2r::ingest::{Ingest, Ours};
+use crate::r2r::ingest::{Ingest, LocalState};
 use upstream::api::Error;
 
 /// Returns the failure of the document `id`.
 fn failed(ingest: &Ingest, id: &str) -> Option<FailedDocument> {
     match ingest.ours(serde_json::from_value(json!(id)).expect("an id"))? {
-        Ours::Failed(failed) => Some(failed),
-        under_way @ Ours::UnderWay(_) => panic!("{under_way:?}"),
+        LocalState::Failed(failed) => Some(failed),
+        under_way @ LocalState::UnderWay(_) => panic!("{under_way:?}"),
     }
 }
 

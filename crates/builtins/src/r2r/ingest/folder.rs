@@ -17,7 +17,7 @@ use super::{Ingest, Target, UPLOADS, failed, form};
 use crate::Report;
 use crate::answer::Failure;
 use crate::r2r::id::Id;
-use crate::tool::{About, Effect};
+use crate::tool::{Effect, ToolInfo};
 use upstream::api::Error;
 
 /// Most files in the list of failures.
@@ -67,7 +67,7 @@ pub(in super::super) struct NotIngested {
 }
 
 /// Description of the tool.
-pub(in super::super) const ABOUT_FOLDER: About = About {
+pub(in super::super) const ABOUT_FOLDER: ToolInfo = ToolInfo {
     name: "r2r_ingest_folder",
     title: "Ingest a folder into R2R",
     description: "Adds all files below a folder of this machine to a collection, at most 1000, and answers when \

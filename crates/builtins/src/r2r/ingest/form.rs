@@ -90,7 +90,7 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
 
 /// Everything about one document except its bytes.
 #[derive(Debug, Clone)]
-pub(super) struct Sheet {
+pub(super) struct DocumentForm {
     pub(super) id: Uuid,
     pub(super) collection: Uuid,
     mode: IngestMode,
@@ -99,7 +99,7 @@ pub(super) struct Sheet {
     lasting: Map<String, Value>,
 }
 
-impl Sheet {
+impl DocumentForm {
     /// Describes the file `name` with `digest`, for the caller's `metadata`.
     pub(super) fn new(
         id: Uuid,
@@ -140,14 +140,14 @@ impl Sheet {
         let callers = callers.map(|(name, value)| (name.clone(), value.clone())).collect();
         let mode =
             there.get(INGESTION_MODE).and_then(|word| IngestMode::deserialize(word).ok()).unwrap_or(usual);
-        let mut sheet = Self::new(id, collection, mode, (name, digest(there)?, &callers));
+        let mut form = Self::new(id, collection, mode, (name, digest(there)?, &callers));
         // Keeps the earlier time: this version is still the last one that was requested, if it could not be
         // replaced.
-        sheet.lasting.extend(there.get(INGESTED_AT).map(|at| (INGESTED_AT.to_owned(), at.clone())));
-        Some(sheet)
+        form.lasting.extend(there.get(INGESTED_AT).map(|at| (INGESTED_AT.to_owned(), at.clone())));
+        Some(form)
     }
 
-    /// Returns the file name that [`Sheet::new`] was given.
+    /// Returns the file name that [`DocumentForm::new`] was given.
     pub(super) fn name(&self) -> String {
         self.lasting.get(SOURCE_PATH).and_then(Value::as_str).unwrap_or_default().to_owned()
     }

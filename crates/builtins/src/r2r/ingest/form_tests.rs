@@ -56,8 +56,8 @@ fn metadata_of_others_is_refused_by_name() {
 fn a_title_ends_as_the_file_does_because_r2r_takes_the_type_from_it() {
     let title = |title: &str, name: &str| {
         let metadata = object(&json!({ "title": title }));
-        let sheet = Sheet::new(Uuid::nil(), Uuid::nil(), IngestMode::Fast, (name, "d", &metadata));
-        sheet.lasting["title"].as_str().expect("a text").to_owned()
+        let form = DocumentForm::new(Uuid::nil(), Uuid::nil(), IngestMode::Fast, (name, "d", &metadata));
+        form.lasting["title"].as_str().expect("a text").to_owned()
     };
     assert_eq!(title("User guide", "docs/guide.md"), "User guide.md");
     assert_eq!(title("Guide.MD", "docs/guide.md"), "Guide.MD");
@@ -67,14 +67,14 @@ fn a_title_ends_as_the_file_does_because_r2r_takes_the_type_from_it() {
 #[test]
 fn the_same_is_what_has_the_same_content_wishes_and_place() {
     let told = object(&json!({"tag": "x"}));
-    let sheet = |mode, digest, metadata: &Map<String, Value>| {
-        Sheet::new(Uuid::nil(), Uuid::nil(), mode, ("a.md", digest, metadata))
+    let form = |mode, digest, metadata: &Map<String, Value>| {
+        DocumentForm::new(Uuid::nil(), Uuid::nil(), mode, ("a.md", digest, metadata))
     };
-    let mut there = sheet(IngestMode::Fast, "d", &told).lasting;
+    let mut there = form(IngestMode::Fast, "d", &told).lasting;
     there.extend(object(&json!({"version": "v0", "ingested_at": "then"})));
-    assert!(sheet(IngestMode::Fast, "d", &told).is_same(&there));
-    assert!(!sheet(IngestMode::HiRes, "d", &told).is_same(&there));
-    assert!(!sheet(IngestMode::Fast, "e", &told).is_same(&there));
-    assert!(!sheet(IngestMode::Fast, "d", &object(&json!({"tag": "y"}))).is_same(&there));
-    assert!(!sheet(IngestMode::Fast, "d", &told).is_same(&Map::new()), "not ours");
+    assert!(form(IngestMode::Fast, "d", &told).is_same(&there));
+    assert!(!form(IngestMode::HiRes, "d", &told).is_same(&there));
+    assert!(!form(IngestMode::Fast, "e", &told).is_same(&there));
+    assert!(!form(IngestMode::Fast, "d", &object(&json!({"tag": "y"}))).is_same(&there));
+    assert!(!form(IngestMode::Fast, "d", &told).is_same(&Map::new()), "not ours");
 }

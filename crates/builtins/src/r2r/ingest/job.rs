@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 
-use super::form::Sheet;
+use super::form::DocumentForm;
 use super::journal::Journal;
 use super::remote::R2rApi;
 use super::source::{Faults, SourceFile};
@@ -83,7 +83,7 @@ pub(super) struct IngestJob<'a> {
     pub(super) remote: &'a dyn R2rApi,
     pub(super) path: &'a str,
     pub(super) source: SourceFile,
-    pub(super) sheet: Sheet,
+    pub(super) form: DocumentForm,
     pub(super) steps: &'a watch::Sender<Step>,
     /// Limits how many jobs send at a time.
     pub(super) uploads: &'a Semaphore,
@@ -122,7 +122,7 @@ impl IngestJob<'_> {
                     self.regain(&mut upload).await;
                     self.step(0.04, "removing the earlier version");
                     self.keep(&there).await?;
-                    self.insist(|| self.remote.remove(self.sheet.id)).await?;
+                    self.insist(|| self.remote.remove(self.form.id)).await?;
                     may_give_up &= left_behind != LeftBehind::Still || there.stage() != Stage::Pending;
                 }
                 None => self.regain(&mut upload).await,
@@ -143,8 +143,8 @@ impl IngestJob<'_> {
 
     /// Whether `there` is the finished document that this job should make.
     fn is_done(&self, there: &R2rDocument, sending: u32) -> bool {
-        let is_same = self.sheet.is_same(&there.metadata)
-            || (sending > 0 && self.sheet.is_same_content(&there.metadata));
+        let is_same =
+            self.form.is_same(&there.metadata) || (sending > 0 && self.form.is_same_content(&there.metadata));
         there.stage() == Stage::Success && is_same
     }
 
@@ -158,7 +158,7 @@ impl IngestJob<'_> {
         let longest = if self.is_awaited { LONGEST_LOOK } else { LONGEST_UNWATCHED };
         let (mut pause, mut status, mut since) = (FIRST_PAUSE, String::new(), Instant::now());
         loop {
-            let document = self.insist(|| self.remote.document(self.sheet.id)).await?;
+            let document = self.insist(|| self.remote.document(self.form.id)).await?;
             let Some(there) = document.as_ref().filter(|there| there.stage() == Stage::Pending) else {
                 return Ok(document);
             };
@@ -189,7 +189,7 @@ impl IngestJob<'_> {
                 Ok(()) => return Ok(None),
                 Err(error) => error,
             };
-            tracing::debug!(document = %self.sheet.id, sending, %error, "a document was not taken at once");
+            tracing::debug!(document = %self.form.id, sending, %error, "a document was not taken at once");
             match what_next(&error) {
                 // R2R may have the document, or may be making it.
                 ErrorAction::Look => {
@@ -211,7 +211,7 @@ impl IngestJob<'_> {
         let form = || {
             let sent = Arc::clone(&sent);
             let sent = Box::new(move |bytes| sent.store(bytes, Ordering::Relaxed));
-            self.sheet.form(&self.source, &faults, sent)
+            self.form.form(&self.source, &faults, sent)
         };
         let answer = tokio::select! {
             answer = self.remote.create(Box::new(form)) => answer,
@@ -225,7 +225,7 @@ impl IngestJob<'_> {
 
     /// Adds the document to its collection, unless it is in there.
     async fn join(&self, document: &R2rDocument) -> Result<(), Failure> {
-        let (collection, id) = (self.sheet.collection, self.sheet.id);
+        let (collection, id) = (self.form.collection, self.form.id);
         if !document.collection_ids.contains(&Id(collection)) {
             self.step(0.97, "joining its collection");
             self.insist(|| self.remote.join(collection, id)).await?;
@@ -266,7 +266,7 @@ impl IngestJob<'_> {
                 continue;
             }
             pause = (pause * 2).min(if self.is_watched { LONGEST_LOOK } else { LONGEST_PAUSE });
-            match self.remote.document(self.sheet.id).await {
+            match self.remote.document(self.form.id).await {
                 Ok(Some(there)) if there.stage() == Stage::Pending => self.worked(&there),
                 Ok(Some(_)) => return sleep(LONGEST_LOOK).await,
                 _ => {}

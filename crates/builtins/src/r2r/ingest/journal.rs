@@ -101,7 +101,7 @@ struct JournalFile<'a> {
 
 /// Content of the file, for reading.
 #[derive(Default, Deserialize)]
-struct Left {
+struct JournalContent {
     under_way: Vec<JournalEntry>,
     failed: Vec<FailedDocument>,
 }
@@ -149,7 +149,7 @@ impl Journal {
         Vec::new()
     }
 
-    /// Notes a document and returns its number for `strike`.
+    /// Notes a document and returns its number for `remove`.
     pub(super) async fn add(&self, entry: JournalEntry) -> u64 {
         let number = self.state().add(entry);
         // This waits only right after the start. The channel cannot close, because `self` holds its sender.
@@ -219,7 +219,7 @@ impl Journal {
     }
 
     /// Removes entry `number`.
-    pub(super) async fn strike(&self, number: u64) {
+    pub(super) async fn remove(&self, number: u64) {
         {
             let mut state = self.state();
             state.entries.retain(|noted| noted.number != number);
@@ -229,7 +229,7 @@ impl Journal {
     }
 
     /// Tries to lock the file. Returns its content if this gateway owns it now.
-    async fn locked(&self) -> io::Result<Option<Left>> {
+    async fn locked(&self) -> io::Result<Option<JournalContent>> {
         let inner = Arc::clone(&self.0);
         let locked = spawn_blocking(move || {
             let Some(lock) = lock(&inner.path)? else { return Ok(None) };
@@ -239,7 +239,7 @@ impl Journal {
         locked.await.map_err(io::Error::other)?
     }
 
-    async fn adopt(&self, left: Left) -> Vec<(u64, JournalEntry)> {
+    async fn adopt(&self, left: JournalContent) -> Vec<(u64, JournalEntry)> {
         let adopted = {
             let mut state = self.state();
             // Failures recorded since the start are newer than those in the file.
@@ -310,24 +310,24 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Reads the file. An unreadable one is renamed, and the journal starts empty.
-fn read(path: &Path) -> Left {
+fn read(path: &Path) -> JournalContent {
     let left = match regular_file::read(path, MOST_BYTES) {
         Ok(text) => parse(&text).map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Left::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(JournalContent::default()),
         Err(error) => Err(error),
     };
     left.unwrap_or_else(|error| {
         let aside = path.with_extension("unreadable");
         let kept = fs::rename(path, &aside).is_ok();
         tracing::warn!(%error, kept, file = %aside.display(), "the journal of documents under way is unreadable");
-        Left::default()
+        JournalContent::default()
     })
 }
 
-fn parse(text: &[u8]) -> serde_json::Result<Left> {
+fn parse(text: &[u8]) -> serde_json::Result<JournalContent> {
     // Earlier versions wrote only the list of documents under way.
     match serde_json::from_slice(text) {
-        Ok(under_way) => Ok(Left { under_way, failed: Vec::new() }),
+        Ok(under_way) => Ok(JournalContent { under_way, failed: Vec::new() }),
         Err(_) => serde_json::from_slice(text),
     }
 }

@@ -32,14 +32,14 @@ async fn what_is_noted_is_found_by_the_next_life_and_what_is_struck_out_is_not()
     let journal = Journal::new(path.clone());
     assert_eq!(journal.take_over().await, []);
     let all = join_all(["a", "b", "c"].map(|path| journal.add(entry(path)))).await;
-    journal.strike(all[1]).await;
+    journal.remove(all[1]).await;
     assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
     drop(journal);
     let next = Journal::new(path.clone());
     let left = next.take_over().await;
     assert_eq!((paths(&left), &left[0].1), (vec!["a", "c"], &entry("a")));
     for (number, _) in left {
-        next.strike(number).await;
+        next.remove(number).await;
     }
     drop(next);
     assert_eq!(Journal::new(path).take_over().await, []);
@@ -82,7 +82,7 @@ async fn a_file_that_can_not_be_written_stops_nobody() {
     let journal = Journal::new(dir.path().join("file/below/j.json"));
     assert_eq!(journal.take_over().await, []);
     let number = journal.add(entry("a")).await;
-    journal.strike(number).await;
+    journal.remove(number).await;
 }
 
 #[tokio::test]

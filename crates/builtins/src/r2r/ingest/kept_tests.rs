@@ -61,7 +61,7 @@ async fn one_that_is_refused_leaves_the_earlier_version_as_it_was() {
         assert_eq!((&there.metadata, &there.collection_ids), (&before.metadata, &before.collection_ids));
         let ours = ingest.ours(id).expect("it failed");
         assert!(
-            matches!(&ours, Ours::Failed(_)) && ours.is_newer_than(&there),
+            matches!(&ours, LocalState::Failed(_)) && ours.is_newer_than(&there),
             "what was wished for is not there"
         );
         assert_eq!((kept(&place), place.journal().as_str()), (vec![], "[]"));
@@ -102,7 +102,7 @@ async fn an_end_between_removing_and_sending_forgets_nothing() {
         let there = place.fake.document(&id).expect("it is back");
         assert_eq!(there.metadata, before.metadata);
         let ours = next.ours(serde_json::from_value(json!(id)).expect("an id"));
-        let Some(Ours::Failed(failed)) = ours else { panic!("{ours:?}") };
+        let Some(LocalState::Failed(failed)) = ours else { panic!("{ours:?}") };
         assert!(failed.reason.ends_with("(the earlier version was put back)"), "{failed:?}");
         assert_eq!(kept(&place), [""; 0].map(PathBuf::from));
     }

@@ -42,7 +42,7 @@ async fn one_that_is_left_behind_again_is_not_sent_a_third_time_and_said_to_have
     place.settled(&ingest).await;
     assert_eq!(place.fake.log(), ["collection", "send one", "remove", "send one"]);
     let known = ingest.ours(serde_json::from_value(id.into()).expect("an id"));
-    let Some(Ours::Failed(known)) = known else { panic!("{known:?}") };
+    let Some(LocalState::Failed(known)) = known else { panic!("{known:?}") };
     assert!(known.reason.contains("no answer within"), "{known:?}");
 }
 

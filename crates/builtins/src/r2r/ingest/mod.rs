@@ -148,7 +148,7 @@ impl Ingest {
             steps,
             _seat: seat,
         };
-        self.1.spawn_until_end(Arc::clone(&self.0).bring(task));
+        self.1.spawn_until_end(Arc::clone(&self.0).ingest(task));
         if run_async {
             return Ok(answer(Status::Pending));
         }
@@ -157,12 +157,12 @@ impl Ingest {
 
     /// Returns what Switchyard itself knows of `document`: that it is under way, or that it could not be
     /// ingested.
-    pub(super) fn ours(&self, document: Id) -> Option<Ours> {
+    pub(super) fn ours(&self, document: Id) -> Option<LocalState> {
         let journal = &self.0.journal;
         let under_way = journal.noted(document);
-        let under_way =
-            under_way.map(|(path, since)| Ours::UnderWay(UnderWay { file_name: file_name(&path), since }));
-        under_way.or_else(|| journal.failed(document).map(Ours::Failed))
+        let under_way = under_way
+            .map(|(path, since)| LocalState::UnderWay(UnderWay { file_name: file_name(&path), since }));
+        under_way.or_else(|| journal.failed(document).map(LocalState::Failed))
     }
 
     /// Returns the documents of `collection` that could not be ingested, the newest first.
@@ -177,12 +177,12 @@ fn file_name(path: &str) -> String {
 
 /// State of a document that Switchyard itself knows.
 #[derive(Debug, Clone)]
-pub(super) enum Ours {
+pub(super) enum LocalState {
     UnderWay(UnderWay),
     Failed(FailedDocument),
 }
 
-impl Ours {
+impl LocalState {
     /// Whether this is newer than the document that R2R shows.
     pub(super) fn is_newer_than(&self, there: &R2rDocument) -> bool {
         match self {

@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::fixture::Place;
 use super::remote::{MakeForm, R2rApi};
 use super::*;
-use crate::means;
 use crate::r2r::client::Client;
 use crate::r2r::config::{CacheTtl, Credentials};
 use crate::r2r::double::{EMAIL, Fault, PASSWORD, R2r};
 use crate::r2r::model::R2rDocument;
+use crate::server_context;
 
 const SEND: &str = "POST /v3/documents";
 
@@ -34,8 +34,8 @@ async fn client(r2r: &R2r) -> Client {
         advanced_search: config::AdvancedSearch::default(),
         cache_ttl: CacheTtl::default(),
     };
-    let means = means(&Shutdown::new());
-    Client::open(&options, &means).await.expect("it lets us in")
+    let server_context = server_context(&Shutdown::new());
+    Client::open(&options, &server_context).await.expect("it lets us in")
 }
 
 /// Starts an R2R with a collection, and opens the tool.

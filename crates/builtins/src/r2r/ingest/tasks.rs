@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::failed;
-use super::form::{self, Sheet};
+use super::form::{self, DocumentForm};
 use super::job::{self, Done, IngestJob, Outcome, Step};
 use super::journal::{Journal, JournalEntry};
 use super::remote::R2rApi;
@@ -78,18 +78,18 @@ impl Tasks {
                 steps,
                 _seat: seat,
             };
-            shutdown.spawn_until_end(Arc::clone(&self).bring(task));
+            shutdown.spawn_until_end(Arc::clone(&self).ingest(task));
         }
     }
 
     /// Ingests a document and publishes the outcome.
-    pub(super) async fn bring(self: Arc<Self>, task: Task) {
+    pub(super) async fn ingest(self: Arc<Self>, task: Task) {
         let source = match &task.source {
             Some(source) => Ok(source.clone()),
             None => self.source(&task.entry.path).await,
         };
         let outcome = match source {
-            Ok(source) => self.bring_from(&task, source).await,
+            Ok(source) => self.ingest_from(&task, source).await,
             Err(failure) => Err(failure),
         };
         let outcome = match outcome {
@@ -99,7 +99,7 @@ impl Tasks {
         self.end(task, outcome).await;
     }
 
-    async fn bring_from(&self, task: &Task, source: SourceFile) -> Outcome {
+    async fn ingest_from(&self, task: &Task, source: SourceFile) -> Outcome {
         let entry = &task.entry;
         let turn = self.turn(entry.document.0);
         let _turn = turn.lock().await;
@@ -111,12 +111,12 @@ impl Tasks {
             let digest =
                 digest.map_err(|fault| Failure::Refused(job::refusal(&entry.path, &fault.words())))?;
             let told = (source.name.as_str(), digest.as_str(), &entry.metadata);
-            let sheet = Sheet::new(entry.document.0, entry.collection.0, entry.mode, told);
+            let form = DocumentForm::new(entry.document.0, entry.collection.0, entry.mode, told);
             let job = IngestJob {
                 remote: self.remote.as_ref(),
                 path: &entry.path,
                 source: source.clone(),
-                sheet,
+                form,
                 steps: &task.steps,
                 uploads: &self.uploads,
                 journal: &self.journal,
@@ -153,7 +153,7 @@ impl Tasks {
         }
         // A removed version stays in the journal, even if a client waits.
         if !is_parked || (task.is_awaited && self.journal.removed(task.number).is_none()) {
-            self.journal.strike(task.number).await;
+            self.journal.remove(task.number).await;
         }
         if let Some(uri) = &task.entry.resource {
             let params = Raw::object(&[("uri", &Raw::of(uri))]);

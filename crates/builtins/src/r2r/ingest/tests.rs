@@ -42,7 +42,9 @@ async fn a_pending_answer_comes_before_anything_is_sent_and_its_id_is_true() {
     let known: Id = serde_json::from_value(json!(id)).expect("an id");
     let old = document("success", &json!({"ingested_at": "2020-01-01T00:00:00Z"}), &[COLLECTION]);
     let ours = ingest.ours(known).expect("under way");
-    assert!(matches!(&ours, Ours::UnderWay(ours) if ours.file_name == "a.md") && ours.is_newer_than(&old));
+    assert!(
+        matches!(&ours, LocalState::UnderWay(ours) if ours.file_name == "a.md") && ours.is_newer_than(&old)
+    );
     place.settled(&ingest).await;
     let there = place.fake.document(&id).expect("there");
     assert!(!ours.is_newer_than(&there) && ingest.ours(known).is_none());

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use listing::{CatalogEntry, Form, Listing, Page, Route};
 pub use resources::{LinkBudget, Resources, ServerResource, UriServers};
 
-use super::naming::{ItemKey, Meaning, Names, Rules};
+use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
 use super::trust::{Change, Trust};
 use json::Raw;
@@ -50,7 +50,7 @@ pub enum Lookup<'a> {
     /// One server has the name.
     Found(&'a Arc<Route>),
     /// One tool has the name, and it is blocked.
-    Held(&'a Held),
+    Blocked(&'a BlockedTool),
     /// Several servers have it; these are their exposed names.
     Ambiguous(&'a [String]),
     /// Another server had the name before.
@@ -95,7 +95,7 @@ pub struct History {
 
 /// A blocked tool: it keeps its name, but is neither listed nor called.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct BlockedTool {
     /// The server's name.
     pub server: Arc<str>,
     /// The change of its definition.
@@ -106,7 +106,7 @@ pub struct Held {
 #[derive(Debug)]
 enum Slot {
     Open(Arc<Route>),
-    Held(Held),
+    Blocked(BlockedTool),
 }
 
 /// Named items of one kind.
@@ -188,7 +188,7 @@ impl Catalog {
     }
 
     /// Whether both list the same bytes.
-    pub fn lists_the_same(&self, other: &Self, list: List) -> bool {
+    pub(crate) fn lists_the_same(&self, other: &Self, list: List) -> bool {
         let mut kinds = Kind::ALL.into_iter().filter(|kind| kind.list() == list);
         kinds.all(|kind| self.listing(kind).lists_the_same(other.listing(kind)))
     }
@@ -197,12 +197,12 @@ impl Catalog {
 impl NamedList {
     fn lookup(&self, name: &str) -> Lookup<'_> {
         match self.names.meaning(name) {
-            Some(Meaning::One(index)) => match &self.slots[*index] {
+            Some(ResolvedName::One(index)) => match &self.slots[*index] {
                 Slot::Open(route) => Lookup::Found(route),
-                Slot::Held(held) => Lookup::Held(held),
+                Slot::Blocked(held) => Lookup::Blocked(held),
             },
-            Some(Meaning::Ambiguous(candidates)) => Lookup::Ambiguous(candidates),
-            Some(Meaning::Moved(place)) => Lookup::Moved(self.moved(*place)),
+            Some(ResolvedName::Ambiguous(candidates)) => Lookup::Ambiguous(candidates),
+            Some(ResolvedName::Moved(place)) => Lookup::Moved(self.moved(*place)),
             None => Lookup::Unknown,
         }
     }
@@ -241,7 +241,10 @@ fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &m
     let (mut slots, mut entries) = (Vec::with_capacity(offered.len()), Vec::with_capacity(offered.len()));
     for (index, (_, part, tool)) in offered.iter().enumerate() {
         if let Some(change) = part.trust.held(&tool.name) {
-            slots.push(Slot::Held(Held { server: Arc::clone(part.server), change: Arc::clone(change) }));
+            slots.push(Slot::Blocked(BlockedTool {
+                server: Arc::clone(part.server),
+                change: Arc::clone(change),
+            }));
             continue;
         }
         let entry = tool_entry(part, tool, names.exposed(index), (resources, &mut budget));

@@ -50,12 +50,12 @@ pub enum UriServers {
 
 impl UriServers {
     /// Whether no server lists the URI.
-    pub const fn are_guessed(&self) -> bool {
+    pub(crate) const fn are_guessed(&self) -> bool {
         matches!(self, Self::Guessed(_))
     }
 
     /// The servers to be asked, best first; the error has the URIs that are not ambiguous.
-    pub fn into_vec(self) -> Result<Vec<ServerResource>, Vec<String>> {
+    pub(crate) fn into_vec(self) -> Result<Vec<ServerResource>, Vec<String>> {
         match self {
             Self::Listed(place) => Ok(vec![place]),
             Self::Guessed(places) => Ok(places),
@@ -269,7 +269,7 @@ impl Resources {
     }
 
     /// Whether two servers have resources, or had, so that their URIs can be the same.
-    pub const fn can_clash(&self) -> bool {
+    pub(crate) const fn can_clash(&self) -> bool {
         self.can_clash
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::snapshot::{Server, Snapshot};
-use super::{Happened, LiveEvents, SampledNames};
+use super::{EventContent, LiveEvents, SampledNames};
 use json::Raw;
 use runtime::telemetry::untrusted;
 use upstream::State;
@@ -33,7 +33,7 @@ impl LiveEvents {
             let earlier = before.server(name).ok();
             // A disabled server is a new one that never had another state, so it reports no change.
             if !is_enabled(server) && earlier.is_some_and(is_enabled) {
-                self.changed(name, Happened::Server { state: State::Disabled.as_str(), reason: None });
+                self.changed(name, EventContent::Server { state: State::Disabled.as_str(), reason: None });
             }
             if let Some(what) = change(earlier, server) {
                 self.changed(name, what);
@@ -46,7 +46,7 @@ fn is_enabled(server: &Server) -> bool {
     server.upstream.config().enabled
 }
 
-fn change(before: Option<&Server>, now: &Server) -> Option<Happened> {
+fn change(before: Option<&Server>, now: &Server) -> Option<EventContent> {
     let is_same = before.is_some_and(|before| {
         let offers = (&before.offer, &now.offer);
         Arc::ptr_eq(&before.trust, &now.trust)
@@ -64,7 +64,7 @@ fn change(before: Option<&Server>, now: &Server) -> Option<Happened> {
         new.iter().filter(|(name, now)| old.get(*name).is_some_and(|old| old.bytes() != now.bytes()));
     let changed = SampledNames::of(changed.map(|(name, _)| *name));
     let is_equal = added.count + removed.count + changed.count == 0 && !was_approved;
-    if is_equal { None } else { Some(Happened::Tools { count: new.len(), added, removed, changed }) }
+    if is_equal { None } else { Some(EventContent::Tools { count: new.len(), added, removed, changed }) }
 }
 
 /// Returns the definitions of the tools by name.

@@ -19,12 +19,12 @@ pub struct LiveEvent {
     /// The server it is about, if any.
     pub server: Option<Arc<str>>,
     /// The change, the call or the operation.
-    pub what: Happened,
+    pub what: EventContent,
 }
 
 /// The content of an event.
 #[derive(Debug)]
-pub enum Happened {
+pub enum EventContent {
     /// A call of a tool began or ended.
     Call {
         /// The call.
@@ -126,19 +126,19 @@ impl LiveEvent {
     /// Returns an upper estimate of the memory that the event needs.
     pub(super) fn size(&self) -> usize {
         let texts = match &self.what {
-            Happened::Call { call, end } => {
+            EventContent::Call { call, end } => {
                 let attempts = end.as_ref().map_or(&[][..], |end| &end.attempts);
                 let of = |attempt: &Attempt| attempt.error.as_ref().map_or(0, String::len);
                 // Both events of a call share its beginning, but one of them may outlive the other.
                 call.size() + attempts.iter().map(|attempt| size_of::<Attempt>() + of(attempt)).sum::<usize>()
             }
-            Happened::Server { reason, .. } | Happened::Breaker { reason, .. } => {
+            EventContent::Server { reason, .. } | EventContent::Breaker { reason, .. } => {
                 reason.as_ref().map_or(0, String::len)
             }
-            Happened::Tools { added, removed, changed, .. } => {
+            EventContent::Tools { added, removed, changed, .. } => {
                 [added, removed, changed].iter().map(|names| names.size()).sum()
             }
-            Happened::Action { principal, outcome, .. } => principal.len() + outcome.len(),
+            EventContent::Action { principal, outcome, .. } => principal.len() + outcome.len(),
         };
         size_of::<Self>() + 64 + self.server.as_ref().map_or(0, |name| name.len()) + texts
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn note(events: &LiveEvents, reason: usize) {
-    let what = Happened::Server { state: "failed", reason: Some("x".repeat(reason)) };
+    let what = EventContent::Server { state: "failed", reason: Some("x".repeat(reason)) };
     events.changed(&"s".into(), what);
 }
 

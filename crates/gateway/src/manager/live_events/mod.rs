@@ -18,14 +18,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-pub use event::{CallEnd, CallStart, Happened, LiveEvent, SampledNames};
+pub use event::{CallEnd, CallStart, EventContent, LiveEvent, SampledNames};
 pub use watched_call::CallSource;
 
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
 
 /// Most bytes of events that are kept for all watchers together.
-pub const RING_BYTES: usize = 1024 * 1024;
+pub(crate) const RING_BYTES: usize = 1024 * 1024;
 /// Most watchers at a time.
 const WATCHERS: usize = 64;
 /// Most watchers of one principal.
@@ -122,16 +122,16 @@ impl LiveEvents {
             let (principal, outcome) = (principal.into(), outcome.to_owned());
             // The name comes from a path, so it may be long.
             let server = server.map(|name| untrusted(name).to_string().into());
-            self.record(server, Happened::Action { action, principal, outcome, request_id });
+            self.record(server, EventContent::Action { action, principal, outcome, request_id });
         }
     }
 
     /// Records a change of `server`.
-    pub(super) fn changed(&self, server: &Arc<str>, what: Happened) {
+    pub(super) fn changed(&self, server: &Arc<str>, what: EventContent) {
         self.record(Some(Arc::clone(server)), what);
     }
 
-    fn record(&self, server: Option<Arc<str>>, what: Happened) {
+    fn record(&self, server: Option<Arc<str>>, what: EventContent) {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::super::Manager;
 use super::super::error::Error;
 use super::super::routed_request::{Called, RoutedRequest};
-use super::{CallEnd, CallStart, Happened, LiveEvents};
+use super::{CallEnd, CallStart, EventContent, LiveEvents};
 use protocol::ErrorCode;
 use runtime::telemetry::{RequestId, untrusted};
 use serde_json::Value;
@@ -90,7 +90,7 @@ impl<'a> WatchedCall<'a> {
     fn record(&self, end: Option<(&'static str, Option<ErrorCode>, Vec<Attempt>)>) {
         let duration = tokio::time::Instant::now().saturating_duration_since(self.request.begun);
         let end = end.map(|(outcome, code, attempts)| CallEnd { outcome, code, duration, attempts });
-        self.events.changed(&self.request.server, Happened::Call { call: Arc::clone(&self.start), end });
+        self.events.changed(&self.request.server, EventContent::Call { call: Arc::clone(&self.start), end });
     }
 }
 

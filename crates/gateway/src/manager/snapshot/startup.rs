@@ -28,7 +28,7 @@ impl Snapshot {
     ///
     /// A server that has ended its first attempt is in one of the next snapshots, however long ago it was started. So
     /// a client that saw it `ready` gets its tools.
-    pub fn listable_at(&self, scope: &Scope) -> Option<Instant> {
+    pub(crate) fn listable_at(&self, scope: &Scope) -> Option<Instant> {
         let now = Instant::now();
         let unsettled =
             self.servers_in(scope).iter().filter(|server| !server.settled).map(|server| &server.upstream);

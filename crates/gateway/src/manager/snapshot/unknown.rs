@@ -68,7 +68,7 @@ impl Snapshot {
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
-    pub(super) fn away_behind(&self, uri: &str) -> Option<Error> {
+    pub(super) fn failure_behind(&self, uri: &str) -> Option<Error> {
         let server = self.server_called(split_owner(uri)?.0).filter(|server| !server.is_heard)?;
         Some(failed_at(&server.upstream, None, trouble(&server.upstream.status())))
     }

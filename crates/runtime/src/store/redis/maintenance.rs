@@ -20,12 +20,12 @@ const STEP: usize = 500;
 const STEPS: usize = 10_000;
 
 impl Redis {
-    pub(super) async fn tend_for_ever(&self) {
+    pub(super) async fn maintain_forever(&self) {
         let (first, most) = PAUSE;
         let mut pause = first;
         loop {
             let Some((id, link)) = self.link() else {
-                if let Err(fault) = self.come_back().await {
+                if let Err(fault) = self.reconnect().await {
                     self.away(&fault);
                     sleep(pause.mul_f64(rand::random_range(0.5..=1.0))).await;
                     pause = most.min(pause * 2);
@@ -52,9 +52,9 @@ impl Redis {
     }
 
     /// Connects, sends the pending invalidations, and makes the link available to callers.
-    async fn come_back(&self) -> Result<(), CommandError> {
+    async fn reconnect(&self) -> Result<(), CommandError> {
         let link = Link::open(&self.options.address, self.options.command_timeout).await?;
-        while let Some(group) = self.owed_or_open(&link) {
+        while let Some(group) = self.take_pending_or_open(&link) {
             self.renew(&link, &group).await?;
             self.paid(&group);
         }
@@ -63,7 +63,7 @@ impl Redis {
     }
 
     /// Returns one pending group. If there is none, makes `link` available to callers.
-    fn owed_or_open(&self, link: &Link) -> Option<Group> {
+    fn take_pending_or_open(&self, link: &Link) -> Option<Group> {
         let mut state = self.state();
         if let Some(group) = state.pending.first() {
             return Some(group.clone());

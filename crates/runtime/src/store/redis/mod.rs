@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    fn owe(&mut self, group: &Group) {
+    fn add_pending(&mut self, group: &Group) {
         if self.pending.contains(group) {
             return;
         }
@@ -216,7 +216,7 @@ impl CacheBackend for Redis {
     }
 
     fn forget<'a>(&'a self, group: &'a Group) -> BoxFuture<'a, bool> {
-        let owed = Owed { redis: self, group, is_paid: false };
+        let owed = PendingInvalidation { redis: self, group, is_paid: false };
         async move {
             let Some((id, link)) = self.link() else { return true };
             let renewed = self.renew(&link, group).await;
@@ -236,31 +236,31 @@ impl CacheBackend for Redis {
         self.state().link.is_some()
     }
 
-    fn tend(&self) -> BoxFuture<'_, ()> {
-        self.tend_for_ever().boxed()
+    fn maintain(&self) -> BoxFuture<'_, ()> {
+        self.maintain_forever().boxed()
     }
 }
 
 /// A pending invalidation in Redis. If it fails, or its caller is dropped, Redis is away until it succeeded.
-struct Owed<'a> {
+struct PendingInvalidation<'a> {
     redis: &'a Redis,
     group: &'a Group,
     is_paid: bool,
 }
 
-impl Owed<'_> {
+impl PendingInvalidation<'_> {
     fn paid(mut self) {
         self.is_paid = true;
     }
 }
 
-impl Drop for Owed<'_> {
+impl Drop for PendingInvalidation<'_> {
     fn drop(&mut self) {
         if self.is_paid {
             return;
         }
         let mut state = self.redis.state();
-        state.owe(self.group);
+        state.add_pending(self.group);
         if state.link.is_some() {
             state.leave(&"it did not take that answers are out of date");
         }

@@ -27,7 +27,7 @@ use crate::config::{Http, Limits};
 use crate::credential::Credential;
 use crate::error::Error;
 use net::http::{
-    OUR_USER_AGENT, Reach, RequestBody, Response, Sockets, basic_credentials, host, retry_after,
+    DialPolicy, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, host, retry_after,
 };
 use runtime::shutdown::Shutdown;
 
@@ -95,7 +95,7 @@ impl HttpClient {
         credential: Option<Credential>,
         shutdown: &Shutdown,
     ) -> Result<Self, Error> {
-        let client = net::http::Client::new(&http.url, Reach::Anywhere, limits.connections, shutdown)?;
+        let client = net::http::Client::new(&http.url, DialPolicy::Anywhere, limits.connections, shutdown)?;
         Ok(Self {
             http: Arc::new(client),
             place: Arc::new(Place::new(&http.url)?),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Pending, PendingRequest, PendingTable, Purpose};
 use crate::connection::{Outlet, Owner, Unanswered};
 use crate::session_affinity::OpenRequest;
-use crate::transport::flood_guard::Worth;
+use crate::transport::flood_guard::Relevance;
 use json::Raw;
 
 /// How long server requests wait for a late response to a cancelled call.
@@ -24,7 +24,7 @@ const LATE_ANSWER_LIMIT: Duration = Duration::from_millis(500);
 const QUIET_AFTER: usize = 32;
 
 /// The call of a server request.
-pub(in crate::transport) enum Whose {
+pub(in crate::transport) enum Attribution {
     /// It belongs to this call.
     Of(Recipient),
     /// It belongs to the next call that begins, because all calls belong to one client. Counted as open until then.
@@ -58,28 +58,28 @@ pub(in crate::transport) struct Recipient {
 impl Pending {
     /// Finds the call of a request that does not name one: the oldest call of the owner of all running calls. `owner`
     /// is the one that received the request before.
-    pub(in crate::transport) fn whose(&self, owner: Option<Owner>) -> Whose {
+    pub(in crate::transport) fn attribute(&self, owner: Option<Owner>) -> Attribution {
         let mut table = self.lock();
         let found = table.oldest_of_only_owner(owner).map(|(id, owner, _)| (id, owner));
-        if !matches!(found, Err(Whose::Nobodys)) || !table.cancelled.is_empty() {
+        if !matches!(found, Err(Attribution::Nobodys)) || !table.cancelled.is_empty() {
             self.asks.store(true, Ordering::Relaxed);
         }
         match found {
             Ok((id, its)) => match self.unanswered_in(&table, its).filter(|_| owner.is_none()) {
-                Some(unanswered) if unanswered.is_over() => Whose::Cancelled,
-                Some(unanswered) => Whose::Later(unanswered),
+                Some(unanswered) if unanswered.is_over() => Attribution::Cancelled,
+                Some(unanswered) => Attribution::Later(unanswered),
                 None => table.asked_beside_others(id),
             },
             // The connection was made for a call, which will begin soon.
             Err(nobody) => match (nobody, self.client.get()) {
-                (Whose::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
+                (Attribution::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
                 (nobody, _) => nobody,
             },
         }
     }
 
     /// Finds the call `id` of a server request that came on the stream of that call.
-    pub(in crate::transport) fn whose_on(&self, id: u64) -> Whose {
+    pub(in crate::transport) fn attribute_to(&self, id: u64) -> Attribution {
         self.lock().asked(id)
     }
 
@@ -107,41 +107,46 @@ impl Pending {
 
     /// Finds the outlet for a log message. A server may write messages between calls too, and with calls of several
     /// owners the receiver is unclear. That is not counted against the server.
-    pub(super) fn outlet_of_only_owner(&self) -> Result<Outlet, Worth> {
+    pub(super) fn outlet_of_only_owner(&self) -> Result<Outlet, Relevance> {
         match self.lock().oldest_of_only_owner(None) {
             Ok((_, _, open)) => Ok(open.outlet.clone()),
-            Err(Whose::Unclear) => Err(Worth::Wanted),
-            Err(_) => Err(Worth::Notice),
+            Err(Attribution::Unclear) => Err(Relevance::Wanted),
+            Err(_) => Err(Relevance::Notice),
         }
     }
 }
 
 impl PendingTable {
     /// The oldest call, if all calls have one owner: it is the most likely one to wait for a reply.
-    fn oldest_of_only_owner(&self, wanted: Option<Owner>) -> Result<(u64, Owner, &PendingRequest), Whose> {
+    fn oldest_of_only_owner(
+        &self,
+        wanted: Option<Owner>,
+    ) -> Result<(u64, Owner, &PendingRequest), Attribution> {
         let mut oldest: Option<(u64, Owner, &PendingRequest)> = None;
         for (id, open) in self.open.iter().filter(|(_, open)| open.written) {
             let Some(owner) = open.purpose.owner() else { continue };
             match oldest {
-                Some((_, other, _)) if other != owner => return Err(Whose::Unclear),
+                Some((_, other, _)) if other != owner => return Err(Attribution::Unclear),
                 Some((older, ..)) if older < *id => {}
                 _ => oldest = Some((*id, owner, open)),
             }
         }
-        oldest.filter(|(_, owner, _)| wanted.is_none_or(|wanted| wanted == *owner)).ok_or(Whose::Nobodys)
+        oldest
+            .filter(|(_, owner, _)| wanted.is_none_or(|wanted| wanted == *owner))
+            .ok_or(Attribution::Nobodys)
     }
 
-    fn asked_beside_others(&mut self, id: u64) -> Whose {
+    fn asked_beside_others(&mut self, id: u64) -> Attribution {
         match self.asked(id) {
-            Whose::Of(asked) => Whose::Of(Recipient { beside: self.beside(id), ..asked }),
+            Attribution::Of(asked) => Attribution::Of(Recipient { beside: self.beside(id), ..asked }),
             other => other,
         }
     }
 
-    fn asked(&mut self, id: u64) -> Whose {
-        let Some(open) = self.open.get_mut(&id) else { return Whose::Nobodys };
-        let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Whose::Nobodys };
-        Whose::Of(Recipient {
+    fn asked(&mut self, id: u64) -> Attribution {
+        let Some(open) = self.open.get_mut(&id) else { return Attribution::Nobodys };
+        let Purpose::Call { owner, capabilities, .. } = &open.purpose else { return Attribution::Nobodys };
+        Attribution::Of(Recipient {
             outlet: open.outlet.clone(),
             owner: *owner,
             capabilities: capabilities.clone(),

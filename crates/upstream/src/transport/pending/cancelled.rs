@@ -22,7 +22,7 @@ const STREAM_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Cancelled {
     single: Vec<One>,
-    rest: Option<Rest>,
+    rest: Option<Overflow>,
     /// The time after which they no longer count, if there is one.
     limit: Option<Duration>,
 }
@@ -34,7 +34,7 @@ struct One {
 }
 
 /// The calls beyond the first 256. No response shows that they have ended.
-struct Rest {
+struct Overflow {
     /// `None` if they have several owners.
     owner: Option<Owner>,
     since: Instant,
@@ -56,7 +56,7 @@ impl Cancelled {
             return;
         }
         self.rest.take_if(|rest| !counts(rest.since, limit));
-        let rest = self.rest.get_or_insert(Rest { owner: Some(owner), since });
+        let rest = self.rest.get_or_insert(Overflow { owner: Some(owner), since });
         rest.owner = rest.owner.filter(|other| *other == owner);
     }
 

@@ -5,37 +5,37 @@
 
 use tokio::sync::watch;
 
-use super::{Pending, Recipient, Whose};
-use crate::session_affinity::{Home, Lent};
-use crate::transport::flood_guard::Worth;
+use super::{Attribution, Pending, Recipient};
+use crate::session_affinity::{Affinity, LentOutlet};
+use crate::transport::flood_guard::Relevance;
 use protocol::{Notification, method};
 
 impl Pending {
     /// Declares that all calls from now on belong to `client`.
-    pub(in crate::transport) fn be_private(&self, client: Home) {
+    pub(in crate::transport) fn be_private(&self, client: Affinity) {
         let _ = self.client.set(client); // a private connection has only one client
     }
 
     /// Sends a notification that belongs to no call to the client of the connection.
-    pub(super) fn tell_client(&self, notification: Notification, worth: Worth) -> Worth {
+    pub(super) fn notify_client(&self, notification: Notification, relevance: Relevance) -> Relevance {
         if notification.method == method::LOG_MESSAGE
             && let Some(client) = self.client.get()
         {
             client.tell(notification);
         }
-        worth
+        relevance
     }
 
     /// Returns how the client can be reached outside of calls, or the next opportunity.
-    pub(super) fn outside_calls(client: &Home, begun: &watch::Sender<u64>) -> Whose {
+    pub(super) fn outside_calls(client: &Affinity, begun: &watch::Sender<u64>) -> Attribution {
         // Registered first, so that an opportunity in between is not missed.
         let next = client.reachable().unwrap_or(begun).subscribe();
         let open = client.open_request();
         match client.reached() {
-            Some(Lent { outlet, owner, capabilities, over, .. }) => {
-                Whose::Of(Recipient { outlet, owner, capabilities, over, beside: Vec::new(), open })
+            Some(LentOutlet { outlet, owner, capabilities, over, .. }) => {
+                Attribution::Of(Recipient { outlet, owner, capabilities, over, beside: Vec::new(), open })
             }
-            None => Whose::OfTheNext(next, open),
+            None => Attribution::OfTheNext(next, open),
         }
     }
 }

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::StdioServer;
 use super::child::{Child, Process};
-use super::outbox::{Due, Outbox, Outgoing};
+use super::outbox::{Outbox, Outgoing, WriterWaker};
 use super::reader::{OutputEnd, ResponseRouter, StdioReader};
 use super::signals::Signals;
 use super::stderr::{self, StderrTail};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Events, Outlet, Owner, Unanswered};
 use crate::error::Error;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
 use crate::transport::stdio::reaper::Reaper;
@@ -36,7 +36,7 @@ pub(super) struct StdioLink {
     /// Closed when the connection is broken.
     pub(super) closing: Closing,
     /// Closed too, with a reason for operators that may quote the child's last output.
-    pub(super) obituary: Closing,
+    pub(super) exit_reason: Closing,
     /// Requests the end of the child from the reaper.
     end: CancellationToken,
     /// Set when the child is reaped and none of its processes is left.
@@ -72,7 +72,7 @@ impl StdioLink {
         let link = Self {
             channel,
             closing: Closing::default(),
-            obituary: Closing::default(),
+            exit_reason: Closing::default(),
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
         };
@@ -104,10 +104,10 @@ impl StdioLink {
         let ends = (questions, events.clone());
         let reader = StdioReader::new(name, server.message_bytes, router, ends, &signals.broken);
         shutdown.spawn(reader.run(stdout, OutputEnd::new(signals.clone())));
-        let (closing, obituary) = (self.closing.clone(), self.obituary.clone());
+        let (closing, exit_reason) = (self.closing.clone(), self.exit_reason.clone());
         let (end, gone) = (self.end.clone(), self.gone.clone());
         let secrets = server.secrets.clone();
-        let owner = Reaper { process, signals, tail, secrets, pending, closing, obituary, end, gone };
+        let owner = Reaper { process, signals, tail, secrets, pending, closing, exit_reason, end, gone };
         shutdown.spawn(owner.run(shutdown.clone()));
     }
 
@@ -131,7 +131,7 @@ impl StdioLink {
     }
 
     /// Marks the child as private to `client`.
-    pub(super) fn be_private(&self, client: Home) {
+    pub(super) fn be_private(&self, client: Affinity) {
         self.channel.pending.be_private(client);
     }
 
@@ -195,7 +195,7 @@ impl Channel {
     }
 
     /// Runs the writer of another worker.
-    async fn write_when(self, due: Due) {
+    async fn write_when(self, due: WriterWaker) {
         let work = self.outbox.write_when(&self.pending, &due);
         if let Some(error) = self.stop.run_until_cancelled(work).await {
             self.lost(&error);
@@ -220,7 +220,7 @@ async fn deliver(channel: Channel, answer: Bytes, payer: Account) {
 }
 
 /// Runs the first writer until it must stop, then closes the child's input.
-async fn write(channel: Channel, due: Due) {
+async fn write(channel: Channel, due: WriterWaker) {
     let work = channel.outbox.write(&channel.pending, &due);
     if let Some(error) = channel.stop.run_until_cancelled(work).await {
         channel.lost(&error);

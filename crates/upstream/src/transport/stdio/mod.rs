@@ -45,7 +45,7 @@ use crate::dialect::Eras;
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::secrets::Secrets;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Reply, method};
@@ -212,7 +212,7 @@ impl StdioServer {
     async fn start(
         &self,
         events: &Events,
-        client: Option<Home>,
+        client: Option<Affinity>,
         tail: &StderrTail,
     ) -> Result<Arc<StdioLink>, Error> {
         tail.clear();
@@ -319,7 +319,7 @@ impl Connection for ToServer {
         exchange.map_ok(ResponseBody::Buffered).boxed()
     }
 
-    fn tells_whose(&self) -> bool {
+    fn attributes_requests(&self) -> bool {
         // A modern server must not send server requests, so none has to be assigned.
         self.peer.version.is_modern()
     }
@@ -338,7 +338,7 @@ impl Connection for ToServer {
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
-        self.link.obituary.wait().boxed()
+        self.link.exit_reason.wait().boxed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -70,11 +70,11 @@ struct State {
     /// Whether a task is writing, and will check the queue again.
     is_writing: bool,
     /// The writers with their workers. The first writer is at index 0.
-    writers: Vec<(usize, Due)>,
+    writers: Vec<(usize, WriterWaker)>,
 }
 
 /// Wakes a writer.
-pub(super) type Due = Arc<Notify>;
+pub(super) type WriterWaker = Arc<Notify>;
 
 /// The result of an attempt to write.
 enum Written {
@@ -88,8 +88,8 @@ enum Written {
 
 impl Outbox {
     /// Makes the queue for `pipe`. The caller must run the first writer on its worker.
-    pub(super) fn new(pipe: pipe::Sender) -> (Self, Due) {
-        let due = Due::default();
+    pub(super) fn new(pipe: pipe::Sender) -> (Self, WriterWaker) {
+        let due = WriterWaker::default();
         let state = State {
             pipe: Some(Arc::new(pipe)),
             queue: VecDeque::new(),
@@ -101,7 +101,7 @@ impl Outbox {
         (Self { state: Mutex::new(state), room: Semaphore::new(QUEUE) }, due)
     }
 
-    /// Sends a message, and waits for room if necessary. An error means that the input is closed. The returned [`Due`]
+    /// Sends a message, and waits for room if necessary. An error means that the input is closed. The returned [`WriterWaker`]
     /// is for a new writer that must be started on this worker ([`Outbox::write_when`]).
     ///
     /// With `is_alone` it is written at once if possible. Otherwise calls of the same turn of their worker share a
@@ -111,7 +111,7 @@ impl Outbox {
         pending: &Pending,
         outgoing: Outgoing,
         is_alone: bool,
-    ) -> io::Result<Option<Due>> {
+    ) -> io::Result<Option<WriterWaker>> {
         let mut outgoing = outgoing;
         if is_alone {
             match self.write_now(pending, outgoing)? {
@@ -132,7 +132,7 @@ impl Outbox {
     }
 
     /// Queues a message and wakes the writer of this worker. Returns the signal of a new writer if it `may_begin`.
-    fn queue(&self, outgoing: Outgoing, may_begin: bool) -> Option<Due> {
+    fn queue(&self, outgoing: Outgoing, may_begin: bool) -> Option<WriterWaker> {
         let mut state = self.lock();
         state.pipe.as_ref()?;
         state.queue.push_back(outgoing);
@@ -142,7 +142,7 @@ impl Outbox {
         let here = worker::current();
         let known = state.writers.iter().find(|(worker, _)| *worker == here).map(|(_, due)| Arc::clone(due));
         if known.is_none() && may_begin {
-            let due = Due::default();
+            let due = WriterWaker::default();
             due.notify_one();
             state.writers.push((here, Arc::clone(&due)));
             return Some(due);
@@ -204,7 +204,7 @@ impl Outbox {
     }
 
     /// Runs the first writer: writes the queue and waits for the pipe, until writing fails.
-    pub(super) async fn write(&self, pending: &Pending, due: &Due) -> io::Error {
+    pub(super) async fn write(&self, pending: &Pending, due: &WriterWaker) -> io::Error {
         let Some(pipe) = self.lock().pipe.clone() else { return ErrorKind::BrokenPipe.into() };
         loop {
             due.notified().await;
@@ -227,7 +227,7 @@ impl Outbox {
     }
 
     /// Runs another writer: writes as much of the queue as the pipe accepts, until writing fails.
-    pub(super) async fn write_when(&self, pending: &Pending, due: &Due) -> io::Error {
+    pub(super) async fn write_when(&self, pending: &Pending, due: &WriterWaker) -> io::Error {
         loop {
             due.notified().await;
             if let Err(error) = self.flush_for_others(pending) {
@@ -331,7 +331,7 @@ impl Outgoing {
 }
 
 impl State {
-    fn first(&self) -> Due {
+    fn first(&self) -> WriterWaker {
         self.writers.first().map(|(_, due)| Arc::clone(due)).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ use crate::connection::Outlet;
 use crate::transport::pending::{Purpose, RequestTicket};
 
 /// An outbox, the table of its requests, and the child's end of the pipe.
-async fn outbox() -> (Outbox, Arc<Pending>, Receiver, Due) {
+async fn outbox() -> (Outbox, Arc<Pending>, Receiver, WriterWaker) {
     let (input, output) = pipe::pipe().expect("a pipe");
     // A new pipe counts as full until the runtime has polled it.
     input.writable().await.expect("open");
@@ -88,7 +88,7 @@ async fn what_is_queued_while_somebody_writes_is_taken_along_by_whom() {
 const WIDE: usize = AT_ONCE / 2 + 52;
 
 /// An outbox with `lines` of them in its queue, and the receiving end. A socket holds more than a pipe.
-async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, Due) {
+async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, WriterWaker) {
     let (input, output) = std::os::unix::net::UnixStream::pair().expect("a pair");
     for end in [&input, &output] {
         end.set_nonblocking(true).expect("a socket");
@@ -104,8 +104,8 @@ async fn with_wide_lines(lines: usize) -> (Outbox, Arc<Pending>, UnixStream, Due
 
 /// Returns how many wide lines can be read now.
 async fn wide_lines(output: &UnixStream) -> usize {
-    let patience = std::time::Duration::from_secs(5);
-    tokio::time::timeout(patience, output.readable()).await.expect("there are some").expect("open");
+    let silence_limits = std::time::Duration::from_secs(5);
+    tokio::time::timeout(silence_limits, output.readable()).await.expect("there are some").expect("open");
     let length = output.try_read(&mut vec![0; 1 << 20]).expect("something");
     assert_eq!(length % WIDE, 0, "lines are whole");
     length / WIDE
@@ -115,7 +115,7 @@ async fn wide_lines(output: &UnixStream) -> usize {
 async fn who_writes_for_others_hands_over_to_the_first_writer() {
     let (outbox, pending, output, due) = with_wide_lines(MOST_PASSES + 4).await;
     assert!(due.notified().now_or_never().is_some(), "it was woken by those who queued");
-    let other = Due::default();
+    let other = WriterWaker::default();
     other.notify_one();
     assert!(outbox.write_when(&pending, &other).now_or_never().is_none());
     assert_eq!(wide_lines(&output).await, MOST_PASSES);

@@ -21,7 +21,7 @@ use super::signals::Signals;
 use crate::close_reason::Closing;
 use crate::connection::Events;
 use crate::error::Error;
-use crate::transport::flood_guard::{FloodGuard, Worth};
+use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::inbound;
 use crate::transport::pending::{Pending, SettledRequest};
 use crate::transport::questions::Questions;
@@ -171,28 +171,28 @@ impl StdioReader {
         while let Ok(Some(line)) = self.lines.decode(&mut self.buffer) {
             let length = line.length();
             let is_long = matches!(&line, Line::Whole(line) if line.len() > LONG);
-            let worth = self.take(line);
+            let relevance = self.take(line);
             if is_long {
                 // Otherwise each short line after it would keep the memory of the long one.
                 self.buffer = BytesMut::from(&self.buffer[..]);
             }
             self.work.charge(length);
-            if worth != Worth::Wanted || self.work.may_be_spent() {
+            if relevance != Relevance::Wanted || self.work.may_be_spent() {
                 // A response that was read does not wait for the lines after it.
                 self.deliver();
-                self.floods.admit(worth, length).await.ok()?;
+                self.floods.admit(relevance, length).await.ok()?;
                 self.work.yield_if_spent().await;
             }
         }
         let ignored = self.lines.take_ignored();
         if ignored > 0 {
             self.work.charge(ignored);
-            self.floods.admit(Worth::Junk, ignored).await.ok()?;
+            self.floods.admit(Relevance::Junk, ignored).await.ok()?;
         }
         Some(())
     }
 
-    fn take(&mut self, line: Line) -> Worth {
+    fn take(&mut self, line: Line) -> Relevance {
         let message = match line {
             Line::Whole(line) => Message::from_server(&line),
             Line::TooLong(clip) => {
@@ -201,25 +201,25 @@ impl StdioReader {
         };
         match message {
             Ok(Message::Response(response)) => {
-                let Some(answered) = self.router.pending.answered(response) else { return Worth::Junk };
+                let Some(answered) = self.router.pending.answered(response) else { return Relevance::Junk };
                 self.answered.push(answered);
-                Worth::Wanted
+                Relevance::Wanted
             }
-            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Ok(Message::Notification(said)) if self.questions.is_withdrawn_by(&said) => Relevance::Wanted,
             Ok(Message::Notification(said)) => {
                 inbound::sort(said, &self.events, |said| self.router.pending.notify(said))
             }
             Ok(Message::Request(request)) => {
                 inbound::note(&request, &self.events);
                 let pending = Arc::clone(&self.router.pending);
-                self.questions.take(request, move |owner| pending.whose(owner))
+                self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
                 if self.is_logged() {
                     let (server, skipped) = (&self.server, self.skipped);
                     tracing::warn!(%server, skipped, %error, "lines on stdout that are no MCP message were skipped");
                 }
-                Worth::Junk
+                Relevance::Junk
             }
         }
     }
@@ -244,7 +244,7 @@ impl StdioReader {
     }
 
     /// Handles a discarded line, which was beyond the limit or found no room in the memory budget.
-    fn take_clip(&mut self, clip: &Clip) -> Worth {
+    fn take_clip(&mut self, clip: &Clip) -> Relevance {
         let (pending, bytes) = (&self.router.pending, clip.length());
         let (answered, reason) = if std::mem::take(&mut self.is_exhausted) {
             (pending.answer_lost(clip, Error::MemoryExhausted), "the memory budget had no room for it")
@@ -254,7 +254,7 @@ impl StdioReader {
         if let Some(suppressed) = self.pace.admit() {
             tracing::warn!(server = %self.server, bytes, answered, reason, suppressed, "a message was skipped");
         }
-        if answered { Worth::Wanted } else { Worth::Junk }
+        if answered { Relevance::Wanted } else { Relevance::Junk }
     }
 
     /// Sends the responses of this turn.

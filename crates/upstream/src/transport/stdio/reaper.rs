@@ -34,13 +34,13 @@ pub(super) struct Reaper {
     /// The end, with a reason for callers.
     pub(super) closing: Closing,
     /// The end, with a reason for operators. Closed together with `closing`.
-    pub(super) obituary: Closing,
+    pub(super) exit_reason: Closing,
     pub(super) end: CancellationToken,
     pub(super) gone: CancellationToken,
 }
 
 /// The reason why the child must end.
-enum Why {
+enum EndReason {
     Exited(Option<ExitStatus>),
     Broken(String),
     Asked,
@@ -49,13 +49,13 @@ enum Why {
 impl Reaper {
     pub(super) async fn run(mut self, shutdown: Shutdown) {
         let reason = match self.watch(&shutdown).await {
-            Why::Exited(status) => self.give_up_dead(status).await,
-            Why::Broken(reason) => {
+            EndReason::Exited(status) => self.give_up_dead(status).await,
+            EndReason::Broken(reason) => {
                 // Callers must not wait for the process, which may be slow to end.
                 self.pending.end(&reason);
                 reason
             }
-            Why::Asked => {
+            EndReason::Asked => {
                 let reason = "the connection was closed";
                 self.close(reason, reason);
                 reason.to_owned()
@@ -69,17 +69,17 @@ impl Reaper {
         self.gone.cancel();
     }
 
-    async fn watch(&mut self, shutdown: &Shutdown) -> Why {
+    async fn watch(&mut self, shutdown: &Shutdown) -> EndReason {
         let broken = tokio::select! {
-            status = self.process.ended() => return Why::Exited(status.ok()),
-            () = self.end.cancelled() => return Why::Asked,
-            () = shutdown.requested() => return Why::Asked,
+            status = self.process.ended() => return EndReason::Exited(status.ok()),
+            () = self.end.cancelled() => return EndReason::Asked,
+            () = shutdown.requested() => return EndReason::Asked,
             broken = self.signals.broken.wait() => broken,
         };
         // A closed pipe is usually the first sign of an exit, which is the better reason.
         match tokio::time::timeout(LAST_BREATH, self.process.ended()).await {
-            Ok(status) => Why::Exited(status.ok()),
-            Err(_) => Why::Broken(broken),
+            Ok(status) => EndReason::Exited(status.ok()),
+            Err(_) => EndReason::Broken(broken),
         }
     }
 
@@ -94,8 +94,8 @@ impl Reaper {
         how
     }
 
-    fn close(&self, reason: &str, obituary: &str) {
-        self.obituary.close(obituary);
+    fn close(&self, reason: &str, exit_reason: &str) {
+        self.exit_reason.close(exit_reason);
         self.closing.close(reason);
     }
 

@@ -139,7 +139,7 @@ pub(super) async fn drain(mut stream: ChildStderr, server: Arc<str>, secrets: Se
 /// The text of a line that may be shown.
 fn text(line: &Line, secrets: &Secrets) -> String {
     match line {
-        Line::Whole(line) => shown(&secrets.blank(&String::from_utf8_lossy(line))),
+        Line::Whole(line) => shown(&secrets.redact(&String::from_utf8_lossy(line))),
         Line::TooLong(clip) => format!("(a line of {} bytes)", clip.length()),
     }
 }

@@ -336,9 +336,9 @@ async fn a_stubborn_child_ends_with_all_its_group() {
     assert!(processes.iter().all(|process| is_alive(*process)));
     connection.close().await;
     // They are killed. On a busy machine this takes the kernel a moment.
-    let patience = std::time::Instant::now();
+    let silence_limits = std::time::Instant::now();
     while processes.iter().any(|process| is_alive(*process)) {
-        assert!(patience.elapsed() < Duration::from_secs(10), "{processes:?}");
+        assert!(silence_limits.elapsed() < Duration::from_secs(10), "{processes:?}");
         std::thread::yield_now();
     }
     bench.is_over().await;

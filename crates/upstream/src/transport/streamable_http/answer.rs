@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::transport::flood_guard::{FloodGuard, Worth};
+use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::http::status_error;
 use json::envelope_stream::{Splice, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
@@ -115,15 +115,15 @@ impl From<Error> for Broken {
 }
 
 /// Receives the messages before the answer.
-pub(super) trait Hear: Sync {
-    /// Handles a notification or a server request, and returns its worth. It must not block.
-    fn hear(&self, message: Message) -> Worth;
+pub(super) trait MessageHandler: Sync {
+    /// Handles a notification or a server request, and returns its relevance. It must not block.
+    fn handle(&self, message: Message) -> Relevance;
 }
 
 /// One event of the stream of a request.
-enum Sorted {
+enum StreamItem {
     Answer(Reply),
-    Other(Worth),
+    Other(Relevance),
 }
 
 /// Reads the answer to one request.
@@ -135,7 +135,7 @@ pub(super) struct AnswerReader<'a> {
     /// Terms under which the result may be streamed.
     pub(super) terms: Option<Terms>,
     /// Receives the other messages.
-    pub(super) hear: &'a dyn Hear,
+    pub(super) handler: &'a dyn MessageHandler,
     /// Limits messages that belong to no call.
     pub(super) floods: &'a FloodGuard,
     /// Runs the task that reads the tail of a stream.
@@ -220,18 +220,18 @@ impl AnswerReader<'_> {
         let error = loop {
             match self.floods.next(&mut stream).await {
                 Ok(Some(Item::Event(event))) => {
-                    let worth = match self.sort(&event) {
-                        Ok(Sorted::Answer(reply)) => {
+                    let relevance = match self.sort(&event) {
+                        Ok(StreamItem::Answer(reply)) => {
                             self.drain(stream);
                             return Ok(reply);
                         }
-                        Ok(Sorted::Other(worth)) => worth,
+                        Ok(StreamItem::Other(relevance)) => relevance,
                         Err(error) => {
                             malformed = Some(error);
-                            Worth::Junk
+                            Relevance::Junk
                         }
                     };
-                    self.floods.admit(worth, event.data.len()).await?;
+                    self.floods.admit(relevance, event.data.len()).await?;
                 }
                 Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
                 Ok(None) => break Error::Cut { reason: "the stream ended before the answer".into() },
@@ -247,19 +247,19 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the reply if `event` is the answer. Other messages are passed on.
-    fn sort(&self, event: &Event) -> Result<Sorted, Error> {
+    fn sort(&self, event: &Event) -> Result<StreamItem, Error> {
         if event.data.is_empty() || !is_message(&event.name) {
-            return Ok(Sorted::Other(Worth::Junk));
+            return Ok(StreamItem::Other(Relevance::Junk));
         }
         match Message::from_server(&event.data) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) || answer.id.is_none() => {
-                Ok(Sorted::Answer(answer.reply))
+                Ok(StreamItem::Answer(answer.reply))
             }
             Ok(Message::Response(answer)) => {
                 tracing::debug!(id = ?answer.id, "an answer to something else was skipped");
-                Ok(Sorted::Other(Worth::Junk))
+                Ok(StreamItem::Other(Relevance::Junk))
             }
-            Ok(message) => Ok(Sorted::Other(self.hear.hear(message))),
+            Ok(message) => Ok(StreamItem::Other(self.handler.handle(message))),
             Err(error) => Err(Error::Malformed { reason: error.to_string() }),
         }
     }

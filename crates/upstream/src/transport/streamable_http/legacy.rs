@@ -22,7 +22,7 @@ use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
-use crate::transport::aside::Aside;
+use crate::transport::background_send::BackgroundSender;
 use crate::transport::flood_guard::FloodGuard;
 use crate::transport::http::{Head, status_error};
 use crate::transport::pending::{Pending, Purpose};
@@ -69,7 +69,7 @@ pub(super) struct State {
     delete: Option<Head>,
     pub(super) pending: Arc<Pending>,
     pub(super) questions: Questions,
-    aside: Aside,
+    background: BackgroundSender,
     /// Set when the session can no longer be used.
     pub(super) closing: Closing,
     pub(super) floods: FloodGuard,
@@ -118,10 +118,10 @@ impl LegacySession {
     fn new(server: &Arc<HttpServer>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
         let client = &server.client;
         let post = client.post(&client.endpoint().path, headers);
-        let aside = Aside::new(client, &post, &server.shutdown);
-        let canceller = aside.clone();
+        let background = BackgroundSender::new(client, &post, &server.shutdown);
+        let canceller = background.clone();
         let closing = Closing::default();
-        let answers = aside.answers(&closing);
+        let answers = background.answers(&closing);
         let state = Arc::new(State {
             server: Arc::clone(server),
             peer,
@@ -133,7 +133,7 @@ impl LegacySession {
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),
             closing,
-            aside,
+            background,
             end: CancellationToken::new(),
         });
         let gone = CancellationToken::new();
@@ -159,11 +159,18 @@ async fn initialize(
         session.set_sensitive(true);
         headers.insert(SESSION_ID, session);
     }
-    let (hear, floods) =
+    let (handler, floods) =
         (listening::BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
     let (limit, shutdown, payer) = (client.limit, &server.shutdown, call.payer(&client.server));
-    let reader =
-        AnswerReader { id: FIRST_ID, limit, terms: None, hear: &hear, floods: &floods, shutdown, payer };
+    let reader = AnswerReader {
+        id: FIRST_ID,
+        limit,
+        terms: None,
+        handler: &handler,
+        floods: &floods,
+        shutdown,
+        payer,
+    };
     let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
     let status =
         if let RequestOutcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
@@ -227,10 +234,11 @@ impl State {
         let body = compose(call, id, Era::Legacy, None)?;
         let once = !call.effect.is_repeatable();
         let response = client.send(self.post.clone(), body, once).await?;
-        let hear = LegacyCallHandler { id, wants_progress: call.wants_progress, outlet, state: self };
+        let handler = LegacyCallHandler { id, wants_progress: call.wants_progress, outlet, state: self };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
-        let reader = AnswerReader { id, limit, terms, hear: &hear, floods: &self.floods, shutdown, payer };
+        let reader =
+            AnswerReader { id, limit, terms, handler: &handler, floods: &self.floods, shutdown, payer };
         match reader.read(response).await {
             Ok(outcome) => self.judge(outcome),
             Err(broken) => {
@@ -359,7 +367,7 @@ impl Connection for LegacySession {
     }
 
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
-        self.state.aside.post(notification.encode());
+        self.state.background.post(notification.encode());
         std::future::ready(()).boxed()
     }
 

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::answer::Hear;
+use super::answer::MessageHandler;
 use super::is_message;
 use super::legacy::{Opened, SESSION_ENDED, State, pause};
 use crate::connection::{Event, Events};
 use crate::error::Error;
 use crate::listen::ReopenPauses;
-use crate::transport::flood_guard::Worth;
+use crate::transport::flood_guard::Relevance;
 use crate::transport::inbound;
 use net::http::EventStream;
 use net::sse::Item;
@@ -77,21 +77,21 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
 
 async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {
     while let Some(item) = state.floods.next(stream).await? {
-        let (worth, length) = match item {
+        let (relevance, length) = match item {
             Item::Event(event) if !event.data.is_empty() && is_message(&event.name) => {
                 (take(state, &event.data), event.data.len())
             }
-            Item::Event(event) => (Worth::Junk, event.data.len()),
-            Item::TooLong(_) => (Worth::Junk, state.server.client.limit),
+            Item::Event(event) => (Relevance::Junk, event.data.len()),
+            Item::TooLong(_) => (Relevance::Junk, state.server.client.limit),
         };
-        state.floods.admit(worth, length).await?;
+        state.floods.admit(relevance, length).await?;
     }
     Ok(())
 }
 
-fn take(state: &State, message: &Bytes) -> Worth {
+fn take(state: &State, message: &Bytes) -> Relevance {
     match Message::from_server(message) {
-        Ok(Message::Notification(said)) if state.questions.is_withdrawn_by(&said) => Worth::Wanted,
+        Ok(Message::Notification(said)) if state.questions.is_withdrawn_by(&said) => Relevance::Wanted,
         Ok(Message::Notification(said)) => {
             inbound::sort(said, &state.events, |said| state.pending.notify(said))
         }
@@ -99,13 +99,13 @@ fn take(state: &State, message: &Bytes) -> Worth {
         Ok(Message::Request(request)) => {
             inbound::note(&request, &state.events);
             let pending = Arc::clone(&state.pending);
-            state.questions.take(request, move |owner| pending.whose(owner))
+            state.questions.take(request, move |owner| pending.attribute(owner))
         }
         // Responses arrive on the streams of their calls.
-        Ok(Message::Response(_)) => Worth::Junk,
+        Ok(Message::Response(_)) => Relevance::Junk,
         Err(error) => {
             tracing::debug!(%error, "an event that is no message was skipped");
-            Worth::Junk
+            Relevance::Junk
         }
     }
 }
@@ -115,11 +115,11 @@ pub(super) struct BeforeSession<'a> {
     pub(super) events: &'a Events,
 }
 
-impl Hear for BeforeSession<'_> {
-    fn hear(&self, message: Message) -> Worth {
+impl MessageHandler for BeforeSession<'_> {
+    fn handle(&self, message: Message) -> Relevance {
         match message {
-            Message::Notification(said) => inbound::sort(said, self.events, |_| Worth::Notice),
-            Message::Request(_) | Message::Response(_) => Worth::Junk,
+            Message::Notification(said) => inbound::sort(said, self.events, |_| Relevance::Notice),
+            Message::Request(_) | Message::Response(_) => Relevance::Junk,
         }
     }
 }

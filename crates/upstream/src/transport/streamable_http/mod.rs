@@ -29,7 +29,7 @@ use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::HttpClient;
 use super::sse;
-use crate::Means;
+use crate::ServerContext;
 use crate::config::{Config, Http};
 use crate::connection::{Connection, Connector, Dialect, Events, Sockets};
 use crate::dialect::Eras;
@@ -54,9 +54,9 @@ struct HttpServer {
 }
 
 impl ToUrl {
-    pub(super) fn new(config: &Config, http: &Http, means: &Means) -> Result<Self, Error> {
-        let shutdown = &means.shutdown;
-        let (credential, logins) = super::credential(config, http, means);
+    pub(super) fn new(config: &Config, http: &Http, server_context: &ServerContext) -> Result<Self, Error> {
+        let shutdown = &server_context.shutdown;
+        let (credential, logins) = super::credential(config, http, server_context);
         Ok(Self(Arc::new(HttpServer {
             name: Arc::clone(&config.name),
             client: Arc::new(HttpClient::new(http, &config.limits, credential, shutdown)?),
@@ -158,7 +158,7 @@ impl HttpServer {
         let wire = Wire::new(Arc::clone(self), events.clone());
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
             Ok(Ok(RequestOutcome::Reply(reply, _))) => handshake::find(&reply),
-            Ok(Ok(RequestOutcome::Refusal(refusal))) if says_nothing_of_the_era(refusal.status.as_u16()) => {
+            Ok(Ok(RequestOutcome::Refusal(refusal))) if is_independent_of_era(refusal.status.as_u16()) => {
                 return Err(refusal.into_error());
             }
             Ok(Ok(RequestOutcome::Refusal(HttpRefusal { error: Some(error), .. }))) => {
@@ -218,7 +218,7 @@ impl HttpServer {
 /// server and not from a proxy.
 fn is_refusal_for_good(failure: &SessionFailure) -> bool {
     match (failure.status, &failure.error) {
-        (Some(status), _) => !says_nothing_of_the_era(status),
+        (Some(status), _) => !is_independent_of_era(status),
         // An error with HTTP 200, or an unusable answer.
         (None, Error::Connect { .. }) => failure.is_answer,
         (None, error) => matches!(error, Error::Malformed { .. }),
@@ -226,7 +226,7 @@ fn is_refusal_for_good(failure: &SessionFailure) -> bool {
 }
 
 /// Whether the status concerns credentials or the path to the server, so that every request would get it.
-fn says_nothing_of_the_era(status: u16) -> bool {
+fn is_independent_of_era(status: u16) -> bool {
     matches!(status, 300..=399 | 401 | 403 | 407 | 429 | 502..=504)
 }
 

@@ -13,12 +13,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpServer;
-use super::answer::{AnswerReader, Hear, HttpRefusal, RequestOutcome};
+use super::answer::{AnswerReader, HttpRefusal, MessageHandler, RequestOutcome};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Event, Events, Outlet, RequestFuture};
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
-use crate::transport::flood_guard::{FloodGuard, Worth};
+use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::transport::http::Head;
 use crate::transport::{compose, inbound};
@@ -98,7 +98,8 @@ impl Wire {
         let of_call = ModernCallHandler { token, outlet, events: &self.events, listens };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
-        let reader = AnswerReader { id, limit, terms, hear: &of_call, floods: &self.floods, shutdown, payer };
+        let reader =
+            AnswerReader { id, limit, terms, handler: &of_call, floods: &self.floods, shutdown, payer };
         reader.read(response).await.map_err(|broken| broken.error)
     }
 
@@ -150,7 +151,7 @@ impl Wire {
             ResponseBody::Streaming(stream) => stream.cut_by(self.end.clone()),
             ResponseBody::Buffered(Err(refusal)) => match refusal.code() {
                 code::UNSUPPORTED_PROTOCOL_VERSION => {
-                    self.misfit("the server no longer speaks this revision");
+                    self.close_as_changed("the server no longer speaks this revision");
                 }
                 // The tool has other parameters now, and a new list shows them.
                 code::HEADER_MISMATCH => self.events.report(Event::Changed(List::Tools)),
@@ -178,14 +179,14 @@ impl Wire {
                 Ok(Ok(RequestOutcome::Streaming(_)) | Err(_)) | Err(_) => false,
             };
             if is_other {
-                wire.misfit("the server answers like one of another era");
+                wire.close_as_changed("the server answers like one of another era");
             }
             wire.asking.store(false, Ordering::Relaxed);
         });
     }
 
     /// Closes the connection, because the server has changed. The next connect detects its era.
-    fn misfit(&self, reason: &str) {
+    fn close_as_changed(&self, reason: &str) {
         self.server.eras.forget();
         self.closing.close(reason);
     }
@@ -255,34 +256,34 @@ struct ModernCallHandler<'a> {
     listens: bool,
 }
 
-impl Hear for ModernCallHandler<'_> {
-    fn hear(&self, message: Message) -> Worth {
+impl MessageHandler for ModernCallHandler<'_> {
+    fn handle(&self, message: Message) -> Relevance {
         match message {
             Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
                 if !self.listens {
-                    return Worth::Junk;
+                    return Relevance::Junk;
                 }
                 self.outlet.offer(said);
-                Worth::Wanted
+                Relevance::Wanted
             }
             Message::Notification(said) => {
                 inbound::sort(said, self.events, |said| offer(self.outlet, said, self.token))
             }
             // A modern server must not send requests here, and there is no way to answer.
-            Message::Request(_) | Message::Response(_) => Worth::Junk,
+            Message::Request(_) | Message::Response(_) => Relevance::Junk,
         }
     }
 }
 
 /// Passes a notification on the stream of a call to its caller. Progress is passed on only if the caller
 /// requested it.
-pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Worth {
+pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Relevance {
     let named = || said.params.as_ref()?.get_as("progressToken");
     if said.method == method::PROGRESS && (token.is_none() || token != named()) {
-        return Worth::Junk;
+        return Relevance::Junk;
     }
     outlet.offer(said);
-    Worth::Wanted
+    Relevance::Wanted
 }
 
 /// Sets the headers that repeat arguments.

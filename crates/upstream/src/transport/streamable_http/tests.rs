@@ -32,8 +32,9 @@ impl Bench {
         let headers = vec![(http::header::AUTHORIZATION, "Bearer k".into())];
         let http = Http { url: server.url.clone(), headers, token: None };
         let shutdown = Shutdown::new();
-        let connector = ToUrl::new(&config(Transport::Http(http.clone())), &http, &Means::alone(&shutdown))
-            .expect("a client");
+        let connector =
+            ToUrl::new(&config(Transport::Http(http.clone())), &http, &ServerContext::alone(&shutdown))
+                .expect("a client");
         Self { server, connector, shutdown }
     }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::State;
 use crate::connection::Outlet;
-use crate::transport::flood_guard::Worth;
+use crate::transport::flood_guard::Relevance;
 use crate::transport::inbound;
-use crate::transport::streamable_http::answer::Hear;
+use crate::transport::streamable_http::answer::MessageHandler;
 use crate::transport::streamable_http::modern::offer;
 use protocol::{Message, method};
 
@@ -22,12 +22,14 @@ pub(super) struct LegacyCallHandler<'a> {
     pub(super) state: &'a State,
 }
 
-impl Hear for LegacyCallHandler<'_> {
-    fn hear(&self, message: Message) -> Worth {
+impl MessageHandler for LegacyCallHandler<'_> {
+    fn handle(&self, message: Message) -> Relevance {
         match message {
-            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Worth::Wanted,
+            Message::Notification(said) if self.state.questions.is_withdrawn_by(&said) => Relevance::Wanted,
             // There is no notification stream in this era.
-            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => Worth::Junk,
+            Message::Notification(said) if said.method == method::SUBSCRIPTIONS_ACKNOWLEDGED => {
+                Relevance::Junk
+            }
             Message::Notification(said) => {
                 let token = self.wants_progress.then_some(self.id);
                 inbound::sort(said, &self.state.events, |said| offer(self.outlet, said, token))
@@ -36,9 +38,9 @@ impl Hear for LegacyCallHandler<'_> {
             Message::Request(request) => {
                 inbound::note(&request, &self.state.events);
                 let (pending, id) = (Arc::clone(&self.state.pending), self.id);
-                self.state.questions.take(request, move |_| pending.whose_on(id))
+                self.state.questions.take(request, move |_| pending.attribute_to(id))
             }
-            Message::Response(_) => Worth::Junk,
+            Message::Response(_) => Relevance::Junk,
         }
     }
 }

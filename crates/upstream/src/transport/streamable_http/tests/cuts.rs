@@ -88,9 +88,12 @@ async fn what_never_reached_the_server_says_so() {
     drop(listener);
     for url in [url.as_str(), "http://no-such-host.invalid/secret"] {
         let http = Http { url: url::Url::parse(url).expect("a URL"), headers: Vec::new(), token: None };
-        let connector =
-            ToUrl::new(&config(Transport::Http(http.clone())), &http, &Means::alone(&Shutdown::new()))
-                .expect("a client");
+        let connector = ToUrl::new(
+            &config(Transport::Http(http.clone())),
+            &http,
+            &ServerContext::alone(&Shutdown::new()),
+        )
+        .expect("a client");
         let (events, _receiver) = Events::channel();
         let error = connector.connect(events, Dialect::base()).await.err().expect("nobody there");
         assert!(matches!(error, Error::Connect { .. }) && error.delivery() == Delivery::NotSent, "{error:?}");

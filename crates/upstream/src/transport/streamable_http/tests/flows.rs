@@ -33,7 +33,7 @@ impl Scene {
         config.health_check_interval = Duration::from_hours(10);
         config.timeout = Duration::from_secs(20);
         adjust(&mut config);
-        let connector = ToUrl::new(&config, &http, &Means::alone(&bench.shutdown)).expect("a client");
+        let connector = ToUrl::new(&config, &http, &ServerContext::alone(&bench.shutdown)).expect("a client");
         let connector = std::mem::replace(&mut bench.connector, connector);
         let (updates, news) = mpsc::channel(64);
         let upstream = Upstream::start(config, Arc::new(connector), updates, &bench.shutdown);

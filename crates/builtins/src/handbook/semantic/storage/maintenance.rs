@@ -20,10 +20,10 @@ use super::super::vectors::{Vectors, normalized};
 use super::Trouble;
 use super::link::{Link, gone, limited};
 use super::places::IdPrefix;
-use super::reach::{MOST_NUMBERS, Reach};
+use super::stored_vectors::{MOST_NUMBERS, StoredVectors};
 use crate::chroma::{BadRecords, Records, Select, Vector};
 use crate::embedding::Embedding;
-use crate::handbook::meaning::provider::is_made_by;
+use crate::handbook::semantic::provider::is_made_by;
 use crate::rest::unsendable;
 use runtime::worker::at;
 
@@ -45,24 +45,24 @@ const DRIFT: usize = 10;
 
 /// Origin of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum RecordOrigin {
     /// Switchyard wrote it, or it was there at the start. It is deleted when no document has its text.
     Ours,
     /// Another program wrote it after the start.
     Others,
 }
 
-/// Upkeep of one collection, see the head of this file.
-pub(in super::super::super) struct Upkeep {
+/// Maintenance of one collection, see the head of this file.
+pub(in super::super::super) struct CollectionMaintenance {
     link: Arc<Link>,
     open: Option<Open>,
     /// The records of the collection.
-    stored: HashMap<Digested, Whose>,
+    stored: HashMap<Digested, RecordOrigin>,
     /// Whether the collection was listed before.
     is_known: bool,
     /// Whether its vectors are known to be of the current model.
     is_proven: bool,
-    reach: Option<Arc<Reach>>,
+    stored_vectors: Option<Arc<StoredVectors>>,
     /// Vectors that were added since the mean was computed.
     fresh: usize,
 }
@@ -75,7 +75,7 @@ struct Open {
     until: Instant,
 }
 
-impl Upkeep {
+impl CollectionMaintenance {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {
             link,
@@ -83,7 +83,7 @@ impl Upkeep {
             stored: HashMap::new(),
             is_known: false,
             is_proven: false,
-            reach: None,
+            stored_vectors: None,
             fresh: 0,
         }
     }
@@ -96,7 +96,7 @@ impl Upkeep {
         let naming = IdPrefix::of(model);
         let found = match self.link.find(model).await {
             Err(foreign @ Trouble::Foreign { .. }) => {
-                self.reach = None;
+                self.stored_vectors = None;
                 return Err(foreign);
             }
             found => found?,
@@ -109,7 +109,10 @@ impl Upkeep {
         self.compare(listed);
         let is_whole = |digests: &[Digested]| digests.iter().all(|digest| self.stored.contains_key(digest));
         vectors.by_serial.retain(|_, of| is_whole(&of.digests));
-        self.reach = self.reach.take().filter(|reach| Some(reach.collection) == collection.map(|(id, _)| id));
+        self.stored_vectors = self
+            .stored_vectors
+            .take()
+            .filter(|stored_vectors| Some(stored_vectors.collection) == collection.map(|(id, _)| id));
         self.open = Some(Open { naming, collection, until: Instant::now() + CHECK });
         Ok(())
     }
@@ -153,7 +156,7 @@ impl Upkeep {
     fn compare(&mut self, listed: HashSet<Digested>) {
         // If the collection is empty, all its vectors will be made by the current model.
         self.is_proven |= !self.is_known && listed.is_empty();
-        let new = if self.is_known { Whose::Others } else { Whose::Ours };
+        let new = if self.is_known { RecordOrigin::Others } else { RecordOrigin::Ours };
         let before = std::mem::take(&mut self.stored);
         let whose = |digest: &Digested| before.get(digest).copied().unwrap_or(new);
         self.stored = listed.into_iter().map(|digest| (digest, whose(&digest))).collect();
@@ -215,7 +218,7 @@ impl Upkeep {
         let records = records.map_err(|bad: BadRecords| unsendable(&bad.to_string()))?;
         limited(self.link.chroma.upsert(collection, &records)).await?;
         self.fresh += digests.len();
-        self.stored.extend(digests.into_iter().map(|digest| (digest, Whose::Ours)));
+        self.stored.extend(digests.into_iter().map(|digest| (digest, RecordOrigin::Ours)));
         Ok(())
     }
 
@@ -235,19 +238,19 @@ impl Upkeep {
         let Some(Open { collection: Some((id, dimension)), naming, .. }) = &self.open else { return Ok(()) };
         let passages = vectors.passages();
         let is_same = self.fresh * DRIFT <= passages
-            && self.reach.as_ref().is_some_and(|reach| reach.collection == *id);
+            && self.stored_vectors.as_ref().is_some_and(|stored_vectors| stored_vectors.collection == *id);
         if passages == 0 || is_same {
             return Ok(());
         }
         let sampled = self.mean(*id, *dimension, naming, vectors).await;
-        let reach = sampled.map(|mean| Reach {
+        let stored_vectors = sampled.map(|mean| StoredVectors {
             link: Arc::clone(&self.link),
             collection: *id,
             naming: naming.clone(),
             mean,
         });
-        match reach {
-            Ok(reach) => (self.reach, self.fresh) = (Some(Arc::new(reach)), 0),
+        match stored_vectors {
+            Ok(stored_vectors) => (self.stored_vectors, self.fresh) = (Some(Arc::new(stored_vectors)), 0),
             Err(trouble) => return self.closed_by(Err(trouble)),
         }
         Ok(())
@@ -289,8 +292,9 @@ impl Upkeep {
         }
         let Some(Open { collection: Some((id, _)), naming, .. }) = &self.open else { return Ok(()) };
         let wanted: HashSet<&Digested> = vectors.by_serial.values().flat_map(|of| &of.digests).collect();
-        let is_stale =
-            |(digest, whose): &(&Digested, &Whose)| **whose == Whose::Ours && !wanted.contains(digest);
+        let is_stale = |(digest, whose): &(&Digested, &RecordOrigin)| {
+            **whose == RecordOrigin::Ours && !wanted.contains(digest)
+        };
         let stale: Vec<Digested> = self.stored.iter().filter(is_stale).map(|(digest, _)| *digest).collect();
         let mut done = Ok(());
         for some in stale.chunks(DELETED_AT_ONCE) {
@@ -314,8 +318,8 @@ impl Upkeep {
         outcome
     }
 
-    pub(super) fn reach(&self) -> Option<Arc<Reach>> {
-        self.reach.clone()
+    pub(super) fn stored_vectors(&self) -> Option<Arc<StoredVectors>> {
+        self.stored_vectors.clone()
     }
 
     pub(super) fn is_outage(&self) -> bool {

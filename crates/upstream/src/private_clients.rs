@@ -1,7 +1,7 @@
 //! The task that looks after one client's private connection: it reads what the server offers on it, carries
 //! the client's subscriptions, and passes on that the client's roots changed.
 //!
-//! Invariants: one attendant for each client of a server. Messages of the server on the connection reach this
+//! Invariants: one task for each client of a server. Messages of the server on the connection reach this
 //! client alone. A client's first request waits until the lists were read and the server has the answers to what it
 //! asked at its start. That takes at most [`PATIENCE`] after the connect began. A failed connect is not repeated
 //! for [`RETRY_AFTER`].
@@ -29,7 +29,7 @@ use super::frame::Frame;
 use super::retry;
 use super::signs::Sign;
 use super::watches::Watches;
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use crate::supervisor_messages::{Change, Update};
 use protocol::feature::Lists;
 use protocol::{ErrorObject, LogLevel, Notification, method};
@@ -49,99 +49,106 @@ const KNOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The clients with private connections to one server.
 #[derive(Default)]
-pub(super) struct Attended(Mutex<HashMap<Home, Arc<PrivateClient>>>);
+pub(super) struct PrivateClients(Mutex<HashMap<Affinity, Arc<PrivateClient>>>);
 
 /// One client with a private connection, or with an attempt to make one.
 pub(super) struct PrivateClient {
-    home: Home,
+    affinity: Affinity,
     events: Events,
     pub(super) watches: Arc<Watches>,
     begun: Instant,
     outcome: watch::Sender<Option<bool>>,
 }
 
-impl Attended {
-    /// Returns where the private connections of `home` report events.
-    pub(super) fn events(&self, home: &Home) -> Option<Events> {
-        self.lock().get(home).map(|client| client.events.clone())
+impl PrivateClients {
+    /// Returns where the private connections of `affinity` report events.
+    pub(super) fn events(&self, affinity: &Affinity) -> Option<Events> {
+        self.lock().get(affinity).map(|client| client.events.clone())
     }
 
-    /// Returns the client of `home`, if it has an attendant.
-    pub(super) fn get(&self, home: &Home) -> Option<Arc<PrivateClient>> {
-        self.lock().get(home).cloned()
+    /// Returns the client of `affinity`, if it has a task of their own.
+    pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<PrivateClient>> {
+        self.lock().get(affinity).cloned()
     }
 
-    /// Whether the client of `home` has subscriptions.
-    pub(super) fn watches(&self, home: &Home) -> bool {
-        self.get(home).is_some_and(|client| client.watches.count() > 0)
+    /// Whether the client of `affinity` has subscriptions.
+    pub(super) fn watches(&self, affinity: &Affinity) -> bool {
+        self.get(affinity).is_some_and(|client| client.watches.count() > 0)
     }
 
-    /// Returns the client of `home`, with the receiver of its events if it is new.
-    fn enter(&self, home: &Home) -> (Arc<PrivateClient>, Option<mpsc::Receiver<Event>>) {
+    /// Returns the client of `affinity`, with the receiver of its events if it is new.
+    fn enter(&self, affinity: &Affinity) -> (Arc<PrivateClient>, Option<mpsc::Receiver<Event>>) {
         let mut clients = self.lock();
-        if let Some(client) = clients.get(home) {
+        if let Some(client) = clients.get(affinity) {
             return (Arc::clone(client), None);
         }
         let (events, heard) = Events::channel();
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
-        let home = home.attended();
-        let client =
-            Arc::new(PrivateClient { home: home.clone(), events, watches, begun: Instant::now(), outcome });
-        clients.insert(home, Arc::clone(&client));
+        let affinity = affinity.attended();
+        let client = Arc::new(PrivateClient {
+            affinity: affinity.clone(),
+            events,
+            watches,
+            begun: Instant::now(),
+            outcome,
+        });
+        clients.insert(affinity, Arc::clone(&client));
         (client, Some(heard))
     }
 
-    fn leave(&self, home: &Home) {
-        self.lock().remove(home);
+    fn leave(&self, affinity: &Affinity) {
+        self.lock().remove(affinity);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Home, Arc<PrivateClient>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Affinity, Arc<PrivateClient>>> {
         // Nothing panics while it is held, and every write leaves a valid table.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Upstream {
-    /// Whether the client of `home` has private connections.
-    pub fn is_private_to(&self, home: &Home) -> bool {
-        self.pool.is_private_to(home)
+    /// Whether the client of `affinity` has private connections.
+    pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
+        self.pool.is_private_to(affinity)
     }
 
-    /// Whether the first request of `home` has to wait ([`Upstream::attend`]).
-    pub fn has_to_attend(&self, home: &Home) -> bool {
+    /// Whether the first request of `affinity` has to wait ([`Upstream::attend`]).
+    pub fn has_to_attend(&self, affinity: &Affinity) -> bool {
         let is_settled = |client: Arc<PrivateClient>| client.outcome.borrow().is_some();
         self.config.enabled
-            && self.is_private_to(home)
-            && !self.pool.attended.get(home).is_some_and(is_settled)
+            && self.is_private_to(affinity)
+            && !self.pool.attended.get(affinity).is_some_and(is_settled)
     }
 
     /// Connects for the client that `call` describes, if it has connections of its own. Waits until its lists were
     /// read and the server has the answers to what it asked at its start. A failure shows with the next call.
     pub async fn attend(&self, call: &Call) {
-        let Some(home) = call.home.as_ref().filter(|home| self.has_to_attend(home)) else { return };
-        let (client, new) = self.pool.attended.enter(home);
+        let Some(affinity) = call.affinity.as_ref().filter(|affinity| self.has_to_attend(affinity)) else {
+            return;
+        };
+        let (client, new) = self.pool.attended.enter(affinity);
         if let Some((heard, upstream)) = new.zip(self.me.upgrade()) {
-            let attendant = Attendant {
+            let task = PrivateClientTask {
                 upstream,
                 client: Arc::clone(&client),
                 call: Call {
-                    home: Some(client.home.clone()),
+                    affinity: Some(client.affinity.clone()),
                     sender: call.sender.detached(),
                     ..call.clone()
                 },
-                home: client.home.clone(),
+                affinity: client.affinity.clone(),
                 last_read: Instant::now(),
             };
-            self.group.spawn_until_end(attendant.run(heard));
+            self.group.spawn_until_end(task.run(heard));
         }
         let mut outcome = client.outcome.subscribe();
-        // After this time the attendant continues, but no request waits for it.
+        // After this time the task continues, but no request waits for it.
         let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
     }
 
-    /// Requests log lines of `level` and above on the private connection of `home`, if there is one.
-    pub async fn want_log(&self, home: &Home, level: LogLevel) {
-        self.pool.want_private_log(home, level).await;
+    /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
+    pub async fn want_log(&self, affinity: &Affinity, level: LogLevel) {
+        self.pool.want_private_log(affinity, level).await;
     }
 }
 
@@ -149,9 +156,12 @@ impl Upstream {
     /// Returns the client of `call` if the server waits for an answer of the client that has to come first.
     /// The client has no session, so it gets the server request during a call.
     pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<PrivateClient>> {
-        let home = call.home.as_ref().filter(|home| home.ends_when_idle() && self.is_private_to(home))?;
-        let client = self.pool.attended.get(home)?;
-        let is_asked = client.home.requests()?.borrow().1 > 0;
+        let affinity = call
+            .affinity
+            .as_ref()
+            .filter(|affinity| affinity.ends_when_idle() && self.is_private_to(affinity))?;
+        let client = self.pool.attended.get(affinity)?;
+        let is_asked = client.affinity.requests()?.borrow().1 > 0;
         let can_ask =
             [method::TOOLS_CALL, method::PROMPTS_GET, method::RESOURCES_READ].contains(&&*call.method);
         let has_roots = || call.sender.capabilities.get("roots").is_some();
@@ -165,18 +175,18 @@ impl Upstream {
         (call, outlet): (&Call, &Outlet),
         deadline: Deadline,
     ) {
-        let Some(mut requests) = client.home.requests() else { return };
-        let _loan = client.home.lend_for(call, outlet);
+        let Some(mut requests) = client.affinity.requests() else { return };
+        let _loan = client.affinity.lend_for(call, outlet);
         let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
-        // The channel stays open while the home is held. If no answer comes in time, the call reports that.
+        // The channel stays open while the affinity is held. If no answer comes in time, the call reports that.
         if Frame::until(deadline).limit(outlet, answered).await.is_some() {
-            self.apply(&client.home).await;
+            self.apply(&client.affinity).await;
         }
     }
 
-    /// Gives the server of `home` time to apply the answers to its requests.
-    async fn apply(&self, home: &Home) {
-        let Some(connection) = self.pool.private_connection(home) else { return };
+    /// Gives the server of `affinity` time to apply the answers to its requests.
+    async fn apply(&self, affinity: &Affinity) {
+        let Some(connection) = self.pool.private_connection(affinity) else { return };
         // When this is answered, the server has read all earlier messages.
         let ping = Call::of_gateway(connection.peer().version.health_method(), None);
         let _ = timeout(PATIENCE, connection.request(&ping, &Outlet::none())).await;
@@ -184,24 +194,24 @@ impl Upstream {
     }
 }
 
-struct Attendant {
+struct PrivateClientTask {
     upstream: Arc<Upstream>,
     client: Arc<PrivateClient>,
     /// A request of the gateway in the name of the client, for everything but its calls.
     call: Call,
-    home: Home,
+    affinity: Affinity,
     last_read: Instant,
 }
 
-impl Attendant {
+impl PrivateClientTask {
     async fn run(mut self, mut heard: mpsc::Receiver<Event>) {
-        let home = self.home.clone();
+        let affinity = self.affinity.clone();
         tokio::select! {
             () = self.attend(&mut heard) => {}
-            () = home.ended() => {}
+            () = affinity.ended() => {}
         }
-        self.upstream.pool.attended.leave(&home);
-        self.publish(Change::Private(home, None, Arc::default())).await;
+        self.upstream.pool.attended.leave(&affinity);
+        self.publish(Change::Private(affinity, None, Arc::default())).await;
     }
 
     /// Serves the client: with one connection, or with new ones as long as it has subscriptions.
@@ -230,7 +240,7 @@ impl Attendant {
 
     /// Connects, reads the lists, and waits for the answers to what the server asked at its start.
     async fn begin(&mut self, heard: &mut mpsc::Receiver<Event>) -> Result<Arc<dyn Connection>, Error> {
-        let asked_before = self.home.requests().map_or(0, |requests| requests.borrow().0);
+        let asked_before = self.affinity.requests().map_or(0, |requests| requests.borrow().0);
         self.read(Lists::default()).await?;
         self.settle(asked_before).await;
         let mut changed = Lists::default();
@@ -240,25 +250,25 @@ impl Attendant {
         if !changed.is_none() {
             self.read(Lists::default()).await?;
         }
-        let connection = self.upstream.pool.private_connection(&self.home);
+        let connection = self.upstream.pool.private_connection(&self.affinity);
         connection.ok_or(Error::Unavailable { state: "disconnected" })
     }
 
     /// If the client has roots, waits until it has answered the server requests that belong to no call.
     async fn settle(&self, asked_before: u64) {
-        let Some(mut requests) = self.home.requests() else { return };
+        let Some(mut requests) = self.affinity.requests() else { return };
         if self.call.sender.capabilities.get("roots").is_none() {
             return;
         }
         let is_known = self.upstream.signs().has(Sign::AsksRoots);
         let grace = if is_known { KNOWN_GRACE } else { GRACE };
-        // The channel stays open while the home is held. After this time the server itself waits for late
+        // The channel stays open while the affinity is held. After this time the server itself waits for late
         // answers.
         let asked = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await.is_ok();
         // A client without a session gets the server request during its first call. Programs answer none.
-        if asked && self.home.reached().is_some() {
+        if asked && self.affinity.reached().is_some() {
             let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
-            self.upstream.apply(&self.home).await;
+            self.upstream.apply(&self.affinity).await;
         }
     }
 
@@ -277,7 +287,7 @@ impl Attendant {
         }
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
-        self.publish(Change::Private(self.home.clone(), Some((offer, announced)), published)).await;
+        self.publish(Change::Private(self.affinity.clone(), Some((offer, announced)), published)).await;
         let _ = done.wait_for(|done| *done).await; // an error says that the program ends
         Ok(())
     }
@@ -287,7 +297,7 @@ impl Attendant {
         let subscription_task =
             self.upstream.subscription_task(&self.client.watches, self.client.events.clone());
         let mut subscribing = pin!(subscription_task.serve(Arc::clone(&connection)));
-        let mut roots = self.home.roots();
+        let mut roots = self.affinity.roots();
         let (mut changed, mut due) = (Lists::default(), None);
         loop {
             tokio::select! {
@@ -314,9 +324,9 @@ impl Attendant {
     async fn hear(&self, event: Event) -> Lists {
         match event {
             Event::Changed(list) => return Lists::default().with(list),
-            Event::Notice(notice) => self.publish(Change::ToldTo(self.home.clone(), Some(notice))).await,
+            Event::Notice(notice) => self.publish(Change::ToldTo(self.affinity.clone(), Some(notice))).await,
             Event::Missed => {
-                self.publish(Change::ToldTo(self.home.clone(), None)).await;
+                self.publish(Change::ToldTo(self.affinity.clone(), None)).await;
                 return Lists::ALL;
             }
             Event::AsksRoots => self.upstream.note_sign(Sign::AsksRoots),
@@ -367,7 +377,7 @@ impl Work for Reading<'_> {
         retry::RetrySafety::Read
     }
 
-    fn wish(&self) -> PoolRequest<'_> {
+    fn pool_request(&self) -> PoolRequest<'_> {
         PoolRequest::Of(self.call)
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::super::Handbook;
-use super::super::super::fixture::{COMPANY, Fixture, config, means};
+use super::super::super::fixture::{COMPANY, Fixture, config, server_context};
 use super::super::storage::VectorStorage;
 use super::super::tests::{Concepts, Mode, ready, search};
 use super::*;
@@ -71,7 +71,7 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     fs::write(docs.path().join("a.md"), "# First\nOne text.\n").expect("written");
     let (shutdown, model) = (Shutdown::new(), Concepts::working());
     let events = Events::channel().0;
-    let handbook = Handbook::open("docs", &config(docs.path(), 0), &means(&shutdown), events).await;
+    let handbook = Handbook::open("docs", &config(docs.path(), 0), &server_context(&shutdown), events).await;
     let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let kept = KeptVectors::new(Some(file(&state)), "m");
     let handbook =
@@ -81,7 +81,7 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     fixture.walked().await;
     let parts = (0..3_000).map(|number| format!("## Part {number}\nText {number}.\n"));
     fixture.write("b.md", &parts.collect::<Vec<_>>().join("\n"));
-    let mut known = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
+    let mut known = fixture.handbook.semantic.as_ref().expect("a provider").state.clone();
     let passages =
         known.wait_for(|state| state.embedded.documents == 2).await.expect("it runs").embedded.passages;
     assert!(passages > 1_000, "{passages}");

@@ -20,14 +20,14 @@ use url::{Host, Url};
 
 /// The addresses that a client may connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum DialPolicy {
     /// All addresses, for a URL from the configuration.
     Anywhere,
     /// Addresses of the public internet only, for a URL that somebody else wrote.
     Public,
 }
 
-impl Reach {
+impl DialPolicy {
     fn has(self, address: IpAddr) -> bool {
         self == Self::Anywhere || is_public(address)
     }
@@ -83,12 +83,12 @@ const fn is_public_v6(address: Ipv6Addr) -> bool {
 #[derive(Clone)]
 pub(super) struct Resolver {
     system: GaiResolver,
-    reach: Reach,
+    dial_policy: DialPolicy,
 }
 
 impl Resolver {
-    pub(super) fn new(reach: Reach) -> Self {
-        Self { system: GaiResolver::new(), reach }
+    pub(super) fn new(dial_policy: DialPolicy) -> Self {
+        Self { system: GaiResolver::new(), dial_policy }
     }
 }
 
@@ -102,9 +102,10 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (resolving, reach) = (self.system.call(name), self.reach);
+        let (resolving, dial_policy) = (self.system.call(name), self.dial_policy);
         Box::pin(async move {
-            let found: Vec<SocketAddr> = resolving.await?.filter(|address| reach.has(address.ip())).collect();
+            let found: Vec<SocketAddr> =
+                resolving.await?.filter(|address| dial_policy.has(address.ip())).collect();
             if found.is_empty() { Err(out_of_reach()) } else { Ok(found.into_iter()) }
         })
     }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::super::index::Match;
-use super::vectors::{Near, Nearby};
+use super::vectors::{SectionMatch, SectionMatches};
 
 /// Most hits without any word of the query.
 const NEAREST: usize = 100;
@@ -24,7 +24,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(nearby: &Nearby) -> Self {
+    fn of(nearby: &SectionMatches) -> Self {
         let best = nearby.near.iter().map(|near| near.cosine).fold(f32::MIN, f32::max);
         Self { mean: nearby.mean, best }
     }
@@ -39,7 +39,7 @@ impl Scale {
 /// Facts about the sections in the two rankings.
 pub(in super::super) trait Sections {
     /// Whether this section may be a hit.
-    fn is_wanted(&self, near: &Near) -> bool;
+    fn is_wanted(&self, near: &SectionMatch) -> bool;
 
     /// Whether this document has vectors.
     fn is_embedded(&self, document: u64) -> bool;
@@ -47,7 +47,11 @@ pub(in super::super) trait Sections {
 
 /// Returns the sections of `matches`, which have the words, and the nearest wanted ones of `nearby`, in no
 /// order. Each has a score from 0 to 1. A section that `nearby` lacks is ranked by words alone.
-pub(in super::super) fn fused(matches: &[Match], nearby: &Nearby, sections: &impl Sections) -> Vec<Match> {
+pub(in super::super) fn fused(
+    matches: &[Match],
+    nearby: &SectionMatches,
+    sections: &impl Sections,
+) -> Vec<Match> {
     let scale = Scale::of(nearby);
     let most = matches.iter().map(|found| found.score).fold(f32::EPSILON, f32::max);
     let by_words = matches.iter().map(|found| {
@@ -55,8 +59,8 @@ pub(in super::super) fn fused(matches: &[Match], nearby: &Nearby, sections: &imp
         ((found.document, found.section), weight * found.score / most)
     });
     let mut scores: HashMap<(u64, usize), f32> = by_words.collect();
-    let place = |near: &Near| (near.document, near.section);
-    let (with_words, without): (Vec<&Near>, Vec<&Near>) = nearby
+    let place = |near: &SectionMatch| (near.document, near.section);
+    let (with_words, without): (Vec<&SectionMatch>, Vec<&SectionMatch>) = nearby
         .near
         .iter()
         .filter(|near| scores.contains_key(&place(near)) || sections.is_wanted(near))
@@ -69,11 +73,12 @@ pub(in super::super) fn fused(matches: &[Match], nearby: &Nearby, sections: &imp
 }
 
 /// Returns the nearest ones, in no order. Sorting all would cost as much as the products.
-fn nearest(mut all: Vec<&Near>) -> Vec<&Near> {
+fn nearest(mut all: Vec<&SectionMatch>) -> Vec<&SectionMatch> {
     if all.len() > NEAREST {
-        let place = |near: &Near| (near.document, near.section);
-        let order =
-            |a: &&Near, b: &&Near| b.cosine.total_cmp(&a.cosine).then_with(|| place(a).cmp(&place(b)));
+        let place = |near: &SectionMatch| (near.document, near.section);
+        let order = |a: &&SectionMatch, b: &&SectionMatch| {
+            b.cosine.total_cmp(&a.cosine).then_with(|| place(a).cmp(&place(b)))
+        };
         all.select_nth_unstable_by(NEAREST, order);
         all.truncate(NEAREST);
     }
@@ -88,15 +93,15 @@ mod tests {
         Match { document, section: 0, score }
     }
 
-    fn near(document: u64, cosine: f32) -> Near {
-        Near { document, section: 0, cosine, begin: 0 }
+    fn near(document: u64, cosine: f32) -> SectionMatch {
+        SectionMatch { document, section: 0, cosine, begin: 0 }
     }
 
     /// Wants all sections except those of document 99. Document 5 has no vectors.
     struct All;
 
     impl Sections for All {
-        fn is_wanted(&self, near: &Near) -> bool {
+        fn is_wanted(&self, near: &SectionMatch) -> bool {
             near.document != 99
         }
 
@@ -105,8 +110,8 @@ mod tests {
         }
     }
 
-    fn ranked(matches: &[Match], near: &[Near]) -> Vec<(u64, f32)> {
-        let mut fused = fused(matches, &Nearby::of_all(near.to_vec()), &All);
+    fn ranked(matches: &[Match], near: &[SectionMatch]) -> Vec<(u64, f32)> {
+        let mut fused = fused(matches, &SectionMatches::of_all(near.to_vec()), &All);
         fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document)));
         fused.iter().map(|found| (found.document, (found.score * 100.0).round() / 100.0)).collect()
     }
@@ -133,8 +138,9 @@ mod tests {
 
     #[test]
     fn only_the_nearest_are_hits_without_the_words() {
-        let all: Vec<Near> = (0..300_u16).map(|at| near(u64::from(at), f32::from(at) / 300.0)).collect();
-        let fused = fused(&[by_words(0, 1.0)], &Nearby::of_all(all), &All);
+        let all: Vec<SectionMatch> =
+            (0..300_u16).map(|at| near(u64::from(at), f32::from(at) / 300.0)).collect();
+        let fused = fused(&[by_words(0, 1.0)], &SectionMatches::of_all(all), &All);
         assert_eq!(fused.len(), NEAREST + 1);
     }
 }

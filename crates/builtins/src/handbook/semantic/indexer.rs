@@ -22,7 +22,7 @@ use super::{EmbeddingProgress, ProviderFuture, State};
 use crate::embedding::{Embedding, Error, Window};
 use crate::handbook::document::Document;
 use crate::handbook::follow::Phase;
-use crate::handbook::meaning::vector_cache::KeptVectors;
+use crate::handbook::semantic::vector_cache::KeptVectors;
 use crate::handbook::snapshot::Snapshot;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::untrusted;
@@ -133,7 +133,8 @@ impl Indexer {
         self.retire(&mut vectors, &snapshot);
         let before = vectors.by_serial.len();
         let opened = self.storage.open(model, &mut vectors).await;
-        if vectors.by_serial.len() < before || !self.storage.is_reached_by(self.state.borrow().reach.as_ref())
+        if vectors.by_serial.len() < before
+            || !self.storage.is_reached_by(self.state.borrow().stored_vectors.as_ref())
         {
             // A state without the lost vectors is published at once.
             self.publish(vectors.clone(), &snapshot);
@@ -186,7 +187,7 @@ impl Indexer {
         if let Err(trouble) = self.storage.settle(&vectors).await {
             return self.failed(&trouble);
         }
-        if self.storage.reach().is_some() {
+        if self.storage.stored_vectors().is_some() {
             self.recovered();
         }
         self.publish(vectors.clone(), snapshot);
@@ -327,7 +328,7 @@ impl Indexer {
                 state.version = state.version.wrapping_add(1);
             }
             state.known = KnownVectors::new(Arc::new(vectors));
-            state.reach = self.storage.reach();
+            state.stored_vectors = self.storage.stored_vectors();
             state.embedded = embedded;
         });
     }

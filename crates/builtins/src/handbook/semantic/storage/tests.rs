@@ -12,7 +12,7 @@ use super::fixture::*;
 use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{ChromaClient, DatabaseAddress};
-use crate::handbook::meaning::vector_cache::KeptVectors;
+use crate::handbook::semantic::vector_cache::KeptVectors;
 use crate::rest::Rest;
 use runtime::shutdown::Shutdown;
 

@@ -134,9 +134,9 @@ pub(in super::super) async fn company(model: &Arc<Concepts>) -> Fixture {
 }
 
 pub(in super::super) async fn ready(fixture: &Fixture) -> EmbeddingProgress {
-    let meaning = fixture.handbook.meaning.as_ref().expect("a provider");
+    let semantic = fixture.handbook.semantic.as_ref().expect("a provider");
     let is_done = |state: &State| state.embedded.is_ready && state.embedded.documents == state.embedded.of;
-    let mut state = meaning.state.clone();
+    let mut state = semantic.state.clone();
     state.wait_for(is_done).await.expect("the task runs");
     state.borrow().embedded
 }

@@ -6,9 +6,9 @@
 //! returns, moves or occurs in two documents is embedded once.
 //!
 //! ```text
-//!  link (client, name, outage) ◀── upkeep: what is there, put, delete      one task, the indexer
-//!            ▲                          │ publishes a Reach per collection and mean
-//!            └──────────────────── reach: what is near to a question       every search
+//!  link (client, name, outage) ◀── maintenance: what is there, put, delete      one task, the indexer
+//!            ▲                          │ publishes StoredVectors per collection and mean
+//!            └──────────────────── stored_vectors: what is near a question  every search
 //! ```
 //!
 //! Invariants: a collection is written only if it was made for a handbook and fits the model, dimension and
@@ -24,13 +24,13 @@
 #[cfg(test)]
 mod fixture;
 mod link;
+mod maintenance;
 #[cfg(test)]
 mod outage_tests;
 mod places;
-mod reach;
+mod stored_vectors;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
 use std::sync::Arc;
 
@@ -40,16 +40,16 @@ use crate::embedding::{self, Embedding};
 use upstream::api::Error;
 
 pub(in super::super) use self::link::Link;
-pub(in super::super) use self::reach::ChromaSearch;
-pub(super) use self::reach::{KnownVectors, Reach};
-use self::upkeep::Upkeep;
+use self::maintenance::CollectionMaintenance;
+pub(in super::super) use self::stored_vectors::ChromaSearch;
+pub(super) use self::stored_vectors::{KnownVectors, StoredVectors};
 
 /// Storage of vectors, as the indexer sees it.
 pub(in super::super) enum VectorStorage {
     /// In memory, with each document.
     Memory,
     /// In a collection at Chroma.
-    Chroma(Box<Upkeep>),
+    Chroma(Box<CollectionMaintenance>),
 }
 
 /// Why vectors cannot be made or stored.
@@ -74,14 +74,14 @@ pub(in super::super) enum Trouble {
 impl VectorStorage {
     /// The collection that `link` leads to.
     pub(in super::super) fn at(link: Arc<Link>) -> Self {
-        Self::Chroma(Box::new(Upkeep::new(link)))
+        Self::Chroma(Box::new(CollectionMaintenance::new(link)))
     }
 
     /// Lists the stored vectors if needed. Removes documents with missing vectors from `vectors`.
     pub(super) async fn open(&mut self, model: &dyn Embedding, vectors: &mut Vectors) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
-            Self::Chroma(upkeep) => upkeep.open(model, vectors).await,
+            Self::Chroma(maintenance) => maintenance.open(model, vectors).await,
         }
     }
 
@@ -93,7 +93,7 @@ impl VectorStorage {
     ) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
-            Self::Chroma(upkeep) => upkeep.prove(model, passages).await,
+            Self::Chroma(maintenance) => maintenance.prove(model, passages).await,
         }
     }
 
@@ -101,7 +101,7 @@ impl VectorStorage {
     pub(super) fn has(&self, digest: &Digested) -> bool {
         match self {
             Self::Memory => false,
-            Self::Chroma(upkeep) => upkeep.has(digest),
+            Self::Chroma(maintenance) => maintenance.has(digest),
         }
     }
 
@@ -114,8 +114,8 @@ impl VectorStorage {
     ) -> Result<Vec<Vec<f32>>, Trouble> {
         match self {
             Self::Memory => Ok(vectors),
-            Self::Chroma(upkeep) => {
-                upkeep.put(model, digests, vectors).await?;
+            Self::Chroma(maintenance) => {
+                maintenance.put(model, digests, vectors).await?;
                 Ok(vec![Vec::new(); digests.len()])
             }
         }
@@ -125,7 +125,7 @@ impl VectorStorage {
     pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
-            Self::Chroma(upkeep) => upkeep.settle(vectors).await,
+            Self::Chroma(maintenance) => maintenance.settle(vectors).await,
         }
     }
 
@@ -133,21 +133,21 @@ impl VectorStorage {
     pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
         match self {
             Self::Memory => Ok(()),
-            Self::Chroma(upkeep) => upkeep.forget(vectors).await,
+            Self::Chroma(maintenance) => maintenance.forget(vectors).await,
         }
     }
 
     /// Returns the access for searches. `None` if the vectors are in memory or not ready.
-    pub(super) fn reach(&self) -> Option<Arc<Reach>> {
+    pub(super) fn stored_vectors(&self) -> Option<Arc<StoredVectors>> {
         match self {
             Self::Memory => None,
-            Self::Chroma(upkeep) => upkeep.reach(),
+            Self::Chroma(maintenance) => maintenance.stored_vectors(),
         }
     }
 
-    /// Whether `reach` is the current access.
-    pub(super) fn is_reached_by(&self, reach: Option<&Arc<Reach>>) -> bool {
-        match (self.reach(), reach) {
+    /// Whether `stored_vectors` is the current access.
+    pub(super) fn is_reached_by(&self, stored_vectors: Option<&Arc<StoredVectors>>) -> bool {
+        match (self.stored_vectors(), stored_vectors) {
             (Some(own), Some(other)) => Arc::ptr_eq(&own, other),
             (own, other) => own.is_none() && other.is_none(),
         }
@@ -155,19 +155,19 @@ impl VectorStorage {
 
     /// Whether searches may use the stored vectors.
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self, Self::Memory) || self.reach().is_some()
+        matches!(self, Self::Memory) || self.stored_vectors().is_some()
     }
 
     /// Whether searches have already logged `trouble`.
     pub(super) fn is_told(&self, trouble: &Trouble) -> bool {
-        matches!((self, trouble), (Self::Chroma(upkeep), Trouble::Chroma(_)) if upkeep.is_outage())
+        matches!((self, trouble), (Self::Chroma(maintenance), Trouble::Chroma(_)) if maintenance.is_outage())
     }
 
     /// Resolves when the storage should be checked although no document has changed. Cancel-safe.
     pub(super) async fn is_due(&mut self) {
         match self {
             Self::Memory => std::future::pending().await,
-            Self::Chroma(upkeep) => upkeep.is_due().await,
+            Self::Chroma(maintenance) => maintenance.is_due().await,
         }
     }
 
@@ -175,7 +175,7 @@ impl VectorStorage {
     pub(super) async fn is_back(&mut self) {
         match self {
             Self::Memory => std::future::pending().await,
-            Self::Chroma(upkeep) => upkeep.is_back().await,
+            Self::Chroma(maintenance) => maintenance.is_back().await,
         }
     }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::super::super::index::Match;
 use super::super::passages::Digested;
-use super::super::vectors::{Near, Nearby, Vectors, normalized};
+use super::super::vectors::{SectionMatch, SectionMatches, Vectors, normalized};
 use super::link::Link;
 use super::places::{IdPrefix, Places};
 use crate::chroma::Distant;
@@ -36,7 +36,7 @@ pub(super) const MOST_NUMBERS: usize = 32 << 10;
 const ROUNDING: f64 = 1e-3;
 
 /// Access to the vectors of one collection.
-pub(in super::super) struct Reach {
+pub(in super::super) struct StoredVectors {
     pub(in super::super) link: Arc<Link>,
     pub(super) collection: Uuid,
     pub(super) naming: IdPrefix,
@@ -128,7 +128,7 @@ impl Cosines {
     }
 }
 
-impl Reach {
+impl StoredVectors {
     /// Whether a vector can be compared with those of the collection.
     pub(in super::super) fn fits(&self, vector: &[f32]) -> bool {
         vector.len() == self.mean.len() && vector.iter().all(|number| number.is_finite())
@@ -141,7 +141,7 @@ impl Reach {
         vector: &[f32],
         chroma_search: &ChromaSearch,
         known: &KnownVectors,
-    ) -> Result<Nearby, Error> {
+    ) -> Result<SectionMatches, Error> {
         let most = if chroma_search.scope == Scope::Large { WIDE } else { NEAREST };
         let (all, own) =
             tokio::try_join!(self.nearest(vector, most, None), self.within(vector, &chroma_search.scope))?;
@@ -158,8 +158,11 @@ impl Reach {
                 cosines.raise(places, &digest, product(vector, &normalized(stored.numbers)));
             }
         }
-        let near = |((document, section), (cosine, begin))| Near { document, section, cosine, begin };
-        Ok(Nearby { near: cosines.0.into_iter().map(near).collect(), mean: product(vector, &self.mean) })
+        let near = |((document, section), (cosine, begin))| SectionMatch { document, section, cosine, begin };
+        Ok(SectionMatches {
+            near: cosines.0.into_iter().map(near).collect(),
+            mean: product(vector, &self.mean),
+        })
     }
 
     async fn nearest(

@@ -5,7 +5,7 @@
 //! the stream of this request. So a server has the answers to its first requests before the first call. A
 //! client that has not read a list yet is not notified of changes by this.
 //!
-//! Not here: the connections (`upstream::attendant`), and what the client then sees (`manager::views`).
+//! Not here: the connections (`upstream::private_clients`), and what the client then sees (`manager::views`).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{Gateway, Row};
 use crate::manager::{Named, Viewer};
 use json::Raw;
 use protocol::method;
-use upstream::{Loan, Outlet};
+use upstream::{Outlet, OutletLoan};
 
 impl Gateway {
     /// Waits for the connections of `caller` that the request `row` needs, if it has any of its own.
@@ -37,18 +37,18 @@ impl Gateway {
     /// Connects `caller` before its first request, as its servers would be without the gateway, if it is initialized
     /// and can be asked outside of calls.
     pub fn expect(&self, caller: &Arc<Caller>) {
-        if !self.manager.has_to_attend(caller.viewer()) || !caller.home.begins() {
+        if !self.manager.has_to_attend(caller.viewer()) || !caller.affinity.begins() {
             return;
         }
         let (gateway, caller) = (self.clone(), Arc::clone(caller));
         self.shutdown.spawn_until_end(async move {
             tokio::select! {
                 () = gateway.connect(&caller, None, None) => {}
-                () = caller.home.ended() => return,
+                () = caller.affinity.ended() => return,
             }
             // It may have said so meanwhile.
             if let Some(level) = caller.log_level() {
-                gateway.manager.want_log(&caller.scope, &caller.home, level).await;
+                gateway.manager.want_log(&caller.scope, &caller.affinity, level).await;
             }
         });
     }
@@ -60,14 +60,14 @@ impl Gateway {
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
         self.manager.attend(&caller.scope, &call, only).await;
         if let Some(mailbox) = &caller.mailbox {
-            mailbox.begin_with(self.manager.seen_by(Some(&caller.home)).revisions(&caller.scope));
+            mailbox.begin_with(self.manager.seen_by(Some(&caller.affinity)).revisions(&caller.scope));
         }
         drop(waiting);
     }
 
     /// Lets servers ask the client of a session on `outlet`, outside of their calls too.
-    pub fn lend(&self, caller: &Caller, outlet: &Outlet) -> Option<Loan> {
-        caller.home.lend(outlet, caller.owner, caller.capabilities())
+    pub fn lend(&self, caller: &Caller, outlet: &Outlet) -> Option<OutletLoan> {
+        caller.affinity.lend(outlet, caller.owner, caller.capabilities())
     }
 
     /// The one server that a call is for, if its name is known.
@@ -77,8 +77,8 @@ impl Gateway {
             Some(Row::GetPrompt) => Named::Prompt,
             _ => return None,
         };
-        let Viewer { scope, home } = caller.viewer();
-        let route = self.manager.seen_by(home).route(scope, kind, &params?.text("name")?).ok()?;
+        let Viewer { scope, affinity } = caller.viewer();
+        let route = self.manager.seen_by(affinity).route(scope, kind, &params?.text("name")?).ok()?;
         Some(Arc::clone(&route.server))
     }
 }

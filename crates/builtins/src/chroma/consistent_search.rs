@@ -53,7 +53,7 @@ pub(super) async fn seek(
     search: NearestSearch,
 ) -> Result<Vec<Hit>, Error> {
     let limit = search.wanted.clamp(1, MOST_ASKED);
-    let mut seeker = Seeker {
+    let mut run = SearchRun {
         chroma,
         collection,
         search,
@@ -63,16 +63,16 @@ pub(super) async fn seek(
         bare: HashSet::new(),
     };
     for _ in 0..ROUNDS - 1 {
-        let round = seeker.round().await?;
+        let round = run.round().await?;
         if round.is_settled {
-            return Ok(seeker.best(round.counting));
+            return Ok(run.best(round.counting));
         }
     }
-    let last = seeker.round().await?;
-    seeker.with_heads(last).await
+    let last = run.round().await?;
+    run.with_heads(last).await
 }
 
-struct Seeker<'a> {
+struct SearchRun<'a> {
     chroma: &'a ChromaClient,
     collection: Uuid,
     search: NearestSearch,
@@ -92,7 +92,7 @@ struct Round {
     is_settled: bool,
 }
 
-impl Seeker<'_> {
+impl SearchRun<'_> {
     async fn round(&mut self) -> Result<Round, Error> {
         let filter = self.filter();
         let query = VectorQuery { vector: self.search.vector.clone(), limit: self.limit, filter };

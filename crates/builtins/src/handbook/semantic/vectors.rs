@@ -35,7 +35,7 @@ pub(in super::super) struct Vectors {
 
 /// Similarity of a section to a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in super::super) struct Near {
+pub(in super::super) struct SectionMatch {
     /// Serial number of the document.
     pub document: u64,
     /// Number of the section in it.
@@ -48,17 +48,17 @@ pub(in super::super) struct Near {
 
 /// Sections with their similarity to a query.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in super::super) struct Nearby {
+pub(in super::super) struct SectionMatches {
     /// The nearest and the requested sections, or all of them.
-    pub(super) near: Vec<Near>,
+    pub(super) near: Vec<SectionMatch>,
     /// Mean of all cosines, including those that `near` lacks.
     pub(super) mean: f32,
 }
 
-impl Nearby {
+impl SectionMatches {
     /// Makes the list from all sections.
     #[allow(clippy::cast_precision_loss)] // of sections, far below 2^24
-    pub(super) fn of_all(near: Vec<Near>) -> Self {
+    pub(super) fn of_all(near: Vec<SectionMatch>) -> Self {
         let sum: f32 = near.iter().map(|near| near.cosine).sum();
         let mean = sum / near.len().max(1) as f32;
         Self { near, mean }
@@ -66,7 +66,7 @@ impl Nearby {
 
     /// Returns where the nearest passage of a section begins, in the section's own text.
     pub(in super::super) fn best_passage(&self, document: u64, section: usize) -> Option<usize> {
-        let is_it = |near: &&Near| near.document == document && near.section == section;
+        let is_it = |near: &&SectionMatch| near.document == document && near.section == section;
         self.near.iter().find(is_it).map(|near| near.begin)
     }
 
@@ -87,11 +87,12 @@ impl OfDocument {
         self.numbers.get(at * length..(at + 1) * length)
     }
 
-    fn nearest(&self, question: &[f32], document: u64, near: &mut Vec<Near>) {
+    fn nearest(&self, question: &[f32], document: u64, near: &mut Vec<SectionMatch>) {
         let begin = near.len();
         let places = self.sections.iter().zip(&self.begins);
         for (vector, (section, at)) in self.numbers.chunks_exact(question.len()).zip(places) {
-            let passage = Near { document, section: *section, cosine: product(question, vector), begin: *at };
+            let passage =
+                SectionMatch { document, section: *section, cosine: product(question, vector), begin: *at };
             match near[begin..].last_mut() {
                 Some(last) if last.section == *section => {
                     if last.cosine < passage.cosine {
@@ -106,7 +107,7 @@ impl OfDocument {
 
 impl Vectors {
     /// Returns every section that has a vector, in no order; none if the query has another dimension.
-    pub(super) fn near(&self, question: &[f32]) -> Vec<Near> {
+    pub(super) fn near(&self, question: &[f32]) -> Vec<SectionMatch> {
         let mut near = Vec::new();
         if question.is_empty() {
             return near;
@@ -161,10 +162,10 @@ mod tests {
         let vectors = Vectors { by_serial: by_serial.into() };
         let mut near = vectors.near(&[0.0, 1.0]);
         near.sort_by_key(|near| (near.document, near.section));
-        let place = |near: &Near| (near.document, near.section, near.cosine, near.begin);
+        let place = |near: &SectionMatch| (near.document, near.section, near.cosine, near.begin);
         let found: Vec<_> = near.iter().map(place).collect();
         assert_eq!(found, [(7, 0, 0.8, 100), (7, 2, -1.0, 200), (8, 1, 0.6, 0)]);
-        let nearby = Nearby::of_all(near);
+        let nearby = SectionMatches::of_all(near);
         assert_eq!((nearby.best_passage(7, 0), nearby.best_passage(8, 0)), (Some(100), None));
         assert!(vectors.near(&[1.0, 0.0, 0.0]).is_empty() && vectors.near(&[]).is_empty());
         assert_eq!((vectors.numbers(), vectors.passages()), (8, 4));

@@ -21,7 +21,7 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::{untrusted, untrusted_reason};
 use runtime::worker;
 use upstream::config::Sharing;
-use upstream::{Call, Home, Owner, State, Status};
+use upstream::{Affinity, Call, Owner, State, Status};
 
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstr
     config.servers.iter_mut().for_each(|server| server.sharing = Sharing::PerSession);
     let enabled = config.servers.iter().filter(|server| server.enabled);
     let patience = enabled.map(upstream::first_attempt_limit).max().unwrap_or_default() + MARGIN;
-    let manager = Manager::initialize_to_look(config, &Shutdown::new())?;
+    let manager = Manager::inspect(config, &Shutdown::new())?;
     manager.settled(&Scope::All, patience).await;
     look_for_state(&manager).await;
     let mut servers = manager.list_servers();
@@ -65,7 +65,8 @@ async fn look_for_state(manager: &Manager) {
     let capabilities = Raw::of(&json!({"roots": {"listChanged": true}}));
     let sender = Sender { capabilities, ..Sender::gateway() };
     let call = Call::of_gateway(method::TOOLS_LIST, None);
-    let call = Call { sender, era: Era::Legacy, owner: Owner::new(), home: Some(Home::session()), ..call };
+    let call =
+        Call { sender, era: Era::Legacy, owner: Owner::new(), affinity: Some(Affinity::session()), ..call };
     let ready = manager.list_servers().into_iter().filter(|server| server.status.state == State::Ready);
     let legacy = ready.filter(|server| server.status.version.is_some_and(|version| !version.is_modern()));
     let names: Vec<_> = legacy.map(|server| server.config.name).collect();

@@ -34,13 +34,13 @@ pub(super) use self::fusion::{Sections, fused};
 use self::indexer::Indexer;
 use self::outage::Outage;
 pub(super) use self::storage::{ChromaSearch, Link, VectorStorage};
-use self::storage::{KnownVectors, Reach};
+use self::storage::{KnownVectors, StoredVectors};
 use self::vectors::normalized;
-pub(super) use self::vectors::{Near, Nearby};
+pub(super) use self::vectors::{SectionMatch, SectionMatches};
 use super::follow::Phase;
 use super::index::Match;
 use crate::embedding::{self, Embedding};
-pub(super) use crate::handbook::meaning::vector_cache::KeptVectors;
+pub(super) use crate::handbook::semantic::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
@@ -70,7 +70,7 @@ pub(super) struct State {
     model: Option<Arc<dyn Embedding>>,
     known: KnownVectors,
     /// Access to vectors outside of memory.
-    reach: Option<Arc<Reach>>,
+    stored_vectors: Option<Arc<StoredVectors>>,
     /// Number of the state. It grows when equal queries may get another result.
     pub version: u32,
     /// Progress of the embedding.
@@ -78,7 +78,7 @@ pub(super) struct State {
 }
 
 /// The vectors of a handbook, kept up to date by a task.
-pub(super) struct Meaning {
+pub(super) struct SemanticIndex {
     state: watch::Receiver<State>,
     outage: Outage,
 }
@@ -87,7 +87,7 @@ pub(super) struct Meaning {
 pub(super) struct Question {
     vector: Vec<f32>,
     known: KnownVectors,
-    reach: Option<Arc<Reach>>,
+    stored_vectors: Option<Arc<StoredVectors>>,
 }
 
 /// How a query can be answered.
@@ -112,13 +112,13 @@ impl QueryPlan {
 
 impl Question {
     /// Returns the cosines of all sections if the vectors are in memory. Otherwise Chroma must be asked.
-    pub(super) fn near(&self) -> Option<Nearby> {
-        self.reach.is_none().then(|| Nearby::of_all(self.known.vectors.near(&self.vector)))
+    pub(super) fn near(&self) -> Option<SectionMatches> {
+        self.stored_vectors.is_none().then(|| SectionMatches::of_all(self.known.vectors.near(&self.vector)))
     }
 
     /// Whether Chroma must be asked for the nearest sections.
     pub(super) fn is_asked_elsewhere(&self) -> bool {
-        self.reach.is_some()
+        self.stored_vectors.is_some()
     }
 
     /// Returns what to request from Chroma for `matches`, see [`KnownVectors::chroma_search`].
@@ -132,17 +132,17 @@ impl Question {
 
     /// Asks Chroma for the cosines of sections. A failure returns `None` and counts as an outage, like one of
     /// the provider.
-    pub(super) async fn ask(&self, chroma_search: &ChromaSearch) -> Option<Nearby> {
-        let reach = self.reach.as_ref()?;
-        let Link { outage, news, .. } = &*reach.link;
-        match timeout(WAIT, reach.nearby(&self.vector, chroma_search, &self.known)).await {
+    pub(super) async fn ask(&self, chroma_search: &ChromaSearch) -> Option<SectionMatches> {
+        let stored_vectors = self.stored_vectors.as_ref()?;
+        let Link { outage, news, .. } = &*stored_vectors.link;
+        match timeout(WAIT, stored_vectors.nearby(&self.vector, chroma_search, &self.known)).await {
             Ok(Ok(nearby)) => {
                 if outage.answered() {
                     news.notify_one();
                 }
                 return Some(nearby);
             }
-            // The upkeep task creates the collection again.
+            // The maintenance task creates the collection again.
             Ok(Err(Error::Backend { status: 404, .. })) => news.notify_one(),
             Ok(Err(error)) => outage.failed(&error.to_string()),
             Err(_) => outage.failed("it did not answer in time"),
@@ -156,7 +156,7 @@ impl Question {
     }
 }
 
-impl Meaning {
+impl SemanticIndex {
     /// Starts the task that embeds the documents of `phase`, reusing the vectors of `kept`. It stores them on
     /// `storage`, until `tasks` end.
     pub(super) fn start(
@@ -181,7 +181,8 @@ impl Meaning {
         let Some(model) = state.model.as_ref().filter(|_| state.embedded.is_ready) else {
             return QueryPlan::ByWords;
         };
-        let may_ask_chroma = state.reach.as_ref().is_none_or(|reach| reach.link.outage.may_ask());
+        let may_ask_chroma =
+            state.stored_vectors.as_ref().is_none_or(|stored_vectors| stored_vectors.link.outage.may_ask());
         if !may_ask_chroma || !self.outage.may_ask() {
             return QueryPlan::NotNow;
         }
@@ -198,11 +199,15 @@ impl Meaning {
     }
 
     fn asked(&self, state: &State, vector: Vec<f32>) -> QueryPlan {
-        if state.reach.as_ref().is_some_and(|reach| !reach.fits(&vector)) {
+        if state.stored_vectors.as_ref().is_some_and(|stored_vectors| !stored_vectors.fits(&vector)) {
             return self.failed("its vector has another length than those of the documents");
         }
         self.outage.answered();
-        QueryPlan::ByMeaning(Question { vector, known: state.known.clone(), reach: state.reach.clone() })
+        QueryPlan::ByMeaning(Question {
+            vector,
+            known: state.known.clone(),
+            stored_vectors: state.stored_vectors.clone(),
+        })
     }
 
     fn failed(&self, reason: &str) -> QueryPlan {

@@ -14,7 +14,7 @@ use crate::connect::{self, FileChange, diff};
 
 /// Whether a command that changes files asks, and whether it writes.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Writing {
+pub struct WriteOptions {
     /// Write without asking.
     #[arg(long, short)]
     pub yes: bool,
@@ -69,7 +69,11 @@ impl CommandStreams<'_> {
     }
 
     /// Prints the difference of each file, and asks whether to write them. False if the command was only to show them.
-    pub(super) fn agree_to(&mut self, changes: &[&FileChange], writing: &Writing) -> Result<bool, Failure> {
+    pub(super) fn agree_to(
+        &mut self,
+        changes: &[&FileChange],
+        writing: &WriteOptions,
+    ) -> Result<bool, Failure> {
         for change in changes {
             writeln!(self.out, "{}:\n{}", change.path.display(), diff(&change.before, &change.after))?;
         }

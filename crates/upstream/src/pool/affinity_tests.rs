@@ -6,11 +6,11 @@ use tokio::time::{advance, sleep};
 use super::super::*;
 use super::tests::{dual, of_home, pool_with, seat, sessionless, settle};
 use crate::fake::{Dial, Fake};
-use crate::session_affinity::Home;
+use crate::session_affinity::Affinity;
 use protocol::{Era, Version};
 
 fn somebody() -> super::Call {
-    of_home(Era::Legacy, &Home::session())
+    of_home(Era::Legacy, &Affinity::session())
 }
 
 /// Makes a pool of private connections that knows the eras of its server.
@@ -51,8 +51,8 @@ async fn a_private_connect_that_failed_leaves_its_room() {
 async fn a_session_without_a_connection_makes_room_and_gets_another_one_later() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 1).await;
-    let (home, other) = (Home::session(), Home::session());
-    assert!(seat(&pool, &of_home(Era::Legacy, &home)).await.is_ok());
+    let (affinity, other) = (Affinity::session(), Affinity::session());
+    assert!(seat(&pool, &of_home(Era::Legacy, &affinity)).await.is_ok());
     server.die_in(Era::Legacy, "gone");
     settle().await;
     assert!(
@@ -63,7 +63,7 @@ async fn a_session_without_a_connection_makes_room_and_gets_another_one_later() 
     assert!(seat(&pool, &of_home(Era::Legacy, &other)).await.is_ok());
     other.end();
     settle().await;
-    assert!(seat(&pool, &of_home(Era::Legacy, &home)).await.is_ok());
+    assert!(seat(&pool, &of_home(Era::Legacy, &affinity)).await.is_ok());
     assert_eq!((server.connects(), server.live()), (4, 2));
 }
 
@@ -71,12 +71,12 @@ async fn a_session_without_a_connection_makes_room_and_gets_another_one_later() 
 async fn a_connect_under_way_ends_with_its_session() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 1).await;
-    let home = Home::session();
+    let affinity = Affinity::session();
     server.dial(Dial::AcceptAfter(Duration::from_secs(20)));
-    let call = of_home(Era::Legacy, &home);
+    let call = of_home(Era::Legacy, &affinity);
     let ends = async {
         sleep(Duration::from_secs(1)).await;
-        home.end();
+        affinity.end();
         settle().await;
         server.dial(Dial::Accept);
         seat(&pool, &somebody()).await.is_ok()
@@ -123,9 +123,9 @@ async fn an_era_that_the_server_turned_out_not_to_speak_takes_no_room() {
 async fn one_task_waits_for_the_end_of_a_client_however_often_it_is_connected_to() {
     let server = dual();
     let (pool, _shutdown) = pool_of(&server, 1).await;
-    let home = Home::session();
+    let affinity = Affinity::session();
     for _ in 0..20 {
-        assert!(seat(&pool, &of_home(Era::Legacy, &home)).await.is_ok());
+        assert!(seat(&pool, &of_home(Era::Legacy, &affinity)).await.is_ok());
         sleep(Duration::from_secs(20)).await;
         server.die_in(Era::Legacy, "gone");
         settle().await;

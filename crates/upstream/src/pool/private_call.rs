@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::liveness::{Round, Silence};
+use crate::liveness::{Liveness, Round};
 use runtime::worker::now;
 
 /// A call that was cancelled before this age does not trigger a check.
 const GLANCE: Duration = Duration::from_millis(900);
 
-/// One call on a private connection. Its holder must call [`Stay::over`].
-pub(super) struct Stay {
+/// One call on a private connection. Its holder must call [`PrivateCall::over`].
+pub(super) struct PrivateCall {
     round: Round,
     begun: Instant,
     /// Whether the connection ended the call, and not its caller.
     is_answered: bool,
 }
 
-impl Stay {
-    pub(super) fn begin(silence: &Silence) -> Self {
-        Self { round: silence.begins(), begun: now(), is_answered: false }
+impl PrivateCall {
+    pub(super) fn begin(liveness: &Liveness) -> Self {
+        Self { round: liveness.begins(), begun: now(), is_answered: false }
     }
 
     /// Records the end of the call by the connection.
-    pub(super) fn answered(&mut self, silence: &Silence) {
+    pub(super) fn answered(&mut self, liveness: &Liveness) {
         self.is_answered = true;
-        silence.broken();
+        liveness.broken();
     }
 
-    pub(super) fn over(&self, silence: &Silence) {
-        silence.ended(self.round);
+    pub(super) fn over(&self, liveness: &Liveness) {
+        liveness.ended(self.round);
         if !self.is_answered && now().saturating_duration_since(self.begun) >= GLANCE {
-            silence.doubt();
+            liveness.request_check();
         }
     }
 }

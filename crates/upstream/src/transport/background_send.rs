@@ -29,7 +29,7 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(500);
 
 /// Sends messages beside the calls of one connection.
 #[derive(Clone)]
-pub(super) struct Aside {
+pub(super) struct BackgroundSender {
     client: Arc<HttpClient>,
     head: Head,
     shutdown: Shutdown,
@@ -37,7 +37,7 @@ pub(super) struct Aside {
     pace: Arc<Pace>,
 }
 
-impl Aside {
+impl BackgroundSender {
     /// Makes a sender. `head` is the head of its messages.
     pub(super) fn new(client: &Arc<HttpClient>, head: &Head, shutdown: &Shutdown) -> Self {
         Self {
@@ -56,9 +56,9 @@ impl Aside {
             tracing::debug!("too many messages are on their way beside the calls; one was dropped");
             return;
         };
-        let aside = self.clone();
+        let background = self.clone();
         self.shutdown.spawn_until_end(async move {
-            let sent = aside.client.send(aside.head, message, true);
+            let sent = background.client.send(background.head, message, true);
             if let Ok(Err(error)) = tokio::time::timeout(LIMIT, sent).await {
                 tracing::debug!(%error, "a message beside the calls was not delivered");
             }
@@ -71,12 +71,12 @@ impl Aside {
         &self,
         closing: &Closing,
     ) -> impl Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync + use<> {
-        let (aside, closing) = (self.clone(), closing.clone());
+        let (background, closing) = (self.clone(), closing.clone());
         move |answer| {
-            let (aside, closing) = (aside.clone(), closing.clone());
+            let (background, closing) = (background.clone(), closing.clone());
             async move {
                 if !closing.is_closed() {
-                    aside.deliver(answer).await;
+                    background.deliver(answer).await;
                 }
             }
             .boxed()

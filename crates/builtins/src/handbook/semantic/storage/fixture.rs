@@ -16,7 +16,7 @@ use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{ChromaClient, DatabaseAddress, Records, Vector};
 use crate::handbook::config;
-use crate::handbook::meaning::vector_cache::KeptVectors;
+use crate::handbook::semantic::vector_cache::KeptVectors;
 use runtime::shutdown::Shutdown;
 
 /// The default name of the fixture's collection.
@@ -71,7 +71,7 @@ pub(super) async fn walked() {
 }
 
 pub(super) async fn until(fixture: &Fixture, is_so: impl Fn(&State) -> bool) {
-    let mut state = fixture.handbook.meaning.as_ref().expect("a provider").state.clone();
+    let mut state = fixture.handbook.semantic.as_ref().expect("a provider").state.clone();
     state.wait_for(is_so).await.expect("the task runs");
 }
 

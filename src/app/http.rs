@@ -1,0 +1,89 @@
+//! Builds the HTTP service: the MCP endpoints, the REST API and the login pages behind one guard.
+//!
+//! Not here: the listener and the order of shutdown (`app`).
+
+use std::sync::Arc;
+
+use super::{ShutdownSteps, logins};
+use auth::Sealer;
+use downstream::admission::Slots;
+use downstream::guard::Guard;
+use downstream::http_service::{Admitted, HttpService, Shortcut};
+use downstream::refusal::{AnswerFormat, Refusal};
+use downstream::sessions::Sessions;
+use downstream::sse;
+use downstream::streamable_http::StreamableHttpEndpoint;
+use gateway::logins::LoginService;
+use gateway::manager::Manager;
+use gateway::{Gateway, LoginPages};
+use runtime::telemetry::metrics::Clients;
+
+/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown.
+pub(super) fn service(
+    guard: Guard,
+    manager: &Arc<Manager>,
+    config: &downstream::Config,
+    ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
+    of_file: admin::Options,
+) -> (HttpService, Arc<Sessions>) {
+    let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
+    let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
+    let sweeper = Arc::clone(&sessions);
+    shutdown.spawn_until_end(async move { sweeper.sweep_forever().await });
+    let (authenticator, tasks) = (guard.authenticator(), shutdown.clone());
+    shutdown.spawn_until_end(async move { authenticator.keep_keys_current(&tasks).await });
+    let (sweeper, mut renewals) = (Arc::clone(&sessions), guard.authenticator().renewals());
+    shutdown.spawn_until_end(async move {
+        while renewals.changed().await.is_ok() {
+            sweeper.sweep();
+        }
+    });
+    let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
+    let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
+    let is_local = config.listen.ip().is_loopback();
+    let elicited = LoginPages::new(Arc::clone(&logins.links), is_local.then(|| config.listen.to_string()));
+    let pages = logins::pages(&guard, config, logins.clone(), shutdown);
+    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
+    let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
+    let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
+    let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
+    let count_clients = count_clients(of_sessions());
+    let options = admin::Options {
+        max_body,
+        drain: leaving.clone(),
+        logins: Some(logins),
+        count_clients: Some(count_clients),
+        gateway: Some(gateway),
+        ..of_file
+    };
+    let api = admin::Api::new(Arc::clone(manager), options);
+    let routes = api.clone().router();
+    let call = call_shortcut(api, of_sessions());
+    let rest = routes.merge(old.router()).merge(pages.router());
+    (HttpService::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
+}
+
+/// Returns the handler of `POST /call`, which takes a place for each call among those of `sessions`.
+fn call_shortcut(api: admin::Api, sessions: Arc<Sessions>) -> Shortcut {
+    Box::new(move |Admitted { head, body, principal, id }| {
+        let place = sessions.place_for(principal.as_ref().map_or("", |principal| principal.id()));
+        let api = api.clone();
+        Box::pin(async move {
+            match place {
+                Ok(_place) => {
+                    admin::call(api, admin::Posted { headers: head.headers, body, principal, id }).await
+                }
+                Err(full) => Refusal::Full { most: full.most }.response(AnswerFormat::Rest, id),
+            }
+        })
+    })
+}
+
+/// Returns the function that counts clients for the admin API.
+fn count_clients(sessions: Arc<Sessions>) -> admin::CountClients {
+    Arc::new(move || Clients {
+        clients: sessions.clients(),
+        sessions: sessions.count(),
+        kept_bytes: sessions.kept_bytes(),
+    })
+}
