@@ -55,7 +55,7 @@ impl Gateway {
     }
 
     /// Subscribes the session to a task, which `server` calls `there` and the session `shown`.
-    pub fn expect_task(&self, caller: &Caller, server: &str, there: &str, shown: &str) {
+    pub(crate) fn expect_task(&self, caller: &Caller, server: &str, there: &str, shown: &str) {
         if there.len() > MAX_ID {
             return;
         }

@@ -303,21 +303,28 @@ async fn an_elicitation_of_another_server_cannot_be_completed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_is_told_about_under_the_id_its_client_knows() {
-    let server = server();
+async fn a_session_is_told_of_a_task_that_it_created_under_the_id_it_knows() {
+    let server = Fake::new(Version::V2025_11_25);
+    server.capabilities(&json!({"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}));
+    server.answer(|call| match call.method.as_str() {
+        method::TOOLS_LIST => Some(Answer::Reply(Ok(raw(&json!({"tools": [
+            {"name": "slow", "execution": {"taskSupport": "optional"}},
+        ]}))))),
+        _ => Some(Answer::Reply(Ok(raw(&json!({"task": {"taskId": "t-1", "status": "working"}}))))),
+    });
     let gateway = gateway(&[("s", &server)]).await;
-    let caller = session(&gateway, Scope::All).await;
-    gateway.expect_task(&caller, "s", "t-1", "sealed");
+    let (caller, other) = (session(&gateway, Scope::All).await, session(&gateway, Scope::All).await);
+    let params = json!({"name": "slow", "arguments": {}, "task": {}});
+    let created = ask(&gateway, &caller, method::TOOLS_CALL, params).await.expect("a task");
+    let shown: String = created.get("task").expect("a task").get_as("taskId").expect("its id");
     let mut feed = gateway.feed(&caller).expect("a legacy client");
+    let mut other = gateway.feed(&other).expect("a legacy client");
     for id in ["t-1", "t-2"] {
         let params = Some(raw(&json!({"taskId": id, "status": "working"})));
         server.say(Event::Notice(Notification { method: method::TASK_STATUS.into(), params }));
     }
-    assert!(
-        next_notification(&mut feed)
-            .await
-            .expect("told")
-            .contains(r#"{"status":"working","taskId":"sealed"}"#)
-    );
+    let notice = next_notification(&mut feed).await.expect("told");
+    assert!(notice.contains(&format!(r#"{{"status":"working","taskId":"{shown}"}}"#)), "{notice}");
     assert_eq!(next_notification(&mut feed).await, None);
+    assert_eq!(next_notification(&mut other).await, None);
 }

@@ -237,7 +237,11 @@ pub(super) fn created(gateway: &Gateway, caller: &Caller, done: &Called, is_aske
         (Era::Legacy, Era::Modern) => task::created_to_modern(result).map(|task| ids.exposed(&task)),
         (Era::Modern, Era::Legacy) => task::created_to_legacy(result).map(|result| inner(&result, ids)),
         (Era::Legacy, Era::Legacy) => {
-            result.get("task").filter(|task| task.get("taskId").is_some()).map(|_| inner(result, ids))
+            let task = result.get("task").filter(|task| task.get("taskId").is_some())?;
+            if let Some(id) = task.get_as::<String>("taskId") {
+                gateway.expect_task(caller, &done.server, &id, &ids.expose(&id));
+            }
+            Some(inner(result, ids))
         }
     }
 }
