@@ -65,6 +65,7 @@ mod secrets;
 mod server_errors;
 mod serving;
 mod session_places;
+mod shared_logins;
 mod signs_of_life;
 mod sockets;
 mod start_failures;

@@ -11,7 +11,7 @@ use crate::support::authorization_server::AuthorizationServer;
 use crate::support::browser::Browser;
 use crate::support::client::Client;
 use crate::support::gateway::Running;
-use crate::support::scripted::{Act, Scripted, Server, Tool};
+use crate::support::scripted::{Act, Scripted, Seen, Server, Tool};
 use crate::support::{Gateway, Registry, eventually};
 
 /// Keys of three principals.
@@ -63,7 +63,7 @@ impl World {
 }
 
 /// Opens the page at `url` and agrees.
-async fn opened(url: &str) {
+pub async fn opened(url: &str) {
     let browser = Browser::new();
     let page = browser.open(url).await;
     assert_eq!(page.status, 200, "{page:?}");
@@ -89,6 +89,8 @@ async fn a_server_that_demands_a_login_is_left_alone_until_somebody_logs_in() {
         let world = world(server, &["ada"], ("", "")).await;
         world.is_in("login_required").await;
         let dialled = world.server.seen().len();
+        let has_token = |seen: &Seen| seen.header("authorization").is_some();
+        assert!(!world.server.seen().iter().any(has_token), "there is no token yet");
         tokio::time::sleep(Duration::from_secs(2)).await;
         let refused = world.gateway.call("notes", "a", json!({})).await;
         assert_eq!(refused.json()["code"], "login_required", "{refused:?}");

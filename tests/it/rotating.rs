@@ -12,10 +12,9 @@ use crate::support::{Gateway, Registry, eventually};
 async fn started(server: Scripted, (wanted, written): (&str, &str)) -> (Running, Server) {
     let server = server.tool(Tool::named("a")).start();
     server.wants_token(wanted);
-    let registry = Registry::new()
-        .http("one", &server.url())
-        .with("auth: {bearer_file: token}")
-        .setting("health_check_interval: 1");
+    let (registry, url) = (Registry::new(), server.url());
+    let registry = if url.ends_with("/sse") { registry.sse("one", &url) } else { registry.http("one", &url) };
+    let registry = registry.with("auth: {bearer_file: token}").setting("health_check_interval: 1");
     let gateway = Gateway::of(&registry);
     std::fs::write(gateway.folder().join("token"), format!("{written}\n")).expect("written");
     (gateway.start().await, server)
@@ -34,7 +33,7 @@ async fn state(gateway: &Running) -> String {
 
 #[tokio::test]
 async fn calls_go_on_while_the_token_is_replaced_and_none_runs_twice() {
-    for server in [Scripted::modern(), Scripted::legacy()] {
+    for server in [Scripted::modern(), Scripted::legacy(), Scripted::sse()] {
         let (gateway, server) = started(server, ("first-token", "first-token")).await;
         gateway.offers(&["a"]).await;
         for (number, token) in ["second-token", "third-token"].into_iter().enumerate() {

@@ -20,7 +20,7 @@ import { Provider } from 'oidc-provider';
 const [port, controlPort] = process.argv.slice(2).map(Number);
 const issuer = `http://127.0.0.1:${port}`;
 const ACCOUNTS = Object.fromEntries(['ann', 'ben', 'cas', 'dan'].map((name) => [name, `${name}@example.com`]));
-const RESOURCE_SCOPES = 'notes:read notes:write reader caller';
+const RESOURCE_SCOPES = 'notes:read notes:write reader caller mcp:list mcp:call mcp:operate';
 
 const state = {
   ttl: 3600, down: null, whileDown: 0, registrations: 0, revocations: 0,

@@ -247,4 +247,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Browser", "Failed", "Gateway", "Lab", "NOTES", "PEOPLE", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "text_of", "until"]
+__all__ = ["Browser", "Caller", "Failed", "Gateway", "Lab", "NOTES", "PEOPLE", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "text_of", "until"]

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::{Query, State};
@@ -13,7 +14,11 @@ use axum::{Json, Router};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::scripted::Server;
 use super::{Background, listen};
+
+/// How long a rotating login service takes for a renewal: long enough for a second one to arrive meanwhile.
+const RENEWAL_TIME: Duration = Duration::from_millis(100);
 
 type Fields = HashMap<String, String>;
 
@@ -34,10 +39,21 @@ struct Inside {
     next: Vec<String>,
     /// The account of each code.
     codes: HashMap<String, String>,
-    /// Seconds until a token ends.
-    lifetime: Option<u64>,
+    rotation: Option<Rotation>,
     has_revoked: bool,
     seen: Vec<(&'static str, Fields)>,
+}
+
+/// Tokens that end soon, and refresh tokens that work once.
+#[derive(Debug)]
+struct Rotation {
+    /// The server that accepts the tokens.
+    server: Arc<Server>,
+    lifetime: Duration,
+    /// Tokens that have not ended.
+    valid: Vec<(Instant, String)>,
+    /// The number of the last token.
+    last: usize,
 }
 
 impl AuthorizationServer {
@@ -70,6 +86,14 @@ impl AuthorizationServer {
     pub fn accounts(&self, accounts: &[&str]) {
         let next = accounts.iter().rev().map(|account| (*account).to_owned()).collect();
         self.state.with(|inside| inside.next = next);
+    }
+
+    /// From now on a token ends after `lifetime`, and a refresh token works once. A second use ends the login. The tokens
+    /// of an account are `canary-{account}-1` and so on, and `server` accepts those that have not ended.
+    pub fn rotates(&self, lifetime: Duration, server: &Arc<Server>) {
+        server.wants_tokens(&[]);
+        let rotation = Rotation { server: Arc::clone(server), lifetime, valid: Vec::new(), last: 0 };
+        self.state.with(|inside| inside.rotation = Some(rotation));
     }
 
     /// Makes refresh tokens useless.
@@ -130,19 +154,52 @@ async fn authorize(State(state): State<Shared>, Query(query): Query<Fields>) -> 
 async fn token(State(state): State<Shared>, body: Bytes) -> (StatusCode, Json<Value>) {
     let form = fields(&body);
     state.note("/token", &form);
-    let refused = (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"})));
-    let account = state.with(|inside| match form.get("code") {
-        Some(code) => inside.codes.get(code).cloned(),
-        None if inside.has_revoked => None,
-        None => form.get("refresh_token").and_then(|token| Some(token.strip_prefix("refresh-")?.to_owned())),
-    });
-    let Some(account) = account else { return refused };
-    let lifetime = state.with(|inside| inside.lifetime).unwrap_or(3_600);
-    let token = json!({
-        "access_token": format!("canary-{account}"), "token_type": "Bearer", "expires_in": lifetime,
-        "refresh_token": format!("refresh-{account}"),
-    });
-    (StatusCode::OK, Json(token))
+    if form.contains_key("refresh_token") && state.with(|inside| inside.rotation.is_some()) {
+        tokio::time::sleep(RENEWAL_TIME).await;
+    }
+    match state.with(|inside| inside.granted(&form)) {
+        Some(token) => (StatusCode::OK, Json(token)),
+        None => (StatusCode::BAD_REQUEST, Json(json!({"error": "invalid_grant"}))),
+    }
+}
+
+impl Inside {
+    fn granted(&mut self, form: &Fields) -> Option<Value> {
+        let mut account = match form.get("code") {
+            Some(code) => self.codes.get(code)?.clone(),
+            None if self.has_revoked => return None,
+            None => form.get("refresh_token")?.strip_prefix("refresh-")?.to_owned(),
+        };
+        let mut lifetime = Duration::from_hours(1);
+        if let Some(rotation) = &mut self.rotation {
+            lifetime = rotation.lifetime;
+            let Some(next) = rotation.next(&account) else {
+                self.has_revoked = true;
+                return None;
+            };
+            account = next;
+        }
+        Some(json!({
+            "access_token": format!("canary-{account}"), "token_type": "Bearer",
+            "expires_in": lifetime.as_secs(), "refresh_token": format!("refresh-{account}"),
+        }))
+    }
+}
+
+impl Rotation {
+    /// The account with the number of its next token. `account` has that of the last one, after a login none.
+    fn next(&mut self, account: &str) -> Option<String> {
+        let (account, last) = account.rsplit_once('-').unwrap_or((account, ""));
+        if !last.is_empty() && last != self.last.to_string() {
+            return None;
+        }
+        self.last += 1;
+        let next = format!("{account}-{}", self.last);
+        self.valid.retain(|(since, _)| since.elapsed() < self.lifetime);
+        self.valid.push((Instant::now(), format!("canary-{next}")));
+        self.server.wants_tokens(&self.valid.iter().map(|(_, token)| token.as_str()).collect::<Vec<_>>());
+        Some(next)
+    }
 }
 
 async fn revoke(State(state): State<Shared>, body: Bytes) -> StatusCode {

@@ -113,7 +113,8 @@ pub(super) async fn open(
     shutdown: &Shutdown,
     (events, dialect): (Events, Dialect),
 ) -> Result<Arc<dyn Connection>, Error> {
-    let response = client.send(client.get(&HeaderMap::new()), Bytes::new(), false).await?;
+    let get = client.get(&HeaderMap::new());
+    let response = client.send(|| Ok((get.clone(), Bytes::new())), false).await?;
     if !response.status().is_success() {
         return Err(status_error(response.status(), response.headers()));
     }
@@ -199,20 +200,24 @@ impl SseLink {
         outlet: &Outlet,
         purpose: Purpose,
         once: bool,
-        compose: impl FnOnce(u64) -> Result<Bytes, Error>,
+        compose: impl Fn(u64) -> Result<Bytes, Error>,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
         }
         let mut ticket = self.pending.open(outlet, purpose)?;
-        let body = compose(ticket.id())?;
-        self.pending.begin_writing(ticket.id());
+        let id = ticket.id();
+        self.pending.begin_writing(id);
         let error = tokio::select! {
             biased; // what was answered is never made again
             answer = ticket.answer() => return answer,
-            error = self.post_failure(body, once) => error,
+            error = self.post_failure(|| compose(id), once) => error,
         };
-        if let Error::Connect { .. } | Error::NotSent { .. } | Error::Status { .. } = error {
+        if let Error::Connect { .. }
+        | Error::NotSent { .. }
+        | Error::Status { .. }
+        | Error::Overloaded { .. } = error
+        {
             // The server did not receive it, so there is nothing to cancel.
             ticket.done();
         }
@@ -220,15 +225,15 @@ impl SseLink {
     }
 
     /// Posts a request. Returns only if that fails, because the answer arrives on the stream.
-    async fn post_failure(&self, body: Bytes, once: bool) -> Error {
-        match self.post(body, once).await {
+    async fn post_failure(&self, compose: impl Fn() -> Result<Bytes, Error>, once: bool) -> Error {
+        match self.post(compose, once).await {
             Ok(()) => std::future::pending().await,
             Err(error) => error,
         }
     }
 
-    async fn post(&self, body: Bytes, once: bool) -> Result<(), Error> {
-        let response = self.client.send(self.post.clone(), body, once).await?;
+    async fn post(&self, compose: impl Fn() -> Result<Bytes, Error>, once: bool) -> Result<(), Error> {
+        let response = self.client.send(|| Ok((self.post.clone(), compose()?)), once).await?;
         let status = response.status();
         // Any other refusal concerns this message alone, because the stream is shared.
         if status == StatusCode::NOT_FOUND {
@@ -256,7 +261,7 @@ impl SseLink {
     }
 
     async fn tell(&self, notification: &Notification) -> Result<(), Error> {
-        self.post(notification.encode(), true).await
+        self.post(|| Ok(notification.encode()), true).await
     }
 
     /// Delivers messages until the stream ends or the shutdown begins.

@@ -5,7 +5,8 @@
 //! sent twice, apart from a request whose token was replaced. Reasons of failures name neither the URL nor a header,
 //! because both may hold secrets.
 //!
-//! The parts that all requests of one kind share are in their [`Head`], which is made once. Not here: connections and
+//! The parts that all requests of one kind share are in their [`Head`], which is made once. A request is made right before
+//! it is sent, and made again for the repeat, so nothing is kept for a repeat that rarely happens. Not here: connections and
 //! their pool (`net::http`), what is sent, and reading answers (`body`, `streamable_http::answer`).
 
 mod advice;
@@ -65,15 +66,20 @@ pub(super) struct Head {
     headers: HeaderMap,
 }
 
+/// A request to send, its head and its body; or why it cannot be made.
+pub(super) type NewRequest = Result<(Head, Bytes), Error>;
+
 impl Head {
     /// Puts a header of the protocol, which wins over any other of that name.
     pub(super) fn put(&mut self, name: HeaderName, value: HeaderValue) {
         self.headers.insert(name, value);
     }
 
-    fn authorized(mut self, credential: Option<HeaderValue>) -> Self {
-        if let Some(credential) = credential {
-            self.put(AUTHORIZATION, credential);
+    /// Puts `token` into the place that the head of a client with a credential has for it.
+    fn authorized(mut self, token: Option<HeaderValue>) -> Self {
+        match token {
+            Some(token) => self.put(AUTHORIZATION, token),
+            None => _ = self.headers.remove(AUTHORIZATION),
         }
         self
     }
@@ -155,17 +161,44 @@ impl HttpClient {
             headers.remove(name);
         }
         headers.extend(protocol.clone());
+        if self.credential.is_some() {
+            // Reserves the place of the token, so that the map does not grow for each request.
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(""));
+        }
         Head { method, path: path.clone(), headers }
     }
 
-    /// Sends `body`; gives the answer when its head is there. `once` says that it must not run twice.
-    pub(super) async fn send(&self, head: Head, body: Bytes, once: bool) -> Result<Response, Error> {
-        match &self.credential {
-            Some(credential) if !head.headers.contains_key(AUTHORIZATION) => {
-                self.send_with(credential, head, body, once).await
-            }
-            _ => self.send_once(head, body, once).await,
+    /// Sends the request that `make` gives, and once more if its token was replaced. Gives the answer when its head is
+    /// there. `once` says that it must not run twice.
+    pub(super) async fn send(&self, make: impl Fn() -> NewRequest, once: bool) -> Result<Response, Error> {
+        let Some(credential) = &self.credential else {
+            let (head, body) = make()?;
+            return self.send_once(head, body, once).await;
+        };
+        let token = credential.header().await?;
+        let (head, body) = make()?;
+        let answer = self.send_once(head.authorized(token.clone()), body, once).await?;
+        if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            // Boxed: it is rarely needed.
+            return Box::pin(self.repeat((credential, token), answer, make, once)).await;
         }
+        Ok(answer)
+    }
+
+    /// Sends a request again that was refused with `answer`, if there is another token than the one that it had.
+    async fn repeat(
+        &self,
+        (credential, sent): (&Credential, Option<HeaderValue>),
+        answer: Response,
+        make: impl Fn() -> NewRequest,
+        once: bool,
+    ) -> Result<Response, Error> {
+        if !credential.is_replaced(sent.as_ref(), answer.status(), answer.headers()).await? {
+            return Ok(answer);
+        }
+        let token = credential.header().await?;
+        let (head, body) = make()?;
+        self.send_once(head.authorized(token), body, once).await
     }
 
     async fn send_once(&self, head: Head, body: Bytes, once: bool) -> Result<Response, Error> {
@@ -175,35 +208,6 @@ impl HttpClient {
             self.place.note(answer.status(), answer.headers());
         }
         Ok(answer)
-    }
-
-    /// Sends a request with the present token of `credential`, and once more if that was replaced.
-    fn send_with<'a>(
-        &'a self,
-        credential: &'a Credential,
-        head: Head,
-        body: Bytes,
-        once: bool,
-    ) -> BoxFuture<'a, Result<Response, Error>> {
-        Box::pin(async move {
-            let header = credential.header().await?;
-            // The map of the first head has room for one more header, and that of a copy would grow.
-            let kept = head.clone();
-            let answer = self.send_once(head.authorized(header.clone()), body.clone(), once).await?;
-            let status = answer.status();
-            let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            if !is_refused {
-                return Ok(answer);
-            }
-            // Boxed: it is rarely needed.
-            Box::pin(async move {
-                if !credential.is_replaced(header.as_ref(), status, answer.headers()).await? {
-                    return Ok(answer);
-                }
-                self.send_once(kept.authorized(credential.header().await?), body, once).await
-            })
-            .await
-        })
     }
 
     /// Resolves when it has a credential that was not refused yet; never where none comes by itself.

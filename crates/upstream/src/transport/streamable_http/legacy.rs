@@ -103,7 +103,8 @@ impl LegacySession {
         let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
-        let response = client.send(client.post(&client.endpoint().path, &headers), told, true).await?;
+        let post = client.post(&client.endpoint().path, &headers);
+        let response = client.send(|| Ok((post.clone(), told.clone())), true).await?;
         if !response.status().is_success() {
             return Err(status_error(response.status(), response.headers()).into());
         }
@@ -153,7 +154,7 @@ async fn initialize(
     let request = compose(&call, FIRST_ID, Era::Legacy, None)?;
     let client = &server.client;
     let post = client.post(&client.endpoint().path, &HeaderMap::new());
-    let response = client.send(post, request, false).await?;
+    let response = client.send(|| Ok((post.clone(), request.clone())), false).await?;
     let mut headers = HeaderMap::new();
     if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
         session.set_sensitive(true);
@@ -207,7 +208,7 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
     state.closing.close("the connection was closed");
     state.end.cancel();
     if let Some(delete) = &state.delete {
-        let farewell = state.server.client.send(delete.clone(), Bytes::new(), false);
+        let farewell = state.server.client.send(|| Ok((delete.clone(), Bytes::new())), false);
         // Servers may refuse this and remove the session later.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
     }
@@ -231,9 +232,9 @@ impl State {
 
     async fn send(&self, call: &Call, id: u64, outlet: &Outlet) -> Result<ResponseBody, Error> {
         let client = &self.server.client;
-        let body = compose(call, id, Era::Legacy, None)?;
+        let make = || Ok((self.post.clone(), compose(call, id, Era::Legacy, None)?));
         let once = !call.effect.is_repeatable();
-        let response = client.send(self.post.clone(), body, once).await?;
+        let response = client.send(make, once).await?;
         let handler = LegacyCallHandler { id, wants_progress: call.wants_progress, outlet, state: self };
         let (limit, terms, shutdown) = (client.limit, call.terms, &self.server.shutdown);
         let payer = call.payer(&client.server);
@@ -286,7 +287,7 @@ impl State {
             head.put(LAST_EVENT_ID, id);
         }
         let client = &self.server.client;
-        let response = client.send(head, Bytes::new(), false).await?;
+        let response = client.send(|| Ok((head.clone(), Bytes::new())), false).await?;
         let status = response.status();
         Ok(if status.is_success() && is_media_type(response.headers(), "text/event-stream") {
             let account = Account::Server(Arc::clone(&client.server));

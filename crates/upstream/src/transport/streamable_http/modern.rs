@@ -89,10 +89,10 @@ impl Wire {
     async fn send(&self, call: &Call, outlet: &Outlet) -> Result<RequestOutcome, Error> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let claimed = meta::claimed_version(call.params.as_ref());
-        let (head, body) = (self.head(call, claimed), compose(call, id, Era::Modern, claimed)?);
+        let make = || Ok((self.head(call, claimed), compose(call, id, Era::Modern, claimed)?));
         let client = &self.server.client;
         let once = !call.effect.is_repeatable();
-        let response = client.send(head, body, once).await?;
+        let response = client.send(make, once).await?;
         let token = call.wants_progress.then_some(id);
         let listens = call.method == method::SUBSCRIPTIONS_LISTEN;
         let of_call = ModernCallHandler { token, outlet, events: &self.events, listens };
