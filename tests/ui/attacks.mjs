@@ -37,6 +37,11 @@ async function no_text_of_a_server_becomes_markup({ chrome, gateway, scene, prob
     await open(page, gateway, view);
     await page.waitForTimeout(250);
     await clean(view);
+    if (view === 'changes') {
+      const rows = await page.locator('article', { hasText: 'evil' }).locator('.row').allTextContents();
+      const forged = rows.filter((row) => row.includes('readOnlyHint'));
+      must(forged.length > 0 && forged.every((row) => row.includes('│ ')), 'a line of a text is marked as one');
+    }
   }
   for (const hash of ['#/<img src=x onerror=window.pwned=1>', '#/servers/%3Cimg%20src=x%20onerror=window.pwned=1%3E', '#/servers/%']) {
     await page.goto(`${gateway.base}/ui/${hash}`);

@@ -5,6 +5,8 @@ import { h } from './dom.js';
 const MOST_LINES = 2000;
 /** Equal lines that are shown around a change. */
 const CONTEXT = 3;
+/** Begins the second and each later line of a text. No line of JSON begins like this, so a text cannot look like other members. */
+const WITHIN = '      │ ';
 
 /** Prints a value with sorted keys, so that the order does not count. */
 export function lines(value) {
@@ -19,7 +21,8 @@ function sorted(value) {
 
 // A long text is one line of JSON. It is shown with its own line breaks.
 function unfolded(line) {
-  return line.split('\\n').map((part, at) => (at === 0 ? part : `      ${part}`));
+  const parts = line.replace(/\\(.)/g, (pair, sign) => (sign === 'n' ? '\n' : pair)).split('\n');
+  return parts.map((part, at) => (at === 0 ? part : WITHIN + part));
 }
 
 /** The steps `[kind, line]` from `before` to `after`: ' ' for both, '-' and '+'. */

@@ -17,10 +17,10 @@
 //! be replaced by small ones. And it knows whether the connection only waits for its client, and therefore yields its
 //! slot to a new connection when all slots are taken ([`Activity::waits`]).
 //!
-//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`), the slots (`socket_slots`).
+//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`), the slots (`socket_slots`) and how
+//! many of them are kept for one principal (`socket_shares`).
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -29,6 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::head_budget::{FREE, Share};
+use super::socket_shares::KeptSlot;
 use runtime::worker::now;
 
 /// How long a connection may take for one part of a longer answer. A part can be some hundred kilobytes, so a slow
@@ -78,6 +79,9 @@ struct State {
     is_body_left: bool,
     /// Since when a request waits for more of its body.
     body_blocked: Option<Instant>,
+    /// The share of the principal of the last request, if that had a valid credential. Without one, the connection
+    /// yields its slot more often.
+    kept: Option<KeptSlot>,
     claims: Claims,
 }
 
@@ -97,21 +101,22 @@ impl State {
         matches!(self.phase, Phase::Fresh | Phase::Idle) && !self.is_unflushed && !self.is_body_left
     }
 
-    fn waits(&self, is_known: bool) -> Option<Waiting> {
+    fn waits(&self) -> Option<Waiting> {
+        let is_kept = self.kept.is_some();
         let since = match self.phase {
-            _ if is_known && !self.is_idle() => None,
+            _ if is_kept && !self.is_idle() => None,
             Phase::Fresh | Phase::Head | Phase::Idle => self.since,
             Phase::Busy => self.write_blocked.or(self.body_blocked),
         };
-        since.map(|since| Waiting { is_known, since })
+        since.map(|since| Waiting { is_kept, since })
     }
 }
 
-/// A connection that only waits for its client. The least one yields its slot first: one whose client showed no
-/// credential, then the one that has waited longest.
+/// A connection that only waits for its client. The least one yields its slot first: one that is kept for no principal,
+/// then the one that has waited longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiting {
-    is_known: bool,
+    is_kept: bool,
     since: Instant,
 }
 
@@ -132,14 +137,7 @@ pub(super) enum IdleAction {
 
 /// Shared by the socket, the requests and the enforcer of the limits.
 #[derive(Debug, Clone)]
-pub(super) struct Activity(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// Whether the last request that was checked had a valid credential.
-    is_known: AtomicBool,
-}
+pub(super) struct Activity(Arc<Mutex<State>>);
 
 impl Activity {
     pub(super) fn new() -> Self {
@@ -155,37 +153,48 @@ impl Activity {
             is_unflushed: false,
             is_body_left: false,
             body_blocked: None,
+            kept: None,
             claims: Claims::default(),
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), is_known: AtomicBool::new(false) }))
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Records that the connection is ready for requests, after its handshake if it has one. `waker` wakes its task.
-    /// `is_known` if its client has shown a valid certificate.
-    pub(super) fn opened(&self, waker: Waker, is_known: bool) {
-        self.identified(is_known);
+    pub(super) fn opened(&self, waker: Waker) {
         let mut state = self.state();
         state.since = Some(Instant::now());
         state.claims.waker = Some(waker);
     }
 
-    /// Records whether the client has shown a valid credential with its last request.
-    pub(super) fn identified(&self, is_known: bool) {
-        // It rarely changes, and requests are frequent.
-        if self.is_known() != is_known {
-            self.0.is_known.store(is_known, Ordering::Relaxed);
-        }
+    /// Whether the slot is kept for `principal`.
+    pub(super) fn is_kept_for(&self, principal: &Arc<str>) -> bool {
+        self.state().kept.as_ref().is_some_and(|kept| kept.is_for(principal))
     }
 
-    fn is_known(&self) -> bool {
-        self.0.is_known.load(Ordering::Relaxed)
+    /// Whether the slot is kept for a principal.
+    pub(super) fn is_kept(&self) -> bool {
+        self.state().kept.is_some()
     }
 
-    /// Whether the connection only waits for its client, and for how long. Without a valid credential, that is the case
-    /// wherever it waits for bytes from the client or for the client to read. With one, only between requests.
+    /// Keeps the slot as `kept` says, and no longer for another principal.
+    pub(super) fn keep(&self, kept: Option<KeptSlot>) {
+        let before = std::mem::replace(&mut self.state().kept, kept);
+        drop(before); // without the lock
+    }
+
+    /// Keeps the slot for nobody if the connection is between two requests.
+    pub(super) fn release_if_idle(&self) {
+        let mut state = self.state();
+        let released = if state.is_idle() { state.kept.take() } else { None };
+        drop(state);
+        drop(released); // without the lock
+    }
+
+    /// Whether the connection only waits for its client, and for how long. If it is kept for a principal, that is the case
+    /// only between two requests, else wherever it waits for bytes from the client or for the client to read.
     pub(super) fn waits(&self) -> Option<Waiting> {
         let state = self.state();
-        if state.claims.current.is_some() { None } else { state.waits(self.is_known()) }
+        if state.claims.current.is_some() { None } else { state.waits() }
     }
 
     /// Asks the connection to end and to give its slot to `claim`. It drops `claim` if it has become busy.
@@ -226,7 +235,7 @@ impl Activity {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock, and the state would be valid even then.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a request, which ends when the returned value is dropped. `size` returns the bytes of its head; it
@@ -259,11 +268,11 @@ impl Activity {
     pub(super) fn rest(&self) -> IdleAction {
         let mut state = self.state();
         if state.claims.current.is_some() {
-            // Without a credential once is enough, or requests sent ahead would save a connection forever.
-            if state.is_idle() && (self.is_known() || !state.claims.has_refused) {
+            // If it is kept for nobody, once is enough. Otherwise requests sent ahead would save it forever.
+            if state.is_idle() && (state.kept.is_some() || !state.claims.has_refused) {
                 return IdleAction::YieldIfIdle;
             }
-            if state.waits(self.is_known()).is_some() {
+            if state.waits().is_some() {
                 return IdleAction::Yield;
             }
             state.claims.current = None;

@@ -1,6 +1,7 @@
 //! The phases of a connection, its deadlines, and when it yields its slot.
 
 use super::*;
+use crate::socket_shares::SocketShares;
 
 const TIMES: Times =
     Times { head: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(30) };
@@ -81,11 +82,16 @@ async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
     assert_eq!(left(&activity), Some(75), "it was the last part");
 }
 
-/// Whether the connection yields its slot: without a credential, and with a valid one.
+/// A share of a principal in the slots.
+fn kept() -> KeptSlot {
+    SocketShares::new(1).keep(&Arc::from("one")).expect("a share")
+}
+
+/// Whether the connection yields its slot: kept for nobody, and kept for a principal.
 fn yields(activity: &Activity) -> [bool; 2] {
     let _deadline = activity.deadline(&TIMES);
-    [false, true].map(|is_known| {
-        activity.identified(is_known);
+    [false, true].map(|is_kept| {
+        activity.keep(is_kept.then(kept));
         activity.waits().is_some()
     })
 }
@@ -115,7 +121,7 @@ async fn a_connection_yields_only_while_it_waits_for_its_client() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
     let activity = Activity::new();
-    activity.identified(true);
+    activity.keep(Some(kept()));
     let claim = || {
         let (claim, claimed) = oneshot::channel();
         activity.claim(claim);
@@ -132,6 +138,27 @@ async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
     activity.refuse_claim();
     let _claimed = claim();
     assert_eq!(activity.rest(), IdleAction::YieldIfIdle, "as often as a request has arrived");
+}
+
+#[test]
+fn a_connection_is_released_only_between_two_requests() {
+    let activity = Activity::new();
+    activity.keep(Some(kept()));
+    let stays = |why: &str| {
+        activity.release_if_idle();
+        assert!(activity.is_kept_for(&Arc::from("one")), "{why}");
+    };
+    let (request, _share) = activity.request(|| 0);
+    stays("a request runs");
+    drop(request);
+    activity.wrote(true);
+    stays("a part of the answer is not with the system");
+    activity.flushed();
+    activity.received(1, 1);
+    stays("in a head");
+    drop(activity.request(|| 0));
+    activity.release_if_idle();
+    assert!(!activity.is_kept_for(&Arc::from("one")), "between two requests");
 }
 
 #[tokio::test(start_paused = true)]

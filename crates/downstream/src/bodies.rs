@@ -16,7 +16,10 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::activity::{Activity, RunningRequest};
+use super::activity::RunningRequest;
+use super::refusal::Refusal;
+use super::socket_slots::ClientSlot;
+use auth::Principal;
 use json::Raw;
 use protocol::{RequestId, Response};
 use runtime::worker::suppress_wakes;
@@ -35,36 +38,47 @@ pub struct Arriving {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Whether it was read to its end.
     is_read: bool,
-    activity: Activity,
+    client: ClientSlot,
 }
 
 impl Arriving {
-    pub(super) const fn new(body: Incoming, limit: Duration, activity: Activity) -> Self {
-        Self { body, limit, alarm: None, is_read: false, activity }
+    pub(super) const fn new(body: Incoming, limit: Duration, client: ClientSlot) -> Self {
+        Self { body, limit, alarm: None, is_read: false, client }
     }
 }
 
-/// A body whose connection records whether the client has shown a valid credential.
+/// A body whose connection records the principal of its request.
 pub(super) trait FromClient {
-    /// Records the result for the head of this request.
-    fn identified(&self, is_known: bool);
+    /// Records that the head of this request has a valid credential. Fails if its principal has too many connections.
+    fn identified(&self, principal: &Principal) -> Result<(), Refusal>;
+
+    /// Records that the head of this request has no valid credential.
+    fn unidentified(&self);
 }
 
 impl FromClient for Arriving {
-    fn identified(&self, is_known: bool) {
-        self.activity.identified(is_known);
+    fn identified(&self, principal: &Principal) -> Result<(), Refusal> {
+        self.client.identified(principal).map_err(|full| Refusal::ShareTaken { kept: full.kept })
+    }
+
+    fn unidentified(&self) {
+        self.client.unidentified();
     }
 }
 
+/// Nothing is recorded: the connection belongs to the program that embeds Switchyard.
 impl FromClient for Body {
-    /// Does nothing: the connection belongs to the program that embeds Switchyard.
-    fn identified(&self, _: bool) {}
+    fn identified(&self, _: &Principal) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn unidentified(&self) {}
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
         if !self.is_read && !self.body.is_end_stream() {
-            self.activity.left_body();
+            self.client.activity().left_body();
         }
     }
 }
@@ -84,12 +98,12 @@ impl HttpBody for Arriving {
         }
         if let Poll::Ready(frame) = frame {
             if self.alarm.is_some() {
-                self.activity.body_blocked(false);
+                self.client.activity().body_blocked(false);
             }
             self.is_read |= frame.is_none();
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        self.activity.body_blocked(true);
+        self.client.activity().body_blocked(true);
         let limit = self.limit;
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(alarm.as_mut().poll(cx));

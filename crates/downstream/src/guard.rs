@@ -250,6 +250,21 @@ impl Guard {
         }
     }
 
+    /// Authenticates the head, and has its connection record the result.
+    async fn sender(
+        &self,
+        head: &request::Parts,
+        body: &mut impl FromClient,
+    ) -> Result<Option<Principal>, Refusal> {
+        // On a public path nobody needs to be known.
+        let identified = self.identify(head).await.inspect_err(|_| body.unidentified())?;
+        let Some(principal) = identified else { return Ok(None) };
+        match body.identified(&principal) {
+            Err(_) if is_public(head) => Ok(None),
+            recorded => recorded.map(|()| Some(principal)),
+        }
+    }
+
     /// Authenticates the request and reads its body. If the credential is revoked while the body arrives, the request
     /// is refused.
     pub(super) async fn admit<B: Incoming + FromClient>(
@@ -260,15 +275,7 @@ impl Guard {
         if !transfer_coding::is_supported(&head.headers, body) {
             return Err(Refusal::TransferCoding);
         }
-        let principal = self.identify(head).await;
-        match &principal {
-            Ok(Some(principal)) => body.identified(!principal.is_anonymous()),
-            // On a public path nobody needs to be known.
-            Ok(None) => {}
-            Err(_) => body.identified(false),
-        }
-        let principal = principal?;
-        let Some(principal) = principal else {
+        let Some(principal) = self.sender(head, body).await? else {
             // A request without a credential needs a body only if it is a form. A body that is not read
             // costs nothing: its connection ends after the answer.
             let is_form = is_for_people(head) && head.method == Method::POST;

@@ -31,6 +31,7 @@ use super::bodies::{AnswerBody, Arriving, WRITE_BUFFER};
 use super::head_budget;
 use super::limits::Limits;
 use super::refusal::{AnswerFormat, Refusal};
+use super::socket_slots::ClientSlot;
 use super::tls_handshake::{Certified, ClientStream};
 use super::watched::Watched;
 use crate::load_shed;
@@ -71,90 +72,132 @@ pub(super) struct ConnectionContext<S> {
     pub(super) limits: Limits,
 }
 
+/// Why a connection ends.
+enum CloseReason {
+    /// Its client closed it, it failed, or the program ends.
+    Over,
+    /// One of its time limits is over, or a new connection gets its slot.
+    Cut,
+    /// There is no more room for its head, which is not complete.
+    HeadsFull,
+}
+
 /// Serves one connection until its peer, a limit, the end of the program or a claim on its slot closes it.
 pub(super) fn connection<S: Site>(
-    (stream, client): (ClientStream, Option<Certified>),
-    activity: Activity,
+    (stream, certified): (ClientStream, Option<Certified>),
+    slot: ClientSlot,
     context: ConnectionContext<S>,
 ) -> impl Future<Output = ()> + Send + use<S> {
     let waker = ConnectionWaker::new();
-    activity.opened(waker.waker().clone(), client.is_some());
+    slot.activity().opened(waker.waker().clone());
+    if let Some(Certified(principal)) = &certified {
+        // Without a share the slot is kept for nobody. Its requests are refused.
+        let _ = slot.identified(principal);
+    }
     let ConnectionContext { live, cut, site, limits } = context;
-    let mut limit = Limit::new(activity.clone(), limits);
-    let service = service((site, client), activity.clone(), limits.body_timeout);
+    let activity = slot.activity().clone();
+    let limit = Limit::new(activity.clone(), limits);
+    let service = service((site, certified), slot, limits.body_timeout);
     async move {
         let io = TokioIo::new(Watched::new(stream, activity.clone()));
-        // Absent only while it is replaced.
-        let mut connection = Some(protocol().serve_connection(io, service));
+        let connection = Some(protocol().serve_connection(io, service));
+        let mut open = OpenConnection { connection, activity, limit, is_ending: false };
         let mut end = pin!(async {
             live.requested().await;
             tokio::time::sleep(LAST_LOOK).await;
         });
         let mut cut = pin!(cut.cancelled());
-        let (mut is_watched, mut ending, mut is_full, mut is_over) = (false, false, false, false);
+        let mut is_watched = false;
         let mut poll = |cx: &mut Context<'_>| {
-            let Some(open) = &mut connection else { return Poll::Ready(()) };
             // Once they are watched, a look at a flag says whether it is worth asking again: a connection
             // is asked to end before it is cut.
             if !is_watched || live.is_begun() {
                 is_watched = true;
                 if cut.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(());
+                    return Poll::Ready(CloseReason::Over);
                 }
-                if !ending && end.as_mut().poll(cx).is_ready() {
-                    ending = true;
-                    Pin::new(&mut *open).graceful_shutdown();
-                }
-            }
-            if let Poll::Ready(result) = Pin::new(&mut *open).poll(&mut waker.register(cx)) {
-                // An error on a connection concerns its client only.
-                let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
-                return Poll::Ready(());
-            }
-            match activity.rest() {
-                IdleAction::Wait => {}
-                // It ends anyway.
-                IdleAction::Renew | IdleAction::YieldIfIdle if ending => {}
-                IdleAction::Renew => {
-                    connection = connection.take().map(renewed);
-                    // It is polled at once, or nothing would wake it.
-                    cx.waker().wake_by_ref();
-                }
-                IdleAction::YieldIfIdle => match connection.take().and_then(with_request) {
-                    Some(busy) => {
-                        activity.refuse_claim();
-                        connection = Some(busy);
-                        cx.waker().wake_by_ref();
-                    }
-                    None => return Poll::Ready(()),
-                },
-                IdleAction::Yield => {
-                    is_over = true;
-                    return Poll::Ready(());
-                }
-                IdleAction::HeadsFull => {
-                    is_full = limit::Limit::HeadsInSum.met(true);
-                    return Poll::Ready(());
+                if !open.is_ending && end.as_mut().poll(cx).is_ready() {
+                    open.end_soon();
                 }
             }
-            ready!(limit.poll(cx));
-            tracing::debug!("a peer was too slow and is closed");
-            is_over = true;
-            Poll::Ready(())
+            open.poll(&waker, cx)
         };
-        poll_fn(|cx| turn(waker.waker(), || poll(cx))).await;
-        // In the middle of another answer the refusal would be read as a part of that.
-        if is_full
-            && !activity.is_unread()
-            && let Some(connection) = connection
-        {
-            refuse_head(connection).await;
-        } else if is_over
-            && activity.is_unread()
-            && let Some(connection) = connection
-        {
+        let reason = poll_fn(|cx| turn(waker.waker(), || poll(cx))).await;
+        open.close(reason).await;
+    }
+}
+
+/// A connection of hyper, and what decides about its end.
+struct OpenConnection<S: HttpService<Incoming>> {
+    /// Absent only while it is replaced, and when it is closed.
+    connection: Option<Connection<S>>,
+    activity: Activity,
+    limit: Limit,
+    /// Whether it ends after the answers to the requests that have arrived.
+    is_ending: bool,
+}
+
+impl<S> OpenConnection<S>
+where
+    S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
+{
+    fn end_soon(&mut self) {
+        self.is_ending = true;
+        if let Some(connection) = &mut self.connection {
+            Pin::new(connection).graceful_shutdown();
+        }
+    }
+
+    fn poll(&mut self, waker: &ConnectionWaker, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(CloseReason::Over) };
+        if let Poll::Ready(result) = Pin::new(connection).poll(&mut waker.register(cx)) {
+            // An error on a connection concerns its client only.
+            let _ = result.inspect_err(|error| tracing::debug!(%error, "a connection ended early"));
+            return Poll::Ready(CloseReason::Over);
+        }
+        if let Some(reason) = self.rest(cx) {
+            return Poll::Ready(reason);
+        }
+        ready!(self.limit.poll(cx));
+        tracing::debug!("a peer was too slow and is closed");
+        Poll::Ready(CloseReason::Cut)
+    }
+
+    /// Does what there is to do while the connection waits for its socket. Returns why it ends, if it does.
+    fn rest(&mut self, cx: &mut Context<'_>) -> Option<CloseReason> {
+        match self.activity.rest() {
+            IdleAction::Wait => {}
+            // It ends anyway.
+            IdleAction::Renew | IdleAction::YieldIfIdle if self.is_ending => {}
+            IdleAction::Renew => {
+                self.connection = self.connection.take().map(renewed);
+                // It is polled at once, or nothing would wake it.
+                cx.waker().wake_by_ref();
+            }
+            IdleAction::YieldIfIdle => {
+                let is_kept = self.activity.is_kept();
+                self.connection = self.connection.take().and_then(|open| with_request(open, is_kept));
+                if self.connection.is_none() {
+                    return Some(CloseReason::Over);
+                }
+                self.activity.refuse_claim();
+                cx.waker().wake_by_ref();
+            }
+            IdleAction::Yield => return Some(CloseReason::Cut),
+            IdleAction::HeadsFull => return Some(limit::Limit::HeadsInSum.met(CloseReason::HeadsFull)),
+        }
+        None
+    }
+
+    /// Closes the connection, and answers a client whose head has no more room.
+    async fn close(&mut self, reason: CloseReason) {
+        let Some(connection) = self.connection.take() else { return };
+        match (reason, self.activity.is_unread()) {
+            // In the middle of another answer the refusal would be read as a part of that. Boxed: it is rare.
+            (CloseReason::HeadsFull, false) => Box::pin(refuse_head(connection)).await,
             // Otherwise the kernel would keep what is not sent until it gives up, which takes minutes.
-            connection.into_parts().io.into_inner().into_socket().reset();
+            (CloseReason::Cut, true) => connection.into_parts().io.into_inner().into_socket().reset(),
+            _ => {}
         }
     }
 }
@@ -163,13 +206,14 @@ pub(super) fn connection<S: Site>(
 type Connection<S> = http1::Connection<TokioIo<Watched<ClientStream>>, S>;
 
 /// Returns an idle connection only if a part of its next request has arrived. To close it would lose the request. The
-/// runtime may not have noticed yet, so the socket itself is asked.
-fn with_request<S>(connection: Connection<S>) -> Option<Connection<S>>
+/// runtime may not have noticed yet, so the socket itself is asked. Bytes that were read already are the beginning of a
+/// head that waits for its client. They save only a connection that is kept for a principal.
+fn with_request<S>(connection: Connection<S>, is_kept: bool) -> Option<Connection<S>>
 where
     S: HttpService<Incoming, ResBody = AnswerBody, Error = Infallible>,
 {
     let parts = connection.into_parts();
-    let has_arrived = !parts.read_buf.is_empty() || parts.io.inner().socket().has_arrived();
+    let has_arrived = is_kept && !parts.read_buf.is_empty() || parts.io.inner().socket().has_arrived();
     has_arrived.then(|| serve_again(parts))
 }
 
@@ -214,8 +258,8 @@ fn protocol() -> http1::Builder {
 /// The requests of one connection. Each counts as running until the last byte of its answer is
 /// handed to the connection.
 fn service<S: Site>(
-    (site, client): (S, Option<Certified>),
-    activity: Activity,
+    (site, certified): (S, Option<Certified>),
+    slot: ClientSlot,
     body_timeout: Duration,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
@@ -224,11 +268,11 @@ fn service<S: Site>(
     Future = impl Future<Output = Result<http::Response<AnswerBody>, Infallible>> + Send + 'static,
 > {
     hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (running, share) = activity.request(|| head_budget::size_of(&request));
+        let (running, share) = slot.activity().request(|| head_budget::size_of(&request));
         let face = share.is_none().then(|| AnswerFormat::of(request.uri().path()));
-        let mut request = request.map(|body| Arriving::new(body, body_timeout, activity.clone()));
-        if let Some(client) = &client {
-            request.extensions_mut().insert(client.clone());
+        let mut request = request.map(|body| Arriving::new(body, body_timeout, slot.clone()));
+        if let Some(certified) = &certified {
+            request.extensions_mut().insert(certified.clone());
         }
         // Boxed, so that a connection that waits for its next request does not keep the room for one.
         let answer = share.is_some().then(|| Box::pin(site.clone().answer(request)));

@@ -32,6 +32,7 @@ pub mod refusal;
 pub mod replay;
 mod request_class;
 pub mod sessions;
+mod socket_shares;
 mod socket_slots;
 pub mod sse;
 pub mod stdio;

@@ -211,10 +211,10 @@ impl<S: Site> Server<'_, S> {
         let (bulk, handshakes) = (self.workers.bulk().cloned(), self.handshakes.clone());
         self.workers.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
-            let (live, activity) = (context.live.clone(), slot.activity.clone());
+            let (live, client) = (context.live.clone(), slot.client.clone());
             let connection = async move {
-                if let Some(opened) = opened(socket, handshakes, (&context, &activity)).await {
-                    connection(opened, activity, context).await;
+                if let Some(opened) = opened(socket, handshakes, (&context, client.activity())).await {
+                    connection(opened, client, context).await;
                 }
             };
             live.clone().spawn(async move {

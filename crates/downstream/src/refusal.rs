@@ -98,6 +98,14 @@ pub enum Refusal {
         /// The limit.
         most: usize,
     },
+    /// The principal has as many connections as it may.
+    #[error(
+        "calls, streams or unread answers of this principal take {kept} connections, its share; end some, then try again"
+    )]
+    ShareTaken {
+        /// How many it has.
+        kept: usize,
+    },
     /// A bug in Switchyard.
     #[error("the gateway failed; its log tells more under the request id")]
     Panicked,
@@ -158,7 +166,7 @@ impl Refusal {
             }
             Self::Denied(Denied::Busy | Denied::KeysUnavailable { .. }) => ErrorCode::AuthenticationBusy,
             Self::Loop | Self::Denied(Denied::NoRole) => ErrorCode::Forbidden,
-            Self::Full { .. } => ErrorCode::TooManyConnections,
+            Self::Full { .. } | Self::ShareTaken { .. } => ErrorCode::TooManyConnections,
             Self::Panicked => ErrorCode::InternalError,
         }
     }
@@ -167,7 +175,7 @@ impl Refusal {
     pub const fn retry_after(self) -> Option<u64> {
         match self {
             Self::Denied(Denied::Busy) | Self::MemoryExhausted | Self::HeadsFull => Some(BUSY_RETRY_IN),
-            Self::Full { .. } => Some(FULL_RETRY_IN),
+            Self::Full { .. } | Self::ShareTaken { .. } => Some(FULL_RETRY_IN),
             Self::Denied(Denied::KeysUnavailable { retry_after }) => Some(retry_after as u64),
             _ => None,
         }
@@ -176,7 +184,7 @@ impl Refusal {
     /// The limit that was reached, if that is the reason.
     const fn limit(self) -> Option<Limit> {
         match self {
-            Self::Full { most } => Some(Limit { most, now: most }),
+            Self::Full { most } | Self::ShareTaken { kept: most } => Some(Limit { most, now: most }),
             _ => None,
         }
     }

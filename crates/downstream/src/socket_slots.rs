@@ -1,11 +1,13 @@
-//! The slots of client connections, and which connection yields its slot when all are taken.
+//! The slots of client connections, which connection yields its slot when all are taken, and for whom slots are kept.
 //!
 //! Invariants: there are at most as many slots as configured. A slot goes to a new connection only after its former
 //! connection is closed. A connection yields only while it waits for its client ([`Activity::waits`]), so a running
-//! request keeps its slot. The search looks at [`LOOKS`] connections at most. Neither a request nor its answer takes a
-//! lock that connections share.
+//! request keeps its slot. A request with a credential is served only if the slot of its connection is kept for its
+//! principal ([`ClientSlot::identified`]). A search looks at [`LOOKS`] connections at most. A request takes a lock that
+//! connections share only if its principal is not that of the request before.
 //!
-//! Not here: accepting connections (`listener`), closing one (`http1`), the limit of clients (`admission`).
+//! Not here: accepting connections (`listener`), closing one (`http1`), the shares (`socket_shares`), the limit of
+//! clients (`admission`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,9 +15,11 @@ use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::activity::Activity;
-use runtime::telemetry::limit::Socket;
+use super::socket_shares::{KeptSlot, SocketShares};
+use auth::Principal;
+use runtime::telemetry::limit::{Limit, Socket};
 
-/// How many connections are looked at to find one that yields, chosen at random where there are more. If one of a
+/// How many connections are looked at to find one that waits, chosen at random where there are more. If one of a
 /// hundred waits for its client, it is found with a probability of 72 %; if one of twenty does, with 99.9 %.
 const LOOKS: usize = 128;
 
@@ -24,6 +28,7 @@ const LOOKS: usize = 128;
 pub(super) struct SocketSlots {
     free: Arc<Semaphore>,
     open: Arc<Mutex<Open>>,
+    shares: SocketShares,
 }
 
 /// The open connections, by the index of their slot.
@@ -37,18 +42,34 @@ struct Open {
 /// The slot of one connection, until this is dropped. Then it goes to the connection that claimed it, or it is free.
 #[derive(Debug)]
 pub(super) struct SocketSlot {
-    /// The state of the connection.
-    pub(super) activity: Activity,
+    /// The connection in it.
+    pub(super) client: ClientSlot,
     index: usize,
-    slots: SocketSlots,
     permit: Option<OwnedSemaphorePermit>,
     _counted: Socket,
+}
+
+/// The connection in a slot. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct ClientSlot(Arc<Connected>);
+
+#[derive(Debug)]
+struct Connected {
+    activity: Activity,
+    slots: SocketSlots,
+}
+
+/// The principal of a request keeps as many slots as it may, and runs something in all of them that were looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ShareTaken {
+    /// How many it keeps.
+    pub(super) kept: usize,
 }
 
 impl SocketSlots {
     /// Creates `most` free slots.
     pub(super) fn new(most: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), open: Arc::default() }
+        Self { free: Arc::new(Semaphore::new(most)), open: Arc::default(), shares: SocketShares::new(most) }
     }
 
     /// Takes a free slot, if there is one.
@@ -66,29 +87,30 @@ impl SocketSlots {
         });
         open.all[index] = Some(activity.clone());
         drop(open);
-        SocketSlot { activity, index, slots: self.clone(), permit: Some(permit), _counted: Socket::opened() }
+        let client = ClientSlot(Arc::new(Connected { activity, slots: self.clone() }));
+        SocketSlot { client, index, permit: Some(permit), _counted: Socket::opened() }
     }
 
     /// Asks a connection that waits for its client to yield its slot. None if no connection was found. The receiver
     /// fails if the connection has become busy meanwhile.
     pub(super) fn claim(&self) -> Option<oneshot::Receiver<OwnedSemaphorePermit>> {
         let open = self.lock();
-        let yields = |index: usize| {
-            let activity = open.all.get(index)?.as_ref()?;
-            Some((activity.waits()?, activity))
-        };
-        let count = open.all.len();
-        let found = if count <= LOOKS {
-            (0..count).filter_map(yields).min_by_key(|(waiting, _)| *waiting)
-        } else {
-            let mut random = rand::rng();
-            let indexes = (0..LOOKS).map(|_| random.random_range(0..count));
-            indexes.filter_map(yields).min_by_key(|(waiting, _)| *waiting)
-        };
+        let waiting = open.some().filter_map(|activity| Some((activity.waits()?, activity)));
+        let found = waiting.min_by_key(|(waiting, _)| *waiting);
         let (claim, yielded) = oneshot::channel();
         // Still under the lock: until then its slot is not given to anybody else.
         found?.1.claim(claim);
         Some(yielded)
+    }
+
+    /// Keeps a slot for `principal`. If its share does not allow that, connections between two requests are kept for
+    /// nobody before: they yield their slots anyway.
+    fn keep(&self, principal: &Arc<str>) -> Result<KeptSlot, ShareTaken> {
+        let kept = self.shares.keep(principal).or_else(|_| {
+            self.lock().some().for_each(Activity::release_if_idle);
+            self.shares.keep(principal)
+        });
+        kept.map_err(|kept| ShareTaken { kept })
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -97,14 +119,57 @@ impl SocketSlots {
     }
 }
 
+impl Open {
+    /// At most [`LOOKS`] of the connections.
+    fn some(&self) -> impl Iterator<Item = &Activity> {
+        let count = self.all.len();
+        let mut random = rand::rng();
+        let index = move |at| if count <= LOOKS { at } else { random.random_range(0..count) };
+        (0..count.min(LOOKS)).map(index).filter_map(|index| self.all[index].as_ref())
+    }
+}
+
+impl ClientSlot {
+    /// The state of the connection.
+    pub(super) fn activity(&self) -> &Activity {
+        &self.0.activity
+    }
+
+    /// Keeps the slot for `principal`, which sent the last request. Fails if it has no share left; then the slot is kept
+    /// for nobody.
+    pub(super) fn identified(&self, principal: &Principal) -> Result<(), ShareTaken> {
+        let Connected { activity, slots } = &*self.0;
+        if principal.is_anonymous() {
+            // Without a credential, one client cannot be distinguished from another one.
+            activity.keep(None);
+            return Ok(());
+        }
+        if activity.is_kept_for(principal.id()) {
+            return Ok(());
+        }
+        // First, because the search takes the lock of each connection.
+        activity.keep(None);
+        let kept = slots.keep(principal.id()).map_err(|full| Limit::SocketShare.met(full))?;
+        activity.keep(Some(kept));
+        Ok(())
+    }
+
+    /// Keeps the slot for nobody, because the last request had no valid credential.
+    pub(super) fn unidentified(&self) {
+        self.activity().keep(None);
+    }
+}
+
 impl Drop for SocketSlot {
     fn drop(&mut self) {
-        let mut open = self.slots.lock();
+        let Connected { activity, slots } = &*self.client.0;
+        activity.keep(None);
+        let mut open = slots.lock();
         open.all[self.index] = None;
         open.free.push(self.index);
         drop(open);
         // No longer listed, so nobody can claim it any more. If the claimant has gone, the permit comes back and is free.
-        if let Some((claim, permit)) = self.activity.take_claim().zip(self.permit.take()) {
+        if let Some((claim, permit)) = activity.take_claim().zip(self.permit.take()) {
             let _ = claim.send(permit);
         }
     }

@@ -3,6 +3,11 @@
 use std::task::Waker;
 
 use super::*;
+use auth::Role;
+
+fn principal(id: &str) -> Principal {
+    Principal::new(id, Role::Caller)
+}
 
 fn slots<const N: usize>() -> (SocketSlots, [SocketSlot; N]) {
     let slots = SocketSlots::new(N);
@@ -18,7 +23,7 @@ async fn later() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_goes_to_its_claimant_and_to_nobody_else() {
     let (slots, [one, two]) = slots();
-    let (_busy, _) = two.activity.request(|| 0);
+    let (_busy, _) = two.client.activity().request(|| 0);
     let mut claimed = slots.claim().expect("the idle one is asked");
     assert!(slots.claim().is_none(), "it is asked once, and the other one is busy");
     assert!(claimed.try_recv().is_err() && slots.take().is_none(), "the connection is still open");
@@ -48,15 +53,17 @@ async fn a_client_without_a_credential_yields_before_one_with_it_and_then_the_on
     for (slot, is_known) in
         [(&known_early, true), (&stranger_early, false), (&stranger_late, false), (&known_late, true)]
     {
-        slot.activity.opened(Waker::noop().clone(), is_known);
+        slot.client.activity().opened(Waker::noop().clone());
+        if is_known {
+            slot.client.identified(&principal("one")).expect("a share");
+        }
         later().await;
     }
     for expected in [&stranger_early, &stranger_late, &known_early, &known_late] {
         let _claim = slots.claim().expect("one waits");
         // The others are not claimed.
-        assert!(expected.activity.take_claim().is_some());
-        expected.activity.identified(true);
-        std::mem::forget(expected.activity.request(|| 0));
+        assert!(expected.client.activity().take_claim().is_some());
+        std::mem::forget(expected.client.activity().request(|| 0));
     }
     assert!(slots.claim().is_none(), "all are busy");
 }
@@ -67,10 +74,62 @@ async fn one_of_many_is_found() {
     for (at, slot) in open.iter().enumerate() {
         // One of ten waits.
         if at % 10 > 0 {
-            std::mem::forget(slot.activity.request(|| 0));
+            std::mem::forget(slot.client.activity().request(|| 0));
         }
     }
     for _ in 0..20 {
         assert!(slots.claim().is_some());
     }
+}
+
+/// A request of `id` that does not end.
+fn hangs(slot: &SocketSlot, id: &str) -> Result<(), ShareTaken> {
+    std::mem::forget(slot.client.activity().request(|| 0));
+    slot.client.identified(&principal(id))
+}
+
+#[test]
+fn one_principal_cannot_keep_all_slots_with_requests_that_run_and_another_one_gets_the_rest() {
+    let (_slots, open) = slots::<64>();
+    let count = open.iter().filter(|slot| hangs(slot, "one").is_ok()).count();
+    assert_eq!(count, 56);
+    let others: Vec<_> = open[count..].iter().map(|slot| hangs(slot, "two").is_ok()).collect();
+    assert_eq!(others, [true, true, true, true, true, true, true, false]);
+    assert_eq!(hangs(&open[63], "one"), Err(ShareTaken { kept: 56 }));
+    assert!(hangs(&open[63], "three").is_ok());
+}
+
+#[test]
+fn connections_between_two_requests_do_not_count_toward_the_share() {
+    let (_slots, open) = slots::<64>();
+    for _ in 0..3 {
+        for slot in &open {
+            let request = slot.client.activity().request(|| 0);
+            assert_eq!(slot.client.identified(&principal("one")), Ok(()));
+            drop(request);
+        }
+    }
+    drop(open);
+}
+
+#[test]
+fn one_connection_may_carry_requests_of_many_principals() {
+    let (slots, [slot]) = slots();
+    for at in 0..100 {
+        let one = principal(&at.to_string());
+        slot.client.identified(&one).expect("a share");
+        assert!(slot.client.activity().is_kept_for(one.id()));
+    }
+    slot.client.identified(&Principal::anonymous()).expect("it needs no share");
+    assert!(slots.shares.keep(&Arc::from("one")).is_ok(), "it is kept for nobody");
+}
+
+#[test]
+fn a_closed_connection_gives_its_share_back() {
+    let (slots, [slot]) = slots();
+    hangs(&slot, "one").expect("a share");
+    // Something of the connection may still exist for a moment.
+    let _client = slot.client.clone();
+    drop(slot);
+    assert!(slots.shares.keep(&Arc::from("one")).is_ok());
 }

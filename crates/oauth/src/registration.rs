@@ -25,6 +25,8 @@ use crate::secret_json;
 
 /// A registered secret that ends within this time is not used any more.
 const SECRET_MARGIN: Duration = Duration::from_mins(1);
+/// The longest id of a client, in bytes. It becomes a part of URLs and forms, which have limits of their own.
+const MAX_CLIENT_ID: usize = 4 * 1024;
 
 /// Switchyard as an authorization server knows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -231,6 +233,13 @@ async fn by_request(
         return Err(not_registered(response.status.as_u16(), response.json().ok()));
     }
     let registered: Registered = response.json()?;
+    let length = registered.client_id.len();
+    if length > MAX_CLIENT_ID {
+        return Err(Error::refused(format!(
+            "the authorization server registered a client id of {length} bytes, and {MAX_CLIENT_ID} are the limit; \
+             register a client there by hand, and fill in `client_id`"
+        )));
+    }
     let secret = registered.client_secret.filter(|secret| !secret.is_empty()).map(SecretString::from);
     let method = registered.token_endpoint_auth_method.as_deref();
     let authentication = agreed(method, asked, secret.is_some())?;

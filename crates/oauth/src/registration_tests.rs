@@ -60,6 +60,21 @@ async fn a_client_is_registered_with_what_both_sides_support() {
 }
 
 #[tokio::test]
+async fn a_client_id_too_long_for_urls_and_forms_is_refused_with_its_length() {
+    let fake = Fake::start();
+    for (length, is_taken) in [(MAX_CLIENT_ID, true), (MAX_CLIENT_ID + 1, false)] {
+        fake.answer("/register", 201, "", &json!({"client_id": "x".repeat(length)}).to_string());
+        match registered(&fake, &fake.discovered(), &settings(), None).await {
+            Ok(made) => assert!(is_taken && made.client_id.len() == length),
+            Err(Error::Refused { reason }) => {
+                assert!(!is_taken && reason.contains("4097 bytes") && reason.len() < 300, "{reason}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_known_registration_is_used_for_its_issuer_only() {
     let fake = Fake::start();
     fake.answer("/register", 201, "", r#"{"client_id": "new"}"#);

@@ -17,6 +17,7 @@ mod names;
 mod processes;
 mod second;
 mod sharing;
+mod socket_shares;
 mod sockets;
 mod streams;
 mod takeover;

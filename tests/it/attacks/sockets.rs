@@ -19,26 +19,29 @@ use tokio::task::JoinSet;
 use crate::support::scripted::{Act, Scripted, Server, Tool};
 use crate::support::{Client, Gateway, Registry, Running, eventually};
 
-const KEY: &str = "swy_caller_0123456789abcdef0123456789abcdef0123456789abcdef";
 /// `max_sockets` of the gateway: more than it looks at to find one that yields.
-const SOCKETS: usize = 256;
+pub(super) const SOCKETS: usize = 256;
 /// New clients that are counted in each state of the attack.
-const CLIENTS: usize = 50;
+pub(super) const CLIENTS: usize = 50;
 /// How long a client waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most connections that an attacker makes who renews them.
-const BUDGET: usize = 5_000;
+pub(super) const BUDGET: usize = 5_000;
 /// How long that attack is measured.
-const ATTACK: Duration = Duration::from_secs(3);
+pub(super) const ATTACK: Duration = Duration::from_secs(3);
 /// The pause of a client that works, between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The bytes that the attacker sends on each connection, which then waits.
-const STATES: [(&str, &str); 6] = [
+const STATES: [(&str, &str); 7] = [
     ("silent from the start", ""),
     ("idle after a request", "GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"),
     ("in the middle of a head", "GET / HTTP/1.1\r\nhost: loc"),
+    (
+        "in the middle of a second head",
+        "GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\nGET / HTTP/1.1\r\nhost: loc",
+    ),
     (
         "in the middle of a refused body",
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n1",
@@ -53,32 +56,48 @@ const STATES: [(&str, &str); 6] = [
     ),
 ];
 
-async fn started() -> (Running, Server) {
+/// A gateway with the API keys `caller` and `other`, before one server.
+pub(super) async fn started() -> (Running, Server) {
     let server = Scripted::modern()
         .tool(Tool::named("quick"))
         .tool(Tool::named("slow").does(Act::Slow(ATTACK)))
+        .tool(Tool::named("hang").does(Act::Hang))
         .start();
-    let hash = hex(&Sha256::digest(KEY.as_bytes()));
-    let keys = format!("[{{id: caller, hash: \"sha256:{hash}\", role: caller}}]");
-    let settings = format!("server: {{max_sockets: {SOCKETS}, auth_mode: api_key, api_keys: {keys}}}");
+    let entry = |id| {
+        let hash = hex(&Sha256::digest(key(id)));
+        format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
+    };
+    let keys = [entry("caller"), entry("other")].join(", ");
+    let settings = format!("server: {{max_sockets: {SOCKETS}, auth_mode: api_key, api_keys: [{keys}]}}");
     let registry = Registry::new().setting(&settings).http("one", &server.url());
     let gateway = Gateway::of(&registry).start().await;
-    gateway.offers_to("quick", &bearer()).await;
+    gateway.offers_to("quick", &bearer("caller")).await;
     (gateway, server)
 }
 
-fn bearer() -> String {
-    format!("Bearer {KEY}")
+fn key(id: &str) -> String {
+    format!("swy_{id}_0123456789abcdef0123456789abcdef0123456789abcdef")
+}
+
+/// The value of `Authorization` with the key `id`.
+pub(super) fn bearer(id: &str) -> String {
+    format!("Bearer {}", key(id))
 }
 
 fn client(gateway: &Running) -> Client {
-    gateway.mcp().with_header("authorization", &bearer())
+    gateway.mcp().with_header("authorization", &bearer("caller"))
 }
 
-/// Sends a request with the credential over `socket` and returns the status of the answer, if one comes.
+/// Sends a request with the key `caller` over `socket` and returns the status of the answer, if one comes.
 async fn status_over(socket: &mut TcpStream) -> Option<u16> {
+    status_of(socket, "caller").await
+}
+
+/// Sends a request with the key `id` over `socket` and returns the status of the answer, if one comes.
+pub(super) async fn status_of(socket: &mut TcpStream, id: &str) -> Option<u16> {
+    let bearer = bearer(id);
     let request =
-        format!("GET /api/v1/mcp/health HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n\r\n");
+        format!("GET /api/v1/mcp/health HTTP/1.1\r\nhost: localhost\r\nauthorization: {bearer}\r\n\r\n");
     let exchange = async {
         socket.write_all(request.as_bytes()).await.ok()?;
         let mut answer = Vec::new();
@@ -106,8 +125,8 @@ async fn is_served(gateway: &Running) -> bool {
     }
 }
 
-/// How many of [`CLIENTS`] new clients are served, one after another.
-async fn served(gateway: &Running) -> usize {
+/// How many of [`CLIENTS`] new clients with the key `caller` are served, one after another.
+pub(super) async fn served(gateway: &Running) -> usize {
     let mut count = 0;
     for _ in 0..CLIENTS {
         count += usize::from(is_served(gateway).await);
@@ -115,7 +134,7 @@ async fn served(gateway: &Running) -> usize {
     count
 }
 
-async fn filled(gateway: &Running, bytes: &str) -> Vec<TcpStream> {
+pub(super) async fn filled(gateway: &Running, bytes: &str) -> Vec<TcpStream> {
     let mut open = Vec::new();
     for _ in 0..SOCKETS + 40 {
         let mut socket = TcpStream::connect(&gateway.address).await.expect("the system connects");
@@ -158,12 +177,12 @@ async fn heads_that_grow_by_a_byte_now_and_then_shut_out_nobody() {
     assert_eq!(count, CLIENTS);
 }
 
-/// Connections that are renewed as soon as they are closed, until [`BUDGET`] were made. They end with the set.
-fn renewing(gateway: &Running, bytes: &'static str) -> (JoinSet<()>, Arc<AtomicUsize>) {
+/// `count` connections that are renewed as soon as they are closed, until [`BUDGET`] were made. They end with the set.
+pub(super) fn renewing(gateway: &Running, count: usize, bytes: &str) -> (JoinSet<()>, Arc<AtomicUsize>) {
     let made = Arc::new(AtomicUsize::new(0));
     let mut attackers = JoinSet::new();
-    for _ in 0..2 * SOCKETS {
-        let (address, made) = (gateway.address.clone(), Arc::clone(&made));
+    for _ in 0..count {
+        let (address, made, bytes) = (gateway.address.clone(), Arc::clone(&made), bytes.to_owned());
         attackers.spawn(async move {
             while made.fetch_add(1, Ordering::Relaxed) < BUDGET {
                 if let Ok(mut socket) = TcpStream::connect(&address).await {
@@ -197,7 +216,7 @@ async fn over_one(kept: &mut TcpStream, time: Duration) -> usize {
 }
 
 /// New clients one after another until `time` is over. Returns how many came, and how many were served.
-async fn over_many(gateway: &Running, time: Duration) -> (usize, usize) {
+pub(super) async fn over_many(gateway: &Running, time: Duration) -> (usize, usize) {
     let (begun, mut came, mut count) = (Instant::now(), 0, 0);
     while begun.elapsed() < time {
         came += 1;
@@ -218,7 +237,7 @@ async fn an_attacker_who_renews_connections_ends_none_that_works_and_shuts_out_n
         let call = async { running.call("slow", json!({})).await.status };
         let beside = async {
             eventually("the call runs", async || (server.runs("slow") == 1).then_some(())).await;
-            let (_attackers, made) = renewing(&gateway, bytes);
+            let (_attackers, made) = renewing(&gateway, 2 * SOCKETS, bytes);
             let others = tokio::join!(over_one(&mut kept, ATTACK), over_many(&gateway, ATTACK));
             (others, made.load(Ordering::Relaxed).min(BUDGET))
         };

@@ -141,7 +141,7 @@ error_codes! {
     // Limits of the gateway.
     TooManyConnections = "too_many_connections", Both, ConnectionLimitExceeded, 503, LIMIT, Yes,
         "All connections are taken",
-        "All connections are taken. `max_connections` and `current_connections` say how many there are.",
+        "All connections are taken, or all that one principal may have. `max_connections` and `current_connections` say how many there are.",
         "come back after `retry_after_ms`, or have the operator raise the limit";
     TooManySessions = "too_many_sessions", Mcp, ConnectionLimitExceeded, 503, LIMIT, Yes,
         "All sessions are taken",
