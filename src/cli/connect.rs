@@ -13,8 +13,8 @@ use settings::expand::Lookup;
 use settings::{nearest, one_line};
 use url::Url;
 
+use super::ConfigFile;
 use super::agreement::{CommandStreams, Failure, Writing, with_streams};
-use super::{ConfigFile, check::table};
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
 use upstream::config::server_name;
@@ -99,10 +99,7 @@ fn list(process: &mut Process<'_, '_>) -> Result<(), Failure> {
         writeln!(process.streams.err, "no client was found here; known clients: {}", names.join(", "))?;
         return Ok(());
     }
-    let header = ["CLIENT", "SCOPE", "STATE", "FILE"].map(str::to_owned);
-    let rows: Vec<_> = [header].into_iter().chain(found.iter().map(row)).collect();
-    table(&rows, process.streams.out)?;
-    Ok(())
+    Ok(process.streams.table(&["CLIENT", "SCOPE", "STATE", "FILE"], found.iter().map(row))?)
 }
 
 fn row(found: &ClientFile) -> [String; 4] {

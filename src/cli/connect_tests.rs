@@ -44,6 +44,7 @@ fn ran_with(
     let mut streams = CommandStreams {
         input: input.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut out,
+        width: None,
         err: &mut err,
     };
     let mut process = Process {

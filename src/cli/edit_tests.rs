@@ -29,6 +29,7 @@ fn ran(
     let mut streams = CommandStreams {
         input: answer.as_mut().map(|answer| answer as &mut dyn BufRead),
         out: &mut out,
+        width: None,
         err: &mut err,
     };
     let result = match Arguments::read(&matches).expect("valid").command() {
