@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use builtins::chunk::{Chunking, Format, chunks};
+use libfuzzer_sys::fuzz_target;
 use switchyard_fuzz::split;
 
 // RULES G1

@@ -3,10 +3,10 @@
 #![no_main]
 
 use bytes::Bytes;
+use json::Raw;
 use libfuzzer_sys::fuzz_target;
 use protocol::uri::{scheme, split_owner, with_owner};
-use json::Raw;
-use protocol::{sanitize, headers};
+use protocol::{headers, sanitize};
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {
@@ -19,6 +19,6 @@ fuzz_target!(|data: &[u8]| {
     let written = headers::encode(text);
     assert!(written.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "{written:?}");
     assert_eq!(headers::decode(&written).as_deref(), Some(text));
-    let _ = (headers::decode(text), foreign::shown(text), scheme(text));
+    let _ = (headers::decode(text), sanitize::shown(text), scheme(text));
     assert_eq!(split_owner(&with_owner(text, "one")), Some(("one", text.to_owned())));
 });

@@ -12,7 +12,7 @@ use tokio_util::codec::Decoder as _;
 fuzz_target!(|data: &[u8]| {
     let Some(([limit, lengths @ ..], text)) = split::<5>(data) else { return };
     let limit = usize::from(limit);
-    let whole = read(limit, &[text.clone()]);
+    let whole = read(limit, std::slice::from_ref(&text));
     assert_eq!(whole, read(limit, &pieces(&text, lengths)), "cut by {lengths:?}: {text:?}");
     for line in whole {
         match line {

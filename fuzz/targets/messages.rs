@@ -4,12 +4,12 @@
 #![no_main]
 
 use bytes::Bytes;
+use json::Raw;
 use libfuzzer_sys::fuzz_target;
-use serde_json::value::RawValue;
 use protocol::meta;
 use protocol::meta::Sender;
 use protocol::{Era, Message};
-use json::Raw;
+use serde_json::value::RawValue;
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

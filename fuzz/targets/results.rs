@@ -4,11 +4,11 @@
 #![no_main]
 
 use bytes::Bytes;
-use libfuzzer_sys::fuzz_target;
-use serde_json::value::RawValue;
-use json::envelope_stream::{Error, Splice, Terms};
-use protocol::{Message, RequestId, Response};
 use json::Raw;
+use json::envelope_stream::{Error, Splice, Terms};
+use libfuzzer_sys::fuzz_target;
+use protocol::{Message, RequestId, Response};
+use serde_json::value::RawValue;
 use switchyard_fuzz::{pieces, split};
 
 const ID: u64 = 7;

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
+use super::confirm::CommandStreams;
 use super::{ConfigFile, EXIT_USAGE, connect_check};
 use crate::app;
 use crate::config::Config;
@@ -56,6 +57,15 @@ impl Check {
 /// Checks the file and the key files it names, and on request the servers in it. Writes what would run to
 /// `out`, and problems to `err`.
 pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
+    run_with(check, environment, &mut CommandStreams { input: None, out, width: None, err })
+}
+
+/// Does it with tables as wide as the terminal.
+pub(super) fn run_with(
+    check: &Check,
+    environment: &Lookup<'_>,
+    streams: &mut CommandStreams<'_>,
+) -> ExitCode {
     let file = check.path();
     let loaded = match &check.file {
         Some(file) => Config::load(file, environment).map(|config| (config, None)),
@@ -63,12 +73,13 @@ pub fn run(check: &Check, environment: &Lookup<'_>, out: &mut dyn Write, err: &m
     };
     let written = match loaded {
         Ok((config, note)) => match read_files(&config.server) {
-            Ok(()) => valid(check, config, note, out, err),
+            Ok(()) => valid(check, config, note, streams),
             Err(error) => {
-                writeln!(err, "{}: server: {error}", file.display()).map(|()| ExitCode::from(EXIT_USAGE))
+                let told = writeln!(streams.err, "{}: server: {error}", file.display());
+                told.map(|()| ExitCode::from(EXIT_USAGE))
             }
         },
-        Err(error) => writeln!(err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
+        Err(error) => writeln!(streams.err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),
     };
     written.unwrap_or(ExitCode::FAILURE) // standard output is closed
 }
@@ -84,53 +95,36 @@ fn valid(
     check: &Check,
     config: Config,
     note: Option<String>,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
+    streams: &mut CommandStreams<'_>,
 ) -> io::Result<ExitCode> {
     let servers = config.manager.servers.len();
     let plural = if servers == 1 { "" } else { "s" };
     let valid = || format!("{}: valid, {servers} server{plural}", check.path().display());
-    writeln!(out, "{}", note.unwrap_or_else(valid))?;
-    print(&config, out)?;
-    let all = !check.connect || connect_check::run(config.manager, out, err)?;
+    writeln!(streams.out, "{}", note.unwrap_or_else(valid))?;
+    print(&config, streams)?;
+    let all = !check.connect || connect_check::run(config.manager, streams)?;
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(config: &Config, out: &mut dyn Write) -> io::Result<()> {
+fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     let servers = &config.manager.servers;
     // The default depends on this machine, which may differ from the machine of the gateway.
     let budget = config.server.memory_budget;
     if budget != memory::system::default_limit() {
-        writeln!(out, "memory budget: {} MiB", budget >> 20)?;
+        writeln!(streams.out, "memory budget: {} MiB", budget >> 20)?;
     }
     for exception in config.server.exceptions() {
-        writeln!(out, "warning: server: {exception}")?;
+        writeln!(streams.out, "warning: server: {exception}")?;
     }
     if servers.is_empty() {
         return Ok(());
     }
-    let header = ["SERVER", "TRANSPORT", "TARGET", "TIMEOUT", "RETRIES", "STATE"].map(str::to_owned);
-    let rows: Vec<_> = [header].into_iter().chain(servers.iter().map(row)).collect();
-    table(&rows, out)?;
+    let header = ["SERVER", "TRANSPORT", "TARGET", "TIMEOUT", "RETRIES", "STATE"];
+    streams.table(&header, servers.iter().map(row))?;
     for server in servers {
         if let Some(warning) = server.warning() {
-            writeln!(out, "warning: {}: {warning}", server.name)?;
+            writeln!(streams.out, "warning: {}: {warning}", server.name)?;
         }
-    }
-    Ok(())
-}
-
-/// Prints a table whose columns are as wide as their widest cell.
-pub(super) fn table<const N: usize>(rows: &[[String; N]], out: &mut dyn Write) -> io::Result<()> {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
 }

@@ -9,6 +9,8 @@ use clap::Args;
 use settings::one_line;
 
 use super::EXIT_USAGE;
+use super::operate::screen::width_of;
+use super::operate::table::{Cell, Table};
 use crate::connect::own_file::Addition;
 use crate::connect::{self, FileChange, diff};
 
@@ -28,6 +30,8 @@ pub(super) struct CommandStreams<'p> {
     /// A terminal, if the user can be asked.
     pub(super) input: Option<&'p mut dyn BufRead>,
     pub(super) out: &'p mut dyn Write,
+    /// The columns of standard output, if it is a terminal.
+    pub(super) width: Option<usize>,
     pub(super) err: &'p mut dyn Write,
 }
 
@@ -55,6 +59,17 @@ impl From<connect::Error> for Failure {
 }
 
 impl CommandStreams<'_> {
+    /// Prints a table as wide as the terminal.
+    pub(super) fn table<const N: usize>(
+        &mut self,
+        header: &[&'static str; N],
+        rows: impl Iterator<Item = [String; N]>,
+    ) -> io::Result<()> {
+        let mut table = Table::new(header);
+        table.rows.extend(rows.map(|row| row.iter().map(|cell| Cell::new(cell)).collect()));
+        table.write(self.width, false, self.out)
+    }
+
     /// Says why the command failed, and returns the exit code.
     pub(super) fn end(&mut self, result: Result<(), Failure>) -> ExitCode {
         let (reason, code) = match result {
@@ -135,15 +150,22 @@ impl CommandStreams<'_> {
     }
 }
 
-/// Runs a command with the streams of this process.
+/// Runs a command with the streams of this process, and says why it failed.
 pub(super) fn with_streams(command: impl FnOnce(&mut CommandStreams<'_>) -> Result<(), Failure>) -> ExitCode {
+    with_own_streams(|streams| {
+        let result = command(streams);
+        streams.end(result)
+    })
+}
+
+/// Runs a command with the streams of this process.
+pub(super) fn with_own_streams<T>(command: impl FnOnce(&mut CommandStreams<'_>) -> T) -> T {
     let stdin = io::stdin();
     let mut terminal = stdin.is_terminal().then(|| stdin.lock());
-    let mut streams = CommandStreams {
+    command(&mut CommandStreams {
         input: terminal.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut io::stdout(),
+        width: width_of(&io::stdout()),
         err: &mut io::stderr(),
-    };
-    let result = command(&mut streams);
-    streams.end(result)
+    })
 }

@@ -13,8 +13,9 @@ use settings::expand::Lookup;
 use settings::{nearest, one_line};
 use url::Url;
 
+use super::ConfigFile;
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
-use super::{ConfigFile, check::table};
+use crate::config::Config;
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
 use upstream::config::server_name;
@@ -99,10 +100,7 @@ fn list(process: &mut Process<'_, '_>) -> Result<(), Failure> {
         writeln!(process.streams.err, "no client was found here; known clients: {}", names.join(", "))?;
         return Ok(());
     }
-    let header = ["CLIENT", "SCOPE", "STATE", "FILE"].map(str::to_owned);
-    let rows: Vec<_> = [header].into_iter().chain(found.iter().map(row)).collect();
-    table(&rows, process.streams.out)?;
-    Ok(())
+    Ok(process.streams.table(&["CLIENT", "SCOPE", "STATE", "FILE"], found.iter().map(row))?)
 }
 
 fn row(found: &ClientFile) -> [String; 4] {
@@ -140,10 +138,17 @@ fn one(arguments: &Connect, id: &str, process: &mut Process<'_, '_>) -> Result<(
 }
 
 pub(super) fn unknown(id: &str) -> Failure {
-    let names: Vec<_> = CLIENTS.iter().map(|client| client.id).collect();
-    let hint = match nearest(id, names.iter().copied()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => format!("known clients: {}; `json` prints an entry for any other", names.join(", ")),
+    let names = || CLIENTS.iter().map(|client| client.id);
+    let part = id.to_ascii_lowercase();
+    let mut near: Vec<_> = nearest(id, names()).into_iter().collect();
+    if near.is_empty() && part.len() > 2 {
+        near.extend(names().filter(|name| name.contains(&part)));
+    }
+    let hint = if near.is_empty() {
+        let names: Vec<_> = names().collect();
+        format!("known clients: {}; `json` prints an entry for any other", names.join(", "))
+    } else {
+        format!("did you mean `{}`?", near.join("` or `"))
     };
     Failure::Usage(format!("there is no client `{}`: {hint}", one_line(id)))
 }
@@ -179,6 +184,13 @@ fn connect_file(
             client.name
         )?;
     }
+    if let Some(view) = unknown_view(arguments, process.environment) {
+        let config = gateway.config.display();
+        writeln!(
+            process.streams.err,
+            "note: {config} has no server `{view}`; the client sees it once it is there"
+        )?;
+    }
     // The configuration file first, so that every server is in one file at least.
     let changes: Vec<&FileChange> =
         plan.registry.iter().chain([&plan.client]).filter(|change| !change.is_empty()).collect();
@@ -195,6 +207,16 @@ fn connect_file(
     }
     writeln!(process.streams.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
     Ok(())
+}
+
+/// Returns the server of `--view` if the configuration file does not have it, unless another gateway is named.
+fn unknown_view<'a>(arguments: &'a Connect, environment: &Lookup<'_>) -> Option<&'a str> {
+    let view = arguments.view.as_deref()?;
+    let is_elsewhere =
+        arguments.url.is_some() || environment("SWITCHYARD_URL").is_ok_and(|url| !url.is_empty());
+    let config = Config::load(&arguments.file.config, environment).ok().filter(|_| !is_elsewhere)?;
+    let has_it = config.manager.servers.iter().any(|server| *server.name == *view);
+    (!has_it).then_some(view)
 }
 
 /// The gateway of the arguments, else of the environment, else of the configuration file.
@@ -227,7 +249,7 @@ fn named_url(environment: &Lookup<'_>) -> Result<Option<Url>, Failure> {
 /// The URL of the listener: `SWITCHYARD_LISTEN`, else the one in the configuration file. If the file is missing or invalid,
 /// the default.
 pub(super) fn configured_url(config: &Path, environment: &Lookup<'_>) -> Url {
-    let loaded = crate::config::Config::load(config, environment);
+    let loaded = Config::load(config, environment);
     let mut server = loaded.map(|config| config.server).unwrap_or_default();
     let listen = environment("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
     server.listen = listen.unwrap_or(server.listen);

@@ -5,13 +5,13 @@
 //! connections that this started have ended when it returns. The text of a server is printed on one line and without
 //! the secrets that the server knows.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::check::table;
+use super::agreement::CommandStreams;
 use crate::app::CLOSE_TIME;
 use gateway::manager::{self, Manager, Scope, ServerStatus};
 use json::Raw;
@@ -26,11 +26,11 @@ use upstream::{Affinity, Call, Owner, State, Status};
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Whether every enabled server can be used. Prints their offers to `out` and their problems to `err`.
-pub(super) fn run(config: manager::Config, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<bool> {
+/// Whether every enabled server can be used. Prints their offers, and their problems on standard error.
+pub(super) fn run(config: manager::Config, streams: &mut CommandStreams<'_>) -> io::Result<bool> {
     match statuses(config)? {
-        Ok(servers) => print(&servers, out, err),
-        Err(error) => writeln!(err, "{error}").map(|()| false),
+        Ok(servers) => print(&servers, streams),
+        Err(error) => writeln!(streams.err, "{error}").map(|()| false),
     }
 }
 
@@ -74,28 +74,27 @@ async fn look_for_state(manager: &Manager) {
     join_all(met).await;
 }
 
-fn print(servers: &[ServerStatus], out: &mut dyn Write, err: &mut dyn Write) -> io::Result<bool> {
+fn print(servers: &[ServerStatus], streams: &mut CommandStreams<'_>) -> io::Result<bool> {
     let enabled: Vec<_> = servers.iter().filter(|server| server.config.enabled).collect();
     if enabled.is_empty() {
         return Ok(true);
     }
-    let header = ["SERVER", "STATE", "REVISION", "TOOLS", "RESOURCES", "PROMPTS"].map(str::to_owned);
-    let rows: Vec<_> = [header].into_iter().chain(enabled.iter().map(|server| row(server))).collect();
-    writeln!(out)?;
-    table(&rows, out)?;
+    let header = ["SERVER", "STATE", "REVISION", "TOOLS", "RESOURCES", "PROMPTS"];
+    writeln!(streams.out)?;
+    streams.table(&header, enabled.iter().map(|server| row(server)))?;
     for ServerStatus { status, .. } in &enabled {
         for problem in &status.problems {
-            writeln!(err, "warning: {}: {}", status.server, untrusted(problem))?;
+            writeln!(streams.err, "warning: {}: {}", status.server, untrusted(problem))?;
         }
     }
     for server in &enabled {
         if let Some(note) = shared_state(server) {
-            writeln!(err, "warning: {}: {note}", server.status.server)?;
+            writeln!(streams.err, "warning: {}: {note}", server.status.server)?;
         }
     }
     let away = || enabled.iter().filter(|server| server.status.state != State::Ready);
     for ServerStatus { status, .. } in away() {
-        writeln!(err, "{}: {}", status.server, reason(status))?;
+        writeln!(streams.err, "{}: {}", status.server, reason(status))?;
     }
     Ok(away().next().is_none())
 }

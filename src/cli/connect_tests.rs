@@ -44,6 +44,7 @@ fn ran_with(
     let mut streams = CommandStreams {
         input: input.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut out,
+        width: None,
         err: &mut err,
     };
     let mut process = Process {
@@ -181,6 +182,27 @@ fn json_for_other_clients_is_printed() {
     let entry: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(entry["mcpServers"]["switchyard-files"]["url"], "http://127.0.0.1:8080/mcp/files");
     assert_eq!(entry["mcpServers"]["switchyard-files"]["headers"]["Authorization"], "Bearer ${KEY}");
+}
+
+#[test]
+fn a_part_of_the_name_of_a_client_is_completed_by_a_hint() {
+    let (code, _, err) = ran(&folder(), "claud", None);
+    assert_eq!(code, ExitCode::from(EXIT_USAGE));
+    assert!(err.ends_with("did you mean `claude-code` or `claude-desktop`?\n"), "{err}");
+    assert!(ran(&folder(), "xx", None).2.contains("known clients: amazon-q, "));
+}
+
+#[test]
+fn a_view_of_a_server_that_the_configuration_file_lacks_is_noted() {
+    let folder = folder();
+    let note = "has no server `notes`";
+    assert!(!ran(&folder, "cursor --view notes --dry-run", None).2.contains(note), "there is no file");
+    let file = folder.path().join("mcp_servers.yaml");
+    fs::write(&file, "mcp_servers: {note: {command: note}}\n").expect("written");
+    assert!(ran(&folder, "cursor --view notes --dry-run", None).2.contains(note));
+    assert!(!ran(&folder, "cursor --view note --dry-run", None).2.contains(note));
+    let elsewhere = "cursor --view notes --url http://gw.example/mcp --dry-run";
+    assert!(!ran(&folder, elsewhere, None).2.contains(note), "another gateway has its own servers");
 }
 
 #[test]

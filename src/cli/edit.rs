@@ -43,6 +43,9 @@ pub struct Add {
     /// Its URL.
     #[arg(conflicts_with = "command", requires = "name")]
     pub url: Option<String>,
+    /// Words of a program without `--` before it, which are refused with a hint.
+    #[arg(hide = true)]
+    rest: Vec<String>,
     /// The program that is the server, and its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND", requires = "name")]
     pub command: Vec<String>,
@@ -132,19 +135,24 @@ fn add(
 /// Returns the server that the arguments describe, if they do.
 fn of_arguments(arguments: &Add) -> Result<Option<Offer>, Failure> {
     let Some(name) = &arguments.name else { return Ok(None) };
-    let Add { url, command, env, header, oauth, .. } = arguments;
-    match url {
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") || url.contains("${") => {
-            Ok(Some(Offer::url(name, url, header, *oauth)))
+    let Add { url, rest, command, env, header, oauth, .. } = arguments;
+    match (url, rest.first()) {
+        (Some(url), None) if is_url(url) => Ok(Some(Offer::url(name, url, header, *oauth))),
+        (Some(url), Some(word)) if is_url(url) => {
+            Err(Failure::Usage(format!("`{}` is not expected after the URL", one_line(word))))
         }
-        Some(word) => Err(Failure::Usage(format!(
+        (Some(word), _) => Err(Failure::Usage(format!(
             "`{0}` is not a URL; write a program after `--`: `switchyard add {1} -- {0} …`",
             one_line(word),
             one_line(name)
         ))),
-        None if command.is_empty() => Ok(None),
-        None => Ok(Some(Offer::program(name, command, env))),
+        (None, _) if command.is_empty() => Ok(None),
+        (None, _) => Ok(Some(Offer::program(name, command, env))),
     }
+}
+
+fn is_url(word: &str) -> bool {
+    word.starts_with("http://") || word.starts_with("https://") || word.contains("${")
 }
 
 /// Reads a snippet, or a line of another program.
@@ -169,7 +177,7 @@ fn of_text(
     }
     let text =
         String::from_utf8(content).map_err(|_| Failure::Usage(format!("{source}: it is not UTF-8")))?;
-    match of_command_line(&text) {
+    match of_command_line(&text).or_else(|| of_target(&text, arguments.name.as_deref())) {
         Some(offer) => offer.map_err(|reason| Failure::Usage(format!("{source}: {reason}"))),
         None => Ok(Offer::snippet(&source, &text, arguments.name.as_deref())?),
     }
@@ -188,7 +196,7 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
             Offer::snippet("the line", json, Some(name)).map_err(|error| error.to_string())
         }
         ("add", rest) => {
-            let line = std::iter::once("add").chain(rest.iter().map(String::as_str));
+            let line = with_separator(rest);
             let parsed = AddLine::try_parse_from(line).map_err(|error| error.to_string());
             parsed.and_then(|AddLine { add }| match of_arguments(&add) {
                 Ok(Some(offer)) => Ok(offer),
@@ -198,6 +206,43 @@ fn of_command_line(text: &str) -> Option<Result<Offer, String>> {
         }
         _ => Err(format!("expected `{program} mcp add`")),
     })
+}
+
+/// Returns the arguments of an `add` line with `--` before its program, which other clients do not need.
+fn with_separator(words: &[String]) -> impl Iterator<Item = &str> {
+    let takes_value = |word: &str| {
+        matches!(word, "-e" | "--env" | "-t" | "--transport" | "-s" | "--scope" | "-H" | "--header")
+    };
+    let (mut at, mut names, mut separator) = (0, 0, None);
+    while let Some(word) = words.get(at).filter(|word| *word != "--" && names < 2) {
+        let is_name = !word.starts_with('-');
+        names += usize::from(is_name);
+        separator = (names == 2 && !is_url(word)).then_some(at);
+        at += if takes_value(word) { 2 } else { 1 };
+    }
+    let (before, program) = words.split_at(separator.unwrap_or(words.len()));
+    let between = separator.map(|_| "--");
+    std::iter::once("add")
+        .chain(before.iter().map(String::as_str))
+        .chain(between)
+        .chain(program.iter().map(String::as_str))
+}
+
+/// Reads a line that is a URL, or a program with its arguments, without a name.
+fn of_target(text: &str, name: Option<&str>) -> Option<Result<Offer, String>> {
+    let line = text.trim().trim_start_matches("$ ");
+    let words = shlex::split(line).filter(|_| !line.contains(['\n', '{']))?;
+    let first =
+        words.first().filter(|word| word.starts_with(|c: char| c.is_alphanumeric() || "/.~".contains(c)))?;
+    if is_url(first) && words.len() == 1 {
+        let to_type = || format!("a URL needs a name: `switchyard add NAME {}`", one_line(first));
+        return Some(name.map(|name| Offer::url(name, first, &[], false)).ok_or_else(to_type));
+    }
+    let env: Vec<_> = words.iter().map_while(|word| variable(word).ok()).collect();
+    let program =
+        words.get(env.len()..).filter(|program| program.first().is_some_and(|word| !word.contains(':')))?;
+    let to_type = || format!("a program needs a name: `switchyard add NAME -- {}`", one_line(line));
+    Some(name.map(|name| Offer::program(name, program, &env)).ok_or_else(to_type))
 }
 
 /// Shows the change, asks, writes it, and says what is next.

@@ -29,6 +29,7 @@ fn ran(
     let mut streams = CommandStreams {
         input: answer.as_mut().map(|answer| answer as &mut dyn BufRead),
         out: &mut out,
+        width: None,
         err: &mut err,
     };
     let result = match Arguments::read(&matches).expect("valid").command() {
@@ -81,6 +82,21 @@ fn each_form_of_the_command_line_adds_its_server() {
             ),
             program,
         ),
+        (&["add", "-y"], Some("claude mcp add -s user a -e K=v=w npx -y 'a b'"), program),
+        (&["add", "-y", "a"], Some("$ K=v=w npx -y 'a b'\n"), program),
+        (&["add", "-y", "a"], Some(" https://a/mcp\n"), "  a:\n    url: https://a/mcp\n"),
+        (
+            &["add", "-y", "a", "https://a/mcp", "-H", "Authorization: Bearer $A_TOKEN"],
+            None,
+            "  a:\n    # `headers.Authorization`: `$A_TOKEN` is read as the variable `${A_TOKEN}`; write `$$A_TOKEN` if it is a text\n    url: https://a/mcp\n    headers:\n      Authorization: \"Bearer ${A_TOKEN}\"\n",
+        ),
+        (
+            &["add", "-y"],
+            Some(
+                r#"{"mcpServers": {"a": {"description": "needs $A_C", "command": "sh", "args": ["-c", "x $A_B", "$A_C", "$A_K"], "env": {"A_K": "k", "A_D": "$A_D"}}}}"#,
+            ),
+            "  a:\n    # `args[2]`: `$A_C` is read as the variable `${A_C}`; write `$$A_C` if it is a text\n    # `env.A_D`: `$A_D` is read as the variable `${A_D}`; write `$$A_D` if it is a text\n    description: \"needs $$A_C\"\n    command: sh\n    args: [\"-c\", \"x $$A_B\", \"${A_C}\", \"$$A_K\"]\n    env:\n      A_K: \"k\"\n      A_D: \"${A_D}\"\n",
+        ),
         (&["add", "-y", "a"], Some(r#"{"command":"npx","args":["-y","a b"],"env":{"K":"v=w"}}"#), program),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -131,7 +147,11 @@ fn what_cannot_be_added_is_refused_with_a_hint() {
         (&["add", "a", "npx"][..], None, "`switchyard add a -- npx …`"),
         (&["add"], None, "standard input: it is empty"),
         (&["add"], Some("{\"x\": 1}"), "standard input: no servers were found in it"),
-        (&["add"], Some("claude mcp add a npx"), "`npx` is not a URL"),
+        (&["add", "a", "npx", "-y", "b"], None, "`switchyard add a -- npx …`"),
+        (&["add", "a", "https://a/mcp", "b"], None, "`b` is not expected after the URL"),
+        (&["add"], Some("npx -y b\n"), "`switchyard add NAME -- npx -y b`"),
+        (&["add"], Some("https://a/mcp"), "`switchyard add NAME https://a/mcp`"),
+        (&["add"], Some("a: b"), "no servers were found in it"),
         (&["add"], Some("claude mcp list"), "expected `claude mcp add`"),
         (&["add", "--from", "/nowhere/at/all"], None, "/nowhere/at/all: it cannot be read"),
         (&["remove", "a"], None, "there is no server `a`"),

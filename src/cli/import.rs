@@ -121,6 +121,8 @@ mod tests {
         let (code, out, err) = answer("-", "{\n  \"mcpServers\": {]\n}");
         assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));
         assert_eq!(err, "standard input:2:18: error: this is not valid JSON: unexpected token in object\n");
+        let (_, _, err) = answer("-", &" ".repeat(import::MAX_JSON + 1));
+        assert!(err.contains("the file is larger than "), "{err}");
         let (code, _, err) = answer("/nowhere/at/all.json", "");
         assert_eq!(code, ExitCode::from(EXIT_USAGE));
         assert!(err.starts_with("/nowhere/at/all.json: it cannot be read: "), "{err}");

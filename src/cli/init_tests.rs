@@ -42,6 +42,7 @@ fn ran(home: &TempDir, line: &str, answers: Option<&str>) -> (ExitCode, String, 
     let mut streams = CommandStreams {
         input: answers.as_mut().map(|input| input as &mut dyn BufRead),
         out: &mut out,
+        width: None,
         err: &mut err,
     };
     let result = run(&arguments, &host, &|_| Err(std::env::VarError::NotPresent), &mut streams);
@@ -95,6 +96,11 @@ fn nothing_is_written_without_a_yes_or_over_another_file() {
     let (code, file, err) = ran(&home, "--yes", None);
     assert_eq!((code, file.as_str()), (ExitCode::from(super::super::EXIT_USAGE), "# mine\n"));
     assert!(err.contains("it exists already"), "{err}");
+    let (_, _, err) = ran(&home, "", Some("y\ny\ny\n"));
+    assert!(
+        err.contains("it exists already") && !err.contains("Take the servers"),
+        "no question first: {err}"
+    );
     let (code, file, err) = ran(&home, "--yes --no-import --force", None);
     assert!(code == ExitCode::SUCCESS && file.ends_with("mcp_servers: {}\n"), "{err}");
     assert!(err.contains("the old content is in"), "{err}");

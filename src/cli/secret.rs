@@ -12,7 +12,8 @@ use secrecy::zeroize::Zeroizing;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{ConfigFile, EXIT_USAGE, Secret, check, environment, terminal};
+use super::operate::table::{Cell, Table};
+use super::{ConfigFile, EXIT_USAGE, Secret, environment, terminal};
 use crate::config::{self, Config};
 use auth::vault::{self, Entry, EntryKind, MAX_VALUE_BYTES, SECRET_NAME, Vault, is_secret_name};
 use settings::expand::Lookup;
@@ -129,8 +130,9 @@ fn list(file: &ConfigFile, environment: &Lookup<'_>, streams: &mut SecretStreams
     let secrets = entries.into_iter().filter(|(entry, _)| entry.kind == EntryKind::Secret);
     let mut rows: Vec<_> = secrets.map(|(entry, set_at)| [entry.name, time_text(set_at)]).collect();
     rows.sort();
-    rows.insert(0, ["NAME", "SET"].map(str::to_owned));
-    check::table(&rows, streams.out)?;
+    let mut table = Table::new(&["NAME", "SET"]);
+    table.rows.extend(rows.iter().map(|row| row.iter().map(|cell| Cell::new(cell)).collect()));
+    table.write(None, false, streams.out)?;
     if damaged > 0 {
         let path = vault.path().display();
         writeln!(streams.err, "warning: {damaged} entries of the vault {path} are damaged; set them again")?;

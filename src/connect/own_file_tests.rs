@@ -58,26 +58,32 @@ fn a_server_is_added_and_removed_and_all_else_stays() {
 }
 
 #[test]
-fn servers_on_one_line_get_a_line_each_and_keep_their_text() {
+fn servers_in_braces_get_lines_of_their_own_and_keep_their_text_and_comments() {
     let notion_lines = "  notion:\n    url: https://mcp.notion.com/mcp\n";
-    for (before, lines) in [
-        ("mcp_servers: {a: {url: \"http://a/mcp\"}}\n", "mcp_servers:\n  a: {url: \"http://a/mcp\"}\n"),
+    for (before, wanted) in [
+        ("mcp_servers: {a: {url: \"http://a/mcp\"}}\n", "mcp_servers:\n  a: {url: \"http://a/mcp\"}\n+"),
         (
             "# mine\nmcp_servers: { \"a\": {command: \"ä}\", args: [\"a, b\", '}']} , b: {command: b}, } # two }\nserver: {}\n",
-            "# mine\nmcp_servers: # two }\n  \"a\": {command: \"ä}\", args: [\"a, b\", '}']}\n  b: {command: b}\nserver: {}\n",
+            "# mine\nmcp_servers: # two }\n  \"a\": {command: \"ä}\", args: [\"a, b\", '}']}\n  b: {command: b}\n+server: {}\n",
         ),
+        (
+            "mcp_servers: { # all, {of} them\n\n  # about a\n  a: {command: a}, # it's a\n    b: {\n      # in b, \"\n      command: b,\n      args: [it's, '}''{', \"\\\"}\"]\n  }\n  # about c\n  , c: {command: c} # c\n  # last\n} # end\n\nserver: {}\n",
+            "mcp_servers: # all, {of} them # end\n  # about a\n  a: {command: a} # it's a\n  b: {\n        # in b, \"\n        command: b,\n        args: [it's, '}''{', \"\\\"}\"]\n    }\n  # about c\n  c: {command: c} # c\n+  # last\n\nserver: {}\n",
+        ),
+        (
+            "mcp_servers: {\n  \"a\":{\"command\":\"a\"},\n  'b':{\"command\":\"b\"}\n}\n",
+            "mcp_servers:\n  \"a\": {\"command\":\"a\"}\n  'b': {\"command\":\"b\"}\n+",
+        ),
+        ("mcp_servers: {a: # of a\n  {command: a}}\n", "mcp_servers:\n  a: # of a\n    {command: a}\n+"),
+        ("mcp_servers: {\n  # none\n}\n", "mcp_servers:\n+  # none\n"),
     ] {
         let (_folder, path) = file(before);
-        let added = add(&path, &[notion()], &nothing).expect("added").change.after;
-        let wanted = match lines.split_once("server: {}\n") {
-            Some((lines, rest)) => format!("{lines}{notion_lines}server: {{}}\n{rest}"),
-            None => format!("{lines}{notion_lines}"),
-        };
-        assert_eq!(added, wanted);
+        let added = add(&path, &[notion()], &nothing).unwrap_or_else(|error| panic!("{before}{error}"));
+        assert_eq!(added.change.after, wanted.replace('+', notion_lines));
     }
-    let (_folder, path) = file("mcp_servers: {a: {command: a}, b: {command: b}}\n");
-    let removed = remove(&path, &words(&["a"]), &nothing).expect("removed");
-    assert_eq!(removed.after, "mcp_servers:\n  b: {command: b}\n");
+    let (_folder, path) = file("mcp_servers: {a: {command: a}, # about a\n # about b\n b: {command: b}}\n");
+    let removed = remove(&path, &words(&["b"]), &nothing).expect("removed");
+    assert_eq!(removed.after, "mcp_servers:\n  a: {command: a} # about a\n");
 }
 
 #[test]
@@ -101,12 +107,13 @@ fn a_mistake_leaves_the_file_as_it_was() {
     assert!(add(&path, &[notion()], &nothing).is_ok(), "a secret that is not set yet is no mistake");
     for (text, offer, reason) in [
         (FILE, Offer::url("a", "http://other/mcp", &[], false), ""),
+        ("{mcp_servers: {a: {command: a}}}\n", notion(), "is written in brackets"),
         (
-            "mcp_servers: {a:\n  {url: \"http://a/mcp\"},\n  b: {url: \"http://b/mcp\"}}\n",
+            "mcp_servers:\n  a:\n    command: a\n    description: \"x\n      # y\"\n",
             notion(),
-            "written on one line",
+            "cannot be added to its layout",
         ),
-        ("mcp_servers: {a: {command: \"} # c\"}}\n", notion(), "cannot be added to its layout"),
+        (&format!("# {}\n{FILE}", "x".repeat((1 << 20) - FILE.len() - 10)), notion(), "larger than"),
         ("mcp_servers:\n  a: {urk: \"http://a/mcp\"}\n", notion(), "urk: unknown key"),
         ("mcp_servers: [\n", notion(), "problem"),
         (FILE, Offer::url("new", "not a URL", &[], false), ""),

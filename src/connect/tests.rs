@@ -273,12 +273,17 @@ fn invalid_files_give_an_error_with_their_name_and_stay() {
 }
 
 #[test]
-fn yaml_in_braces_over_several_lines_is_refused_and_stays() {
+fn yaml_in_braces_becomes_lines_and_is_restored() {
     let client = Client::find("goose").expect("a client");
     let place = Place::new();
-    let file = place.file(client, "extensions: {a: {cmd: x},\n  b: {cmd: y}}\n");
-    let error = plan(client, &file, &gateway(client), None).expect_err("braces").to_string();
-    assert!(error.contains("is written on one line"), "{error}");
+    let before = "extensions: {a: {cmd: x}, # about a\n  b: {cmd: y}}\n";
+    let file = place.file(client, before);
+    connected(client, &file).client.write().expect("written");
+    let after = fs::read_to_string(&file).expect("a file");
+    let lines = "extensions:\n  a: {cmd: x} # about a\n  b: {cmd: y}\n  switchyard:\n";
+    assert!(after.starts_with(lines), "{after}");
+    assert!(undo(&file).expect("restored"));
+    assert_eq!(fs::read_to_string(&file).expect("a file"), before);
 }
 
 #[test]

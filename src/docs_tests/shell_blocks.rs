@@ -1,22 +1,21 @@
-//! Every shell block of the pages uses commands, options and routes that exist.
+//! Every command in the pages uses commands, options and routes that exist: in shell blocks, and after `$` in output.
 //!
-//! A line of `switchyard` is parsed by its arguments, and the path of a `curl` line is looked up in the `OpenAPI` document.
-//! Lines of other programs are accepted if the program is one of [`OTHERS`].
+//! A command of `switchyard` is parsed by its arguments, and the path of a `curl` command is looked up in the `OpenAPI`
+//! document. Scripts of this repository have to be there. Other programs are accepted if they are in [`OTHERS`].
 
 use clap::CommandFactory;
 use serde_json::Value;
 
-use super::pages::blocks;
+use super::pages::{Block, blocks};
 use crate::cli::Arguments;
 
 /// Paths of a gateway that are not in the `OpenAPI` document.
 const PATHS: [&str; 5] = ["/mcp", "/sse", "/openapi.json", "/docs", "/docs/errors"];
 
-/// Programs of other makers, and scripts of this repository, that the tests of pages do not start.
-const OTHERS: [&str; 26] = [
-    "./scripts/",
+/// Programs of other makers that the tests of pages do not start.
+const OTHERS: [&str; 28] = [
     "amp",
-    "benches/",
+    "base64",
     "cargo",
     "chmod",
     "chroma",
@@ -25,53 +24,101 @@ const OTHERS: [&str; 26] = [
     "codex",
     "cp",
     "curl",
+    "cut",
     "docker",
     "echo",
     "export",
     "gemini",
     "git",
+    "jq",
     "kill",
     "kubectl",
     "mv",
+    "node",
     "npx",
     "openssl",
     "pip",
-    "scripts/",
     "sudo",
     "systemctl",
+    "tr",
     "uvx",
 ];
+
+/// Folders with scripts of this repository, which have to be there.
+const SCRIPTS: [&str; 4] = ["./scripts/", "scripts/", "tests/", "benches/"];
 
 /// The commands of a block: continued lines are joined, comments and prompts are removed.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let text = text.replace("\\\n", " ").replace("=$(", "= ");
-    let lines = text.lines().flat_map(|line| line.split(" && ").map(str::to_owned).collect::<Vec<_>>());
-    lines.map(|line| words(&line)).filter(|words| !words.is_empty()).collect()
+    text.lines().flat_map(of_line).collect()
 }
 
-/// Splits a line as a shell does, up to a comment, a pipe or a redirection. Leaves out variables at its start.
-fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote, mut is_word) = (Vec::new(), String::new(), None, false);
-    for letter in line.chars() {
+/// The lines of a block of output that were typed, after `$ `.
+fn typed(text: &str) -> String {
+    let joined = text.replace("\\\n", " ");
+    joined.lines().filter_map(|line| Some(format!("{}\n", line.trim().strip_prefix("$ ")?))).collect()
+}
+
+/// The commands of one line, split as by a shell: between pipes and other separators, without redirections and comments, and
+/// without variables before the program.
+fn of_line(line: &str) -> Vec<Vec<String>> {
+    let (mut found, mut quote, mut letters) = (Line::default(), None, line.chars().peekable());
+    while let Some(letter) = letters.next() {
         match (quote, letter) {
             (Some(open), _) if open == letter => quote = None,
-            (None, '\'' | '"') => (quote, is_word) = (Some(letter), true),
-            (None, '#') if !is_word => break,
-            (None, '|' | '>' | '<' | ';' | '&' | ')') => break,
-            (None, ' ' | '\t') => {
-                words.extend(std::mem::take(&mut is_word).then(|| std::mem::take(&mut word)));
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                found.word.get_or_insert_default();
             }
-            _ => {
-                word.push(letter);
-                is_word = true;
+            (None, '#') if found.word.is_none() => break,
+            (None, '<' | '>') => {
+                while letters.next_if(|next| "<>&".contains(*next)).is_some() {}
+                found.redirect();
             }
+            (None, '|' | ';' | '&' | '(' | ')') => found.end_command(),
+            (None, ' ' | '\t') => found.end_word(),
+            _ => found.word.get_or_insert_default().push(letter),
         }
     }
-    words.extend(is_word.then_some(word));
-    let is_variable = |word: &String| {
-        word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
-    };
-    words.into_iter().skip_while(is_variable).collect()
+    found.end_command();
+    found.commands
+}
+
+/// A line that is being split.
+#[derive(Default)]
+struct Line {
+    commands: Vec<Vec<String>>,
+    words: Vec<String>,
+    word: Option<String>,
+    /// Whether the next word is the target of a redirection.
+    is_target: bool,
+}
+
+impl Line {
+    fn end_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        if !std::mem::take(&mut self.is_target) {
+            self.words.push(word);
+        }
+    }
+
+    /// Begins the target of a redirection. A number before it is a descriptor.
+    fn redirect(&mut self) {
+        self.word.take_if(|word| word.chars().all(|c| c.is_ascii_digit()));
+        self.end_word();
+        self.is_target = true;
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.is_target = false;
+        let is_variable = |word: &String| {
+            let is_of_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            word.split_once('=').is_some_and(|(name, _)| name.chars().all(is_of_name))
+        };
+        let words: Vec<_> = self.words.drain(..).skip_while(is_variable).collect();
+        self.commands.extend((!words.is_empty()).then_some(words));
+    }
 }
 
 /// Whether `path` is a route of the gateway.
@@ -113,11 +160,9 @@ fn problem(words: &[String], document: &Value) -> Option<String> {
             let unknown = paths.filter(|path| !is_route(path, document)).collect::<Vec<_>>();
             (!unknown.is_empty()).then(|| format!("no route {}", unknown.join(" ")))
         }
-        _ if OTHERS
-            .iter()
-            .any(|other| program == *other || other.ends_with('/') && program.starts_with(other)) =>
-        {
-            None
+        _ if OTHERS.contains(&program) => None,
+        _ if SCRIPTS.iter().any(|folder| program.starts_with(folder)) => {
+            (!super::file(program).is_file()).then(|| format!("there is no `{program}`"))
         }
         _ => Some(format!("`{program}` is not checked: mark the block with `<!-- not run: REASON -->`")),
     }
@@ -130,7 +175,9 @@ fn document() -> Value {
 
 #[test]
 fn every_shell_block_uses_commands_and_routes_that_exist() {
-    let (blocks, document) = (blocks("sh"), document());
+    let (mut blocks, document) = (blocks("sh"), document());
+    let shown = ["console", "text"].iter().flat_map(|language| super::pages::blocks(language));
+    blocks.extend(shown.map(|block| Block { text: typed(&block.text), ..block }));
     let wrong: Vec<String> = blocks
         .iter()
         .flat_map(|block| {
@@ -151,4 +198,8 @@ fn a_wrong_option_and_a_wrong_route_are_found() {
     assert_eq!(wrong("curl -s http://127.0.0.1:8080/api/v1/mcp/tolls"), 1);
     assert_eq!(wrong("curl -s \\\n  'http://127.0.0.1:8080/api/v1/mcp/servers/a b/tools?x=1' | jq"), 0);
     assert_eq!(wrong("frobnicate"), 1);
+    assert_eq!(wrong("echo 'a | b' 2>/dev/null | switchyard ad --yes >> out & frobnicate"), 2);
+    assert_eq!(wrong("switchyard check 2>&1 >out && (switchyard tools | jq '.x | y'; A=1 switchyard)"), 0);
+    assert_eq!(wrong("scripts/test lint && scripts/tset"), 1);
+    assert_eq!(wrong(&typed("$ switchyard check --connect \\\n  --confg x\nswitchyard chek\n")), 1);
 }

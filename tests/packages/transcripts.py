@@ -8,12 +8,16 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from gateway import check, free_port
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 60
+# What every system has, and what each transcript needs beside it: nothing else is on its PATH.
+PROGRAMS = ["bash", "sh", "basename", "cat", "grep", "gzip", "kill", "mkdir", "sleep", "tar", "tee"]
+NEEDS = {"from-tarball": ["claude"], "with-node": ["claude", "node", "npm"], "with-python": ["python3"]}
 
 
 def tests(peers):
@@ -35,8 +39,8 @@ def transcript(script, peers):
 def seconds(script, peers, packages, folder):
     """Runs the script in an empty folder; the seconds that it took."""
     # A process group of its own, so that nothing that it started outlives it.
-    began, command = time.monotonic(), ["bash", "-euo", "pipefail", "-x", str(script)]
-    child = subprocess.Popen(command, cwd=folder, env=environment(peers, packages, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    began, command = time.monotonic(), [shutil.which("bash"), "-euo", "pipefail", "-x", str(script)]
+    child = subprocess.Popen(command, cwd=folder, env=environment(script.stem, peers, packages, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     try:
         told, _ = child.communicate(timeout=2 * LIMIT)
     except subprocess.TimeoutExpired:
@@ -58,16 +62,18 @@ def kill_group(group):
         pass
 
 
-def environment(peers, packages, folder):
-    """Node, Python and Claude Code, and no switchyard. What clients write stays in the folder."""
+def environment(name, peers, packages, folder):
+    """The programs that the transcript may use, and no switchyard. What clients write stays in the folder."""
     tools = folder / "tools"
     tools.mkdir()
-    for name, place in (("claude", peers / "bin/claude"), ("node", peers / "bin/node"), ("npm", shutil.which("npm")), ("npx", shutil.which("npx"))):
-        if place and pathlib.Path(place).exists():
-            (tools / name).symlink_to(place)
+    for program in PROGRAMS + NEEDS[name]:
+        given = {"claude": peers / "bin/claude", "node": peers / "bin/node", "python3": sys.executable}
+        place = given.get(program) or shutil.which(program)
+        check(place and pathlib.Path(place).exists(), f"{program} is missing")
+        (tools / program).symlink_to(place)
     return {
         **os.environ,
-        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PATH": str(tools),
         "PACKAGES": str(packages.folder),
         "PORT": str(free_port()),
         "CLAUDE_CONFIG_DIR": str(folder / "claude"),

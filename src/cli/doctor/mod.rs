@@ -112,6 +112,5 @@ fn show(all: &[(&'static str, Finding)], screen: &mut Screen<'_>) -> io::Result<
     let document = Raw::of(&json!({"findings": findings.collect::<Vec<_>>()}));
     let faulty = all.iter().filter(|(_, finding)| finding.level != Level::Ok);
     let names = faulty.map(|(check, _)| (*check).to_owned()).collect();
-    let table = screen.folded(table);
-    screen.show(&View { document, names, table })
+    screen.show(&View { document, names, table: table.folded() })
 }

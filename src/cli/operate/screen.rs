@@ -6,6 +6,7 @@
 //! Not here: what a command shows.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use clap::ValueEnum;
 use rustix::termios::tcgetwinsize;
@@ -75,13 +76,16 @@ pub(in crate::cli) struct Screen<'a> {
     has_progress: bool,
 }
 
+/// Returns the columns of a stream that is a terminal.
+pub(in crate::cli) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let told = || tcgetwinsize(stream).map(|size| usize::from(size.ws_col));
+    stream.is_terminal().then(|| told().ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH))
+}
+
 impl<'a> Screen<'a> {
     /// The screen of this process.
     pub(in crate::cli) fn of(options: &Output, out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let width = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col));
-        let err_width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-        let known = |width: Result<usize, _>| width.ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH);
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let can_move = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
         Self {
@@ -90,12 +94,11 @@ impl<'a> Screen<'a> {
             format: options.output,
             is_quiet: options.quiet,
             is_terminal,
-            width: is_terminal.then(|| known(width)),
+            width: width_of(&io::stdout()),
             can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
             is_interactive: is_terminal && can_move && io::stdin().is_terminal(),
             has_color: is_terminal && can_move && !options.no_color && !is_set("NO_COLOR"),
-            progress_width: (io::stderr().is_terminal() && can_move && !options.quiet)
-                .then(|| known(err_width)),
+            progress_width: width_of(&io::stderr()).filter(|_| can_move && !options.quiet),
             has_progress: false,
         }
     }
@@ -114,14 +117,6 @@ impl<'a> Screen<'a> {
     /// Writes a table as wide as the terminal.
     pub(in crate::cli) fn table(&mut self, table: &Table) -> io::Result<()> {
         table.write(self.width, self.has_color, self.out)
-    }
-
-    /// Returns a table whose last column is on as many lines as the terminal makes necessary.
-    pub(in crate::cli) fn folded(&self, table: Table) -> Table {
-        match self.width {
-            Some(width) => table.folded(width),
-            None => table,
-        }
     }
 
     /// Writes an answer as JSON, or as YAML if that is asked for.

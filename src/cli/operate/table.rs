@@ -1,7 +1,8 @@
 //! Tables that fit the width of a terminal.
 //!
-//! Invariants: a line is never wider than the terminal, as far as columns can be narrowed to [`MIN_WIDTH`]. Cells are
-//! text of servers: they are made visible here. Width counts columns of the terminal, of which some characters take two.
+//! Invariants: a line is never wider than the terminal, unless that is too narrow for a title and [`MIN_WIDTH`] columns.
+//! Cells are text of servers: they are made visible here. Width counts columns of the terminal, of which some characters
+//! take two.
 //!
 //! Not here: what the tables show.
 
@@ -12,7 +13,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::super::visible;
 
 /// Columns are not made narrower than this.
-const MIN_WIDTH: usize = 6;
+const MIN_WIDTH: usize = 8;
+/// A folded column is not made narrower than this.
+const MIN_FOLDED: usize = 20;
 /// Between two columns.
 const GAP: &str = "  ";
 pub(super) const BOLD: &str = "\x1b[1m";
@@ -73,66 +76,110 @@ impl Cell {
 pub(in crate::cli) struct Table {
     pub(in crate::cli) header: Vec<&'static str>,
     pub(in crate::cli) rows: Vec<Vec<Cell>>,
+    /// Whether the last column continues on further lines instead of being shortened.
+    folds: bool,
 }
 
 impl Table {
     /// An empty table.
     pub(in crate::cli) fn new(header: &[&'static str]) -> Self {
-        Self { header: header.to_vec(), rows: Vec::new() }
+        Self { header: header.to_vec(), ..Self::default() }
     }
 
-    /// Writes it. Without a width, no cell is shortened.
+    /// Returns the table with its last column on as many lines as the terminal makes necessary.
+    pub(in crate::cli) fn folded(self) -> Self {
+        Self { folds: true, ..self }
+    }
+
+    /// Writes it as lines of at most `width` columns: as a table, or as one block for each row if its columns would be too
+    /// narrow. Without a width, no cell is shortened.
     pub(in crate::cli) fn write(
         &self,
         width: Option<usize>,
         has_color: bool,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let widths = self.widths(width);
+        let widths = match width {
+            Some(width) if !self.rows.is_empty() => self.fitted(width),
+            _ => Some(self.widths()),
+        };
+        let Some(widths) = widths else {
+            return self.write_blocks(width.unwrap_or_default(), has_color, out);
+        };
         let header = self.header.iter().map(|title| Cell::new(title)).collect::<Vec<_>>();
         let bold = if has_color { (BOLD, PLAIN) } else { ("", "") };
         writeln!(out, "{}{}{}", bold.0, line(&header, &widths, false), bold.1)?;
-        self.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row, &widths, has_color)))
+        let rows = self.rows.iter().flat_map(|row| self.lines(row, &widths));
+        rows.into_iter().try_for_each(|row| writeln!(out, "{}", line(&row, &widths, has_color)))
     }
 
-    /// Returns the table with its last column on as many lines as fit it into `width`. No cell of that column is shortened.
-    pub(in crate::cli) fn folded(self, width: usize) -> Self {
-        let before: usize = self.header.len().saturating_sub(1);
-        let used: usize = self.widths(None).iter().take(before).map(|width| width + GAP.len()).sum();
-        let room = width.saturating_sub(used).max(MIN_WIDTH);
-        let fold = |row: Vec<Cell>| {
-            let lines = row.last().map(|cell| lines_of(&cell.text, room)).unwrap_or_default();
-            let lines = lines.into_iter().enumerate().map(|(at, text)| {
-                let blank = Cell { text: String::new(), severity: Severity::Plain };
-                let beside = row.iter().take(before);
-                let beside = beside.map(|cell| if at == 0 { cell.clone() } else { blank.clone() });
-                beside.chain([Cell { text, ..blank.clone() }]).collect()
-            });
-            lines.collect::<Vec<_>>()
+    /// Writes each row as lines with the title and the text of a cell. A row without a first cell belongs to the row before.
+    fn write_blocks(&self, width: usize, has_color: bool, out: &mut dyn Write) -> io::Result<()> {
+        let before = self.header.iter().map(|title| title.width()).max().unwrap_or_default();
+        let widths = [before, width.saturating_sub(before + GAP.len()).max(MIN_WIDTH)];
+        let (bold, plain) = if has_color { (BOLD, PLAIN) } else { ("", "") };
+        for (at, row) in self.rows.iter().enumerate() {
+            let continues = row.first().is_some_and(|cell| cell.text.is_empty());
+            if at > 0 && !continues {
+                writeln!(out)?;
+            }
+            let mut titles = self.header.iter().map(|title| if continues { "" } else { title });
+            for cell in row {
+                let mut title = titles.next().unwrap_or_default();
+                for text in lines_of(&cell.text, widths[1]).into_iter().filter(|text| !text.is_empty()) {
+                    let text = line(&[Cell { text, severity: cell.severity }], &widths[1..], has_color);
+                    writeln!(out, "{bold}{title:before$}{plain}{GAP}{text}")?;
+                    title = "";
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the lines of a row: several if its last cell is folded.
+    fn lines(&self, row: &[Cell], widths: &[usize]) -> Vec<Vec<Cell>> {
+        let (true, Some((last, before)), Some(room)) = (self.folds, row.split_last(), widths.last()) else {
+            return vec![row.to_vec()];
         };
-        Self { rows: self.rows.into_iter().flat_map(fold).collect(), ..self }
+        let lines = lines_of(&last.text, *room).into_iter().enumerate().map(|(at, text)| {
+            let blank = || Cell { text: String::new(), tone: Tone::Plain };
+            let beside = before.iter().map(|cell| if at == 0 { cell.clone() } else { blank() });
+            beside.chain([Cell { text, tone: last.tone }]).collect()
+        });
+        lines.collect()
     }
 
-    /// Returns the width of each column: as wide as its widest cell, or less where the line would be too long.
-    fn widths(&self, most: Option<usize>) -> Vec<usize> {
+    /// Returns the width of the widest cell of each column.
+    fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.header.iter().map(|title| title.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = cell.text.width().max(*width);
             }
         }
-        let Some(most) = most else { return widths };
+        widths
+    }
+
+    /// Returns the width of each column in a line of `most` columns, if all of them can be read then. The first column has
+    /// the names that a user types, so it is shortened only if it takes more than half of the line.
+    fn fitted(&self, most: usize) -> Option<Vec<usize>> {
+        let mut widths = self.widths();
         let most = most.saturating_sub(GAP.len() * widths.len().saturating_sub(1));
+        if self.folds {
+            let last = widths.pop()?;
+            let room = most.checked_sub(widths.iter().sum())?;
+            widths.push(last.min(room));
+            return (last <= room || room >= MIN_FOLDED).then_some(widths);
+        }
         for width in &mut widths {
             *width = (*width).min(most.max(MIN_WIDTH));
         }
         while widths.iter().sum::<usize>() > most {
-            match widths.iter_mut().max() {
-                Some(widest) if *widest > MIN_WIDTH => *widest -= 1,
-                _ => break,
-            }
+            let least = |at| if at == 0 { MIN_WIDTH.max(most / 2) } else { MIN_WIDTH };
+            let can_shrink = widths.iter_mut().enumerate().filter(|(at, width)| **width > least(*at));
+            *can_shrink.max_by_key(|(_, width)| **width)?.1 -= 1;
         }
-        widths
+        Some(widths)
     }
 }
 
@@ -209,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_table_fits_the_width_of_the_terminal() {
-        for width in [24, 30, 47, 80, 200] {
+        for width in [21, 24, 30, 47, 80, 200] {
             let text = written(Some(width), false);
             assert!(text.lines().all(|line| line.width() <= width), "{width}:\n{text}");
         }
@@ -224,14 +271,59 @@ one             ready   A description th…
 
     #[test]
     fn a_folded_column_keeps_all_its_words() {
-        for width in [41, 38] {
+        for width in [46, 41, 38] {
             let mut out = Vec::new();
-            table().folded(width).write(Some(width), false, &mut out).expect("written");
+            table().folded().write(Some(width), false, &mut out).expect("written");
             let text = String::from_utf8(out).expect("UTF-8");
             assert!(text.lines().all(|line| line.width() <= width) && !text.contains('…'), "{text}");
-            let letters: String = text.split_whitespace().collect();
+            assert_eq!(text.starts_with("NAME            STATE   DESCRIPTION\n"), width > 43, "{text}");
+            let letters: String = text.split_whitespace().collect::<String>().replace("DESCRIPTION", "");
             assert!(letters.contains(r"Adescriptionthatislongerthan\u{1b}[31mothers"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_terminal_that_is_too_narrow_for_the_columns_shows_a_block_for_each_row() {
+        let mut table = table();
+        table.rows.insert(1, vec![Cell::new(""), Cell::new(""), Cell::new("fix: do this")]);
+        let mut out = Vec::new();
+        table.write(Some(28), true, &mut out).expect("written");
+        let text = String::from_utf8(out).expect("UTF-8");
+        let wanted = "\
+<b>NAME       <p>  one
+<b>STATE      <p>  <g>ready<p>
+<b>DESCRIPTION<p>  A description
+<b>           <p>  that is longer
+<b>           <p>  than
+<b>           <p>  \\u{1b}[31mother
+<b>           <p>  s
+<b>           <p>  fix: do this
+
+<b>NAME       <p>  名前は長いです
+<b>STATE      <p>  <r>failed<p>
+<b>DESCRIPTION<p>  A description
+<b>           <p>  that is longer
+<b>           <p>  than
+<b>           <p>  \\u{1b}[31mother
+<b>           <p>  s
+";
+        let codes = [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Tone::Good.code()), ("<r>", Tone::Bad.code())];
+        assert_eq!(text, codes.iter().fold(wanted.to_owned(), |text, (tag, code)| text.replace(tag, code)));
+        let mut out = Vec::new();
+        Table::new(&["A LONG TITLE", "ANOTHER ONE"]).write(Some(20), false, &mut out).expect("written");
+        assert_eq!(out, b"A LONG TITLE  ANOTHER ONE\n", "a table without rows has its header");
+    }
+
+    #[test]
+    fn names_in_the_first_column_are_shortened_last() {
+        let mut table = Table::new(&["URI", "NAME", "DESCRIPTION"]);
+        table
+            .rows
+            .push(["memory://knowledge/graph", "knowledge graph", "All that is known"].map(Cell::new).into());
+        let mut out = Vec::new();
+        table.write(Some(50), false, &mut out).expect("written");
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert!(text.ends_with("\nmemory://knowledge/gra…  knowledge g…  All that i…\n"), "{text}");
     }
 
     #[test]

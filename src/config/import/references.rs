@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `${X}`, `${X:-default}` | Claude Code | unchanged; in `args`, `$${X}` if `env` of the server sets `X` to another text: the program expands it |
 //! | `${env:X}` | VS Code, Cursor | `${X}` |
+//! | `$X`, in capitals and as a word | shells; Gemini CLI, Qwen Code | `${X}`, with a note; unchanged in a script |
 //! | `${secret:X}`, `${secret:X:-default}` | Switchyard | unchanged |
 //! | `${input:x}` | VS Code | a variable named after it, to be set by the user |
 //! | `${workspaceFolder}` and similar, `${config:x}`, `${command:x}` | VS Code, Cursor | a variable named after it, too |
@@ -23,6 +24,8 @@ use settings::one_line;
 const USUAL: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "TERM", "TMPDIR"];
 /// Begins a reference to a secret of the vault.
 pub(super) const SECRET: &str = "secret:";
+/// Characters before `$NAME` that begin a word, besides blanks.
+const BEFORE_BARE: [char; 6] = ['=', ':', '/', ',', '"', '\''];
 /// Names that VS Code and Cursor give to values of the editor.
 const EDITOR: [&str; 3] = ["workspaceFolder", "workspaceFolderBasename", "cwd"];
 
@@ -49,6 +52,8 @@ pub(super) struct Translated {
     pub(super) lost_defaults: Vec<String>,
     /// Variables that the program expands itself.
     pub(super) left_to_program: Vec<String>,
+    /// Variables that were written `$NAME`.
+    pub(super) bare: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -56,12 +61,23 @@ enum ReferencePiece<'t> {
     Literal(&'t str),
     /// The text between `${` and `}`.
     Reference(&'t str),
+    /// The name in `$NAME`.
+    Bare(&'t str),
 }
 
-impl ReferencePiece<'_> {
+impl<'t> ReferencePiece<'t> {
+    /// Returns the environment variable that it refers to, and its default.
+    fn variable(&self) -> Option<(&'t str, Option<&'t str>)> {
+        match self {
+            Self::Literal(_) => None,
+            Self::Reference(inner) => variable(inner),
+            Self::Bare(name) => Some((name, None)),
+        }
+    }
+
     /// Whether it is a reference to the variable `wanted`.
     fn names(&self, wanted: &str) -> bool {
-        matches!(self, Self::Reference(inner) if variable(inner).is_some_and(|(name, _)| name == wanted))
+        self.variable().is_some_and(|(name, _)| name == wanted)
     }
 }
 
@@ -70,10 +86,7 @@ impl<'j> References<'j> {
     pub(super) fn new(inputs: &'j [Json], servers: &[&'j Json]) -> Self {
         let mut taken: BTreeSet<String> = USUAL.map(str::to_owned).into();
         let mut note = |text: &'j str| {
-            taken.extend(pieces(text).into_iter().filter_map(|piece| match piece {
-                ReferencePiece::Reference(inner) => variable(inner).map(|(name, _)| name.to_owned()),
-                ReferencePiece::Literal(_) => None,
-            }));
+            taken.extend(pieces(text).iter().filter_map(|piece| Some(piece.variable()?.0.to_owned())));
         };
         for server in servers {
             server.texts(&mut note);
@@ -95,14 +108,17 @@ impl<'j> References<'j> {
     }
 
     /// Converts `text` of an argument. Variables that the server sets for its program stay, so that the program expands
-    /// them, as mcp-remote does.
-    pub(super) fn translate_argument(&mut self, text: &str) -> Translated {
+    /// them, as mcp-remote does. So do those of a script, written `$NAME`, which a shell expands.
+    pub(super) fn translate_argument(&mut self, text: &str, is_script: bool) -> Translated {
         let mut translated = Translated::default();
         for piece in pieces(text) {
             match piece {
                 ReferencePiece::Reference(inner) if self.own.contains(inner) => {
                     translated.left_to_program.push(inner.to_owned());
                     translated.text.extend(["$${", inner, "}"]);
+                }
+                ReferencePiece::Bare(name) if is_script || self.own.contains(name) => {
+                    translated.text.extend(["$$", name]);
                 }
                 piece => self.piece(piece, &mut translated),
             }
@@ -119,10 +135,26 @@ impl<'j> References<'j> {
         translated
     }
 
+    /// Converts `text` that people read: `$NAME` in it is a name, and no reference.
+    pub(super) fn translate_prose(&mut self, text: &str) -> Translated {
+        let mut translated = Translated::default();
+        for piece in pieces(text) {
+            match piece {
+                ReferencePiece::Bare(name) => translated.text.extend(["$$", name]),
+                piece => self.piece(piece, &mut translated),
+            }
+        }
+        translated
+    }
+
     fn piece(&mut self, piece: ReferencePiece<'_>, into: &mut Translated) {
         match piece {
             ReferencePiece::Literal(literal) => into.text.push_str(&literal.replace('$', "$$")),
             ReferencePiece::Reference(inner) => self.reference(inner, into),
+            ReferencePiece::Bare(name) => {
+                into.bare.push(name.to_owned());
+                self.reference(name, into);
+            }
         }
     }
 
@@ -219,20 +251,47 @@ fn pieces(text: &str) -> Vec<ReferencePiece<'_>> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find("${") {
         let Some(length) = rest[start..].find('}') else { break };
-        found.push(ReferencePiece::Literal(&rest[..start]));
+        add_literal(&rest[..start], &mut found);
         found.push(ReferencePiece::Reference(&rest[start + 2..start + length]));
         rest = &rest[start + length + 1..];
     }
-    found.push(ReferencePiece::Literal(rest));
+    add_literal(rest, &mut found);
     found
+}
+
+/// Adds a text without `${…}`, split at each `$NAME`.
+fn add_literal<'t>(mut text: &'t str, found: &mut Vec<ReferencePiece<'t>>) {
+    while let Some((at, name)) = bare(text) {
+        found.extend([ReferencePiece::Literal(&text[..at]), ReferencePiece::Bare(name)]);
+        text = &text[at + 1 + name.len()..];
+    }
+    found.push(ReferencePiece::Literal(text));
+}
+
+/// Returns the place and the name of the first `$NAME` in `text`. The name is in capitals and a word of its own, because
+/// passwords have dollar signs too.
+fn bare(text: &str) -> Option<(usize, &str)> {
+    let is_of_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    text.match_indices('$').find_map(|(at, _)| {
+        let rest = &text[at + 1..];
+        let (name, after) = rest.split_at(rest.find(|c| !is_of_name(c)).unwrap_or(rest.len()));
+        let begins = |c: char| c.is_whitespace() || BEFORE_BARE.contains(&c);
+        let ends = |c: char| !c.is_alphanumeric() && c != '$';
+        let is_word =
+            text[..at].chars().next_back().is_none_or(begins) && after.chars().next().is_none_or(ends);
+        let is_name = name.len() > 1 && !name.starts_with(|c: char| c.is_ascii_digit());
+        (is_word && is_name).then_some((at, name))
+    })
+}
+
+/// Whether `text` refers to a variable or a secret.
+pub(super) fn has_reference(text: &str) -> bool {
+    text.contains("${") || bare(text).is_some()
 }
 
 /// Returns the variables without a default in a string of a configuration file.
 pub(super) fn without_default(text: &str) -> impl Iterator<Item = &str> {
-    let names = pieces(text).into_iter().filter_map(|piece| match piece {
-        ReferencePiece::Reference(inner) => variable(inner),
-        ReferencePiece::Literal(_) => None,
-    });
+    let names = pieces(text).into_iter().filter_map(|piece| piece.variable());
     names.filter(|(name, default)| default.is_none() && !USUAL.contains(name)).map(|(name, _)| name)
 }
 
@@ -295,60 +354,5 @@ fn upper_snake(words: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::json;
-    use super::*;
-
-    #[test]
-    fn references_of_every_client_become_ours() {
-        let inputs = r#"[{"id": "api-key", "type": "promptString", "description": "The\nkey", "password": true, "default": "no"},
-            {"id": "region", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 7]"#;
-        let Ok(Json::List(inputs)) = json::read(inputs) else { panic!("a list") };
-        let servers = Json::Text("${env:API_KEY} ${REGION_2:-x}".into());
-        let mut references = References::new(&inputs, &[&servers]);
-        for (text, wanted) in [
-            ("plain", "plain"),
-            ("${A}/${A_1:-d e}", "${A}/${A_1:-d e}"),
-            ("${A:-}", "${A:-}"),
-            ("Bearer ${secret:a.b-C_1}${secret:A:-d}", "Bearer ${secret:a.b-C_1}${secret:A:-d}"),
-            ("${secret:}${secret:a b}", "$${secret:}$${secret:a b}"),
-            ("${env:A}${env:ProgramFiles(x86)}", "${A}${ProgramFiles(x86)}"),
-            ("Bearer ${input:api-key}", "Bearer ${API_KEY_2}"),
-            ("${input:api-key}", "${API_KEY_2}"),
-            ("${input:region}", "${REGION:-eu}"),
-            ("${input:path}${input:1}${input:é}", "${INPUT_PATH}${INPUT_1}${INPUT}"),
-            ("${workspaceFolder}/a${/}b${pathSeparator}c", "${WORKSPACE_FOLDER}/a/b/c"),
-            ("${workspaceFolder:web}${config:http.proxy}", "${WORKSPACE_FOLDER_WEB}${CONFIG_HTTP_PROXY}"),
-            ("${userHome}/x", "${HOME}/x"),
-            ("${A:-a$b}", "${A}"),
-            ("${A:-${B}}", "${A}}"),
-            ("a$ $b $$ ${} ${x-y} ${#n[@]} ${ ${A}", "a$$ $$b $$$$ $${} $${x-y} $${#n[@]} $${ $${A}"),
-            ("$${A} ${", "$$${A} $${"),
-        ] {
-            assert_eq!(references.translate(text).text, wanted, "{text}");
-        }
-        let made = references.needed.iter().filter(|(_, what)| !what.is_empty());
-        let needed: Vec<_> = made.map(|(name, what)| format!("{name}: {what}")).collect();
-        assert_eq!(
-            needed,
-            [
-                "API_KEY_2: the input `api-key` (The\\nkey)",
-                "REGION: the input `region`, else it is `eu`",
-                "INPUT_PATH: the input `path`",
-                "INPUT_1: the input `1`",
-                "INPUT: the input `é`",
-                "WORKSPACE_FOLDER: `${workspaceFolder}`",
-                "WORKSPACE_FOLDER_WEB: `${workspaceFolder:web}`",
-                "CONFIG_HTTP_PROXY: `${config:http.proxy}`",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_default_that_holds_a_reference_is_said_to_be_lost() {
-        let mut references = References::new(&[], &[]);
-        let translated = references.translate("${A:-$b} ${C:-d}");
-        assert_eq!((translated.lost_defaults, translated.has_reference), (vec!["A".to_owned()], true));
-        assert!(!references.translate("$x ${/}").has_reference);
-    }
-}
+#[path = "references_tests.rs"]
+mod tests;

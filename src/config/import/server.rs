@@ -11,7 +11,7 @@ use url::Url;
 
 use super::bridge;
 use super::json::{Json, Members};
-use super::references::{References, Translated};
+use super::references::{References, Translated, has_reference};
 use super::yaml;
 use settings::one_line;
 use upstream::config::is_reserved_header;
@@ -82,8 +82,14 @@ impl<'j> Reader<'j, '_, '_> {
         self.references.begin_server(env);
         let kind = self.kind()?;
         self.enabled();
-        if let Some(description) = self.take("description") {
-            self.line("description", description)?;
+        match self.take("description") {
+            Some(Json::Text(text)) => {
+                let translated = self.references.translate_prose(text);
+                let text = self.told("description", text, translated);
+                let _ = writeln!(self.yaml, "    description: {}", yaml::scalar(&text));
+            }
+            Some(description) => self.line("description", description)?,
+            None => {}
         }
         self.timeout();
         if kind == Kind::Stdio {
@@ -187,7 +193,7 @@ impl<'j> Reader<'j, '_, '_> {
         let mut option = ""; // the argument before
         for (at, item) in items.iter().enumerate() {
             let path = format!("args[{at}]");
-            args.push(self.argument(&path, item)?);
+            args.push(self.argument(&path, item, is_before_script(option))?);
             let text = item.text().unwrap_or_default();
             let (name, value) = text.split_once('=').unwrap_or((option, text));
             if !value.starts_with('-') {
@@ -240,10 +246,10 @@ impl<'j> Reader<'j, '_, '_> {
         Ok(self.told(path, text, translated))
     }
 
-    /// Converts a string of `args`.
-    fn argument(&mut self, path: &str, value: &Json) -> Result<String, String> {
+    /// Converts a string of `args`, which may be a script of a shell.
+    fn argument(&mut self, path: &str, value: &Json, is_script: bool) -> Result<String, String> {
         let Json::Text(text) = value else { return self.text(path, value) };
-        let translated = self.references.translate_argument(text);
+        let translated = self.references.translate_argument(text, is_script);
         Ok(self.told(path, text, translated))
     }
 
@@ -252,6 +258,10 @@ impl<'j> Reader<'j, '_, '_> {
         for name in &translated.left_to_program {
             let reason = "the program expands it, from its `env`";
             self.remarks.push(format!("`{path}`: `${{{}}}` stays as it is: {reason}", one_line(name)));
+        }
+        for name in &translated.bare {
+            let advice = format!("write `$${name}` if it is a text");
+            self.remarks.push(format!("`{path}`: `${name}` is read as the variable `${{{name}}}`; {advice}"));
         }
         for name in &translated.lost_defaults {
             let reason = "a default that holds a dollar sign cannot be written here";
@@ -305,11 +315,16 @@ fn looks_secret(value: &str) -> bool {
     BEGINNINGS.iter().any(|beginning| value.starts_with(beginning))
 }
 
+/// Whether the argument after `option` is a script, as after `sh -c` and `bash -lc`.
+fn is_before_script(option: &str) -> bool {
+    option.ends_with('c') && option.starts_with('-') && !option.starts_with("--")
+}
+
 /// Whether `value` is a non-empty literal without references.
 fn is_literal(value: &str) -> bool {
     let is_setting =
         matches!(value, "true" | "false" | "none") || value.bytes().all(|byte| byte.is_ascii_digit());
-    !is_setting && !value.contains("${")
+    !is_setting && !has_reference(value)
 }
 
 fn has_credentials(url: &str) -> bool {

@@ -218,7 +218,7 @@ fn names_are_made_valid_and_stay_apart() {
 #[test]
 fn places_of_secrets_are_named_and_secrets_are_not() {
     let found = of(&json!({
-        "a": {"command": "npx", "env": {"API_KEY": "canary", "MODE": "x", "OTHER_KEY": "${env:K}", "KEYS": "3"},
+        "a": {"command": "npx", "env": {"API_KEY": "canary", "MODE": "x", "OTHER_KEY": "${env:K}", "KEYS": "3", "ID": "ghp_canary"},
             "args": ["--token", "canary", "--key=canary", "-e", "PASSWORD=canary", "--auth", "-v", "plain"]},
         "b": {"url": "https://me:canary@example.org/", "headers": {"Authorization": "Bearer canary"}},
     }));
@@ -227,13 +227,13 @@ fn places_of_secrets_are_named_and_secrets_are_not() {
         found.notes,
         [
             format!(
-                "a: may hold a secret, as it is written: `args[1]`, `args[2]`, `args[4]`, `env.API_KEY`: {advice}"
+                "a: may hold a secret, as it is written: `args[1]`, `args[2]`, `args[4]`, `env.API_KEY`, `env.ID`: {advice}"
             ),
             format!("b: may hold a secret, as it is written: `url`, `headers.Authorization`: {advice}"),
             "set the variable K: needed by `a`".to_owned(),
         ]
     );
-    assert_eq!(found.yaml.matches("canary").count(), 6, "{}", found.yaml);
+    assert_eq!(found.yaml.matches("canary").count(), 7, "{}", found.yaml);
 }
 
 #[test]
@@ -260,8 +260,19 @@ fn a_file_that_is_none_is_refused() {
     let large = json!({"servers": {"a": large, "b": large}}).to_string();
     assert!(refused(large.as_bytes()).contains("of more than 1048576 bytes"));
     assert!(refused(&vec![b' '; MAX_JSON + 1]).contains("the file is larger than 16777216 bytes"));
-    import("x.json", b"\xef\xbb\xbf{\"servers\": {}}", Folder::none(), &gateway())
+    import("x.json", b"\xef\xbb\xbf// JSON\n{\"servers\": {}}", Folder::none(), &gateway())
         .expect("a byte order mark is no text");
+}
+
+#[test]
+fn the_database_of_redis_becomes_the_path_of_its_url() {
+    let file = std::fs::read_to_string(path("../foreign/r2r_mcp_config.yaml")).expect("readable");
+    for (database, wanted) in [("db: 0", "redis://localhost:6379"), ("db: 2", "redis://localhost:6379/2")] {
+        let file = file.replace("db: 0", database);
+        let found = import("x.yaml", file.as_bytes(), Folder::none(), &gateway()).expect("read");
+        let line = found.yaml.lines().find(|line| line.contains("redis://")).expect("a URL");
+        assert!(line.replace('"', "").ends_with(wanted), "{line}");
+    }
 }
 
 #[test]
@@ -285,6 +296,9 @@ proptest! {
     fn any_text_means_the_same(text in any::<String>(), odd in "[$~{}\\[\\]\"'#:,&*!|>%@` a-cA-C0-9\\n\\t\u{85}\u{2028}\u{feff}-]{0,24}") {
         for text in [text, odd] {
             let text = text.replace("${", "$ {").replace('\0', "");
+            // In front of a capital, a dollar sign may begin a variable.
+            let capitals = ('A'..='Z').chain(['_']);
+            let text = capitals.fold(text, |text, c| text.replace(&format!("${c}"), &format!("$.{c}")));
             prop_assume!(text != "~" && !text.starts_with("~/"));
             let found = of(&json!({"a": {"command": format!("x{text}"), "args": [text], "env": {"A": text}}}));
             let servers = loaded(&found.yaml);

@@ -6,6 +6,7 @@
 //!
 //! Not here: what an entry says (`entry`), and files (`file`).
 
+mod flow;
 mod jsonc;
 mod toml;
 pub(super) mod yaml;

@@ -57,6 +57,10 @@ fn yaml_of_many_layouts_is_edited_or_refused() {
         ("a: 1", "a: 1\ns:\n  new:\n    url: http://a/mcp\n"),
         ("s: {} # c\nb: 1\n", "s: # c\n  new:\n    url: http://a/mcp\nb: 1\n"),
         ("s: {a: {x: 1}} # c\nb: 1\n", "s: # c\n  a: {x: 1}\n  new:\n    url: http://a/mcp\nb: 1\n"),
+        ("s: {a: {x: 1},\n b: 1} # d\n", "s: # d\n  a: {x: 1}\n  b: 1\n  new:\n    url: http://a/mcp\n"),
+        ("s:\n  {a: 1}\n", "s:\n  a: 1\n  new:\n    url: http://a/mcp\n"),
+        ("s: {\n}\n", "s:\n  new:\n    url: http://a/mcp\n"),
+        ("s: null # c\nb: 1\n", "s: # c\n  new:\n    url: http://a/mcp\nb: 1\n"),
         ("s:\n\n# about b\nb: 1\n", "s:\n  new:\n    url: http://a/mcp\n\n# about b\nb: 1\n"),
         ("s:\n a:\n  x: 1\nb: 1\n", "s:\n a:\n  x: 1\n new:\n   url: http://a/mcp\nb: 1\n"),
         ("s:\n  new: {url: old} # c\n  z: {}\n", "s:\n  new:\n    url: http://a/mcp\n  z: {}\n"),
@@ -64,8 +68,10 @@ fn yaml_of_many_layouts_is_edited_or_refused() {
         assert_eq!(edited(Syntax::Yaml, &["s"], text, &[]).as_deref(), Ok(wanted), "{text}");
     }
     for text in [
-        "s: {a: {x: 1},\n b: 1}\n",
+        "s: {a: {x: 1}, b}\n",
         "s: [{x: 1}]\n",
+        "s: [\n  {x: 1}]\n",
+        "s: &x {a: 1}\n",
         "{s: {}}\n",
         "- 1\n",
         "s: &x\n  a: 1\nb: *x\nc: [",

@@ -1,7 +1,7 @@
 //! YAML: inserts and removes whole lines of the text.
 //!
 //! The parser gives the line of every key, so that an entry is a range of lines. Blank lines and comments at the end of
-//! a range belong to what follows. A mapping in braces on one line is first written with one entry on each line. A list in
+//! a range belong to what follows. A mapping in braces is first written with lines for each entry (`flow`). A list in
 //! brackets is refused.
 //!
 //! No crate is used, because none of those that keep the format of YAML is maintained and refuses duplicate keys.
@@ -9,6 +9,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use super::flow::{self, Unfolded};
 use super::{Edit, ServersPlace, Syntax, name_of};
 use crate::config::import::json::{Json, Members};
 use crate::config::import::yaml::{key, scalar};
@@ -98,22 +99,30 @@ impl<'t> Block<'t> {
             return Ok(Self { lines, children: Vec::new(), indent: None, end, top });
         };
         let end = entries.get(at + 1).map_or(lines.len(), |next| line_of(next.key_mark.line));
-        let (first, is_empty) = (line_of(entries[at].key_mark.line), is_nothing(&entries[at].node));
         let mut block = Self { lines, children: Vec::new(), indent: None, end, top };
-        if is_empty {
-            block.clear(first)?;
-        } else {
-            block.find_children(&entries[at])?;
-        }
+        block.read(&entries[at])?;
         Ok(block)
     }
 
-    /// Turns `key: {}` at `line` into `key:`.
+    /// Finds the entries of the value at `entry`.
+    fn read(&mut self, entry: &Entry) -> Result<(), String> {
+        let at = line_of(entry.key_mark.line);
+        let text = self.lines[at..self.end].join("\n");
+        let value = text.split_once(':').map_or("", |(_, value)| value);
+        match flow::opening(value) {
+            Some('{') => self.unfold(at, value, &entry.node),
+            _ if is_nothing(&entry.node) => self.clear(at),
+            Some(_) => Err(self.in_brackets()),
+            None => self.find_children(entry),
+        }
+    }
+
+    /// Turns `key: []` at `line` into `key:`.
     fn clear(&mut self, line: usize) -> Result<(), String> {
         let text = self.lines.get(line).map(String::as_str).unwrap_or_default();
         let (before, after) = text.split_once(':').ok_or("the key is not on one line")?;
         let rest = after.trim_start();
-        let empty = ["{}", "[]", "null", "~"].iter().find_map(|empty| rest.strip_prefix(empty));
+        let empty = ["[]", "null", "~"].iter().find_map(|empty| rest.strip_prefix(empty));
         let rest = empty.map_or(rest, str::trim_start);
         let cleared = format!("{before}:{}{rest}", if rest.is_empty() { "" } else { " " });
         cleared.trim_end().clone_into(&mut self.lines[line]);
@@ -133,7 +142,7 @@ impl<'t> Block<'t> {
         };
         let first = starts.first().map_or(0, |(_, line)| *line);
         if first <= line_of(entry.key_mark.line) {
-            return self.unfold(entry, &starts);
+            return Err(self.in_brackets());
         }
         self.indent = self.lines.get(first).map(|line| line.len() - line.trim_start().len());
         self.end = self.trimmed(first..self.end);
@@ -148,38 +157,30 @@ impl<'t> Block<'t> {
         Ok(())
     }
 
-    /// Turns `key: {a: …, b: …}`, which is one line, into `key:` and one line for each entry.
-    fn unfold(&mut self, entry: &Entry, starts: &[(String, usize)]) -> Result<(), String> {
-        let refused = || format!("`{}` is written on one line: write one server a line", self.top);
-        let at = line_of(entry.key_mark.line);
-        let Value::Map(entries) = &entry.node.value else { return Err(refused()) };
-        if starts.iter().any(|(_, line)| *line != at) {
-            return Err(refused());
-        }
-        let line = self.lines.get(at).cloned().unwrap_or_default();
-        let byte_of =
-            |entry: &Entry| line.char_indices().nth(line_of(entry.key_mark.column)).map(|(byte, _)| byte);
-        let bytes: Vec<usize> = entries.iter().filter_map(byte_of).collect();
-        let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return Err(refused()) };
-        let head = line[..*first].trim_end().strip_suffix('{').ok_or_else(refused)?.trim_end();
-        // Only a comment is after the brace that closes the mapping.
-        let is_end = |(at, _): &(usize, &str)| {
-            let rest = line[last + at + 1..].trim_start();
-            rest.is_empty() || rest.starts_with('#')
+    /// Turns `key: {a: …, b: …}`, whose key is on line `at`, into `key:` and lines for each entry. `value` is the text after
+    /// the colon.
+    fn unfold(&mut self, at: usize, value: &str, node: &Node) -> Result<(), String> {
+        let names = match &node.value {
+            Value::Map(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
+            _ => Vec::new(),
         };
-        let (close, _) = line[*last..].match_indices('}').find(is_end).ok_or_else(refused)?;
-        let ends = bytes.iter().skip(1).copied().chain([last + close]);
-        let items =
-            bytes.iter().zip(ends).map(|(start, end)| line[*start..end].trim_end_matches([' ', '\t', ',']));
-        let items: Vec<String> = items.map(|item| format!("  {item}")).collect();
-        let head = format!("{head} {}", line[last + close + 1..].trim());
-        self.end = at + 1 + items.len();
-        self.indent = Some(2);
-        let children = starts.iter().zip(at + 1..);
-        self.children =
-            children.map(|((name, _), at)| Child { name: name.clone(), lines: at..at + 1 }).collect();
-        self.lines.splice(at..=at, [head.trim_end().to_owned()].into_iter().chain(items));
+        let unfolded = flow::unfolded(value).filter(|unfolded| unfolded.entries.len() == names.len());
+        let Unfolded { beside, lines, entries, length } = unfolded.ok_or_else(|| self.in_brackets())?;
+        let key = self.lines[at].split_once(':').map_or("", |(key, _)| key);
+        let indented = lines.iter().map(|line| format!("  {line}").trim_end().to_owned());
+        let new: Vec<_> = [format!("{key}:{beside}")].into_iter().chain(indented).collect();
+        let end = at + value[..length].split('\n').count();
+        self.end = at + new.len();
+        let moved = |lines: Range<usize>| at + 1 + lines.start..at + 1 + lines.end;
+        let children = names.into_iter().zip(entries);
+        self.children = children.map(|(name, lines)| Child { name, lines: moved(lines) }).collect();
+        self.lines.splice(at..end, new);
+        (self.end, self.indent) = (self.trimmed(at + 1..self.end), Some(2));
         Ok(())
+    }
+
+    fn in_brackets(&self) -> String {
+        format!("`{}` is written in brackets: write each server on lines of its own", self.top)
     }
 
     /// Returns the lines of an entry with the comment right above it, at the same column.

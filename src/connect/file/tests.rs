@@ -54,6 +54,35 @@ fn a_file_that_was_removed_or_changed_after_it_was_written_is_not_restored() {
     assert_eq!(names(folder.path()).len(), 2, "the backup is there");
 }
 
+#[test]
+fn a_new_file_that_changed_after_it_was_read_is_not_removed() {
+    let (folder, path) = file("");
+    fs::remove_file(&path).expect("removed");
+    Snapshot::read(&path).expect("nothing").replace("ours").expect("written");
+    let snapshot = Snapshot::read(&path).expect("read");
+    fs::write(&path, "theirs").expect("written");
+    assert!(matches!(snapshot.restore(), Err(Error::Changed)));
+    assert_eq!(fs::read_to_string(&path).expect("a file"), "theirs");
+    fs::write(&path, "ours").expect("written");
+    assert!(!Snapshot::read(&path).expect("read").restore().expect("removed"));
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_change_is_seen_where_two_names_cannot_be_exchanged() {
+    let (folder, path) = file("old");
+    let snapshot = Snapshot::read(&path).expect("read");
+    let (new, backup) = (folder.path().join("new"), folder.path().join("backup"));
+    fs::write(&new, "ours").expect("written");
+    fs::write(&path, "theirs").expect("written");
+    assert!(matches!(snapshot.copy_and_rename(&new, backup.clone()), Err(Error::Changed)));
+    assert_eq!((fs::read_to_string(&path).expect("a file").as_str(), backup.exists()), ("theirs", false));
+    fs::write(&path, "old").expect("written");
+    assert_eq!(snapshot.copy_and_rename(&new, backup.clone()).expect("written"), backup);
+    let read = |path: &Path| fs::read_to_string(path).expect("a file");
+    assert_eq!((read(&path), read(&backup)), ("ours".to_owned(), "old".to_owned()));
+}
+
 // Each write of the other program is by rename, as editors write. None may be lost: neither its last one, nor any that
 // `replace` says it saw.
 #[test]
