@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::agreement::CommandStreams;
+use super::confirm::CommandStreams;
 use crate::app::CLOSE_TIME;
 use gateway::manager::{self, Manager, Scope, ServerStatus};
 use json::Raw;

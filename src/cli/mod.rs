@@ -282,7 +282,7 @@ pub fn run() -> ExitCode {
     let matches = <Arguments as CommandFactory>::command().get_matches();
     match Arguments::read(&matches).unwrap_or_else(|error| error.exit()).command() {
         Command::Check(check) => {
-            agreement::with_own_streams(|streams| check::run_with(&check, &environment, streams))
+            confirm::with_own_streams(|streams| check::run_with(&check, &environment, streams))
         }
         Command::Import(arguments) => {
             let config = std::env::var_os("SWITCHYARD_CONFIG").unwrap_or_else(|| remote::DEFAULT_FILE.into());

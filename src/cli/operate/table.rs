@@ -142,9 +142,9 @@ impl Table {
             return vec![row.to_vec()];
         };
         let lines = lines_of(&last.text, *room).into_iter().enumerate().map(|(at, text)| {
-            let blank = || Cell { text: String::new(), tone: Tone::Plain };
+            let blank = || Cell { text: String::new(), severity: Severity::Plain };
             let beside = before.iter().map(|cell| if at == 0 { cell.clone() } else { blank() });
-            beside.chain([Cell { text, tone: last.tone }]).collect()
+            beside.chain([Cell { text, severity: last.severity }]).collect()
         });
         lines.collect()
     }
@@ -307,7 +307,7 @@ one             ready   A description th…
 <b>           <p>  \\u{1b}[31mother
 <b>           <p>  s
 ";
-        let codes = [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Tone::Good.code()), ("<r>", Tone::Bad.code())];
+        let codes = [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Severity::Good.code()), ("<r>", Severity::Bad.code())];
         assert_eq!(text, codes.iter().fold(wanted.to_owned(), |text, (tag, code)| text.replace(tag, code)));
         let mut out = Vec::new();
         Table::new(&["A LONG TITLE", "ANOTHER ONE"]).write(Some(20), false, &mut out).expect("written");
