@@ -242,5 +242,7 @@ fn json_bytes(body: Bytes) -> Response {
 #[cfg(test)]
 mod described_tests;
 #[cfg(test)]
+mod member_names_tests;
+#[cfg(test)]
 #[path = "admin_tests.rs"]
 mod tests;
