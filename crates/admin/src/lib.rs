@@ -24,6 +24,7 @@ mod entity_tag;
 mod error;
 mod error_page;
 mod event_data;
+mod event_text;
 mod events;
 #[cfg(test)]
 mod fixture;
