@@ -14,6 +14,7 @@ mod http;
 mod outside;
 mod sequence;
 mod server;
+mod watcher;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use client::Client;
 use outside::{Outside, count};
 use sequence::{SEQUENCES, Sequence};
 use server::Demands;
+use watcher::Watcher;
 
 /// Said to this program when it is to be the server of a sequence, as a child process.
 const SERVE: &str = "serve";
@@ -55,9 +57,20 @@ fn main() -> anyhow::Result<()> {
 
 fn run(sequence: Sequence, is_bare: bool, calls: u64) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut client = runtime.block_on(async { ready(reached(sequence, is_bare).await?, sequence).await })?;
-    runtime.block_on(Outside::of(client.calls(WARM_UP)))?;
-    count(|| runtime.block_on(Outside::of(client.calls(calls))))
+    let (mut client, mut watcher) = runtime.block_on(async {
+        let address = reached(sequence, is_bare).await?;
+        let client = ready(address, sequence).await?;
+        let watcher = if sequence.is_watched { Some(Watcher::connect(address).await?) } else { None };
+        anyhow::Ok((client, watcher))
+    })?;
+    let mut make = |calls| {
+        runtime.block_on(Outside::of(async {
+            client.calls(calls).await?;
+            if let Some(watcher) = &mut watcher { watcher.sees(calls).await } else { Ok(()) }
+        }))
+    };
+    make(WARM_UP)?;
+    count(|| make(calls))
 }
 
 /// Where the calls of `sequence` go: to the gateway before its server, or to the bare hop.

@@ -31,6 +31,8 @@ pub struct Sequence {
     pub dialect: Dialect,
     /// The server of its calls.
     pub offer: Offer,
+    /// Whether a reader of the live events is connected.
+    pub is_watched: bool,
     wanted: Wanted,
 }
 
@@ -42,7 +44,7 @@ const BEARER: Offer = Offer { demands: Demands::Bearer, ..MODERN };
 const LOGIN: Offer = Offer { demands: Demands::Login, ..MODERN };
 
 /// All sequences.
-pub const SEQUENCES: [Sequence; 10] = [
+pub const SEQUENCES: [Sequence; 11] = [
     Sequence::new("modern", Dialect::Modern, MODERN, Wanted::Tool("echo")),
     Sequence::new("legacy", Dialect::Legacy, LEGACY, Wanted::Tool("echo")),
     Sequence::new("eras", Dialect::Legacy, MODERN, Wanted::Tool("echo")),
@@ -53,11 +55,16 @@ pub const SEQUENCES: [Sequence; 10] = [
     Sequence::new("kib_64", Dialect::Modern, MODERN, Wanted::Tool("big")),
     Sequence::new("bearer", Dialect::Modern, BEARER, Wanted::Tool("echo")),
     Sequence::new("oauth", Dialect::Modern, LOGIN, Wanted::Tool("echo")),
+    Sequence::new("watched", Dialect::Modern, MODERN, Wanted::Tool("echo")).watched(),
 ];
 
 impl Sequence {
     const fn new(name: &'static str, dialect: Dialect, offer: Offer, wanted: Wanted) -> Self {
-        Self { name, dialect, offer, wanted }
+        Self { name, dialect, offer, is_watched: false, wanted }
+    }
+
+    const fn watched(self) -> Self {
+        Self { is_watched: true, ..self }
     }
 
     /// The path of its calls.

@@ -1,7 +1,8 @@
 //! Differences of two texts, line by line, for a terminal.
 //!
-//! Values beside a key that sounds like a secret are hidden. Texts whose changed part is very long are shown as removed
-//! and added, without a search for common lines in it.
+//! Values beside a key that sounds like a secret are hidden, also in a setting that is commented out. Sentences in
+//! comments are shown. Texts whose changed part is very long are shown as removed and added, without a search for common
+//! lines in it.
 
 use std::fmt::Write as _;
 
@@ -99,6 +100,9 @@ fn shown(line: &str) -> String {
     let line: String = line.chars().map(visible).collect();
     let Some(at) = line.find([':', '=']) else { return line };
     let (name, value) = line.split_at(at + 1);
+    if is_prose(name, value) {
+        return line;
+    }
     let name_lower = name.to_ascii_lowercase();
     let key = name.trim_end_matches([':', '=']).trim_matches([' ', '-', '"']);
     let word = value.trim().trim_matches(['"', '\'', ',']);
@@ -108,6 +112,15 @@ fn shown(line: &str) -> String {
     // A reference to a variable is no secret, and a bracket begins a value on further lines.
     let is_harmless = value.contains(['$', '{', '[']) || value.trim().len() < 3 || name_lower.contains("env");
     if is_secret && !is_harmless { format!("{name} ***") } else { line }
+}
+
+/// Whether a line is a sentence in a comment, and not a setting that was commented out. Then the parts before and after
+/// its colon have several words, and no word after it looks like a secret.
+fn is_prose(name: &str, value: &str) -> bool {
+    let Some(name) = name.trim_start().strip_prefix('#') else { return false };
+    let is_plain = |word: &str| !word.contains(|c: char| c.is_ascii_digit() || matches!(c, '_' | '=' | '+'));
+    let words = |text: &str| text.split_whitespace().count();
+    words(name) > 1 && words(value) > 2 && value.split_whitespace().all(is_plain)
 }
 
 #[cfg(test)]
@@ -137,6 +150,13 @@ mod tests {
             ("token_endpoint: https://a/token", "token_endpoint: https://a/token"),
             (r#"bearer_token_env_var = "NAME""#, r#"bearer_token_env_var = "NAME""#),
             (r#""url": "http://127.0.0.1:8080/mcp""#, r#""url": "http://127.0.0.1:8080/mcp""#),
+            (
+                "# The value of a secret: see the page about the vault.",
+                "# The value of a secret: see the page about the vault.",
+            ),
+            ("  # api_token: correct horse battery staple", "  # api_token: ***"),
+            ("# The token of ann: s3cr3t", "# The token of ann: ***"),
+            ("# The token of ann: it is s3cr3t", "# The token of ann: ***"),
             ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", "command: sh\u{fffd}txt\u{fffd}\u{fffd}[2J"),
         ] {
             assert_eq!(shown(line), wanted);

@@ -196,7 +196,7 @@ const TABLES: [(&str, &str, &[&str]); 7] = [
     ("cache.", "configuration.md", &["Cache"]),
     ("server.jwt.", "security.md", &["Accept JSON Web Tokens (JWT)"]),
     ("server.tls.", "security.md", &["TLS"]),
-    ("server.", "configuration.md", &["Our own listener"]),
+    ("server.", "configuration.md", &["Listener, limits and log"]),
     ("", "configuration.md", &["Global fields"]),
 ];
 const OF_SERVERS: [&str; 10] = [

@@ -37,6 +37,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     asked = arguments()
     out = (asked.out or Path(tempfile.mkdtemp(prefix="rest-"))).resolve()
+    out.mkdir(parents=True, exist_ok=True)
     wanted = [one for one in CHECKS if not asked.check or one.__name__ in asked.check]
     began, failed = time.monotonic(), 0
     try:

@@ -172,9 +172,9 @@ async function keyboard_reaches_everything_and_dialogs_give_the_focus_back({ chr
   await signIn(page, gateway, 'superuser');
   await page.locator('li.server').first().waitFor();
   await page.keyboard.press('?');
-  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
   await page.keyboard.press('Escape');
-  await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'detached' });
+  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor({ state: 'detached' });
   await page.keyboard.press('/');
   await eventually('a slash goes to the filter', () => page.evaluate(() => document.activeElement.type === 'search'));
   await page.evaluate(() => document.activeElement.blur());

@@ -45,6 +45,10 @@ async function views_are_accessible_and_fit_at_every_size({ chrome, gateway, sce
           await page.screenshot({ path: join(out, `${where}.png`), fullPage: true });
           const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
           must(wide <= 0, `${where} is ${wide} px too wide`);
+          const current = await page.locator('#nav [aria-current]').boundingBox();
+          must(current.x >= 0 && current.x + current.width <= width, `${where}: the name of the view is outside of the screen`);
+          if (view === 'tools') must((await page.locator('details.tool .of').allTextContents()).includes('server issues'), `${where}: a tool has its server`);
+          if (view === 'calls') await page.getByRole('columnheader', { name: 'Duration' }).waitFor();
           await findings(page, where);
         }
         await page.keyboard.press('?');

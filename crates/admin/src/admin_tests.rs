@@ -68,6 +68,7 @@ async fn one_server_is_what_stands_in_the_list() {
     let listed = gateway.get("/api/v1/mcp/servers").await.json()["servers"].clone();
     for (index, name) in ["docs", "away", "off"].into_iter().enumerate() {
         let one = gateway.get(&format!("/api/v1/mcp/servers/{name}")).await.json();
+        assert_eq!((&one["name"], &one["server"]), (&name.into(), &name.into()));
         for member in ["name", "state", "tool_count", "last_error", "enabled"] {
             assert_eq!(one[member], listed[index][member], "{name}: {member}");
         }
@@ -264,7 +265,7 @@ async fn what_is_counted_is_told_to_prometheus() {
 async fn health_in_short_names_servers_to_readers_only() {
     let gateway = three().await;
     let reader = gateway.get("/health").await.json();
-    assert_eq!(reader["servers"][1], json!({"name": "away", "state": "failed"}));
+    assert_eq!(reader["servers"][1], json!({"name": "away", "server": "away", "state": "failed"}));
     let stranger = gateway.ask(request(Method::GET, "/health", None, "")).await.json();
     assert_eq!(stranger, json!({"status": "degraded", "version": env!("CARGO_PKG_VERSION")}));
 }

@@ -111,13 +111,12 @@ async fn answer(
     let CallRequest { server, tool, arguments, timeout } = request;
     let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
+    // Pinned here, because a scope around the future itself would need room for it once more.
+    let call = std::pin::pin!(manager.call_for(principal.id(), &scope, &tool, &arguments, timeout));
     let called = if manager.live_events().is_watched() {
-        let source = CallSource { request_id: Some(id), is_rest: true };
-        // Boxed: a scope needs room for the whole call, and is rarely needed.
-        let call = manager.call_for(principal.id(), &scope, &tool, &arguments, timeout);
-        Box::pin(source.during(call)).await
+        CallSource { request_id: Some(id), is_rest: true }.during(call).await
     } else {
-        manager.call_for(principal.id(), &scope, &tool, &arguments, timeout).await
+        call.await
     };
     let explained = |error| manager.snapshot().explained(principal, (&scope, &tool), error);
     let called = call_audit::noted(record, called.map_err(explained))?;

@@ -1,9 +1,9 @@
 //! The `data` of live events: serializable, and described for `OpenAPI`.
 //!
-//! Invariant: a viewer without the role *superuser* sees no principal, client, request, arguments or errors of attempts
-//! of calls and actions that are not its own.
+//! Invariant: a viewer without the role *superuser* sees no principal and no request of actions that are not its own.
 //!
-//! Not here: the stream and its filters (`events`), recording (`gateway::manager::live_events`).
+//! Not here: printing events of calls (`event_text`), the stream and its filters (`events`), recording
+//! (`gateway::manager::live_events`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,15 +14,13 @@ use serde_json::Value;
 use utoipa::{OpenApi, ToSchema};
 
 use super::code::ProblemCode;
-use super::error::of_rest;
 use super::problem::clipped;
-use super::view::{BreakerState, ServerState, date, in_ms};
+use super::view::{BreakerState, ServerState, date};
 use auth::{Principal, Role};
-use gateway::manager::live_events::{CallEnd, CallStart, EventContent, LiveEvent, SampledNames};
+use gateway::manager::live_events::{EventContent, LiveEvent, SampledNames};
 use json::Raw;
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
-use upstream::Attempt;
 
 /// The schemas of this module, to which the media type of an event stream cannot refer.
 #[derive(OpenApi)]
@@ -38,42 +36,43 @@ use upstream::Attempt;
 pub(super) struct Schemas;
 
 /// `data` of the event `call_started`: a call of a tool began.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = CallStartedEvent)]
-struct CallStarted<'a> {
+#[allow(dead_code)] // describes what `event_text` prints
+struct CallStarted {
     /// When it happened.
     #[schema(format = DateTime)]
     at: String,
     /// The server that is called.
-    server: &'a str,
+    server: String,
     /// The number of the call, which its `call_ended` has too.
     #[schema(minimum = 1)]
     call: u64,
     /// The name of the tool at the server.
-    tool: &'a str,
+    tool: String,
     /// The principal of the client. `null` if the watcher may not see it.
     #[schema(required = true)]
-    principal: Option<&'a str>,
+    principal: Option<String>,
     /// Name and version of the MCP client, or `REST`. `null` if it is unknown or the watcher may not see it.
     #[schema(required = true)]
-    client: Option<&'a str>,
+    client: Option<String>,
     /// The id of the request, which the log has too. `null` if there is none or the watcher may not see it.
-    #[schema(value_type = Option<String>, format = "uuid", required = true)]
-    request_id: Option<RequestId>,
+    #[schema(format = "uuid", required = true)]
+    request_id: Option<String>,
     /// The arguments, if they are recorded; their beginning as a text if they are large.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     arguments: Option<Value>,
 }
 
 /// `data` of the event `call_ended`: the members of `call_started`, and how the call ended.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = CallEndedEvent)]
-struct CallEnded<'a> {
+#[allow(dead_code)] // describes what `event_text` prints
+struct CallEnded {
     #[serde(flatten)]
-    start: CallStarted<'a>,
+    start: CallStarted,
     #[schema(value_type = CallOutcome)]
-    outcome: &'static str,
+    outcome: String,
     /// The code of the failure.
     #[schema(value_type = Option<ProblemCode>, required = true)]
     code: Option<ErrorCode>,
@@ -81,7 +80,7 @@ struct CallEnded<'a> {
     #[schema(minimum = 0)]
     duration_ms: f64,
     /// The attempts, at most 16. Empty for a call that was cancelled or whose result was cached.
-    attempts: Vec<EndedAttempt<'a>>,
+    attempts: Vec<EndedAttempt>,
 }
 
 /// How a call ended.
@@ -100,19 +99,20 @@ enum CallOutcome {
 }
 
 /// One attempt of a call.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = CallAttempt)]
-struct EndedAttempt<'a> {
+#[allow(dead_code)] // describes what `event_text` prints
+struct EndedAttempt {
     /// Its number, from 1.
     #[schema(minimum = 1)]
     attempt: usize,
     #[schema(value_type = AttemptOutcome)]
-    outcome: &'static str,
+    outcome: String,
     #[schema(minimum = 0)]
     duration_ms: f64,
     /// Why it failed. `null` if the watcher may not see it.
     #[schema(required = true)]
-    error: Option<&'a str>,
+    error: Option<String>,
 }
 
 /// How an attempt ended.
@@ -225,20 +225,17 @@ pub(super) fn gap(missed: Option<u64>) -> Bytes {
     print(&Gap { at: date(SystemTime::now()), missed })
 }
 
-/// Prints what `viewer` may see of `event`.
+/// Whether `viewer` may see who caused something.
+pub(super) fn may_see(viewer: &Principal, principal: Option<&Arc<str>>) -> bool {
+    viewer.role() == Role::Superuser || principal == Some(viewer.id())
+}
+
+/// Prints what `viewer` may see of `event`, which is not one of a call.
 pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
     let at = date(event.at);
     let server = event.server.as_deref().unwrap_or_default();
-    let is_shown = |of: Option<&Arc<str>>| viewer.role() == Role::Superuser || of == Some(viewer.id());
     match &event.what {
-        EventContent::Call { call, end } => {
-            let is_shown = is_shown(call.principal.as_ref());
-            let start = started(call, (at, server), is_shown);
-            match end {
-                None => print(&start),
-                Some(end) => print(&ended(start, end, is_shown)),
-            }
-        }
+        EventContent::Call { .. } => Bytes::new(),
         EventContent::Server { state, reason } => {
             print(&ServerChanged { at, server, state, reason: reason.clone().map(clipped) })
         }
@@ -255,7 +252,7 @@ pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
             print(&ToolsChanged { at, server, tools: *count, added, removed, changed })
         }
         EventContent::Action { action, principal, outcome, request_id } => {
-            let is_shown = is_shown(Some(principal));
+            let is_shown = may_see(viewer, Some(principal));
             print(&Acted {
                 at,
                 server: event.server.as_deref(),
@@ -266,41 +263,6 @@ pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
             })
         }
     }
-}
-
-fn started<'a>(call: &'a CallStart, (at, server): (String, &'a str), is_shown: bool) -> CallStarted<'a> {
-    CallStarted {
-        at,
-        server,
-        call: call.number,
-        tool: &call.tool,
-        principal: call.principal.as_deref().filter(|_| is_shown),
-        client: Some(&*call.client).filter(|name| is_shown && !name.is_empty()),
-        request_id: call.request_id.filter(|_| is_shown),
-        arguments: call.arguments.as_deref().filter(|_| is_shown).map(arguments),
-    }
-}
-
-fn ended<'a>(start: CallStarted<'a>, end: &'a CallEnd, is_shown: bool) -> CallEnded<'a> {
-    let attempt = |(index, attempt): (usize, &'a Attempt)| EndedAttempt {
-        attempt: index + 1,
-        outcome: if attempt.error.is_none() { "answered" } else { "failed" },
-        duration_ms: in_ms(attempt.duration),
-        // An error may quote the call.
-        error: attempt.error.as_deref().filter(|_| is_shown),
-    };
-    CallEnded {
-        start,
-        outcome: end.outcome,
-        code: end.code.map(of_rest),
-        duration_ms: in_ms(end.duration),
-        attempts: end.attempts.iter().enumerate().map(attempt).collect(),
-    }
-}
-
-/// Returns arguments as JSON on one line, or their beginning as a text if they were cut.
-fn arguments(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 impl<'a> Names<'a> {

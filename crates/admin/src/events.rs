@@ -2,8 +2,8 @@
 //!
 //! Invariant: a stream ends when the gateway shuts down, or when the credential is revoked.
 //!
-//! Not here: what a watcher sees of an event (`event_data`); recording, limits and memory of the events
-//! (`gateway::manager::live_events`).
+//! Not here: what a watcher sees of an event (`event_data`) and its text (`event_text`); recording, limits and memory of
+//! the events (`gateway::manager::live_events`).
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream::unfold;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 
 use super::Api;
-use super::event_data::{data, gap};
+use super::event_text::{Piece, name};
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use auth::Principal;
 use gateway::manager::live_events::{EventContent, LiveEvent, Next, Watcher};
-use net::sse::{Event, KEEP_ALIVE};
+use net::sse::KEEP_ALIVE;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
 
 /// Pause after which a comment shows that the stream is alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Pause between two pieces of a stream. Events that happen meanwhile are sent together, because waking the watcher and
-/// writing to its socket costs more than printing an event.
+/// writing to its socket costs more than printing an event. After a full piece there is none, because more events wait.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Most events of one piece, also of those that are not wanted.
 const MOST_EVENTS: usize = 1024;
@@ -101,7 +101,7 @@ pub(super) async fn watch(
         Problem::new(ErrorCode::TooManyConnections, "too many streams of events are open")
             .hinting("close one of the streams, and send this request again")
     })?;
-    let stream = Stream { watcher, principal, wanted, drain: api.options.drain.clone(), sent: None };
+    let stream = Stream { watcher, principal, wanted, drain: api.options.drain.clone(), next: None };
     let body = Body::from_stream(unfold(stream, Stream::next));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
@@ -113,16 +113,17 @@ struct Stream {
     principal: Principal,
     wanted: EventsQuery,
     drain: Shutdown,
-    /// When the last piece was sent; none at the beginning.
-    sent: Option<Instant>,
+    /// When the next piece may be sent; none at the beginning.
+    next: Option<Instant>,
 }
 
 impl Stream {
     /// Returns the next piece of the stream, and the rest of the stream.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         // The head is sent at once.
-        let piece = if self.sent.is_some() { self.piece().await? } else { KEEP_ALIVE };
-        self.sent = Some(Instant::now());
+        let piece = if self.next.is_some() { self.piece().await? } else { KEEP_ALIVE };
+        let is_full = piece.len() >= MOST_BYTES;
+        self.next = Some(Instant::now() + if is_full { Duration::ZERO } else { PAUSE });
         Some((Ok(piece), self))
     }
 
@@ -143,14 +144,11 @@ impl Stream {
 
     /// Prints the wanted events among `first` and those recorded since, at most as many as a piece has.
     fn printed(&mut self, first: Next) -> Bytes {
-        let (mut piece, mut next, mut room) = (BytesMut::new(), Some(first), MOST_EVENTS);
+        let (mut piece, mut next, mut room) = (Piece::new(&self.principal), Some(first), MOST_EVENTS);
         while let Some(one) = next.take() {
             match one {
-                Next::Gap(missed, last) => piece.extend_from_slice(&printed(last, "gap", gap(missed))),
-                Next::Event(event) if self.wanted.has(&event) => {
-                    let data = data(&event, &self.principal);
-                    piece.extend_from_slice(&printed(event.number, name(&event), data));
-                }
+                Next::Gap(missed, last) => piece.gap(missed, last),
+                Next::Event(event) if self.wanted.has(&event) => piece.event(&event),
                 Next::Event(_) => {}
             }
             room -= 1;
@@ -158,7 +156,7 @@ impl Stream {
                 next = self.watcher.try_next();
             }
         }
-        piece.freeze()
+        piece.into_bytes()
     }
 
     /// Waits for the next event; none if the stream has to end.
@@ -170,10 +168,10 @@ impl Stream {
         let over = async {
             futures_util::future::select(Box::pin(drain.requested()), Box::pin(principal.revoked())).await;
         };
-        let rest = self.sent.map(|sent| sent + PAUSE);
+        let at = self.next.filter(|at| *at > Instant::now());
         let next = async {
-            if let Some(rest) = rest {
-                sleep_until(rest).await;
+            if let Some(at) = at {
+                sleep_until(at).await;
             }
             self.watcher.next(KEEP_ALIVE_EVERY).await
         };
@@ -199,22 +197,6 @@ impl EventsQuery {
             && fits(&self.tool, tool)
             && fits(&self.outcome, outcome)
     }
-}
-
-const fn name(event: &LiveEvent) -> &'static str {
-    match &event.what {
-        EventContent::Call { end: None, .. } => "call_started",
-        EventContent::Call { end: Some(_), .. } => "call_ended",
-        EventContent::Server { .. } => "server_changed",
-        EventContent::Breaker { .. } => "breaker_changed",
-        EventContent::Tools { .. } => "tools_changed",
-        EventContent::Action { .. } => "action",
-    }
-}
-
-fn printed(number: u64, name: &'static str, data: Bytes) -> Bytes {
-    let id = Some(number.to_string().into());
-    Event { id, name: Bytes::from_static(name.as_bytes()), ..Event::of(data) }.encode()
 }
 
 #[cfg(test)]

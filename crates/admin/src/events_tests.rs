@@ -93,12 +93,15 @@ async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
         let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
         called.await.expect("an answer");
     }
-    let (mut pieces, mut seen) = (0, Vec::new());
+    let (mut pieces, mut seen, begun) = (0, Vec::new(), Instant::now());
     while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {
         let text = String::from_utf8(piece.expect("bytes").to_vec()).expect("text");
         seen.extend(events(&text).into_iter().map(|(_, data)| data["call"].as_u64().expect("a number")));
         pieces += 1;
+        // A pause after a full piece would limit how many events a watcher can be sent.
+        assert!(begun.elapsed() < PAUSE * 2, "piece {pieces} came after {:?}", begun.elapsed());
     }
+    assert!(pieces > 2, "{pieces} pieces");
     assert_eq!(seen, (1..=calls).collect::<Vec<u64>>());
     assert!(pieces <= 4, "{pieces} pieces");
 }

@@ -172,6 +172,10 @@ pub(super) fn fits(document: &Value, schema: &Value, value: &Value) -> Result<()
     }
     members.iter().try_for_each(|(name, value)| {
         let schema = described.get(name).ok_or(format!("{name} is not described"))?;
+        let ms = value.as_f64().unwrap_or_default();
+        if name.ends_with("_ms") && ((ms * 1000.0).round() / 1000.0 - ms).abs() > f64::EPSILON {
+            return Err(format!("{name}: {value} has over three decimals"));
+        }
         fits(document, schema, value).map_err(|wrong| format!("{name}: {wrong}"))
     })
 }

@@ -116,6 +116,8 @@ struct Summary {
 #[schema(as = ServerSummary)]
 struct NamedState {
     name: String,
+    /// Its name, as all answers about a server have it.
+    server: String,
     state: ServerState,
 }
 
@@ -133,6 +135,7 @@ pub(super) async fn summary(
     let servers = manager.list_servers();
     let named = |server: &ServerStatus| NamedState {
         name: server.config.name.to_string(),
+        server: server.config.name.to_string(),
         state: server.status.state.into(),
     };
     let may_see = principal.is_some_and(|Extension(principal)| principal.may(Action::List));

@@ -24,6 +24,7 @@ mod entity_tag;
 mod error;
 mod error_page;
 mod event_data;
+mod event_text;
 mod events;
 #[cfg(test)]
 mod fixture;
@@ -241,6 +242,8 @@ fn json_bytes(body: Bytes) -> Response {
 
 #[cfg(test)]
 mod described_tests;
+#[cfg(test)]
+mod member_names_tests;
 #[cfg(test)]
 #[path = "admin_tests.rs"]
 mod tests;

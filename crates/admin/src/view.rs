@@ -107,10 +107,14 @@ impl From<breaker::State> for BreakerState {
 
 /// One server.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(clippy::struct_field_names)] // `server` is in every answer
 pub(super) struct Server {
     /// Its key in the registry.
     #[schema(examples("issues"))]
     name: String,
+    /// Its name, as all answers about a server have it.
+    #[schema(examples("issues"))]
+    server: String,
     transport: TransportName,
     /// Its address without credentials, for `http` and `sse`. A variable of the environment stands
     /// there as its reference, such as `${HOST}`.
@@ -195,6 +199,7 @@ impl From<&ServerStatus> for Server {
         let counters = &status.counters;
         Self {
             name: config.name.to_string(),
+            server: config.name.to_string(),
             transport,
             url: target(matches!(transport, TransportName::Http | TransportName::Sse)),
             command: target(transport == TransportName::Stdio),

@@ -14,8 +14,8 @@ function outcome(call) {
 
 function row(call) {
   const open = button(call.tool ?? '', () => detail(call), { class: 'link', 'data-focus': String(call.call) });
-  return h('tr', {}, h('td', { class: 'time' }, clock(call.at)), h('td', {}, outcome(call)), h('td', {}, open), h('td', {}, call.server),
-    h('td', {}, call.principal), h('td', { class: 'right' }, call.isRunning ? '…' : duration(call.duration_ms)));
+  return h('tr', {}, h('td', { class: 'time' }, clock(call.at)), h('td', {}, outcome(call)), h('td', {}, open), h('td', { class: 'wide' }, call.server),
+    h('td', { class: 'wide' }, call.principal), h('td', { class: 'right' }, call.isRunning ? '…' : duration(call.duration_ms)));
 }
 
 function detail(call) {
@@ -55,7 +55,7 @@ export function show(main) {
     const missed = live.missed > 0 ? ` ${live.missed} events were missed.` : '';
     const waiting = `${live.isConnected ? 'Listening. Calls are shown as they happen.' : 'Connecting…'}${missed}`;
     fillIfChanged(list, JSON.stringify([calls, waiting]), () => [h('p', { class: 'quiet' }, waiting),
-      calls.length > 0 && table('Calls', ['Time', 'Outcome', 'Tool', 'Server', 'Principal', { title: 'Duration', kind: 'right' }], calls.map(row))]);
+      calls.length > 0 && table('Calls', [{ title: 'Time', kind: 'time' }, 'Outcome', 'Tool', { title: 'Server', kind: 'wide' }, { title: 'Principal', kind: 'wide' }, { title: 'Duration', kind: 'right' }], calls.map(row))]);
     const others = live.others.slice(-20).reverse();
     fillIfChanged(other, JSON.stringify(others), () => others.length > 0 && [h('h2', {}, 'Other events'),
       table('Other events', ['Time', 'Event', 'Server', 'What'], others.map((one) => h('tr', {}, h('td', { class: 'time' }, clock(one.at)),

@@ -37,7 +37,11 @@ function navigation() {
   const changed = state.servers?.reduce((sum, one) => sum + one.changed_tool_count, 0) ?? 0;
   const link = ([id, title, key]) => h('li', {}, h('a', { href: `#/${id}`, 'aria-current': id === now ? 'page' : null, 'data-focus': id, title: `g then ${key}` }, title,
     id === 'changes' && changed > 0 && h('span', { class: 'count' }, number(changed), h('span', { class: 'hidden' }, ' to approve'))));
-  fillIfChanged(document.getElementById('nav'), JSON.stringify([now, changed]), () => h('ul', {}, VIEWS.map(link)));
+  const nav = document.getElementById('nav');
+  fillIfChanged(nav, JSON.stringify([now, changed]), () => h('ul', {}, VIEWS.map(link)));
+  // On a narrow screen the views are one line that scrolls.
+  const open = nav.querySelector('[aria-current]');
+  if (open) nav.scrollLeft = open.offsetLeft - (nav.clientWidth - open.offsetWidth) / 2;
 }
 
 function overall() {
@@ -46,7 +50,7 @@ function overall() {
   if (!state.servers) return;
   const on = state.servers.filter((one) => one.state !== 'disabled');
   const fine = on.filter((one) => one.state === 'ready' && one.breaker === 'closed').length;
-  const [text, kind] = fine === on.length ? ['all servers ready', 'good'] : [`${fine} of ${on.length} ready`, fine === 0 ? 'bad' : 'warn'];
+  const [text, kind] = fine === on.length ? ['all servers healthy', 'good'] : [`${fine} of ${on.length} healthy`, fine === 0 ? 'bad' : 'warn'];
   fillIfChanged(box, text, () => badge(text, kind));
 }
 
@@ -57,7 +61,7 @@ function visitorPart() {
   }));
   fill(document.getElementById('who'),
     visitor.principal && h('span', { class: 'principal' }, visitor.principal, h('span', { class: 'quiet' }, ` ${visitor.role}`)),
-    button('Keys', help, { class: 'plain keys-button', title: '?', 'aria-keyshortcuts': '?' }), themeSwitch(),
+    button('Shortcuts', help, { class: 'plain keys-button', title: '?', 'aria-keyshortcuts': '?' }), themeSwitch(),
     visitor.csrf ? out : visitor.can_sign_in && h('a', { class: 'button', href: '../oauth/sign-in?to=ui' }, 'Sign in'));
 }
 
@@ -100,7 +104,7 @@ function route() {
 function help() {
   const keys = [['?', 'this list'], ['/', 'go to the filter'], ['r', 'ask the gateway now'], ['Esc', 'close a dialog'],
     ...VIEWS.map(([, title, key]) => [`g ${key}`, title])];
-  dialog('Keys', () => h('dl', { class: 'keys' }, keys.map(([key, text]) => h('div', {}, h('dt', {}, key.split(' ').map((one) => h('kbd', {}, one))), h('dd', {}, text)))));
+  dialog('Keyboard shortcuts', () => h('dl', { class: 'keys' }, keys.map(([key, text]) => h('div', {}, h('dt', {}, key.split(' ').map((one) => h('kbd', {}, one))), h('dd', {}, text)))));
 }
 
 let isGoing = false;

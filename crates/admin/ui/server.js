@@ -50,13 +50,14 @@ function notes(server) {
   return all.length > 0 && h('ul', { class: 'notes' }, all.map((text) => h('li', {}, text)));
 }
 
-/** One tool: description, schema, form. The form is made when it is opened. */
-export function toolPart(tool, isOpen) {
+/** One tool: description, schema, form. The form is made when it is opened. Among tools of all servers it has its server. */
+export function toolPart(tool, isOpen, isOfAll = false) {
   const definition = tool.definition ?? {};
   const body = h('div', { class: 'tool-body' });
   const details = h('details', { class: 'tool', open: isOpen }, h('summary', {},
     h('span', { class: 'tool-name' }, tool.name),
-    h('span', { class: 'quiet one-line' }, ` ${[definition.title, definition.description].filter(Boolean).join(' · ')}`)), body);
+    h('span', { class: 'quiet one-line' }, ` ${[definition.title, definition.description].filter(Boolean).join(' · ')}`),
+    isOfAll && h('span', { class: 'quiet small of' }, h('span', { class: 'hidden' }, 'server '), tool.server)), body);
   const open = () => {
     if (!details.open || body.childElementCount > 0) return;
     fill(body, definition.description && h('p', { class: 'text' }, definition.description), hints(definition.annotations),

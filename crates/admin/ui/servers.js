@@ -52,7 +52,7 @@ export function sparklines(name) {
   const { rate, p50, p99 } = historyOf(name);
   const [now, half, most] = [rate.at(-1) ?? 0, lastOf(p50), lastOf(p99)];
   const rateText = `${now < 10 ? now.toFixed(1) : Math.round(now)}/s`;
-  const timeText = half === null ? 'no calls yet' : `${duration(half)} / ${duration(most)}`;
+  const timeText = half === null ? 'no recent calls' : `${duration(half)} / ${duration(most)}`;
   return {
     rate: [sparkline([{ values: rate, kind: 'rate' }], `calls per second, now ${rateText}`), h('span', { class: 'value' }, rateText)],
     times: [sparkline([{ values: p99, kind: 'p99' }, { values: p50, kind: 'p50' }], `duration of calls, p50 and p99: ${timeText}`), h('span', { class: 'value' }, timeText)],
@@ -80,7 +80,7 @@ function summary(servers) {
   const bad = servers.filter((server) => server.state !== 'disabled' && !isFine(server)).length;
   const off = servers.filter((server) => server.state === 'disabled').length;
   const fine = servers.length - bad - off;
-  return [`${fine} of ${servers.length} ready`, bad > 0 && `${bad} with a problem`, off > 0 && `${off} disabled`].filter(Boolean).join(' · ');
+  return [`${fine} of ${servers.length} healthy`, bad > 0 && `${bad} with a problem`, off > 0 && `${off} disabled`].filter(Boolean).join(' · ');
 }
 
 /** Shows the view, and returns the function that ends it. */

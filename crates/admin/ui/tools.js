@@ -23,7 +23,7 @@ export function show(main) {
     const found = tools.filter((tool) => words.every((word) => text(tool).includes(word)));
     fill(about, `${number(found.length)} of ${number(tools.length)}`);
     const none = h('p', { class: 'empty' }, tools.length === 0 ? 'No server offers a tool now.' : 'No tool has these words.');
-    fill(list, found.length > 0 ? found.slice(0, MOST).map((tool) => toolPart(tool, false)) : none,
+    fill(list, found.length > 0 ? found.slice(0, MOST).map((tool) => toolPart(tool, false, true)) : none,
       found.length > MOST && h('p', { class: 'quiet' }, `The first ${MOST} are shown. Search to see others.`));
   };
   let timer;

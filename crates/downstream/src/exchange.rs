@@ -12,6 +12,7 @@
 //! ([`Exchange::keep_going`]). A legacy client's runs in a task of its own, because there it does
 //! not, and only `notifications/cancelled` ends it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -357,12 +358,12 @@ async fn answer(
             Ok(audited) => audited,
             Err(full) => return ResponseBody::Buffered(Err(audit_full(full, caller.version.era()))),
         };
+        // Pinned here, because a scope around the future itself would need room for it once more.
+        let handled = pin!(gateway.handle(caller, request, outlet));
         let mut received = if gateway.manager().live_events().is_watched() {
-            let source = CallSource { request_id: named, is_rest: false };
-            // Boxed: a scope needs room for the whole request, and is rarely needed.
-            Box::pin(source.during(gateway.handle(caller, request, outlet))).await
+            CallSource { request_id: named, is_rest: false }.during(handled).await
         } else {
-            gateway.handle(caller, request, outlet).await
+            handled.await
         };
         audited.end(&mut received);
         received

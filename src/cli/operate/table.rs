@@ -307,7 +307,8 @@ one             ready   A description th…
 <b>           <p>  \\u{1b}[31mother
 <b>           <p>  s
 ";
-        let codes = [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Severity::Good.code()), ("<r>", Severity::Bad.code())];
+        let codes =
+            [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Severity::Good.code()), ("<r>", Severity::Bad.code())];
         assert_eq!(text, codes.iter().fold(wanted.to_owned(), |text, (tag, code)| text.replace(tag, code)));
         let mut out = Vec::new();
         Table::new(&["A LONG TITLE", "ANOTHER ONE"]).write(Some(20), false, &mut out).expect("written");

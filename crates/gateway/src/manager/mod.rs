@@ -249,11 +249,11 @@ impl Manager {
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
+        let call = std::pin::pin!(self.call_unwatched(request, outlet));
         if self.live_events().is_watched() && request.tool().is_some() {
-            // Boxed: it is large, and rarely needed.
-            return Box::pin(self.call_watched(request, outlet)).await;
+            return self.call_watched(request, call).await;
         }
-        self.call_unwatched(request, outlet).await
+        call.await
     }
 
     async fn call_unwatched(

@@ -79,8 +79,8 @@ pub struct CallStart {
     pub tool: Arc<str>,
     /// The principal of the client, if any.
     pub principal: Option<Arc<str>>,
-    /// The client: its name and version, or `REST`.
-    pub client: String,
+    /// Name and version of the MCP client; none for a call over REST.
+    pub client: Option<Arc<str>>,
     /// The HTTP request that made the call, if there is one.
     pub request_id: Option<RequestId>,
     /// The arguments as JSON text, without secrets of the server, if they are recorded.
@@ -117,7 +117,7 @@ impl SampledNames {
 
 impl CallStart {
     fn size(&self) -> usize {
-        let texts = [self.principal.as_deref(), self.arguments.as_deref(), Some(&*self.client)];
+        let texts = [self.principal.as_deref(), self.arguments.as_deref(), self.client.as_deref()];
         size_of::<Self>() + self.tool.len() + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
     }
 }

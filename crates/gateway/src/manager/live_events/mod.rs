@@ -8,6 +8,7 @@
 //! Not here: who may see which event, and how it is printed (`admin`).
 
 mod changed_tools;
+mod client_names;
 mod event;
 mod watched_call;
 
@@ -16,11 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 pub use event::{CallEnd, CallStart, EventContent, LiveEvent, SampledNames};
 pub use watched_call::CallSource;
 
+use client_names::ClientNames;
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::telemetry::{RequestId, untrusted};
 
@@ -39,8 +41,9 @@ pub struct LiveEvents {
     is_watched: AtomicBool,
     has_arguments: AtomicBool,
     calls: AtomicU64,
+    client_names: ClientNames,
     state: Mutex<State>,
-    last: watch::Sender<u64>,
+    news: Notify,
 }
 
 #[derive(Debug)]
@@ -73,9 +76,15 @@ impl LiveEvents {
         let charge = Charge::open(Account::LiveEvents, ChargeKind::Notice);
         let state =
             State { next, ring: VecDeque::new(), bytes: 0, charge, charged: 0, watchers: HashMap::new() };
-        let (last, state) = (watch::Sender::new(next), Mutex::new(state));
         let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
-        Arc::new(Self { is_watched, has_arguments, calls: AtomicU64::new(0), state, last })
+        Arc::new(Self {
+            is_watched,
+            has_arguments,
+            calls: AtomicU64::new(0),
+            client_names: ClientNames::default(),
+            state: Mutex::new(state),
+            news: Notify::new(),
+        })
     }
 
     /// Whether somebody watches.
@@ -101,8 +110,7 @@ impl LiveEvents {
         self.is_watched.store(true, Ordering::Relaxed);
         // A number from the future was not made here.
         let position = seen.map_or(next, |seen| seen.saturating_add(1).min(next));
-        let (events, news) = (Arc::clone(self), self.last.subscribe());
-        Some(Watcher { events, principal: Arc::clone(principal), position, news })
+        Some(Watcher { events: Arc::clone(self), principal: Arc::clone(principal), position })
     }
 
     /// Sets whether future events of calls have the arguments.
@@ -140,7 +148,7 @@ impl LiveEvents {
         state.ring.push_back(Arc::new(event));
         state.trim();
         drop(state);
-        self.last.send_replace(number);
+        self.news.notify_waiters();
     }
 
     fn next_for(&self, position: &mut u64) -> Option<Next> {
@@ -203,7 +211,6 @@ pub struct Watcher {
     principal: Arc<str>,
     /// The number of the event that is read next.
     position: u64,
-    news: watch::Receiver<u64>,
 }
 
 impl Watcher {
@@ -216,14 +223,15 @@ impl Watcher {
     pub async fn next(&mut self, patience: Duration) -> Option<Next> {
         let wait = async {
             loop {
-                self.news.mark_unchanged();
+                // Made before the look, so that an event in between wakes it.
+                let news = self.events.news.notified();
                 if let Some(next) = self.events.next_for(&mut self.position) {
-                    return Some(next);
+                    return next;
                 }
-                self.news.changed().await.ok()?;
+                news.await;
             }
         };
-        tokio::time::timeout(patience, wait).await.ok().flatten()
+        tokio::time::timeout(patience, wait).await.ok()
     }
 }
 

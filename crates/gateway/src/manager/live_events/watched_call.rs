@@ -3,6 +3,7 @@
 //! Invariants: this code runs only while somebody watches. A call whose future is dropped ends as cancelled. Arguments
 //! are recorded only if the operator allowed it, without secrets of the server, and at most [`MOST_ARGUMENTS`] of them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,9 +12,9 @@ use super::super::error::Error;
 use super::super::routed_request::{Called, RoutedRequest};
 use super::{CallEnd, CallStart, EventContent, LiveEvents};
 use protocol::ErrorCode;
-use runtime::telemetry::{RequestId, untrusted};
+use runtime::telemetry::RequestId;
 use serde_json::Value;
-use upstream::{Attempt, AttemptLog, Outlet, ResponseBody, Upstream};
+use upstream::{Attempt, AttemptLog, ResponseBody, Upstream};
 
 /// Most bytes of arguments in an event.
 const MOST_ARGUMENTS: usize = 4 * 1024;
@@ -57,16 +58,15 @@ struct WatchedCall<'a> {
 
 impl<'a> WatchedCall<'a> {
     /// Records the beginning of a call.
-    fn begin(events: &'a LiveEvents, request: &'a RoutedRequest, upstream: Option<&Upstream>) -> Self {
+    fn begin(events: &'a LiveEvents, request: &'a RoutedRequest, arguments: Option<String>) -> Self {
         let CallSource { request_id, is_rest } = CallSource::current();
-        let has_arguments = events.has_arguments.load(Ordering::Relaxed);
         let start = CallStart {
             number: events.calls.fetch_add(1, Ordering::Relaxed) + 1,
             tool: Arc::clone(&request.subject),
             principal: request.call.principal.clone(),
-            client: if is_rest { "REST".to_owned() } else { client(request) },
+            client: (!is_rest).then(|| events.client_names.lock().name(&request.call.sender.info)),
             request_id,
-            arguments: upstream.filter(|_| has_arguments).and_then(|upstream| arguments(request, upstream)),
+            arguments,
         };
         let watched = Self { events, request, start: Arc::new(start), is_over: false };
         watched.record(None);
@@ -102,14 +102,6 @@ impl Drop for WatchedCall<'_> {
     }
 }
 
-/// Returns the name and version of the client, as in `User-Agent`.
-fn client(request: &RoutedRequest) -> String {
-    let info = &request.call.sender.info;
-    let [name, version] = ["name", "version"].map(|member| info.text(member).unwrap_or_default());
-    let [name, version] = [untrusted(&name), untrusted(&version)].map(|text| text.to_string());
-    if version.is_empty() { name } else { format!("{name}/{version}") }
-}
-
 fn arguments(request: &RoutedRequest, upstream: &Upstream) -> Option<String> {
     let arguments = request.call.params.as_ref()?.get("arguments")?;
     let text = arguments.as_str();
@@ -135,16 +127,18 @@ impl Manager {
         &self.published.live
     }
 
-    /// Makes a call, and records its beginning and its end.
+    /// Makes a call, and records its beginning and its end. `call` is pinned by the caller, so that it is not moved.
     pub(in super::super) async fn call_watched(
         &self,
         request: &RoutedRequest,
-        outlet: &Outlet,
+        call: Pin<&mut impl Future<Output = Result<Called<ResponseBody>, Error>>>,
     ) -> Result<Called<ResponseBody>, Error> {
-        let snapshot = self.snapshot();
-        let upstream = snapshot.server(&request.server).ok().map(|server| &*server.upstream);
-        let watched = WatchedCall::begin(self.live_events(), request, upstream);
-        let (called, attempts) = AttemptLog::during(self.call_unwatched(request, outlet)).await;
+        let arguments = self.live_events().has_arguments.load(Ordering::Relaxed).then(|| {
+            let snapshot = self.snapshot();
+            arguments(request, &snapshot.server(&request.server).ok()?.upstream)
+        });
+        let watched = WatchedCall::begin(self.live_events(), request, arguments.flatten());
+        let (called, attempts) = AttemptLog::during(call).await;
         watched.ended(&called, attempts);
         called
     }

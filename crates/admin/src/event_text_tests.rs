@@ -1,0 +1,133 @@
+//! The text of a call's events is what the document describes, for everybody who may see it.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::fixture::fits;
+use super::super::view::in_ms;
+use super::*;
+use auth::Role;
+use protocol::ErrorCode;
+use upstream::Attempt;
+
+/// The schema of an event, with the members of its parts.
+fn schema(document: &Value, name: &str) -> Value {
+    let schema = &document["components"]["schemas"][name];
+    let Some(parts) = schema["allOf"].as_array() else { return schema.clone() };
+    let mut merged = json!({"type": "object", "properties": {}, "required": []});
+    for part in parts {
+        let part = part["$ref"].as_str().map_or(part, |path| document.pointer(&path[1..]).expect("a schema"));
+        let properties = part["properties"].as_object().expect("members").clone();
+        merged["properties"].as_object_mut().expect("members").extend(properties);
+        let required = part["required"].as_array().expect("names").clone();
+        merged["required"].as_array_mut().expect("names").extend(required);
+    }
+    merged
+}
+
+/// Returns name and data of the events in `text`.
+fn read(text: &[u8]) -> Vec<(String, Value)> {
+    let text = std::str::from_utf8(text).expect("UTF-8");
+    let of = |block: &str| {
+        let lines: Vec<&str> = block.lines().collect();
+        let [id, name, data] = lines.as_slice() else { panic!("{block:?}") };
+        id.strip_prefix("id: ").expect("an id").parse::<u64>().expect("a number");
+        let name = name.strip_prefix("event: ").expect("a name").to_owned();
+        (name, serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON"))
+    };
+    text.split_terminator("\n\n").map(of).collect()
+}
+
+fn calls() -> impl Strategy<Value = (CallStart, CallEnd, SystemTime)> {
+    let text = || "\\PC{0,12}|[\\x00-\\x7f]{0,8}";
+    let texts = (text(), text(), prop::option::of(text()), prop::option::of(text()));
+    let attempt = (any::<u64>(), prop::option::of(text()));
+    let attempts = prop::collection::vec(attempt, 0..4);
+    let code = prop::option::of(Just(ErrorCode::TimedOut));
+    (1..u64::MAX, texts, any::<bool>(), attempts, code, 0..4_000_000_000_000_u64).prop_map(
+        |(number, (tool, principal, client, arguments), has_id, attempts, code, at)| {
+            let start = CallStart {
+                number,
+                tool: tool.into(),
+                principal: Some(principal.into()),
+                client: client.map(Arc::from),
+                request_id: has_id.then(runtime::telemetry::RequestId::new),
+                arguments,
+            };
+            let attempts = attempts
+                .into_iter()
+                .map(|(nanos, error)| Attempt { duration: Duration::from_nanos(nanos >> 8), error });
+            let end = CallEnd {
+                outcome: if code.is_some() { "failed" } else { "ok" },
+                code,
+                duration: Duration::from_nanos(at),
+                attempts: attempts.collect(),
+            };
+            (start, end, UNIX_EPOCH + Duration::from_millis(at))
+        },
+    )
+}
+
+fn check(document: &Value, (start, end, at): (CallStart, CallEnd, SystemTime), role: Role) {
+    let (call, viewer) = (Arc::new(start), Principal::new("viewer", role));
+    let [duration, first] = [Some(end.duration), end.attempts.first().map(|one| one.duration)];
+    let event = |number, end| {
+        let what = Happened::Call { call: Arc::clone(&call), end };
+        LiveEvent { number, at, server: Some("docs".into()), what }
+    };
+    let mut piece = Piece::new(&viewer);
+    piece.event(&event(7, None));
+    piece.event(&event(8, Some(end)));
+    let events = read(&piece.into_bytes());
+    let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["call_started", "call_ended"]);
+    for ((_, data), described) in events.iter().zip(["CallStartedEvent", "CallEndedEvent"]) {
+        fits(document, &schema(document, described), data).unwrap_or_else(|wrong| panic!("{wrong}: {data}"));
+        assert_eq!((&data["at"], &data["tool"]), (&date(at).into(), &(&*call.tool).into()));
+        assert_eq!((&data["call"], &data["server"]), (&call.number.into(), &"docs".into()));
+        let is_shown = role == Role::Superuser;
+        let client = call.client.as_deref().unwrap_or("REST");
+        let client = Some(client).filter(|name| is_shown && !name.is_empty());
+        assert_eq!((data["client"].as_str(), data["principal"].is_string()), (client, is_shown));
+        assert_eq!(data.get("arguments").is_some(), is_shown && call.arguments.is_some());
+        assert_eq!(data["request_id"].is_string(), is_shown && call.request_id.is_some());
+    }
+    let ended = &events[1].1;
+    assert_eq!(ended["duration_ms"].as_f64(), duration.map(in_ms));
+    assert_eq!(ended["attempts"][0]["duration_ms"].as_f64(), first.map(in_ms));
+    assert!(role == Role::Superuser || !ended["attempts"].to_string().contains("\"error\":\""));
+}
+
+#[test]
+fn events_of_calls_are_as_the_document_describes_them() {
+    let document = serde_json::to_value(super::super::operations::described()).expect("JSON");
+    proptest!(ProptestConfig::with_cases(300), |(call in calls(), is_superuser: bool)| {
+        check(&document, call, if is_superuser { Role::Superuser } else { Role::Reader });
+    });
+}
+
+#[test]
+fn an_end_is_complete_also_if_its_beginning_is_in_another_piece() {
+    let viewer = Principal::new("viewer", Role::Superuser);
+    let texts = [true, false].map(|has_beginning| {
+        let (number, tool) = (3, "echo".into());
+        let call =
+            CallStart { number, tool, principal: None, client: None, request_id: None, arguments: None };
+        let (call, mut piece) = (Arc::new(call), Piece::new(&viewer));
+        let event = |end| LiveEvent {
+            number: 1,
+            at: UNIX_EPOCH,
+            server: Some("docs".into()),
+            what: Happened::Call { call: Arc::clone(&call), end },
+        };
+        if has_beginning {
+            piece.event(&event(None));
+        }
+        let (duration, attempts) = (Duration::ZERO, Vec::new());
+        piece.event(&event(Some(CallEnd { outcome: "cancelled", code: None, duration, attempts })));
+        read(&piece.into_bytes()).pop()
+    });
+    assert!(texts[0].is_some() && texts[0] == texts[1], "{texts:?}");
+}
