@@ -15,7 +15,7 @@ use super::error::of_rest;
 use super::event_data::{data, gap, may_see};
 use super::view::date;
 use auth::Principal;
-use gateway::manager::live_events::{CallEnd, CallStart, Happened, LiveEvent};
+use gateway::manager::live_events::{CallEnd, CallStart, EventContent, LiveEvent};
 use net::sse::Event;
 
 /// Calls whose beginning is remembered for the text of their end.
@@ -39,7 +39,7 @@ impl<'v> Piece<'v> {
     /// Appends an event.
     pub(super) fn event(&mut self, event: &LiveEvent) {
         let name = name(event);
-        let Happened::Call { call, end } = &event.what else {
+        let EventContent::Call { call, end } = &event.what else {
             return self.framed(event.number, name, data(event, self.viewer));
         };
         let is_shown = may_see(self.viewer, call.principal.as_ref());
@@ -190,12 +190,12 @@ fn digits(number: u64) -> [u8; 3] {
 /// The name of an event.
 pub(super) const fn name(event: &LiveEvent) -> &'static str {
     match &event.what {
-        Happened::Call { end: None, .. } => "call_started",
-        Happened::Call { end: Some(_), .. } => "call_ended",
-        Happened::Server { .. } => "server_changed",
-        Happened::Breaker { .. } => "breaker_changed",
-        Happened::Tools { .. } => "tools_changed",
-        Happened::Action { .. } => "action",
+        EventContent::Call { end: None, .. } => "call_started",
+        EventContent::Call { end: Some(_), .. } => "call_ended",
+        EventContent::Server { .. } => "server_changed",
+        EventContent::Breaker { .. } => "breaker_changed",
+        EventContent::Tools { .. } => "tools_changed",
+        EventContent::Action { .. } => "action",
     }
 }
 

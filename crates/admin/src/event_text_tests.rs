@@ -74,7 +74,7 @@ fn check(document: &Value, (start, end, at): (CallStart, CallEnd, SystemTime), r
     let (call, viewer) = (Arc::new(start), Principal::new("viewer", role));
     let [duration, first] = [Some(end.duration), end.attempts.first().map(|one| one.duration)];
     let event = |number, end| {
-        let what = Happened::Call { call: Arc::clone(&call), end };
+        let what = EventContent::Call { call: Arc::clone(&call), end };
         LiveEvent { number, at, server: Some("docs".into()), what }
     };
     let mut piece = Piece::new(&viewer);
@@ -120,7 +120,7 @@ fn an_end_is_complete_also_if_its_beginning_is_in_another_piece() {
             number: 1,
             at: UNIX_EPOCH,
             server: Some("docs".into()),
-            what: Happened::Call { call: Arc::clone(&call), end },
+            what: EventContent::Call { call: Arc::clone(&call), end },
         };
         if has_beginning {
             piece.event(&event(None));
