@@ -214,7 +214,9 @@ fn with_separator(words: &[String]) -> impl Iterator<Item = &str> {
         matches!(word, "-e" | "--env" | "-t" | "--transport" | "-s" | "--scope" | "-H" | "--header")
     };
     let (mut at, mut names, mut separator) = (0, 0, None);
-    while let Some(word) = words.get(at).filter(|word| *word != "--" && names < 2) {
+    // A line with `--` is complete.
+    let is_open = !words.iter().any(|word| word == "--");
+    while let Some(word) = words.get(at).filter(|_| is_open && names < 2) {
         let is_name = !word.starts_with('-');
         names += usize::from(is_name);
         separator = (names == 2 && !is_url(word)).then_some(at);

@@ -115,12 +115,12 @@ fn shown(line: &str) -> String {
 }
 
 /// Whether a line is a sentence in a comment, and not a setting that was commented out. Then the parts before and after
-/// its colon have several words, and no word after it looks like a secret.
+/// its colon have several words, the line ends with a period, and no word after the colon looks like a secret.
 fn is_prose(name: &str, value: &str) -> bool {
     let Some(name) = name.trim_start().strip_prefix('#') else { return false };
     let is_plain = |word: &str| !word.contains(|c: char| c.is_ascii_digit() || matches!(c, '_' | '=' | '+'));
     let words = |text: &str| text.split_whitespace().count();
-    words(name) > 1 && words(value) > 2 && value.split_whitespace().all(is_plain)
+    words(name) > 1 && words(value) > 2 && value.ends_with('.') && value.split_whitespace().all(is_plain)
 }
 
 #[cfg(test)]
@@ -155,6 +155,7 @@ mod tests {
                 "# The value of a secret: see the page about the vault.",
             ),
             ("  # api_token: correct horse battery staple", "  # api_token: ***"),
+            ("# My database password: correct horse battery", "# My database password: ***"),
             ("# The token of ann: s3cr3t", "# The token of ann: ***"),
             ("# The token of ann: it is s3cr3t", "# The token of ann: ***"),
             ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", "command: sh\u{fffd}txt\u{fffd}\u{fffd}[2J"),
