@@ -93,6 +93,10 @@ fn check(document: &Value, (start, end, at): (CallStart, CallEnd, SystemTime), r
         assert_eq!((data["client"].as_str(), data["principal"].is_string()), (client, is_shown));
         assert_eq!(data.get("arguments").is_some(), is_shown && call.arguments.is_some());
         assert_eq!(data["request_id"].is_string(), is_shown && call.request_id.is_some());
+        let id = call.request_id.filter(|_| is_shown).map(|id| id.to_string());
+        assert_eq!(data["request_id"].as_str(), id.as_deref());
+        let principal = call.principal.as_deref().filter(|_| is_shown);
+        assert_eq!(data["principal"].as_str(), principal);
     }
     let ended = &events[1].1;
     assert_eq!(ended["duration_ms"].as_f64(), duration.map(in_ms));

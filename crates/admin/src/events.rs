@@ -128,17 +128,20 @@ impl Stream {
     }
 
     async fn piece(&mut self) -> Option<Bytes> {
+        // Events that are not wanted do not postpone it.
+        let keep_alive_at = Instant::now() + KEEP_ALIVE_EVERY;
         loop {
             let next = if self.wanted.follow == Some(false) {
                 Some(self.watcher.try_next()?)
             } else {
-                self.wait().await?
+                self.wait(keep_alive_at).await?
             };
             let Some(first) = next else { return Some(KEEP_ALIVE) };
             let piece = self.printed(first);
             if !piece.is_empty() {
                 return Some(piece);
             }
+            self.next = Some(Instant::now() + PAUSE);
         }
     }
 
@@ -159,8 +162,8 @@ impl Stream {
         piece.into_bytes()
     }
 
-    /// Waits for the next event; none if the stream has to end.
-    async fn wait(&mut self) -> Option<Option<Next>> {
+    /// Waits for the next event, at most until `end`; none if the stream has to end.
+    async fn wait(&mut self, end: Instant) -> Option<Option<Next>> {
         if self.drain.is_begun() || self.principal.is_revoked() {
             return None;
         }
@@ -173,7 +176,7 @@ impl Stream {
             if let Some(at) = at {
                 sleep_until(at).await;
             }
-            self.watcher.next(KEEP_ALIVE_EVERY).await
+            self.watcher.next(end.saturating_duration_since(Instant::now())).await
         };
         match futures_util::future::select(Box::pin(next), Box::pin(over)).await {
             futures_util::future::Either::Left((next, _)) => Some(next),

@@ -105,3 +105,28 @@ async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
     assert_eq!(seen, (1..=calls).collect::<Vec<u64>>());
     assert!(pieces <= 4, "{pieces} pieces");
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_that_are_not_wanted_do_not_postpone_the_sign_of_life() {
+    let gateway = Gateway::of(vec![server("docs")]).await;
+    let path = "/api/v1/mcp/events?tool=rare";
+    let response = gateway.open(request(Method::GET, path, Some(Role::Superuser), "")).await;
+    let mut body = response.into_body().into_data_stream();
+    body.next().await.expect("the head").expect("bytes");
+    let begun = Instant::now();
+    let calls = async {
+        loop {
+            let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
+            let principal = "p".into();
+            let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
+            called.await.expect("an answer");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        piece = body.next() => assert_eq!(piece.expect("a piece").expect("bytes"), KEEP_ALIVE),
+        () = sleep_until(begun + KEEP_ALIVE_EVERY * 2) => panic!("no sign of life"),
+    }
+    assert!(begun.elapsed() <= KEEP_ALIVE_EVERY + PAUSE * 2, "{:?}", begun.elapsed());
+}
