@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub use apply::Applied;
 pub use config::Config;
@@ -302,22 +302,6 @@ impl Manager {
         let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
         // The state of a server reports a late one.
         let _ = tokio::time::timeout(patience, wait).await;
-    }
-
-    /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
-    /// to connect, or was started more than 300 ms ago.
-    pub(crate) async fn listable(&self, scope: &Scope) {
-        if self.snapshot().listable_at(scope).is_none() {
-            return;
-        }
-        let mut changes = self.changes();
-        loop {
-            changes.mark_unchanged();
-            let Some(at) = self.snapshot().listable_at(scope) else { return };
-            if !matches!(timeout_at(at, changes.changed()).await, Ok(Ok(()))) {
-                return;
-            }
-        }
     }
 
     fn grace_ends(&self) -> Instant {

@@ -1,19 +1,22 @@
 //! The first snapshot, and how long lists wait for servers that have not ended their first attempt to connect.
 //!
 //! Invariant: a server that connects delays lists only for a fixed time after its start, so that one that hangs costs
-//! later lists nothing. Not here: the waiting itself ([`crate::manager::Manager::listable`]).
+//! later lists nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Lists, Scope, Snapshot};
+use crate::manager::Manager;
 use crate::manager::config::Config;
 use upstream::{State, Upstream};
 
 /// How long after the start of a server lists wait for its first attempt to connect.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long one list waits at most, however many servers become ready meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Snapshot {
     /// The snapshot before any server was reached, with what servers declare without that.
@@ -37,5 +40,24 @@ impl Snapshot {
             _ => now + PATIENCE,
         };
         unsettled.map(until).max().filter(|latest| *latest > now)
+    }
+}
+
+impl Manager {
+    /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
+    /// to connect, or was started more than 300 ms ago.
+    pub(crate) async fn listable(&self, scope: &Scope) {
+        if self.snapshot().listable_at(scope).is_none() {
+            return;
+        }
+        let mut changes = self.changes();
+        let end = Instant::now() + LONGEST_WAIT;
+        loop {
+            changes.mark_unchanged();
+            let Some(at) = self.snapshot().listable_at(scope) else { return };
+            if !matches!(timeout_at(at.min(end), changes.changed()).await, Ok(Ok(()))) {
+                return;
+            }
+        }
     }
 }
