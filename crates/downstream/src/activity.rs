@@ -186,6 +186,10 @@ impl Activity {
     pub(super) fn release_if_idle(&self) {
         let mut state = self.state();
         let released = if state.is_idle() { state.kept.take() } else { None };
+        if released.is_some() {
+            // Claims that were refused while it was kept do not count as the one that it may refuse now.
+            state.claims.has_refused = false;
+        }
         drop(state);
         drop(released); // without the lock
     }

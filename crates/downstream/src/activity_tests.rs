@@ -157,8 +157,12 @@ fn a_connection_is_released_only_between_two_requests() {
     activity.received(1, 1);
     stays("in a head");
     drop(activity.request(|| 0));
+    activity.refuse_claim();
     activity.release_if_idle();
     assert!(!activity.is_kept_for(&Arc::from("one")), "between two requests");
+    let (claim, _claimed) = oneshot::channel();
+    activity.claim(claim);
+    assert_eq!(activity.rest(), IdleAction::YieldIfIdle, "what it refused before does not count");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,7 @@ use crate::browser::sessions::{BrowserSessions, Visitors};
 use auth::{Authenticator, Denied, Principal, Reason};
 use net::transfer_coding;
 use runtime::memory::{Account, Charge, ChargeKind};
+use runtime::telemetry::limit::Limit;
 use runtime::worker::{WorkBudget, bulk};
 
 /// Limit of the form of a page for people, in bytes. It is read before anybody is authenticated.
@@ -260,8 +261,9 @@ impl Guard {
         let identified = self.identify(head).await.inspect_err(|_| body.unidentified())?;
         let Some(principal) = identified else { return Ok(None) };
         match body.identified(&principal) {
+            Ok(()) => Ok(Some(principal)),
             Err(_) if is_public(head) => Ok(None),
-            recorded => recorded.map(|()| Some(principal)),
+            Err(refusal) => Err(Limit::SocketShare.met(refusal)),
         }
     }
 

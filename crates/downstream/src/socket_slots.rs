@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::activity::Activity;
 use super::socket_shares::{KeptSlot, SocketShares};
 use auth::Principal;
-use runtime::telemetry::limit::{Limit, Socket};
+use runtime::telemetry::limit::Socket;
 
 /// How many connections are looked at to find one that waits, chosen at random where there are more. If one of a
 /// hundred waits for its client, it is found with a probability of 72 %; if one of twenty does, with 99.9 %.
@@ -104,7 +104,7 @@ impl SocketSlots {
     }
 
     /// Keeps a slot for `principal`. If its share does not allow that, connections between two requests are kept for
-    /// nobody before: they yield their slots anyway.
+    /// nobody before, of the [`LOOKS`] that are looked at.
     fn keep(&self, principal: &Arc<str>) -> Result<KeptSlot, ShareTaken> {
         let kept = self.shares.keep(principal).or_else(|_| {
             self.lock().some().for_each(Activity::release_if_idle);
@@ -149,8 +149,7 @@ impl ClientSlot {
         }
         // First, because the search takes the lock of each connection.
         activity.keep(None);
-        let kept = slots.keep(principal.id()).map_err(|full| Limit::SocketShare.met(full))?;
-        activity.keep(Some(kept));
+        activity.keep(Some(slots.keep(principal.id())?));
         Ok(())
     }
 
