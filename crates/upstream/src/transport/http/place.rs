@@ -28,7 +28,7 @@ pub(super) struct Place {
     configured: At,
     now: ArcSwap<At>,
     /// Where connecting begins after the server was away.
-    affinity: ArcSwap<At>,
+    start: ArcSwap<At>,
     noted: Mutex<Noted>,
 }
 
@@ -57,7 +57,7 @@ impl Place {
     pub(super) fn new(url: &Url) -> Result<Self, Error> {
         let configured = At::new(url.clone())?;
         let at = || ArcSwap::from_pointee(configured.clone());
-        Ok(Self { now: at(), affinity: at(), configured, noted: Mutex::default() })
+        Ok(Self { now: at(), start: at(), configured, noted: Mutex::default() })
     }
 
     /// Where requests of new connections go.
@@ -75,7 +75,7 @@ impl Place {
 
     /// Goes back to where connecting begins.
     pub(super) fn forget(&self) {
-        self.now.store(self.affinity.load_full());
+        self.now.store(self.start.load_full());
     }
 
     /// Goes where the last answer redirects to, if that is to be followed.
@@ -88,7 +88,7 @@ impl Place {
             let at = Arc::new(at);
             self.now.store(Arc::clone(&at));
             if status == 308 {
-                self.affinity.store(at);
+                self.start.store(at);
             }
         }
         !is_elsewhere
@@ -150,7 +150,7 @@ impl HttpClient {
         let is_bare = self.place.now().url.path() == "/";
         if !is_bare || !self.place.is_absent() {
             if self.place.is_absent() {
-                self.place.affinity.store(Arc::new(self.place.configured.clone()));
+                self.place.start.store(Arc::new(self.place.configured.clone()));
             }
             self.place.forget();
             return Err(error);
@@ -159,7 +159,7 @@ impl HttpClient {
             self.place.go_to(guess);
             let opened = self.following(&open).await;
             if opened.is_ok() || !self.place.is_absent() {
-                self.place.affinity.store(self.place.now());
+                self.place.start.store(self.place.now());
                 tracing::info!(
                     server = name,
                     "nothing is at `/` of the server, its endpoint is `{guess}`; write this path in `url`"
