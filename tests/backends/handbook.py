@@ -15,6 +15,8 @@ from world import HERE, Gateway, Redis, until
 ROOT = HERE.parent.parent
 QUESTIONS = ROOT / "crates/builtins/src/handbook/questions.json"
 MODEL, KEY = "all-MiniLM-L6-v2", "sk-canary-7f3a"
+#: Folders of the documentation that the repository's configuration file excludes.
+EXCLUDED = ("contributing", "clients")
 #: Seconds that vectors of the documentation may take, and those of a few documents.
 PATIENCE, SOON = 300, 60
 #: In hundredths: answered by the right page first, and among the first three.
@@ -24,8 +26,7 @@ WANTED = {"in_their_words": (90, 100), "in_other_words": (40, 70)}
 def meaning(binary: Path, stub: str, folder: Path) -> Checks:
     """Everything about search by meaning; `stub` is the URL of the embedding service."""
     check = Checks("handbook")
-    # The exclusion is that of the repository's configuration file.
-    asked = registry(stub, ROOT / "docs", options={"exclude": ["contributing", "clients"]})
+    asked = registry(stub, ROOT / "docs", options={"exclude": list(EXCLUDED)})
     with Gateway(binary, asked, folder / "handbook.log") as gateway:
         with Rest(gateway.port, server="handbook") as client:
             until("searched by meaning", PATIENCE, lambda: ranking(client, "hybrid"), 0.5)

@@ -15,7 +15,7 @@ from typing import Any
 from checks import Checks
 from chroma_world import Chroma, Stub
 from clients import Outcome, Rest
-from handbook import PATIENCE, QUESTIONS, ROOT, SOON, answered, ranking, registry, search
+from handbook import EXCLUDED, PATIENCE, QUESTIONS, ROOT, SOON, answered, ranking, registry, search
 from world import Gateway, until
 
 #: Answered questions that may be fewer or more than with vectors in memory.
@@ -51,7 +51,7 @@ def kept_at_chroma(binary: Path, chroma: Chroma, stub: Stub, folder: Path) -> Ch
     """All of it; what comes later needs what came before."""
     check, world = Checks("handbook"), World(binary, chroma, stub, folder)
     docs = folder / "docs"
-    shutil.copytree(ROOT / "docs", docs)
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns(*EXCLUDED))
     same_answers(check, world, docs)
     on_disk(check, world, docs)
     restart(check, world, docs)
