@@ -1,19 +1,17 @@
 //! Shares of principals in the slots of client connections.
 //!
 //! A connection whose last request had a valid credential is kept for its principal: it yields its slot only between
-//! two requests (`activity`). One principal may keep at most [`ALPHA`] times as many connections as are not kept. So a
-//! principal that is alone leaves an eighth of the slots to others (dynamic thresholds, as in `runtime::memory`).
+//! two requests (`activity`). One principal may keep at most seven times as many connections as are not kept. So a
+//! principal that is alone leaves an eighth of the slots to others ([`FairShares`]).
 //!
 //! Invariants: no more connections are kept than there are slots. A principal without a kept connection costs nothing.
 //! The lock is taken only if a connection changes its principal, and while it is held no other one is taken.
 //!
 //! Not here: which connections yield (`activity`, `socket_slots`), who sent a request (`guard`).
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many times as many connections a principal may keep as are not kept.
-const ALPHA: usize = 7;
+use runtime::fair_shares::FairShares;
 
 /// The shares of one listener. Clones share them.
 #[derive(Debug, Clone)]
@@ -21,10 +19,9 @@ pub(super) struct SocketShares(Arc<Mutex<Shares>>);
 
 #[derive(Debug)]
 struct Shares {
-    /// Slots that are not kept.
-    free: usize,
-    /// Slots that each principal keeps, by its id; never zero.
-    kept: HashMap<Arc<str>, usize>,
+    most: usize,
+    /// Slots that each principal keeps, by its id.
+    kept: FairShares<Arc<str>, 7>,
 }
 
 /// A slot that is kept for a principal, until this is dropped.
@@ -37,18 +34,14 @@ pub(super) struct KeptSlot {
 impl SocketShares {
     /// Creates the shares in `most` slots.
     pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(Shares { free: most, kept: HashMap::new() })))
+        Self(Arc::new(Mutex::new(Shares { most, kept: FairShares::new() })))
     }
 
     /// Keeps one more slot for `principal`, if its share allows that. Otherwise returns how many it keeps.
     pub(super) fn keep(&self, principal: &Arc<str>) -> Result<KeptSlot, usize> {
         let mut shares = self.lock();
-        let kept = shares.kept.get(principal).copied().unwrap_or_default();
-        if kept >= ALPHA.saturating_mul(shares.free) {
-            return Err(kept);
-        }
-        shares.free -= 1;
-        shares.kept.insert(Arc::clone(principal), kept + 1);
+        let free = shares.most - shares.kept.sum();
+        shares.kept.take(principal, 1, free)?;
         drop(shares);
         Ok(KeptSlot { principal: Arc::clone(principal), shares: self.clone() })
     }
@@ -68,14 +61,7 @@ impl KeptSlot {
 
 impl Drop for KeptSlot {
     fn drop(&mut self) {
-        let mut shares = self.shares.lock();
-        shares.free += 1;
-        if let Some(kept) = shares.kept.get_mut(&self.principal) {
-            *kept -= 1;
-            if *kept == 0 {
-                shares.kept.remove(&self.principal);
-            }
-        }
+        self.shares.lock().kept.give_back(&self.principal, 1);
     }
 }
 

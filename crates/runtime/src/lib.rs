@@ -3,6 +3,7 @@
 //!
 //! Does not depend on MCP servers and clients.
 
+pub mod fair_shares;
 pub mod hex;
 pub mod memory;
 pub mod private_file;

@@ -3,9 +3,8 @@
 //! A [`Charge`] is the share of an [`Account`] in the budget. It is released on drop, and [`Charge::hold`] ties it
 //! to the bytes themselves, so it lasts exactly as long as the last slice of them.
 //!
-//! Admission follows dynamic thresholds (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998): an
-//! account may hold at most `ALPHA` times what is free. An account that is alone gets three quarters of the
-//! budget, and there is room left for a newcomer without a table of quotas.
+//! Each account has a fair share ([`FairShares`]): at most three times what is free. So one that is alone gets three
+//! quarters of the budget.
 //!
 //! Invariants: the charges together never exceed the limit; an account without a charge costs nothing. Messages
 //! below [`SMALL`] are not charged one by one. A connection holds one of them at a time. At the default of 16,384
@@ -14,21 +13,20 @@
 
 pub mod system;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::fair_shares::FairShares;
+
 /// Messages of fewer bytes are not charged one by one.
 pub const SMALL: usize = 4 * 1024;
 /// The smallest budget that is accepted: it has to hold a few messages of the default limits.
 pub const LEAST: usize = 32 * 1024 * 1024;
-/// How many times the free part of the budget an account may hold.
-const ALPHA: usize = 3;
 
 /// The owner of charged bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Account {
     /// A principal, by its id.
     Principal(Arc<str>),
@@ -99,8 +97,7 @@ pub struct Budget {
 #[derive(Debug)]
 struct State {
     limit: usize,
-    used: usize,
-    accounts: HashMap<Account, usize>,
+    accounts: FairShares<Account, 3>,
 }
 
 /// The budget of the process. Until [`Budget::set_limit`] it has the default limit.
@@ -120,7 +117,7 @@ pub struct BudgetUsage {
 
 impl Budget {
     fn new(limit: usize) -> Self {
-        let state = State { limit, used: 0, accounts: HashMap::new() };
+        let state = State { limit, accounts: FairShares::new() };
         Self { state: Mutex::new(state), refused: Default::default() }
     }
 
@@ -138,7 +135,7 @@ impl Budget {
     /// The limit and what is in use.
     pub fn usage(&self) -> BudgetUsage {
         let state = self.lock();
-        BudgetUsage { limit: state.limit, used: state.used }
+        BudgetUsage { limit: state.limit, used: state.accounts.sum() }
     }
 
     /// How often a charge was refused, by the word for its kind.
@@ -161,28 +158,9 @@ impl State {
     /// Three eighths of the limit are reserved for the overhead of allocations, for buffers of sockets, and for pages
     /// that were freed a moment ago.
     fn grow(&mut self, account: &Account, more: usize) -> bool {
-        let held = self.accounts.get(account).copied().unwrap_or(0);
         let room = self.limit / 8 * 5;
-        let free = room.saturating_sub(self.used.saturating_add(more));
-        if held.saturating_add(more) > free.saturating_mul(ALPHA) {
-            return false;
-        }
-        self.used += more;
-        match self.accounts.get_mut(account) {
-            Some(held) => *held += more,
-            None => drop(self.accounts.insert(account.clone(), more)),
-        }
-        true
-    }
-
-    fn shrink(&mut self, account: &Account, less: usize) {
-        self.used -= less;
-        if let Some(held) = self.accounts.get_mut(account) {
-            *held -= less;
-            if *held == 0 {
-                self.accounts.remove(account);
-            }
-        }
+        let free = room.saturating_sub(self.accounts.sum().saturating_add(more));
+        self.accounts.take(account, more, free).is_ok()
     }
 }
 
@@ -216,7 +194,7 @@ impl Charge {
                 return Err(Exhausted { wanted });
             }
         } else if bytes < self.bytes {
-            self.budget.lock().shrink(&self.account, self.bytes - bytes);
+            self.budget.lock().accounts.give_back(&self.account, self.bytes - bytes);
         }
         self.bytes = bytes;
         Ok(())
@@ -234,7 +212,7 @@ impl Charge {
     /// Releases the whole charge.
     pub fn clear(&mut self) {
         if self.bytes > 0 {
-            self.budget.lock().shrink(&self.account, self.bytes);
+            self.budget.lock().accounts.give_back(&self.account, self.bytes);
             self.bytes = 0;
         }
     }

@@ -1,52 +1,34 @@
 //! Running actions that will write an audit line at their end, counted by principal.
 //!
-//! Invariants: the sum is bounded, and with it the number of lines to come. A principal may run at most [`ALPHA`] times
-//! what is free (the rule of `memory`), so none takes the room of another one. A part is reserved for operations. A
-//! principal without a running action costs nothing.
+//! Invariants: the sum is bounded, and with it the number of lines to come. Each principal has a fair share
+//! ([`FairShares`]), so none takes the room of another one. A part is reserved for operations. A principal without a
+//! running action costs nothing.
 //!
 //! It does not count lines that wait to be written (`log_queue`).
 
-use std::collections::BTreeMap;
+use crate::fair_shares::FairShares;
 
 /// Audited actions that may run at a time.
 pub(super) const RUNNING: usize = 16_384;
-/// How many times the free part a principal may run.
-const ALPHA: usize = 3;
 
+/// The running actions of each principal.
 #[derive(Debug)]
-pub(super) struct Running {
-    sum: usize,
-    by_principal: BTreeMap<String, usize>,
-}
+pub(super) struct Running(FairShares<String, 3>);
 
 impl Running {
     pub(super) const fn new() -> Self {
-        Self { sum: 0, by_principal: BTreeMap::new() }
+        Self(FairShares::new())
     }
 
     /// Counts one more action of `principal`, if it has room within `room`.
     pub(super) fn add(&mut self, principal: &str, room: usize) -> bool {
-        let own = self.by_principal.get_mut(principal);
-        let free = room.saturating_sub(self.sum + 1);
-        if own.as_deref().map_or(0, |own| *own) + 1 > free.saturating_mul(ALPHA) {
-            return false;
-        }
-        match own {
-            Some(own) => *own += 1,
-            None => drop(self.by_principal.insert(principal.to_owned(), 1)),
-        }
-        self.sum += 1;
-        true
+        let free = room.saturating_sub(self.0.sum() + 1);
+        self.0.take(principal, 1, free).is_ok()
     }
 
     /// An action that was added has ended.
     pub(super) fn remove(&mut self, principal: &str) {
-        let Some(own) = self.by_principal.get_mut(principal) else { return };
-        *own -= 1;
-        self.sum -= 1;
-        if *own == 0 {
-            self.by_principal.remove(principal);
-        }
+        self.0.give_back(principal, 1);
     }
 }
 
@@ -65,8 +47,8 @@ mod tests {
         let late: Vec<usize> = ["c", "d"].map(|principal| fill(&mut running, principal)).into();
         assert_eq!(late, [75, 18]);
         (0..1_200).for_each(|_| running.remove("a"));
-        assert!(!running.by_principal.contains_key("a") && running.sum == 393);
+        assert_eq!((running.0.len(), running.0.sum()), (3, 393), "`a` costs nothing");
         running.remove("a");
-        assert_eq!(running.sum, 393, "an unknown principal changes nothing");
+        assert_eq!(running.0.sum(), 393, "an unknown principal changes nothing");
     }
 }
