@@ -56,6 +56,29 @@ pub(super) struct Translated {
     pub(super) bare: Vec<String>,
 }
 
+/// The use of a text, which decides about the references in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextUsage {
+    Value,
+    /// People read it, so `$NAME` in it is a name.
+    Prose,
+    /// Variables that the server sets for its program stay, so that the program expands them, as mcp-remote does.
+    Argument,
+    /// An argument that a shell reads, which expands `$NAME`.
+    Script,
+}
+
+impl TextUsage {
+    const fn is_argument(self) -> bool {
+        matches!(self, Self::Argument | Self::Script)
+    }
+
+    /// Whether `$NAME` is a reference.
+    const fn has_bare_references(self) -> bool {
+        matches!(self, Self::Value | Self::Argument)
+    }
+}
+
 #[derive(Clone, Copy)]
 enum ReferencePiece<'t> {
     Literal(&'t str),
@@ -107,55 +130,28 @@ impl<'j> References<'j> {
         self.own = members.iter().filter(is_own).map(|(name, _)| name.clone()).collect();
     }
 
-    /// Converts `text` of an argument. Variables that the server sets for its program stay, so that the program expands
-    /// them, as mcp-remote does. So do those of a script, written `$NAME`, which a shell expands.
-    pub(super) fn translate_argument(&mut self, text: &str, is_script: bool) -> Translated {
+    /// Converts `text`: it then expands to the value that the client would have used.
+    pub(super) fn translate(&mut self, text: &str, usage: TextUsage) -> Translated {
         let mut translated = Translated::default();
         for piece in pieces(text) {
+            let is_own = |name: &str| usage.is_argument() && self.own.contains(name);
             match piece {
-                ReferencePiece::Reference(inner) if self.own.contains(inner) => {
+                ReferencePiece::Literal(literal) => translated.text.push_str(&literal.replace('$', "$$")),
+                ReferencePiece::Reference(inner) if is_own(inner) => {
                     translated.left_to_program.push(inner.to_owned());
                     translated.text.extend(["$${", inner, "}"]);
                 }
-                ReferencePiece::Bare(name) if is_script || self.own.contains(name) => {
+                ReferencePiece::Reference(inner) => self.reference(inner, &mut translated),
+                ReferencePiece::Bare(name) if !usage.has_bare_references() || is_own(name) => {
                     translated.text.extend(["$$", name]);
                 }
-                piece => self.piece(piece, &mut translated),
+                ReferencePiece::Bare(name) => {
+                    translated.bare.push(name.to_owned());
+                    self.reference(name, &mut translated);
+                }
             }
         }
         translated
-    }
-
-    /// Converts `text`: it then expands to the value that the client would have used.
-    pub(super) fn translate(&mut self, text: &str) -> Translated {
-        let mut translated = Translated::default();
-        for piece in pieces(text) {
-            self.piece(piece, &mut translated);
-        }
-        translated
-    }
-
-    /// Converts `text` that people read: `$NAME` in it is a name, and no reference.
-    pub(super) fn translate_prose(&mut self, text: &str) -> Translated {
-        let mut translated = Translated::default();
-        for piece in pieces(text) {
-            match piece {
-                ReferencePiece::Bare(name) => translated.text.extend(["$$", name]),
-                piece => self.piece(piece, &mut translated),
-            }
-        }
-        translated
-    }
-
-    fn piece(&mut self, piece: ReferencePiece<'_>, into: &mut Translated) {
-        match piece {
-            ReferencePiece::Literal(literal) => into.text.push_str(&literal.replace('$', "$$")),
-            ReferencePiece::Reference(inner) => self.reference(inner, into),
-            ReferencePiece::Bare(name) => {
-                into.bare.push(name.to_owned());
-                self.reference(name, into);
-            }
-        }
     }
 
     /// Adds a variable that the user must set.

@@ -37,7 +37,7 @@ fn references_of_every_client_become_ours() {
             "p$$A_KEY $$$$A_KEY $$A_KEYs $$A $$1A -$$A_KEY $$A_KEY$$",
         ),
     ] {
-        assert_eq!(references.translate(text).text, wanted, "{text}");
+        assert_eq!(references.translate(text, TextUsage::Value).text, wanted, "{text}");
     }
     let made = references.needed.iter().filter(|(_, what)| !what.is_empty());
     let needed: Vec<_> = made.map(|(name, what)| format!("{name}: {what}")).collect();
@@ -59,7 +59,7 @@ fn references_of_every_client_become_ours() {
 #[test]
 fn a_default_that_holds_a_reference_is_said_to_be_lost() {
     let mut references = References::new(&[], &[]);
-    let translated = references.translate("${A:-$b} ${C:-d}");
+    let translated = references.translate("${A:-$b} ${C:-d}", TextUsage::Value);
     assert_eq!((translated.lost_defaults, translated.has_reference), (vec!["A".to_owned()], true));
-    assert!(!references.translate("$x ${/}").has_reference);
+    assert!(!references.translate("$x ${/}", TextUsage::Value).has_reference);
 }

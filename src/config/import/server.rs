@@ -11,7 +11,7 @@ use url::Url;
 
 use super::bridge;
 use super::json::{Json, Members};
-use super::references::{References, Translated, has_reference};
+use super::references::{References, TextUsage, Translated, has_reference};
 use super::yaml;
 use settings::one_line;
 use upstream::config::is_reserved_header;
@@ -84,7 +84,7 @@ impl<'j> Reader<'j, '_, '_> {
         self.enabled();
         match self.take("description") {
             Some(Json::Text(text)) => {
-                let translated = self.references.translate_prose(text);
+                let translated = self.references.translate(text, TextUsage::Prose);
                 let text = self.told("description", text, translated);
                 let _ = writeln!(self.yaml, "    description: {}", yaml::scalar(&text));
             }
@@ -242,14 +242,15 @@ impl<'j> Reader<'j, '_, '_> {
             Json::Bool(value) => return Ok(value.to_string()),
             _ => return Err(format!("`{path}` is {}, expected a text", value.kind())),
         };
-        let translated = self.references.translate(text);
+        let translated = self.references.translate(text, TextUsage::Value);
         Ok(self.told(path, text, translated))
     }
 
     /// Converts a string of `args`, which may be a script of a shell.
     fn argument(&mut self, path: &str, value: &Json, is_script: bool) -> Result<String, String> {
         let Json::Text(text) = value else { return self.text(path, value) };
-        let translated = self.references.translate_argument(text, is_script);
+        let usage = if is_script { TextUsage::Script } else { TextUsage::Argument };
+        let translated = self.references.translate(text, usage);
         Ok(self.told(path, text, translated))
     }
 
