@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::BodyDataStream;
 use axum::http::{Method, Request};
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -9,6 +10,23 @@ use serde_json::Value;
 use super::super::fixture::{Gateway, request, server};
 use super::*;
 use auth::Role;
+
+/// Opens the stream of a superuser, and returns it after its head.
+async fn watching(gateway: &Gateway, query: &str) -> BodyDataStream {
+    let path = format!("/api/v1/mcp/events{query}");
+    let response = gateway.open(request(Method::GET, &path, Some(Role::Superuser), "")).await;
+    let mut body = response.into_body().into_data_stream();
+    body.next().await.expect("the head").expect("bytes");
+    body
+}
+
+/// Calls a tool.
+async fn call(gateway: &Gateway) {
+    let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
+    let principal = "p".into();
+    let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
+    called.await.expect("an answer");
+}
 
 /// Reads what is sent until `end` begins, while two principals call a tool.
 async fn seen_by(role: Role, query: &str) -> String {
@@ -82,16 +100,10 @@ async fn filters_choose_events() {
 #[tokio::test(start_paused = true)]
 async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
     let gateway = Gateway::of(vec![server("docs")]).await;
-    let path = "/api/v1/mcp/events?kind=call_ended";
-    let response = gateway.open(request(Method::GET, path, Some(Role::Superuser), "")).await;
-    let mut body = response.into_body().into_data_stream();
-    body.next().await.expect("the head").expect("bytes");
+    let mut body = watching(&gateway, "?kind=call_ended").await;
     let calls = 600;
     for _ in 0..calls {
-        let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
-        let principal = "p".into();
-        let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
-        called.await.expect("an answer");
+        call(&gateway).await;
     }
     let (mut pieces, mut seen, begun) = (0, Vec::new(), Instant::now());
     while let Ok(Some(piece)) = tokio::time::timeout(Duration::from_secs(1), body.next()).await {
@@ -109,17 +121,11 @@ async fn events_that_happen_together_arrive_in_few_pieces_and_none_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn events_that_are_not_wanted_do_not_postpone_the_sign_of_life() {
     let gateway = Gateway::of(vec![server("docs")]).await;
-    let path = "/api/v1/mcp/events?tool=rare";
-    let response = gateway.open(request(Method::GET, path, Some(Role::Superuser), "")).await;
-    let mut body = response.into_body().into_data_stream();
-    body.next().await.expect("the head").expect("bytes");
+    let mut body = watching(&gateway, "?tool=rare").await;
     let begun = Instant::now();
     let calls = async {
         loop {
-            let (scope, arguments) = (gateway::manager::Scope::All, json::Raw::empty_object());
-            let principal = "p".into();
-            let called = gateway.manager.call_for(&principal, &scope, "echo", &arguments, None);
-            called.await.expect("an answer");
+            call(&gateway).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };

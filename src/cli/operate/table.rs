@@ -31,7 +31,7 @@ pub(in crate::cli) enum Severity {
 }
 
 impl Severity {
-    /// The tone of a state of a server, breaker or gateway.
+    /// The severity of a state of a server, breaker or gateway.
     pub(in crate::cli) fn of_state(state: &str) -> Self {
         match state {
             "ready" | "healthy" | "closed" | "ok" => Self::Good,
@@ -248,10 +248,14 @@ mod tests {
         table
     }
 
-    fn written(width: Option<usize>, has_color: bool) -> String {
+    fn written_of(table: &Table, width: Option<usize>, has_color: bool) -> String {
         let mut out = Vec::new();
-        table().write(width, has_color, &mut out).expect("written");
+        table.write(width, has_color, &mut out).expect("written");
         String::from_utf8(out).expect("UTF-8")
+    }
+
+    fn written(width: Option<usize>, has_color: bool) -> String {
+        written_of(&table(), width, has_color)
     }
 
     #[test]
@@ -272,9 +276,7 @@ one             ready   A description th…
     #[test]
     fn a_folded_column_keeps_all_its_words() {
         for width in [46, 41, 38] {
-            let mut out = Vec::new();
-            table().folded().write(Some(width), false, &mut out).expect("written");
-            let text = String::from_utf8(out).expect("UTF-8");
+            let text = written_of(&table().folded(), Some(width), false);
             assert!(text.lines().all(|line| line.width() <= width) && !text.contains('…'), "{text}");
             assert_eq!(text.starts_with("NAME            STATE   DESCRIPTION\n"), width > 43, "{text}");
             let letters: String = text.split_whitespace().collect::<String>().replace("DESCRIPTION", "");
@@ -286,9 +288,7 @@ one             ready   A description th…
     fn a_terminal_that_is_too_narrow_for_the_columns_shows_a_block_for_each_row() {
         let mut table = table();
         table.rows.insert(1, vec![Cell::new(""), Cell::new(""), Cell::new("fix: do this")]);
-        let mut out = Vec::new();
-        table.write(Some(28), true, &mut out).expect("written");
-        let text = String::from_utf8(out).expect("UTF-8");
+        let text = written_of(&table, Some(28), true);
         let wanted = "\
 <b>NAME       <p>  one
 <b>STATE      <p>  <g>ready<p>
@@ -310,9 +310,8 @@ one             ready   A description th…
         let codes =
             [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Severity::Good.code()), ("<r>", Severity::Bad.code())];
         assert_eq!(text, codes.iter().fold(wanted.to_owned(), |text, (tag, code)| text.replace(tag, code)));
-        let mut out = Vec::new();
-        Table::new(&["A LONG TITLE", "ANOTHER ONE"]).write(Some(20), false, &mut out).expect("written");
-        assert_eq!(out, b"A LONG TITLE  ANOTHER ONE\n", "a table without rows has its header");
+        let text = written_of(&Table::new(&["A LONG TITLE", "ANOTHER ONE"]), Some(20), false);
+        assert_eq!(text, "A LONG TITLE  ANOTHER ONE\n", "a table without rows has its header");
     }
 
     #[test]
@@ -321,9 +320,7 @@ one             ready   A description th…
         table
             .rows
             .push(["memory://knowledge/graph", "knowledge graph", "All that is known"].map(Cell::new).into());
-        let mut out = Vec::new();
-        table.write(Some(50), false, &mut out).expect("written");
-        let text = String::from_utf8(out).expect("UTF-8");
+        let text = written_of(&table, Some(50), false);
         assert!(text.ends_with("\nmemory://knowledge/gra…  knowledge g…  All that i…\n"), "{text}");
     }
 

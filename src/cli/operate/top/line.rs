@@ -15,7 +15,7 @@ const TO_END: &str = "\x1b[K";
 /// Columns between two cells.
 const GAP: usize = 2;
 
-/// A piece of a line: visible text in one tone.
+/// A piece of a line: visible text in one color.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) text: String,
