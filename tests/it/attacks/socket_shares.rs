@@ -12,15 +12,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::sockets::{
-    ATTACK, BUDGET, CLIENTS, SOCKETS, bearer, filled, over_many, renewing, served, started, status_of,
+    ATTACK, BUDGET, CLIENTS, MADE, SOCKETS, bearer, filled, over_many, renewing, served, started, status_of,
 };
 use crate::support::client::MODERN;
 use crate::support::{Client, Running, eventually};
 
 /// Connections that one principal can keep while there is no other one: seven eighths of them.
 const SHARE: usize = SOCKETS / 8 * 7;
-/// Connections that the attacker makes: more than there are.
-const MADE: usize = SOCKETS + 40;
 
 /// Stands for a status: nothing was received, and the connection is open.
 const SILENT: u16 = 0;

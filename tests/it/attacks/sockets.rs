@@ -21,6 +21,8 @@ use crate::support::{Client, Gateway, Registry, Running, eventually};
 
 /// `max_sockets` of the gateway: more than it looks at to find one that yields.
 pub(super) const SOCKETS: usize = 256;
+/// Connections that an attacker makes: more than there are.
+pub(super) const MADE: usize = SOCKETS + 40;
 /// New clients that are counted in each state of the attack.
 pub(super) const CLIENTS: usize = 50;
 /// How long a client waits for its answer.
@@ -136,7 +138,7 @@ pub(super) async fn served(gateway: &Running) -> usize {
 
 pub(super) async fn filled(gateway: &Running, bytes: &str) -> Vec<TcpStream> {
     let mut open = Vec::new();
-    for _ in 0..SOCKETS + 40 {
+    for _ in 0..MADE {
         let mut socket = TcpStream::connect(&gateway.address).await.expect("the system connects");
         let _ = socket.write_all(bytes.as_bytes()).await; // it may be refused
         open.push(socket);
