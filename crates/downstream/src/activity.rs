@@ -372,6 +372,8 @@ impl Drop for RunningRequest {
         state.body_blocked = None;
         state.phase = Phase::Idle;
         state.since = None;
+        // The last part of the answer may be with the connection, which writes it in the same turn.
+        state.is_unflushed = true;
     }
 }
 

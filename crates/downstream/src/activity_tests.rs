@@ -134,6 +134,7 @@ async fn a_connection_that_became_busy_refuses_the_claim_on_its_slot() {
     let is_refused = matches!(claimed.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     assert!(is_refused, "a new connection asks another one");
     drop(request);
+    activity.flushed();
     let _claimed = claim();
     activity.refuse_claim();
     let _claimed = claim();
@@ -151,12 +152,14 @@ fn a_connection_is_released_only_between_two_requests() {
     let (request, _share) = activity.request(|| 0);
     stays("a request runs");
     drop(request);
+    stays("the connection may have the last part of the answer");
     activity.wrote(true);
     stays("a part of the answer is not with the system");
     activity.flushed();
     activity.received(1, 1);
     stays("in a head");
     drop(activity.request(|| 0));
+    activity.flushed();
     activity.refuse_claim();
     activity.release_if_idle();
     assert!(!activity.is_kept_for(&Arc::from("one")), "between two requests");
@@ -170,6 +173,7 @@ async fn requests_sent_ahead_without_a_credential_save_a_connection_once() {
     let activity = Activity::new();
     for expected in [IdleAction::YieldIfIdle, IdleAction::Yield] {
         drop(activity.request(|| 0));
+        activity.flushed();
         activity.deadline(&TIMES);
         let (claim, _claimed) = oneshot::channel();
         activity.claim(claim);

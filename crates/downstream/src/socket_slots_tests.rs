@@ -107,6 +107,7 @@ fn connections_between_two_requests_do_not_count_toward_the_share() {
             let request = slot.client.activity().request(|| 0);
             assert_eq!(slot.client.identified(&principal("one")), Ok(()));
             drop(request);
+            slot.client.activity().flushed();
         }
     }
     drop(open);
