@@ -47,13 +47,14 @@ pub(super) fn run(pages: &Pages) -> ExitCode {
         Pages::Man { folder } => man(folder),
     };
     let Err(error) = done else { return ExitCode::SUCCESS };
-    // If standard error is closed, the exit code alone reports the failure.
-    let _ = match pages {
-        Pages::Completions { .. } => writeln!(io::stderr().lock(), "cannot write the completions: {error}"),
-        Pages::Man { folder } => {
-            writeln!(io::stderr().lock(), "cannot write man pages into {}: {error}", folder.display())
-        }
+    let target = match pages {
+        // The reader has closed the pipe. The exit code alone reports that.
+        Pages::Completions { .. } if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::FAILURE,
+        Pages::Completions { .. } => "the completions".to_owned(),
+        Pages::Man { folder } => format!("man pages into {}", folder.display()),
     };
+    // If standard error is closed, the exit code alone reports the failure.
+    let _ = writeln!(io::stderr().lock(), "cannot write {target}: {error}");
     ExitCode::FAILURE
 }
 

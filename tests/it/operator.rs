@@ -401,3 +401,22 @@ fn completions_and_man_pages_name_every_command() {
     std::fs::write(gateway.folder().join("file"), "").expect("written");
     assert_eq!(Ran::of(gateway.output(&["man", "file"])).0, Some(1));
 }
+
+#[test]
+fn a_command_whose_output_nobody_reads_fails_in_silence() {
+    let gateway = Gateway::with_config("mcp_servers: {}");
+    std::fs::write(gateway.folder().join("client.json"), r#"{"mcpServers": {"a": {"command": "b"}}}"#)
+        .expect("written");
+    for arguments in [
+        &["completions", "bash"][..],
+        &["schema"],
+        &["import", "client.json"],
+        &["key", "new"],
+        &["check"],
+        &["doctor"],
+        &["init", "--dry-run", "--config", "new.yaml"],
+    ] {
+        let ran = Ran::of(gateway.output_unread(arguments));
+        assert_eq!((ran.0, ran.2.as_str()), (Some(1), ""), "{arguments:?}");
+    }
+}

@@ -87,6 +87,12 @@ impl Gateway {
         self.program().args(arguments).stdin(Stdio::null()).output().expect("it runs")
     }
 
+    /// Runs the program until it ends by itself. The reader of its standard output is closed.
+    pub fn output_unread(&self, arguments: &[&str]) -> Output {
+        let (_, unread) = std::io::pipe().expect("a pipe");
+        self.program().args(arguments).stdin(Stdio::null()).stdout(unread).output().expect("it runs")
+    }
+
     /// Runs the program with `input` on standard input until it ends by itself.
     pub fn output_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
         let mut program = self.program();
