@@ -83,11 +83,11 @@ async fn r2r_is_killed_and_comes_back_under_load_and_no_call_hangs() {
 async fn a_refused_account_parks_the_server_and_says_why_in_both_eras() {
     let r2r = R2r::start();
     let gateway = Gateway::of(&registry(&r2r, "not-it")).start().await;
-    let parked = async || {
+    let refused = async || {
         let servers = gateway.get("/servers").await.json();
         servers.to_string().contains(r#""state":"auth_failed""#).then_some(servers)
     };
-    let servers = eventually("it is parked", parked).await.to_string();
+    let servers = eventually("it waits for an operator", refused).await.to_string();
     assert!(servers.contains("Incorrect email or password") && !servers.contains("not-it"), "{servers}");
     for _ in 0..5 {
         let answer = gateway.call("r2r", TOOL, json!({})).await;
@@ -119,7 +119,7 @@ async fn a_refused_account_parks_the_server_and_says_why_in_both_eras() {
 }
 
 #[tokio::test]
-async fn who_is_refused_while_running_is_parked_after_one_more_login() {
+async fn who_is_refused_while_running_is_not_asked_again_after_one_more_login() {
     let r2r = R2r::start();
     let gateway = Gateway::of(&registry(&r2r, PASSWORD)).start().await;
     gateway.offers(&[TOOL]).await;
@@ -127,7 +127,7 @@ async fn who_is_refused_while_running_is_parked_after_one_more_login() {
     let before = r2r.count(LOGIN);
     let calls = join_all((0..16).map(|number| gateway.call("r2r", TOOL, json!({"offset": number})))).await;
     assert!(calls.iter().all(|answer| answer.status != 200));
-    eventually("it is parked", async || {
+    eventually("it waits for an operator", async || {
         let servers = gateway.get("/servers").await.json();
         servers.to_string().contains(r#""state":"auth_failed""#).then_some(())
     })

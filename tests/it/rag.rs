@@ -159,11 +159,11 @@ async fn a_key_that_is_not_taken_parks_the_server_and_is_shown_nowhere() {
     let bridge = Bridge::start();
     bridge.wants("another");
     let gateway = Gateway::of(&registry(&bridge, &format!("api_key: {KEY:?}"))).start().await;
-    let parked = async || {
+    let refused = async || {
         let servers = gateway.get("/servers").await.json();
         servers.to_string().contains(r#""state":"auth_failed""#).then_some(servers)
     };
-    let servers = eventually("it is parked", parked).await.to_string();
+    let servers = eventually("it waits for an operator", refused).await.to_string();
     assert!(servers.contains("rag.api_key") && !servers.contains(KEY), "{servers}");
     assert_eq!((bridge.count(LIST), bridge.count(HEALTH)), (1, 0), "it is not asked again by itself");
     bridge.wants(KEY);
@@ -171,6 +171,6 @@ async fn a_key_that_is_not_taken_parks_the_server_and_is_shown_nowhere() {
     gateway.offers(&["rag_basic"]).await;
     assert_eq!(gateway.call("rag", "rag_basic", question()).await.status, 200);
     bridge.wants("withdrawn");
-    eventually("it is parked again", parked).await;
+    eventually("it waits for an operator again", refused).await;
     assert!(!gateway.log().iter().any(|line| line.to_string().contains(KEY)));
 }

@@ -150,7 +150,7 @@ async fn a_refused_key_is_an_authentication_failure_however_the_bridge_says_it()
     bridge.fail(LIST, Some(unsuccessful(&json!("Invalid API key"))));
     bridge.fail(INVOKE, Some(unsuccessful(&json!("Invalid API key"))));
     told(&gateway).await;
-    eventually("the list says so too, and the server is parked", async || {
+    eventually("the list says so too, and the server waits for an operator", async || {
         let servers = gateway.get("/servers").await.json().to_string();
         (servers.contains(r#""state":"auth_failed""#) && servers.contains("rag.api_key")).then_some(())
     })

@@ -23,7 +23,7 @@ const MAX_FOLDERS: usize = 3;
 const CYCLES: &[&str] = &[
     "admin/: changes view",
     "gateway/: bridge caller era resources subscriptions tasks",
-    "upstream/: attempt backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool private_clients response_stream retry secrets session_affinity signs status supervisor_messages verbosity",
+    "upstream/: attempt backoff breaker bulkhead config connection dialect discover flap_backoff frame inflight_guard liveness pool private_clients response_stream retry secrets session_affinity state_signs status supervisor_messages verbosity",
     "upstream/: listen subscription_task",
     "upstream/config: builtin parse transport",
     "upstream/transport/streamable_http: legacy listening",

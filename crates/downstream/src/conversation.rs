@@ -102,12 +102,12 @@ impl Conversation {
         let listens = caller.version.is_modern() && request.method == method::SUBSCRIPTIONS_LISTEN;
         let request = (request, named);
         let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
-        let (outgoing, frame, printer) = (self.outgoing.clone(), self.frame, exchange.printer());
+        let (outgoing, frame, encoder) = (self.outgoing.clone(), self.frame, exchange.encoder());
         self.requests.spawn(async move {
             while let Some(message) = exchange.next().await {
                 let end = torn_down(&message).filter(|_| listens);
                 for message in [Some(message), end].into_iter().flatten() {
-                    let Some(text) = printer.print(&message, frame) else { continue };
+                    let Some(text) = encoder.encode(&message, frame) else { continue };
                     if outgoing.send(text).await.is_err() {
                         cancel.cancel(); // the client has disconnected
                         return;

@@ -19,8 +19,8 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::bodies::{SegmentedBody, StreamingBody, enveloped};
 use super::error::status_of;
 use super::exchange::{Exchange, Step};
+use super::message_encoder::{MessageEncoder, retry};
 use super::outside_calls::OutsideCalls;
-use super::printed::{Printer, retry};
 use super::replay::{Log, Reader};
 use super::sessions::{Session, SessionReader};
 use gateway::Gateway;
@@ -88,7 +88,7 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
             }
         }
         Some(Some(Step::Message(first))) => {
-            let first = event(&exchange.printer(), &first);
+            let first = event(&exchange.encoder(), &first);
             stream_of(exchange, first, tasks)
         }
         Some(Some(Step::Stream(stream))) => passed(exchange.id(), stream),
@@ -182,13 +182,13 @@ pub(super) fn resumed(
 fn stream_of(mut exchange: Exchange, first: Bytes, tasks: &Shutdown) -> Response {
     // A body is asked for more only while its reader reads; the call has deadlines to keep.
     exchange.keep_going(tasks);
-    let printer = exchange.printer();
-    let rest = stream::unfold((exchange, printer), |(mut exchange, printer)| async move {
+    let encoder = exchange.encoder();
+    let rest = stream::unfold((exchange, encoder), |(mut exchange, encoder)| async move {
         let chunk = match tokio::time::timeout(KEEP_ALIVE_EVERY, exchange.next()).await {
-            Ok(message) => event(&printer, &message?),
+            Ok(message) => event(&encoder, &message?),
             Err(_) => KEEP_ALIVE,
         };
-        Some((Ok::<_, Infallible>(chunk), (exchange, printer)))
+        Some((Ok::<_, Infallible>(chunk), (exchange, encoder)))
     });
     let all = stream::StreamExt::chain(stream::once(async { Ok(first) }), rest);
     event_stream(Body::from_stream(all))
@@ -249,9 +249,9 @@ impl Notices {
     }
 }
 
-fn event(printer: &Printer, message: &Message) -> Bytes {
+fn event(encoder: &MessageEncoder, message: &Message) -> Bytes {
     let frame = |data| Event::of(data).encode();
-    printer.print(message, frame).unwrap_or(KEEP_ALIVE)
+    encoder.encode(message, frame).unwrap_or(KEEP_ALIVE)
 }
 
 /// The response to the request `id` whose result is still arriving, unless all of it is there.

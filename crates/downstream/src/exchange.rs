@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{Instrument, Span};
 
 use super::audited::Audited;
-use super::printed::Printer;
+use super::message_encoder::MessageEncoder;
 use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
@@ -228,8 +228,8 @@ impl Exchange {
     }
 
     /// Prints messages for its client.
-    pub(super) fn printer(&self) -> Printer {
-        Printer::new(self.caller.principal.id(), self.caller.version.era())
+    pub(super) fn encoder(&self) -> MessageEncoder {
+        MessageEncoder::new(self.caller.principal.id(), self.caller.version.era())
     }
 
     /// Which request it is.

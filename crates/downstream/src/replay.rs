@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::printed::{Printer, retry};
+use super::message_encoder::{MessageEncoder, retry};
 use super::questions::Questions;
 use net::sse::Event;
 use protocol::{Era, Message, RequestId};
@@ -61,7 +61,7 @@ pub struct Replay {
     tag: String,
     questions: Arc<Questions>,
     kept: Kept,
-    printer: Printer,
+    encoder: MessageEncoder,
     table: Mutex<LogTable>,
 }
 
@@ -85,8 +85,8 @@ impl Replay {
     /// pays.
     pub fn new(questions: Arc<Questions>, kept: Kept, principal: &Arc<str>) -> Self {
         let tag = Uuid::new_v4().simple().to_string();
-        let printer = Printer::new(principal, Era::Legacy);
-        Self { tag, questions, kept, printer, table: Mutex::default() }
+        let encoder = MessageEncoder::new(principal, Era::Legacy);
+        Self { tag, questions, kept, encoder, table: Mutex::default() }
     }
 
     /// Opens a new stream.
@@ -98,7 +98,7 @@ impl Replay {
             name: format!("{}-{}", self.tag, table.last),
             questions: Arc::clone(&self.questions),
             state: Mutex::default(),
-            printer: self.printer.clone(),
+            encoder: self.encoder.clone(),
             changed: Notify::new(),
         });
         if !table.is_closed {
@@ -187,7 +187,7 @@ pub struct Log {
     number: u64,
     name: String,
     questions: Arc<Questions>,
-    printer: Printer,
+    encoder: MessageEncoder,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -236,7 +236,7 @@ impl Log {
         let mut state = self.lock();
         let id = self.next_id(&state);
         let frame = |data| Event { id: Some(id.clone()), ..Event::of(data) }.encode();
-        if let Some(text) = self.printer.print(message, frame) {
+        if let Some(text) = self.encoder.encode(message, frame) {
             self.add(&mut state, text, kind);
         }
     }
@@ -315,7 +315,7 @@ impl Log {
     }
 
     fn is_charged(&self, state: &mut State) -> bool {
-        let charge = state.charge.get_or_insert_with(|| self.printer.charge());
+        let charge = state.charge.get_or_insert_with(|| self.encoder.charge());
         charge.cover(state.notice_bytes).is_ok()
     }
 

@@ -151,7 +151,7 @@ impl<'a> ErrorData<'a> {
 }
 
 #[derive(Serialize)]
-struct Printed<'a, F> {
+struct AllMembers<'a, F> {
     #[serde(flatten)]
     members: &'a Members<'a>,
     #[serde(flatten)]
@@ -166,7 +166,7 @@ impl<F: Serialize> Serialize for ErrorData<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { members, kind, rejected, facts } = self;
         let named = Named::of(*kind, members);
-        Printed { members, named, rejected: rejected.as_ref(), facts }.serialize(serializer)
+        AllMembers { members, named, rejected: rejected.as_ref(), facts }.serialize(serializer)
     }
 }
 

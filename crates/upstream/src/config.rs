@@ -24,7 +24,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::credential::TokenSource;
-use super::signs::Sign;
+use super::state_signs::StateSign;
 use protocol::Era;
 use settings::Fingerprint;
 
@@ -109,7 +109,7 @@ pub enum Sharing {
 
 impl Sharing {
     /// The advice for a server that showed `signs` of keeping state for each client.
-    pub const fn hint(self, signs: &[Sign]) -> Option<&'static str> {
+    pub const fn hint(self, signs: &[StateSign]) -> Option<&'static str> {
         match self {
             Self::Auto if !signs.is_empty() => Some(
                 "new sessions have connections of their own; set `sharing: per_session` for that from the start, or `sharing: shared` to share its state",

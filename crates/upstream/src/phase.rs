@@ -13,7 +13,7 @@ use tokio::time::Instant;
 ///         │    disconnect ▼    ▼
 ///         └────────────── ( off )
 ///
-///   down, up ── our credentials are refused ──► ( parked ) ── connect ──► down
+///   down, up ── our credentials are refused ──► ( refused ) ── connect ──► down
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -24,7 +24,7 @@ pub(super) enum Phase {
     /// Disconnected by an operator.
     Off,
     /// The server refuses the credentials. A retry would not change that, so an operator must.
-    Parked,
+    Refused,
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use super::dialect::{Key, PoolRequest};
 use super::error::Error;
 use super::private_clients::PrivateClients;
 use super::secrets::Secrets;
-use super::signs::Signs;
+use super::state_signs::StateSigns;
 use crate::flap_backoff::FlapBackoff;
 use crate::liveness::SilenceLimits;
 use runtime::shutdown::Shutdown;
@@ -77,7 +77,7 @@ pub(super) struct Pool {
     /// Clients with private connections.
     pub(super) attended: PrivateClients,
     /// Whether the server keeps state for each client.
-    pub(super) signs: Signs,
+    pub(super) signs: StateSigns,
 }
 
 /// The connections of the base dialect.
@@ -130,7 +130,7 @@ impl Pool {
         let (groups, next_home) = (vec![Group::new(Key::BASE)], 1);
         let state = State { shut: None, base: Key::BASE, groups, next_home, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
-        let (state, attended, signs) = (Mutex::new(state), PrivateClients::default(), Signs::default());
+        let (state, attended, signs) = (Mutex::new(state), PrivateClients::default(), StateSigns::default());
         Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
     }
 

@@ -27,7 +27,7 @@ use super::discover::{self, Discovery, Offer};
 use super::error::Error;
 use super::frame::Frame;
 use super::retry;
-use super::signs::Sign;
+use super::state_signs::StateSign;
 use super::watches::Watches;
 use crate::session_affinity::Affinity;
 use crate::supervisor_messages::{Change, Update};
@@ -260,7 +260,7 @@ impl PrivateClientTask {
         if self.call.sender.capabilities.get("roots").is_none() {
             return;
         }
-        let is_known = self.upstream.signs().has(Sign::AsksRoots);
+        let is_known = self.upstream.signs().has(StateSign::AsksRoots);
         let grace = if is_known { KNOWN_GRACE } else { GRACE };
         // The channel stays open while the affinity is held. After this time the server itself waits for late
         // answers.
@@ -283,7 +283,7 @@ impl PrivateClientTask {
         let (bytes, covering) = (read.bytes, Arc::clone(&upstream));
         let offer = discover::off_worker(bytes, move || covering.covered(Ok(read))).await?;
         if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
-            self.upstream.note_sign(Sign::ListsDiffer);
+            self.upstream.note_sign(StateSign::ListsDiffer);
         }
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
@@ -329,7 +329,7 @@ impl PrivateClientTask {
                 self.publish(Change::ToldTo(self.affinity.clone(), None)).await;
                 return Lists::ALL;
             }
-            Event::AsksRoots => self.upstream.note_sign(Sign::AsksRoots),
+            Event::AsksRoots => self.upstream.note_sign(StateSign::AsksRoots),
         }
         Lists::default()
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: each server is named in the log once, with the setting that helps.
 //!
-//! Not here: the effect on connections (`pool`, `signs`) and on cached results (`manager::response_cache`).
+//! Not here: the effect on connections (`pool`, `state_signs`) and on cached results (`manager::response_cache`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::config::{Sharing, Transport};
 use super::connection::Connection;
 use super::discover::{Discovery, Offer};
 use super::error::Error;
-use super::signs::{self, Sign, Signs};
+use super::state_signs::{self, StateSign, StateSigns};
 use protocol::feature::Item;
 
 /// A call that ended this recently may have caused a change.
@@ -24,7 +24,7 @@ const JUST_AFTER: Duration = Duration::from_secs(1);
 
 impl Upstream {
     /// The signs that the server keeps state for each client.
-    pub(super) fn signs(&self) -> &Signs {
+    pub(super) fn signs(&self) -> &StateSigns {
         &self.pool.signs
     }
 
@@ -36,12 +36,12 @@ impl Upstream {
     /// Records the configured sharing before the first call.
     pub(super) fn note_sharing(&self) {
         if self.config.sharing == Sharing::PerSession {
-            signs::has_private();
+            state_signs::has_private();
         }
     }
 
     /// Records a sign that the server keeps state for each client, and logs it once.
-    pub(super) fn note_sign(&self, sign: Sign) {
+    pub(super) fn note_sign(&self, sign: StateSign) {
         let sharing = self.config.sharing;
         let is_first = self.signs().note(sign, sharing == Sharing::Auto);
         if let Some(hint) = sharing.hint(&[sign]).filter(|_| is_first) {
@@ -69,7 +69,7 @@ impl Upstream {
             return;
         }
         if is_changed {
-            return self.note_sign(Sign::ListChangedByCall);
+            return self.note_sign(StateSign::ListChangedByCall);
         }
         let others = self.pool.other_connections();
         if let Some(upstream) = self.me.upgrade().filter(|_| !others.is_empty() && !self.keeps_state()) {
@@ -95,7 +95,7 @@ impl Upstream {
             if let Ok(Ok(Ok(offer))) = read
                 && self.offer().is_some_and(|shared| !shared.names_the_same(&offer))
             {
-                return self.note_sign(Sign::ListChangedByCall);
+                return self.note_sign(StateSign::ListChangedByCall);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::connection::Sockets;
 use super::discover::Offer;
 use super::error::{Delivery, Error};
 use super::secrets::Secrets;
-use super::signs::Sign;
+use super::state_signs::StateSign;
 use json::Raw;
 use protocol::Version;
 use runtime::worker::now;
@@ -100,7 +100,7 @@ pub struct Status {
     /// The problems of that offer.
     pub problems: Vec<String>,
     /// Signs that it keeps state for each client.
-    pub signs: Vec<Sign>,
+    pub signs: Vec<StateSign>,
     /// The counts since start.
     pub counters: Counters,
 }

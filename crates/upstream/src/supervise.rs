@@ -25,7 +25,7 @@ use super::error::{Delivery, Error};
 use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::Refresh;
-use super::signs::Sign;
+use super::state_signs::StateSign;
 use super::status::State;
 use crate::supervisor_messages::{Announced, Change, Command, OfferReply, Update};
 use runtime::telemetry::pace::Pace;
@@ -154,14 +154,14 @@ impl Supervisor {
                 self.announced.add(list);
                 self.changed_by_call |= self.upstream.was_called_by_one(self.calls);
             }
-            Event::AsksRoots => return self.upstream.note_sign(Sign::AsksRoots),
+            Event::AsksRoots => return self.upstream.note_sign(StateSign::AsksRoots),
         }
         self.expect_change();
     }
 
     async fn next(&mut self) -> SupervisorEvent {
-        let is_refused = self.phase == Phase::Parked;
-        let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Parked);
+        let is_refused = self.phase == Phase::Refused;
+        let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Refused);
         tokio::select! {
             biased;
             () = self.upstream.group.requested() => SupervisorEvent::End,
@@ -185,7 +185,7 @@ impl Supervisor {
             Phase::Up { .. } if self.stale => self.discover(None),
             Phase::Up { .. } if self.is_left_to_work() => self.due = self.next_tick(),
             Phase::Up { .. } => self.check(),
-            Phase::Off | Phase::Parked => {}
+            Phase::Off | Phase::Refused => {}
         }
     }
 
@@ -258,7 +258,7 @@ impl Supervisor {
 
     async fn on_discovery_failed(&mut self, error: Error) {
         if error.refuses_credentials() {
-            return self.park(error).await;
+            return self.wait_for_operator(error).await;
         }
         tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
         self.give_up_if_silent(&error).await;
@@ -268,9 +268,9 @@ impl Supervisor {
     }
 
     /// Stops contacting the server. The pool refuses all callers.
-    async fn park(&mut self, error: Error) {
+    async fn wait_for_operator(&mut self, error: Error) {
         tracing::error!(server = %self.upstream.config.name, %error, "server is not contacted until it has another credential");
-        (self.task, self.phase) = (None, Phase::Parked);
+        (self.task, self.phase) = (None, Phase::Refused);
         if !self.upstream.config.is_per_principal() {
             self.upstream.pool.refuse(&error);
         }
@@ -292,7 +292,7 @@ impl Supervisor {
         self.log_unreplaced(there.unreplaced.as_ref());
         match self.phase {
             Phase::Down | Phase::Up { .. } if let Some(error) = self.refused_credentials() => {
-                self.park(error).await;
+                self.wait_for_operator(error).await;
             }
             Phase::Up { .. } if there.live == 0 => {
                 let reason = there.lost.as_deref().unwrap_or("its last connection closed");
@@ -309,7 +309,7 @@ impl Supervisor {
             Phase::Down if there.live > 0 && there.arrivals > self.arrival && self.task.is_none() => {
                 self.due = Instant::now();
             }
-            Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Parked => {}
+            Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Refused => {}
         }
     }
 

@@ -220,7 +220,7 @@ async fn a_slow_answer_ends_at_its_deadline_and_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn a_bridge_that_is_killed_recovers_and_one_that_wants_another_key_is_parked() {
+async fn a_bridge_that_is_killed_recovers_and_one_that_wants_another_key_is_not_asked_again() {
     let mut bridge = Bridge::start().await;
     let gateway = serving(&bridge, &format!("api_key: {KEY:?}")).await;
     bridge.kill();
@@ -232,7 +232,7 @@ async fn a_bridge_that_is_killed_recovers_and_one_that_wants_another_key_is_park
     })
     .await;
     bridge.set(json!({"key": "another"})).await;
-    let servers = eventually("it is parked", async || {
+    let servers = eventually("it waits for an operator", async || {
         let servers = gateway.get("/servers").await.json().to_string();
         servers.contains(r#""state":"auth_failed""#).then_some(servers)
     })

@@ -116,7 +116,8 @@ impl RequestContext<'_> {
         let requests = waiting.requests();
         let suspended =
             self.gateway.suspended.suspend(&self.caller.principal, &purpose(self.request), waiting);
-        let state = suspended.map_err(|refused| error::input(ErrorCode::NotParked, &refused.to_string()))?;
+        let state =
+            suspended.map_err(|refused| error::input(ErrorCode::NotSuspended, &refused.to_string()))?;
         let result =
             Raw::empty_object().edit(&[("inputRequests", Some(&requests)), (STATE, Some(&Raw::of(&state)))]);
         Ok(era::own(self.caller, &result).with("resultType", &Raw::of("input_required")))

@@ -85,9 +85,9 @@ impl SuspendedCalls {
                 .flatten();
             if let Some(oldest) = oldest {
                 // Dropping the entry ends the task of that call.
-                Limit::ParkedCalls.met(table.remove(&oldest));
+                Limit::SuspendedCalls.met(table.remove(&oldest));
             } else if table.len() >= MAX_PARKED {
-                return Err(Limit::ParkedCalls.met(Refused::TooMany));
+                return Err(Limit::SuspendedCalls.met(Refused::TooMany));
             }
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             table.insert(id, SuspendedCall { principal: Arc::clone(principal.id()), number, back });

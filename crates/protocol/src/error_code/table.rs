@@ -283,7 +283,7 @@ error_codes! {
         "try again when the server is enabled and connected";
 
     // Input that a call needs from its client, and tasks.
-    NotParked = "not_parked", Mcp, InvalidParams, 200, REQUEST, No,
+    NotSuspended = "not_suspended", Mcp, InvalidParams, 200, REQUEST, No,
         "The call cannot wait for input",
         "The call needs input from its client, and Switchyard has no room to keep it meanwhile.",
         "call again when fewer calls wait for input";

@@ -29,7 +29,7 @@ pub enum Limit {
     /// Concurrent checks of keys with a slow hash.
     KeyChecks,
     /// Calls that are suspended until their client answers.
-    ParkedCalls,
+    SuspendedCalls,
     /// Resources that one session subscribes to.
     Subscriptions,
     /// Resources and tasks of one server that are watched for changes.
@@ -86,7 +86,7 @@ const ALL: [(Limit, &str); 31] = [
     (Limit::UnreadAnswers, "unread_answers"),
     (Limit::ServerShare, "server_share"),
     (Limit::KeyChecks, "key_checks"),
-    (Limit::ParkedCalls, "parked_calls"),
+    (Limit::SuspendedCalls, "suspended_calls"),
     (Limit::Subscriptions, "subscriptions"),
     (Limit::Watches, "watches"),
     (Limit::CallQuestions, "call_questions"),

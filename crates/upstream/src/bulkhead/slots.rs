@@ -31,12 +31,12 @@ pub(super) struct Slots {
     most_waiting: usize,
     /// Slots that any caller may take; the rest is reserved.
     open: usize,
-    book: Mutex<Book>,
+    state: Mutex<SlotState>,
 }
 
 /// The calls that run and wait.
 #[derive(Debug)]
-struct Book {
+struct SlotState {
     running: usize,
     /// Waiting callers. A message calls one, and the end of its channel refuses it.
     turns: Turns<oneshot::Sender<ReservedShare>>,
@@ -85,23 +85,23 @@ enum SlotTurn<'a> {
 impl Slots {
     pub(super) fn new(running: usize, waiting: usize) -> Self {
         let reserved = (running / RESERVED).max(ALL_RESERVED);
-        let book = Book { running: 0, turns: Turns::new(), shares: Shares::new() };
+        let state = SlotState { running: 0, turns: Turns::new(), shares: Shares::new() };
         Self {
             most_running: running,
             most_waiting: waiting,
             open: running.saturating_sub(reserved),
-            book: Mutex::new(book),
+            state: Mutex::new(state),
         }
     }
 
     /// Takes an open slot for `who`, if one is free.
     pub(super) fn take(&self, who: Option<&Arc<str>>, now: Instant) -> Option<Slot<'_>> {
-        let mut book = self.book();
-        book.shares.note(who, now);
-        if book.running >= self.open {
+        let mut state = self.state();
+        state.shares.note(who, now);
+        if state.running >= self.open {
             return None;
         }
-        book.running += 1;
+        state.running += 1;
         Some(Slot { slots: self, held: None })
     }
 
@@ -118,35 +118,35 @@ impl Slots {
 
     /// Gives back a slot, and calls the callers that may run now.
     pub(super) fn give_back(&self, held: ReservedShare) {
-        let mut book = self.book();
+        let mut state = self.state();
         if let Some(share) = held {
-            book.shares.give_back(share);
+            state.shares.give_back(share);
         }
-        book.running -= 1;
-        while let Some((call, held)) = self.next(&mut book) {
-            book.running += 1;
+        state.running -= 1;
+        while let Some((call, held)) = self.next(&mut state) {
+            state.running += 1;
             // A caller needs the lock to leave the line, so the message arrives.
             let _ = call.send(held);
         }
     }
 
     pub(super) fn running(&self) -> usize {
-        self.book().running
+        self.state().running
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.book().turns.len()
+        self.state().turns.len()
     }
 
     pub(super) fn are_empty(&self) -> bool {
-        let book = self.book();
-        book.running == 0 && book.turns.len() == 0
+        let state = self.state();
+        state.running == 0 && state.turns.len() == 0
     }
 
     /// Takes the next waiting caller that may run now out of its line.
-    fn next(&self, book: &mut Book) -> Option<(oneshot::Sender<ReservedShare>, ReservedShare)> {
-        let (is_open, free) = (book.running < self.open, self.free(book));
-        let Book { turns, shares, .. } = book;
+    fn next(&self, state: &mut SlotState) -> Option<(oneshot::Sender<ReservedShare>, ReservedShare)> {
+        let (is_open, free) = (state.running < self.open, self.free(state));
+        let SlotState { turns, shares, .. } = state;
         let several = turns.are_several();
         let may_run =
             |who: Option<&Arc<str>>| is_open || shares.may(who, free, several || shares.knows_others(who));
@@ -156,45 +156,45 @@ impl Slots {
     }
 
     fn line_up(&self, who: Option<&Arc<str>>) -> Option<SlotTurn<'_>> {
-        let mut book = self.book();
-        let (is_open, free) = (book.running < self.open, self.free(&book));
-        let others = book.shares.knows_others(who) || book.turns.has_others(who);
+        let mut state = self.state();
+        let (is_open, free) = (state.running < self.open, self.free(&state));
+        let others = state.shares.knows_others(who) || state.turns.has_others(who);
         // A caller does not overtake those of its own principal.
-        if !book.turns.has(who) && (is_open || book.shares.may(who, free, others)) {
-            book.running += 1;
-            let held = (!is_open).then(|| book.shares.take(who));
+        if !state.turns.has(who) && (is_open || state.shares.may(who, free, others)) {
+            state.running += 1;
+            let held = (!is_open).then(|| state.shares.take(who));
             return Some(SlotTurn::Now(Slot { slots: self, held }));
         }
-        if book.turns.len() >= self.most_waiting {
-            drop(book.turns.evict_for(who)?);
+        if state.turns.len() >= self.most_waiting {
+            drop(state.turns.evict_for(who)?);
         }
         if free > 0 {
             Limit::ServerShare.met(());
         }
         let (call, called) = oneshot::channel();
-        let number = book.turns.join(who, call);
+        let number = state.turns.join(who, call);
         Some(SlotTurn::Later(SlotTicket { slots: self, who: who.cloned(), number, called }))
     }
 
     /// Slots that are not taken.
-    const fn free(&self, book: &Book) -> usize {
-        self.most_running.saturating_sub(book.running)
+    const fn free(&self, state: &SlotState) -> usize {
+        self.most_running.saturating_sub(state.running)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         // Nothing panics while it is held.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for SlotTicket<'_> {
     fn drop(&mut self) {
-        let mut book = self.slots.book();
+        let mut state = self.slots.state();
         match self.called.try_recv() {
-            Err(TryRecvError::Empty) => book.turns.leave(self.who.as_ref(), self.number),
+            Err(TryRecvError::Empty) => state.turns.leave(self.who.as_ref(), self.number),
             // The slot came when the caller was about to leave.
             Ok(held) => {
-                drop(book);
+                drop(state);
                 self.slots.give_back(held);
             }
             // The caller has its slot, or was refused.

@@ -33,7 +33,7 @@ use crate::config::{Config, Http, Transport};
 use crate::connection::{Call, Connector};
 use crate::credential::{Credential, TokenSource};
 use crate::error::Error;
-use crate::signs;
+use crate::state_signs;
 use json::{Part, Raw};
 use net::lines;
 use oauth::Logins;
@@ -102,7 +102,7 @@ fn credential(
         None => (None, None),
         Some(TokenSource::File(file)) => (Some(Credential::File(file.clone())), None),
         Some(TokenSource::OAuth(settings)) => {
-            signs::has_logins();
+            state_signs::has_logins();
             let place = oauth::Place {
                 vault: server_context.vault.clone(),
                 shutdown: server_context.shutdown.clone(),

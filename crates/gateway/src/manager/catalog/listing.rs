@@ -1,7 +1,7 @@
-//! One merged list in pages. Each page is printed once for each form.
+//! One merged list in pages. Each page is encoded once for each form.
 //!
 //! Invariants: a cursor is the exposed name of the last item of a page, so it stays valid when the
-//! list changes elsewhere. Printed pages live as long as the list, at most 6 for each page (two
+//! list changes elsewhere. EncodedPage pages live as long as the list, at most 6 for each page (two
 //! choices of definitions, three forms). Readers share them without copies.
 
 use std::collections::HashMap;
@@ -72,8 +72,8 @@ pub struct Page<'a> {
 #[derive(Debug)]
 pub struct Listing {
     entries: Vec<CatalogEntry>,
-    /// The printed pages, by number. Pages with other first items are not stored.
-    printed: Vec<Printed>,
+    /// The encoded pages, by number. Pages with other first items are not stored.
+    pages: Vec<EncodedPage>,
     /// Whether any definition differs for older clients.
     has_older: bool,
     /// Number of a page, by the name of the last item before it.
@@ -82,8 +82,8 @@ pub struct Listing {
     caching: Caching,
 }
 
-/// The printed forms of one page, for newer and for older clients.
-type Printed = [[OnceLock<Closed>; 3]; 2];
+/// The encoded forms of one page, for newer and for older clients.
+type EncodedPage = [[OnceLock<Closed>; 3]; 2];
 
 impl Default for Listing {
     fn default() -> Self {
@@ -100,8 +100,8 @@ impl Listing {
         let page_after =
             (1..count).filter_map(|n| last_of(n).map(|last| (last.exposed.clone(), n))).collect();
         let has_older = entries.iter().any(|entry| entry.older.is_some());
-        let printed = std::iter::repeat_with(Printed::default).take(count).collect();
-        Self { entries, printed, has_older, page_after, per_page, caching }
+        let pages = std::iter::repeat_with(EncodedPage::default).take(count).collect();
+        Self { entries, pages, has_older, page_after, per_page, caching }
     }
 
     /// Every item, in list order.
@@ -160,13 +160,13 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the page in `form`, which `write` prints the first time. A page that begins at an
-    /// unusual item, because the list changed since the page before, is printed each time.
+    /// unusual item, because the list changed since the page before, is encoded each time.
     pub fn written(self, form: Form, write: impl FnOnce(Self) -> Raw) -> Closed {
         let write = || Closed::new(&write(self));
         let number = self.first / self.listing.per_page;
-        match self.listing.printed.get(number) {
-            Some(printed) if self.first == number * self.listing.per_page => {
-                printed[usize::from(self.is_older)][form as usize].get_or_init(write).clone()
+        match self.listing.pages.get(number) {
+            Some(page) if self.first == number * self.listing.per_page => {
+                page[usize::from(self.is_older)][form as usize].get_or_init(write).clone()
             }
             _ => write(),
         }

@@ -22,7 +22,7 @@ use runtime::shutdown::Shutdown;
 /// holds the pipe.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 /// How long a child that closed a pipe may take to exit before the pipe counts as the reason.
-const LAST_BREATH: Duration = Duration::from_millis(200);
+const EXIT_WAIT: Duration = Duration::from_millis(200);
 
 /// The task that owns the process.
 pub(super) struct Reaper {
@@ -77,7 +77,7 @@ impl Reaper {
             broken = self.signals.broken.wait() => broken,
         };
         // A closed pipe is usually the first sign of an exit, which is the better reason.
-        match tokio::time::timeout(LAST_BREATH, self.process.ended()).await {
+        match tokio::time::timeout(EXIT_WAIT, self.process.ended()).await {
             Ok(status) => EndReason::Exited(status.ok()),
             Err(_) => EndReason::Broken(broken),
         }

@@ -37,7 +37,7 @@ pub(super) fn has_private() {
 
 /// A sign that a server keeps state for each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum StateSign {
     /// It lists something else on another connection.
     ListsDiffer,
     /// It asked a client for its roots.
@@ -46,7 +46,7 @@ pub enum Sign {
     ListChangedByCall,
 }
 
-impl Sign {
+impl StateSign {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::ListsDiffer, Self::AsksRoots, Self::ListChangedByCall];
 
@@ -66,21 +66,21 @@ impl Sign {
 
 /// The signs of one server.
 #[derive(Debug)]
-pub(super) struct Signs {
+pub(super) struct StateSigns {
     seen: AtomicU8,
     /// Sessions with a higher number than this have private connections.
     separated_after: AtomicU64,
 }
 
-impl Default for Signs {
+impl Default for StateSigns {
     fn default() -> Self {
         Self { seen: AtomicU8::new(0), separated_after: AtomicU64::new(u64::MAX) }
     }
 }
 
-impl Signs {
+impl StateSigns {
     /// Notes a sign; whether it is the first one. With `separates` new sessions are separated from now on.
-    pub(super) fn note(&self, sign: Sign, separates: bool) -> bool {
+    pub(super) fn note(&self, sign: StateSign, separates: bool) -> bool {
         let is_first = self.seen.fetch_or(sign.bit(), Ordering::Relaxed) == 0;
         if is_first && separates {
             has_private();
@@ -95,13 +95,13 @@ impl Signs {
     }
 
     /// Whether `sign` was seen.
-    pub(super) fn has(&self, sign: Sign) -> bool {
+    pub(super) fn has(&self, sign: StateSign) -> bool {
         self.seen.load(Ordering::Relaxed) & sign.bit() != 0
     }
 
     /// Those that were seen.
-    pub(super) fn all(&self) -> Vec<Sign> {
-        Sign::ALL.into_iter().filter(|sign| self.has(*sign)).collect()
+    pub(super) fn all(&self) -> Vec<StateSign> {
+        StateSign::ALL.into_iter().filter(|sign| self.has(*sign)).collect()
     }
 
     /// Whether the client of `affinity` has connections of its own because of them.
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn only_sessions_that_begin_after_the_first_sign_are_separated() {
-        let (signs, before) = (Signs::default(), Affinity::session());
+        let (signs, before) = (StateSigns::default(), Affinity::session());
         assert!(!signs.separates(&before) && !signs.any());
-        assert!(signs.note(Sign::AsksRoots, true));
+        assert!(signs.note(StateSign::AsksRoots, true));
         let after = Affinity::session();
-        assert!(!signs.note(Sign::ListsDiffer, true), "one log line is enough");
+        assert!(!signs.note(StateSign::ListsDiffer, true), "one log line is enough");
         assert!(!signs.separates(&before) && signs.separates(&after));
-        assert_eq!(signs.all(), [Sign::ListsDiffer, Sign::AsksRoots]);
+        assert_eq!(signs.all(), [StateSign::ListsDiffer, StateSign::AsksRoots]);
         assert!(
             signs.separates(&Affinity::of_principal("key:a".into(), &Raw::empty_object())),
             "each of its requests is new"
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_server_that_is_to_be_shared_is_named_and_shared() {
-        let signs = Signs::default();
-        assert!(signs.note(Sign::AsksRoots, false) && signs.any());
+        let signs = StateSigns::default();
+        assert!(signs.note(StateSign::AsksRoots, false) && signs.any());
         assert!(!signs.separates(&Affinity::session()));
     }
 }

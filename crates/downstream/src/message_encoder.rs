@@ -1,4 +1,4 @@
-//! Messages for a client as they wait for it: printed, and charged to its principal until they were written.
+//! Messages for a client as they wait for it: encoded, and charged to its principal until they were written.
 //!
 //! Invariant: a response is never dropped silently. If the memory budget has no room for it, the client gets an
 //! error in its place; a notification is dropped and counted. A question of a server found its room when it came,
@@ -16,23 +16,23 @@ use protocol::{Era, Message, Response};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::limit::Limit;
 
-/// Prints messages for one client.
+/// Encodes messages for one client.
 #[derive(Debug, Clone)]
-pub(super) struct Printer {
+pub(super) struct MessageEncoder {
     principal: Arc<str>,
     era: Era,
 }
 
-impl Printer {
+impl MessageEncoder {
     /// For a client of `era`; `principal` pays.
     pub(super) fn new(principal: &Arc<str>, era: Era) -> Self {
         Self { principal: Arc::clone(principal), era }
     }
 
     /// `message` in the form that `frame` gives it; none for a notification without room.
-    pub(super) fn print(&self, message: &Message, frame: impl Fn(Bytes) -> Bytes) -> Option<Bytes> {
+    pub(super) fn encode(&self, message: &Message, frame: impl Fn(Bytes) -> Bytes) -> Option<Bytes> {
         match (self.charged(message, &frame), message) {
-            (Ok(printed), _) => Some(printed),
+            (Ok(encoded), _) => Some(encoded),
             (Err(_), Message::Response(response)) => Some(frame(self.refused(response).encode())),
             (Err(_), Message::Notification(_)) => Limit::CallNotices.met(None),
             (Err(_), Message::Request(_)) => Some(frame(message.encode())),
@@ -48,7 +48,7 @@ impl Printer {
         Charge::open(Account::Principal(Arc::clone(&self.principal)), kind)
     }
 
-    /// The printed message. Room is found before it is printed: a refusal must not cost the memory that it saves.
+    /// The encoded message. Room is found before it is encoded: a refusal must not cost the memory that it saves.
     fn charged(&self, message: &Message, frame: impl Fn(Bytes) -> Bytes) -> Result<Bytes, Exhausted> {
         let size = size(message);
         if size < SMALL {
