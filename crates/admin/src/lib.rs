@@ -7,6 +7,7 @@
 //! Not here: authentication and the other checks of requests, which wrap this router.
 
 mod answer;
+mod approval;
 mod body;
 mod breakers;
 mod call;
@@ -15,7 +16,7 @@ mod call_questions;
 mod call_stream;
 mod call_stream_data;
 mod catalog;
-mod changes;
+mod changed_tool;
 mod charged;
 mod code;
 mod configuration;

@@ -17,7 +17,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use super::{
-    Api, PREFIX, authorise, breakers, call, call_questions, catalog, changes, configuration, event_data,
+    Api, PREFIX, approval, authorise, breakers, call, call_questions, catalog, configuration, event_data,
     events, health, logins, metrics, offers, openapi, reload, servers,
 };
 use auth::Action;
@@ -72,7 +72,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
     operation!(PREFIX, Some(Action::Enable), servers::enable),
     operation!(PREFIX, Some(Action::Disable), servers::disable),
-    operation!(PREFIX, Some(Action::ApproveTools), changes::approve),
+    operation!(PREFIX, Some(Action::ApproveTools), approval::approve),
     operation!(PREFIX, Some(Action::LogIn), logins::start),
     operation!(PREFIX, Some(Action::LogIn), logins::status),
     operation!(PREFIX, Some(Action::LogOut), logins::end),

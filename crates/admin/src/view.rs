@@ -9,7 +9,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::changes::ChangedTool;
+use super::changed_tool::ChangedTool;
 use super::json_object::JsonObject;
 use super::problem::clipped;
 use gateway::manager::catalog::CatalogEntry;

@@ -10,8 +10,8 @@ pub use crate::config::{
 pub use crate::connection::{
     Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, RequestFuture,
 };
-pub use crate::discover::Offer;
 pub use crate::error::{Delivery, Error};
+pub use crate::offer::Offer;
 pub use crate::rate_limit::RateLimit;
 pub use crate::response_stream::ResponseBody;
 pub use crate::retry::{ceiling, full_jitter};

@@ -28,71 +28,12 @@ use crate::inflight_guard::InflightGuard;
 use crate::pool::PooledConnection;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::session_affinity::Affinity;
+use crate::work::Work;
 use protocol::{LogLevel, Version};
 use runtime::worker::now;
 
 /// Retry hint for calls to a server that serves one client at a time.
 const LEASE_RETRY_IN: Duration = Duration::from_secs(1);
-
-/// One unit of work on a connection, under one permit.
-pub(super) trait Work: Sync {
-    /// The output if the server answers.
-    type Output: Send;
-
-    /// Returns the name in traces: a method.
-    fn name(&self) -> &str;
-
-    /// Returns whether the work may be repeated.
-    fn kind(&self) -> RetrySafety;
-
-    /// Returns the least level of log lines that its caller requested, if any.
-    fn log_level(&self) -> Option<LogLevel> {
-        None
-    }
-
-    /// Returns the purpose of the connection.
-    fn pool_request(&self) -> PoolRequest<'_> {
-        PoolRequest::Own
-    }
-
-    /// Whether a client waits for the result.
-    fn is_a_call(&self) -> bool {
-        false
-    }
-
-    /// Whether the server may be silent because it works on another call.
-    fn is_excused(&self) -> bool {
-        false
-    }
-
-    /// Returns the principal for the fair distribution of slots.
-    fn principal(&self) -> Option<&Arc<str>> {
-        None
-    }
-
-    /// Returns the outlet for server requests. They pause the deadline of the work.
-    fn outlet(&self) -> &Outlet {
-        const { &Outlet::none() }
-    }
-
-    /// Charges its output to its caller, for as long as any part of it lives. The output of a probe is buffered,
-    /// because other calls wait for its result.
-    fn received(
-        &self,
-        output: Self::Output,
-        _is_probe: bool,
-    ) -> impl Future<Output = Result<Self::Output, Error>> + Send {
-        std::future::ready(Ok(output))
-    }
-
-    /// Returns the output if it is still arriving.
-    fn stream(_: &mut Self::Output) -> Option<&mut ResponseStream> {
-        None
-    }
-
-    /// Does the work once. It has no deadline of its own.
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>>;
-}
 
 /// A call, and the outlet for the messages of its server.
 impl Work for (&Call, &Outlet) {
@@ -202,7 +143,7 @@ impl Upstream {
                 Ok(mut output) => {
                     if let Some(stream) = W::stream(&mut output.0) {
                         frame.deadline.at = work.outlet().moved(frame.deadline);
-                        stream.follow(guard, frame.left(), frame.deadline.moves);
+                        stream.follow(Box::new(guard), frame.left(), frame.deadline.moves);
                     }
                     return Ok(output);
                 }

@@ -23,7 +23,9 @@ use http::HeaderName;
 use secrecy::SecretString;
 use url::Url;
 
+use super::HEALTH_LIMIT;
 use super::credential::TokenSource;
+use super::liveness::SilenceLimits;
 use super::state_signs::StateSign;
 use protocol::Era;
 use settings::Fingerprint;
@@ -77,6 +79,11 @@ impl Config {
     pub(super) fn connect_limit(&self) -> Duration {
         let (least, most) = CONNECT_LIMITS;
         self.timeout.clamp(least, most)
+    }
+
+    /// How long the server may leave a request unanswered.
+    pub(super) fn silence_limits(&self) -> SilenceLimits {
+        SilenceLimits { check: self.timeout.min(HEALTH_LIMIT), call: self.timeout }
     }
 
     /// Whether each principal logs in for itself, and so has connections of its own.

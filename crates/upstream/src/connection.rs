@@ -14,30 +14,25 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
+pub use super::call::Call;
 pub use super::dialect::Dialect;
+pub use super::owner::Owner;
 pub use crate::call_events::{Answer, CallEvent, Hold, Inlet, Outlet, Question};
 pub use net::http::Sockets;
 
-use super::discover::Offer;
 use super::error::Error;
+use super::offer::Offer;
 use crate::liveness::Liveness;
 use crate::response_stream::ResponseBody;
-use crate::session_affinity::Affinity;
-use json::Raw;
-use json::envelope_stream::Terms;
 use oauth::Logins;
-use protocol::feature::{Effect, List};
-use protocol::headers::HeaderParam;
+use protocol::feature::List;
 use protocol::lifecycle::Peer;
-use protocol::meta::Sender;
-use protocol::{Abilities, Era, Method, Notification, Version};
-use runtime::memory::Payer;
+use protocol::{Abilities, Era, Notification, Version};
 
 /// Knows how to reach one server.
 pub trait Connector: Send + Sync + 'static {
@@ -165,85 +160,6 @@ impl Unanswered {
     /// Resolves when one of them was answered, or the wait is over.
     pub(super) async fn settled(&mut self) {
         let _ = timeout_at(self.until, self.answers.changed()).await;
-    }
-}
-
-/// One request, as the layers above describe it.
-#[derive(Debug, Clone)]
-pub struct Call {
-    /// The method name.
-    pub method: Method,
-    /// Parameters with the names that the *server* knows. The transport completes `_meta`
-    /// ([`protocol::meta::dress`]), because only it knows the era.
-    pub params: Option<Raw>,
-    /// The client that sent it.
-    pub sender: Sender,
-    /// The era of the client. A server that speaks both eras is called in this one, because then nothing has
-    /// to be translated. Requests of Switchyard and of programs prefer the modern era.
-    pub era: Era,
-    /// Whether progress is requested. The transport makes the token, and notifications in the outlet carry
-    /// it. Their receiver replaces it with the client's token.
-    pub wants_progress: bool,
-    /// Whether the request may be repeated.
-    pub effect: Effect,
-    /// Parameters that modern HTTP repeats as `Mcp-Param-*` headers.
-    pub header_params: Arc<[HeaderParam]>,
-    /// The owner. All calls of one owner go to one client. A server request on a shared channel can therefore
-    /// be tied to the owner even if it names no call.
-    pub owner: Owner,
-    /// Where the private connections of the client belong. Programs have none.
-    pub affinity: Option<Affinity>,
-    /// The principal of the client, for fairness between principals. Programs have none. It is never sent to
-    /// the server.
-    pub principal: Option<Arc<str>>,
-    /// Terms under which the result may be streamed. Without them the response is buffered.
-    pub terms: Option<Terms>,
-}
-
-/// The owner of a call: one legacy session, one modern request, or Switchyard itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owner(u64);
-
-impl Owner {
-    /// Switchyard itself: lists, discovery, health checks. It accepts no server requests.
-    pub const GATEWAY: Self = Self(0);
-
-    /// Makes an owner that differs from all others.
-    pub fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
-impl Default for Owner {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Call {
-    /// Makes a request of Switchyard itself that changes nothing: lists, discovery, health checks.
-    pub fn of_gateway(method: &str, params: Option<Raw>) -> Self {
-        Self {
-            method: method.into(),
-            params,
-            sender: Sender::gateway(),
-            era: Era::Modern,
-            wants_progress: false,
-            effect: Effect::ReadOnly,
-            header_params: Arc::new([]),
-            owner: Owner::GATEWAY,
-            affinity: None,
-            principal: None,
-            terms: None,
-        }
-    }
-}
-
-impl Call {
-    /// Returns the payer for its bytes: the principal, or `server` if there is none.
-    pub(super) const fn payer<'a>(&'a self, server: &'a Arc<str>) -> Payer<'a> {
-        Payer { principal: self.principal.as_ref(), server }
     }
 }
 

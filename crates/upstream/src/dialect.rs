@@ -12,7 +12,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::connection::{Call, Owner};
+use super::call::Call;
+use super::owner::Owner;
 use crate::session_affinity::Affinity;
 use json::Raw;
 use protocol::{Abilities, Era};

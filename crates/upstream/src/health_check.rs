@@ -12,12 +12,12 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::Upstream;
-use super::attempt::Work;
 use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet};
 use super::error::Error;
 use super::retry::RetrySafety;
-use crate::liveness::{Liveness, SilenceLimits};
+use super::work::Work;
+use crate::liveness::Liveness;
 use crate::supervisor_messages::Command;
 
 /// Checks whether the server is alive, with the health request of its era. Any answer is a success.
@@ -77,6 +77,6 @@ impl Upstream {
 
     /// How long a health check may take.
     pub(super) fn health_limit(&self) -> Duration {
-        SilenceLimits::of(&self.config).check
+        self.config.silence_limits().check
     }
 }

@@ -19,6 +19,7 @@ use super::bulkhead::{Lane, ReservedShare};
 use super::error::Error;
 use super::pool::PooledConnection;
 use crate::liveness::Round;
+use crate::response_stream::ResponseGuard;
 use runtime::worker::now;
 
 /// Silence of this duration counts against a server, whatever its own `timeout` allows.
@@ -133,28 +134,6 @@ impl InflightGuard {
         upstream.breaker.forget(permit);
     }
 
-    /// Records the end of a response that was read while it arrived.
-    pub(super) fn finish(mut self, result: &Result<(), Error>) {
-        if self.had_enough_time || !matches!(result, Err(Error::TimedOut { .. })) {
-            self.note(Some(result.as_ref().is_err_and(Error::trips_breaker)), false);
-            self.record(result);
-        } else {
-            self.forget();
-        }
-        self.upstream.attempted(result.as_ref().err());
-        self.upstream.facts.called(result);
-    }
-
-    /// The name of the server.
-    pub(super) fn server(&self) -> Arc<str> {
-        Arc::clone(&self.upstream.config.name)
-    }
-
-    /// The error without the secrets of the server.
-    pub(super) fn redact_error(&self, error: Error) -> Error {
-        self.upstream.secrets.redact_error(error)
-    }
-
     fn forgotten(&self, permit: Option<Permit>) {
         if let Some(permit) = permit {
             self.upstream.breaker.forget(permit);
@@ -169,6 +148,27 @@ impl InflightGuard {
             self.upstream.liveness.ended(round);
         }
         round.is_some()
+    }
+}
+
+impl ResponseGuard for InflightGuard {
+    fn finish(mut self: Box<Self>, result: &Result<(), Error>) {
+        if self.had_enough_time || !matches!(result, Err(Error::TimedOut { .. })) {
+            self.note(Some(result.as_ref().is_err_and(Error::trips_breaker)), false);
+            self.record(result);
+        } else {
+            self.forget();
+        }
+        self.upstream.attempted(result.as_ref().err());
+        self.upstream.facts.called(result);
+    }
+
+    fn server(&self) -> Arc<str> {
+        Arc::clone(&self.upstream.config.name)
+    }
+
+    fn redact_error(&self, error: Error) -> Error {
+        self.upstream.secrets.redact_error(error)
     }
 }
 

@@ -12,6 +12,7 @@ mod attempt_log;
 mod backoff;
 pub mod breaker;
 mod bulkhead;
+mod call;
 mod call_events;
 pub mod close_reason;
 pub mod config;
@@ -28,8 +29,9 @@ mod flap_backoff;
 mod frame;
 mod health_check;
 mod inflight_guard;
-mod listen;
 mod liveness;
+mod offer;
+mod owner;
 mod phase;
 mod pool;
 mod private_clients;
@@ -49,6 +51,7 @@ pub mod token_file;
 pub mod transport;
 mod verbosity;
 mod watches;
+mod work;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -64,8 +67,8 @@ pub use connection::{
     ServerResponse, Sockets,
 };
 pub use deadline::Deadline;
-pub use discover::Offer;
 pub use error::{Delivery, Error};
+pub use offer::Offer;
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{BodyWriter, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
@@ -78,7 +81,7 @@ pub use watches::{Subject, WatchRefusal, Watching};
 
 use breaker::Breaker;
 use bulkhead::Bulkhead;
-use liveness::{Liveness, SilenceLimits};
+use liveness::Liveness;
 use oauth::Logins;
 use pool::Pool;
 use protocol::{Era, Version};
@@ -386,6 +389,6 @@ fn pool_limits(config: &Config) -> pool::PoolLimits {
         connect: config.connect_limit(),
         is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
         is_per_principal: config.is_per_principal(),
-        silence_limits: SilenceLimits::of(config),
+        silence_limits: config.silence_limits(),
     }
 }

@@ -23,9 +23,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::HEALTH_LIMIT;
-use super::config::Config;
-
 /// Unanswered health checks after which a server counts as hung.
 pub(super) const UNWELL: u32 = 2;
 
@@ -36,13 +33,6 @@ pub(super) struct SilenceLimits {
     pub check: Duration,
     /// A call.
     pub call: Duration,
-}
-
-impl SilenceLimits {
-    /// Returns the limits for the server of `config`.
-    pub(super) fn of(config: &Config) -> Self {
-        Self { check: config.timeout.min(HEALTH_LIMIT), call: config.timeout }
-    }
 }
 
 /// The open check of one server, and the calls that may excuse it.

@@ -19,16 +19,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Upstream;
-use super::attempt::Work;
 use super::connection::{Call, Connection, Event, Events, Outlet};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
-use super::discover::{self, Discovery, Offer};
+use super::discover::{self, Discovery};
 use super::error::Error;
 use super::frame::Frame;
+use super::offer::Offer;
 use super::retry;
 use super::state_signs::StateSign;
 use super::watches::Watches;
+use super::work::Work;
 use crate::session_affinity::Affinity;
 use crate::supervisor_messages::{Change, Update};
 use protocol::feature::Lists;
@@ -176,7 +177,7 @@ impl Upstream {
         deadline: Deadline,
     ) {
         let Some(mut requests) = client.affinity.requests() else { return };
-        let _loan = client.affinity.lend_for(call, outlet);
+        let _loan = call.lend(outlet);
         let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
         // The channel stays open while the affinity is held. If no answer comes in time, the call reports that.
         if Frame::until(deadline).limit(outlet, answered).await.is_some() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::discover::Offer;
+use super::offer::Offer;
 use protocol::feature::Kind;
 
 /// The shortest time between two readings. The supervisor checks no more often than it checks health.

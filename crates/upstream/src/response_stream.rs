@@ -30,7 +30,6 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::deadline::Moves;
 use super::error::Error;
-use crate::inflight_guard::InflightGuard;
 use json::Raw;
 use json::envelope_stream::{self, Splice};
 use protocol::Reply;
@@ -86,6 +85,18 @@ impl ResponseBody {
 /// The body that provides the rest of a response.
 pub(super) type Source = Box<dyn Body<Data = Bytes, Error = Error> + Send + Unpin>;
 
+/// The slot, permit and connection that a call holds until the end of its response.
+pub(super) trait ResponseGuard: Send + Sync {
+    /// The name of the server.
+    fn server(&self) -> Arc<str>;
+
+    /// The error without the secrets of the server.
+    fn redact_error(&self, error: Error) -> Error;
+
+    /// Records the end of the response.
+    fn finish(self: Box<Self>, result: &Result<(), Error>);
+}
+
 /// A result that is arriving.
 pub struct ResponseStream {
     /// Parts that arrived before the reader requested them.
@@ -101,7 +112,7 @@ pub struct ResponseStream {
     silence_limits: Duration,
     given: Option<Instant>,
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    guard: Option<InflightGuard>,
+    guard: Option<Box<dyn ResponseGuard>>,
     named: Option<RequestId>,
     work: WorkBudget,
     /// The payer if the stream is collected.
@@ -147,7 +158,7 @@ impl ResponseStream {
     }
 
     /// Keeps the guard of the call. The server has the time `left`. Each part that arrives `moves` its deadline.
-    pub(super) fn follow(&mut self, guard: InflightGuard, left: Duration, moves: Option<Moves>) {
+    pub(super) fn follow(&mut self, guard: Box<dyn ResponseGuard>, left: Duration, moves: Option<Moves>) {
         (self.guard, self.clock) = (Some(guard), Clock { moves, ..Clock::of(left) });
     }
 
@@ -158,7 +169,7 @@ impl ResponseStream {
 
     /// Returns the server of the response.
     pub fn server(&self) -> Option<Arc<str>> {
-        self.guard.as_ref().map(InflightGuard::server)
+        self.guard.as_ref().map(|guard| guard.server())
     }
 
     /// Returns the next part of the result, or none after the last one. After an error nothing follows.
@@ -167,7 +178,7 @@ impl ResponseStream {
             let error = Error::Cut { reason: "its reader took too long".into() };
             // This is not the server's fault, so nothing is recorded.
             if let Some(guard) = self.guard.take() {
-                told(&guard, self.named, &error);
+                told(&*guard, self.named, &error);
             }
             return self.cut(error);
         }
@@ -202,7 +213,7 @@ impl ResponseStream {
         let Some(guard) = guard else { return result };
         let result = result.map_err(|error| guard.redact_error(error));
         if let Err(error) = &result {
-            told(&guard, self.named, error);
+            told(&*guard, self.named, error);
         }
         guard.finish(&result.as_ref().map(|_| ()).map_err(Clone::clone));
         result
@@ -280,7 +291,7 @@ impl ResponseStream {
         self.source = None;
         if let Some(guard) = self.guard.take() {
             if let Err(error) = result {
-                told(&guard, self.named, error);
+                told(&*guard, self.named, error);
             }
             guard.finish(result);
         }
@@ -288,7 +299,7 @@ impl ResponseStream {
 }
 
 /// Logs a response that was cut after its start. The client has already received a successful status.
-fn told(guard: &InflightGuard, named: Option<RequestId>, error: &Error) {
+fn told(guard: &dyn ResponseGuard, named: Option<RequestId>, error: &Error) {
     let (request_id, error) = (named.map(tracing::field::display), error.to_string());
     let (server, detail) = (guard.server(), untrusted(&error));
     let server = &*server;

@@ -19,8 +19,8 @@ use url::Url;
 
 use super::config::{Config, Http, Transport};
 use super::credential::{ChangingSecrets, TokenSource};
-use super::discover::Offer;
 use super::error::Error;
+use super::offer::Offer;
 use oauth::Logins;
 use search::Search;
 

@@ -18,7 +18,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Call, Outlet, Owner};
+use super::call_events::Outlet;
+use super::owner::Owner;
 use json::Raw;
 use protocol::Notification;
 
@@ -170,9 +171,14 @@ impl Affinity {
         self.of_session().map(|session| session.outlets.lend(outlet, owner, capabilities))
     }
 
-    /// Lets servers send requests to the client on `outlet` during `call`, until the [`OutletLoan`] is dropped.
-    pub(super) fn lend_for(&self, call: &Call, outlet: &Outlet) -> Option<OutletLoan> {
-        self.outlets().map(|outlets| outlets.lend(outlet, call.owner, &call.sender.capabilities))
+    /// As [`Affinity::lend`], also for a principal, for the time of one call.
+    pub(super) fn lend_during_call(
+        &self,
+        outlet: &Outlet,
+        owner: Owner,
+        capabilities: &Raw,
+    ) -> Option<OutletLoan> {
+        self.outlets().map(|outlets| outlets.lend(outlet, owner, capabilities))
     }
 
     /// Records that the client has other roots now.

@@ -4,20 +4,19 @@
 //!
 //! Not here: the effect on connections (`pool`, `state_signs`) and on cached results (`manager::response_cache`).
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::attempt::Work;
 use super::config::{Sharing, Transport};
 use super::connection::Connection;
-use super::discover::{Discovery, Offer};
+use super::discover::Discovery;
 use super::error::Error;
+use super::offer::Offer;
 use super::state_signs::{self, StateSign, StateSigns};
-use protocol::feature::Item;
+use super::work::Work;
 
 /// A call that ended this recently may have caused a change.
 const JUST_AFTER: Duration = Duration::from_secs(1);
@@ -117,17 +116,5 @@ impl Upstream {
             offer.problems.extend(unmatched);
         }
         self.secrets.redact_offer(read).map(Arc::new)
-    }
-}
-
-impl Offer {
-    /// Whether both name the same tools, resources, templates and prompts.
-    pub(super) fn names_the_same(&self, other: &Self) -> bool {
-        let tools = |offer: &Self| offer.tools.iter().map(|tool| tool.name.clone()).collect::<HashSet<_>>();
-        let items = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<HashSet<_>>();
-        tools(self) == tools(other)
-            && items(&self.resources) == items(&other.resources)
-            && items(&self.templates) == items(&other.templates)
-            && items(&self.prompts) == items(&other.prompts)
     }
 }

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::breaker;
 use super::connection::Sockets;
-use super::discover::Offer;
 use super::error::{Delivery, Error};
+use super::offer::Offer;
 use super::secrets::Secrets;
 use super::state_signs::StateSign;
 use json::Raw;

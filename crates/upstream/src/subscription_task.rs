@@ -10,6 +10,8 @@
 //! Source: 2026-07-28 `basic/patterns/subscriptions`, `server/resources` of the revisions before.
 //! Not here: the notifications, which arrive like any other message of a transport.
 
+mod listen;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,10 +25,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::COMMAND_RETRY_IN;
 use super::Upstream;
+pub(crate) use listen::ReopenPauses;
+
 use super::connection::{Call, Connection, Event, Events, Outlet};
 use super::dialect::PoolRequest;
 use super::error::Error;
-use super::listen;
 use super::pool::{self, Pool};
 use super::secrets::Secrets;
 use super::watches::{Subject, WatchOutcome, WatchRefusal, Watches, Watching};

@@ -7,8 +7,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::breaker;
-use super::discover::Offer;
 use super::error::Error;
+use super::offer::Offer;
 use super::status::State;
 use crate::session_affinity::Affinity;
 use protocol::Notification;

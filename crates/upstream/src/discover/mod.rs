@@ -19,10 +19,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
-use super::attempt::Work;
 use super::connection::Connection;
 use super::error::Error;
+use super::offer::Offer;
 use super::retry::RetrySafety as Repeat;
+use super::work::Work;
 use json::Raw;
 use pages::Listed;
 use problems::{Problems, quoted};
@@ -43,63 +44,6 @@ const MAX_TEMPLATES: usize = 1_000;
 
 /// Lists of this size or more, in bytes, are not parsed on a worker.
 const LARGE: usize = 256 * 1024;
-
-/// Everything that one server offers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
-    /// The declarations of the server during the handshake.
-    pub peer: Peer,
-    /// The tools in the server's order, each name once.
-    pub tools: Vec<Tool>,
-    /// The resources in the server's order, each URI once.
-    pub resources: Vec<Item>,
-    /// The resource templates in the server's order, each template once.
-    pub templates: Vec<Item>,
-    /// The prompts in the server's order, each name once.
-    pub prompts: Vec<Item>,
-    /// The caching of each list, in the order of [`Kind::ALL`].
-    caching: [Option<Caching>; Kind::ALL.len()],
-    /// Problems for operators: dropped tools, lists that did not end.
-    pub problems: Vec<String>,
-    /// The size of all lists as they were received.
-    pub bytes: usize,
-}
-
-impl Offer {
-    /// Returns an empty offer.
-    pub const fn empty(peer: Peer) -> Self {
-        Self {
-            peer,
-            tools: Vec::new(),
-            resources: Vec::new(),
-            templates: Vec::new(),
-            prompts: Vec::new(),
-            caching: [None; Kind::ALL.len()],
-            problems: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Returns an offer of Switchyard, with these definitions of tools and resources.
-    pub fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
-        let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
-        offer.tools = usable_tools(tools, false, &mut problems);
-        offer.resources = usable(Kind::Resources, resources, &mut problems);
-        offer.caching[Kind::Tools as usize] = Some(caching);
-        offer
-    }
-
-    /// The caching of the list of `kind`; `None` if there is no such list.
-    pub const fn caching(&self, kind: Kind) -> Option<Caching> {
-        self.caching[kind as usize]
-    }
-
-    #[cfg(test)]
-    pub(super) const fn with_caching(mut self, kind: Kind, caching: Caching) -> Self {
-        self.caching[kind as usize] = Some(caching);
-        self
-    }
-}
 
 /// Reads the offer. The inner error is the server's refusal to list.
 pub(super) struct Discovery {
@@ -262,14 +206,13 @@ impl Building {
 }
 
 impl Offer {
-    /// Sets the items of `kind`, which is not [`Kind::Tools`].
-    fn put(&mut self, kind: Kind, items: Vec<Item>) {
-        match kind {
-            Kind::Tools => {}
-            Kind::Resources => self.resources = items,
-            Kind::Templates => self.templates = items,
-            Kind::Prompts => self.prompts = items,
-        }
+    /// Returns an offer of Switchyard, with these definitions of tools and resources.
+    pub fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
+        let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
+        offer.tools = usable_tools(tools, false, &mut problems);
+        offer.resources = usable(Kind::Resources, resources, &mut problems);
+        offer.caching[Kind::Tools as usize] = Some(caching);
+        offer
     }
 }
 

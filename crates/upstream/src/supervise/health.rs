@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Change, DEBOUNCE, Delivery, Error, Phase, State, Supervisor, TaskResult};
-use crate::liveness::{SilenceLimits, UNWELL};
+use crate::liveness::UNWELL;
 
 impl Supervisor {
     /// Begins a health check.
@@ -99,7 +99,7 @@ impl Supervisor {
     /// Whether it owed an answer for so long that no running call can still succeed.
     fn is_beyond_recovery(&self) -> bool {
         let is_idle = self.upstream.bulkhead.running() == 0;
-        self.upstream.liveness.is_beyond_recovery(SilenceLimits::of(&self.upstream.config), is_idle)
+        self.upstream.liveness.is_beyond_recovery(self.upstream.config.silence_limits(), is_idle)
     }
 
     /// Closes its connections and its process, and connects again when the breaker allows it.

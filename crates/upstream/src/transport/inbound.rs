@@ -2,6 +2,8 @@
 //!
 //! Not here: finding the call of a notification, which depends on the channel; server requests (`questions`).
 
+use bytes::Bytes;
+
 use super::flood_guard::Relevance;
 use crate::connection::{Event, Events};
 use json::Raw;
@@ -29,6 +31,11 @@ fn shrink(notification: Notification) -> Option<Notification> {
         None => return Some(Notification { method, params: None }),
     };
     params.map(|params| Notification { method, params: Some(params) })
+}
+
+/// Whether events of this name carry messages. Events without a name do.
+pub(super) fn is_message(name: &Bytes) -> bool {
+    name.is_empty() || name == "message"
 }
 
 /// Reports what a server request shows about the server: a request for roots means that it keeps state for each client.

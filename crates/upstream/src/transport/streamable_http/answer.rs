@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::http::status_error;
+use crate::transport::inbound::is_message;
 use json::envelope_stream::{Splice, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
@@ -317,9 +318,4 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 
 const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> RequestOutcome {
     RequestOutcome::Refusal(HttpRefusal { status, error, bare })
-}
-
-/// Whether events of this name carry messages. Events without a name do.
-pub(in crate::transport) fn is_message(name: &Bytes) -> bool {
-    name.is_empty() || name == "message"
 }

@@ -5,6 +5,8 @@
 
 mod of_call;
 
+mod listening;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use self::of_call::LegacyCallHandler;
 use super::HttpServer;
 use super::answer::{AnswerReader, Broken, HttpRefusal, RequestOutcome, Resume};
-use super::listening;
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture};
 use crate::error::Error;

@@ -13,7 +13,6 @@
 
 mod answer;
 mod legacy;
-mod listening;
 mod modern;
 
 use std::sync::Arc;
@@ -22,7 +21,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-pub(super) use self::answer::is_message;
 use self::answer::{HttpRefusal, RequestOutcome};
 use self::legacy::{LegacySession, SessionFailure};
 use self::modern::{Modern, Wire};

@@ -9,14 +9,13 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::answer::MessageHandler;
-use super::is_message;
-use super::legacy::{Opened, SESSION_ENDED, State, pause};
+use super::super::answer::MessageHandler;
+use super::{Opened, SESSION_ENDED, State, pause};
 use crate::connection::{Event, Events};
 use crate::error::Error;
-use crate::listen::ReopenPauses;
+use crate::subscription_task::ReopenPauses;
 use crate::transport::flood_guard::Relevance;
-use crate::transport::inbound;
+use crate::transport::inbound::{self, is_message};
 use net::http::EventStream;
 use net::sse::Item;
 use protocol::Message;

@@ -14,10 +14,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::{Call, CallEvent, Connection, Inlet, Outlet};
-use super::error::Error;
-use super::watches::{Subject, WatchRefusal};
-use crate::subscription_task::SubscriptionTask;
+use super::SubscriptionTask;
+use crate::connection::{Call, CallEvent, Connection, Inlet, Outlet};
+use crate::error::Error;
+use crate::watches::{Subject, WatchRefusal};
 use json::Raw;
 use protocol::feature::{List, Lists};
 use protocol::lifecycle::{Peer, TASKS_EXTENSION};
@@ -292,16 +292,16 @@ fn is_refusal(end: &Result<Reply, Error>) -> bool {
 
 /// Pauses between attempts to open a long stream.
 #[derive(Debug)]
-pub(super) struct ReopenPauses(Duration);
+pub(crate) struct ReopenPauses(Duration);
 
 impl ReopenPauses {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(FIRST_PAUSE)
     }
 
     /// Returns the pause after a stream that lived for `lifetime`. After a long life the pauses start over.
     /// After repeated failures they double.
-    pub(super) fn after(&mut self, lifetime: Duration) -> Duration {
+    pub(crate) fn after(&mut self, lifetime: Duration) -> Duration {
         if lifetime > LONGEST_PAUSE {
             *self = Self::new();
         }

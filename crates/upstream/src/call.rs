@@ -1,0 +1,78 @@
+//! A request to a server, as the layers above the transports describe it.
+//!
+//! Not here: how it is sent (`transport`), attempted and repeated (`attempt`, `retry`).
+
+use std::sync::Arc;
+
+use super::call_events::Outlet;
+use super::owner::Owner;
+use super::session_affinity::{Affinity, OutletLoan};
+use json::Raw;
+use json::envelope_stream::Terms;
+use protocol::feature::Effect;
+use protocol::headers::HeaderParam;
+use protocol::meta::Sender;
+use protocol::{Era, Method};
+use runtime::memory::Payer;
+
+/// One request, as the layers above describe it.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The method name.
+    pub method: Method,
+    /// Parameters with the names that the *server* knows. The transport completes `_meta`
+    /// ([`protocol::meta::dress`]), because only it knows the era.
+    pub params: Option<Raw>,
+    /// The client that sent it.
+    pub sender: Sender,
+    /// The era of the client. A server that speaks both eras is called in this one, because then nothing has
+    /// to be translated. Requests of Switchyard and of programs prefer the modern era.
+    pub era: Era,
+    /// Whether progress is requested. The transport makes the token, and notifications in the outlet carry
+    /// it. Their receiver replaces it with the client's token.
+    pub wants_progress: bool,
+    /// Whether the request may be repeated.
+    pub effect: Effect,
+    /// Parameters that modern HTTP repeats as `Mcp-Param-*` headers.
+    pub header_params: Arc<[HeaderParam]>,
+    /// The owner. All calls of one owner go to one client. A server request on a shared channel can therefore
+    /// be tied to the owner even if it names no call.
+    pub owner: Owner,
+    /// Where the private connections of the client belong. Programs have none.
+    pub affinity: Option<Affinity>,
+    /// The principal of the client, for fairness between principals. Programs have none. It is never sent to
+    /// the server.
+    pub principal: Option<Arc<str>>,
+    /// Terms under which the result may be streamed. Without them the response is buffered.
+    pub terms: Option<Terms>,
+}
+
+impl Call {
+    /// Makes a request of Switchyard itself that changes nothing: lists, discovery, health checks.
+    pub fn of_gateway(method: &str, params: Option<Raw>) -> Self {
+        Self {
+            method: method.into(),
+            params,
+            sender: Sender::gateway(),
+            era: Era::Modern,
+            wants_progress: false,
+            effect: Effect::ReadOnly,
+            header_params: Arc::new([]),
+            owner: Owner::GATEWAY,
+            affinity: None,
+            principal: None,
+            terms: None,
+        }
+    }
+
+    /// Returns the payer for its bytes: the principal, or `server` if there is none.
+    pub(super) const fn payer<'a>(&'a self, server: &'a Arc<str>) -> Payer<'a> {
+        Payer { principal: self.principal.as_ref(), server }
+    }
+
+    /// Lets servers send requests to its client on `outlet`, until the [`OutletLoan`] is dropped. `None` if there is no
+    /// such client.
+    pub(super) fn lend(&self, outlet: &Outlet) -> Option<OutletLoan> {
+        self.affinity.as_ref()?.lend_during_call(outlet, self.owner, &self.sender.capabilities)
+    }
+}

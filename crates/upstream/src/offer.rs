@@ -1,0 +1,77 @@
+//! The offer of one server: its tools, resources, templates and prompts, as they were read.
+//!
+//! Not here: how it is read (`discover`), the names that clients see (`manager`).
+
+use std::collections::HashSet;
+
+use protocol::caching::Caching;
+use protocol::feature::{Item, Kind, Tool};
+use protocol::lifecycle::Peer;
+
+/// Everything that one server offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The declarations of the server during the handshake.
+    pub peer: Peer,
+    /// The tools in the server's order, each name once.
+    pub tools: Vec<Tool>,
+    /// The resources in the server's order, each URI once.
+    pub resources: Vec<Item>,
+    /// The resource templates in the server's order, each template once.
+    pub templates: Vec<Item>,
+    /// The prompts in the server's order, each name once.
+    pub prompts: Vec<Item>,
+    /// The caching of each list, in the order of [`Kind::ALL`].
+    pub(super) caching: [Option<Caching>; Kind::ALL.len()],
+    /// Problems for operators: dropped tools, lists that did not end.
+    pub problems: Vec<String>,
+    /// The size of all lists as they were received.
+    pub bytes: usize,
+}
+
+impl Offer {
+    /// Returns an empty offer.
+    pub const fn empty(peer: Peer) -> Self {
+        Self {
+            peer,
+            tools: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            prompts: Vec::new(),
+            caching: [None; Kind::ALL.len()],
+            problems: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The caching of the list of `kind`; `None` if there is no such list.
+    pub const fn caching(&self, kind: Kind) -> Option<Caching> {
+        self.caching[kind as usize]
+    }
+
+    #[cfg(test)]
+    pub(super) const fn with_caching(mut self, kind: Kind, caching: Caching) -> Self {
+        self.caching[kind as usize] = Some(caching);
+        self
+    }
+
+    /// Sets the items of `kind`, which is not [`Kind::Tools`].
+    pub(super) fn put(&mut self, kind: Kind, items: Vec<Item>) {
+        match kind {
+            Kind::Tools => {}
+            Kind::Resources => self.resources = items,
+            Kind::Templates => self.templates = items,
+            Kind::Prompts => self.prompts = items,
+        }
+    }
+
+    /// Whether both name the same tools, resources, templates and prompts.
+    pub(super) fn names_the_same(&self, other: &Self) -> bool {
+        let tools = |offer: &Self| offer.tools.iter().map(|tool| tool.name.clone()).collect::<HashSet<_>>();
+        let items = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<HashSet<_>>();
+        tools(self) == tools(other)
+            && items(&self.resources) == items(&other.resources)
+            && items(&self.templates) == items(&other.templates)
+            && items(&self.prompts) == items(&other.prompts)
+    }
+}
