@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::era::questions;
-use super::subscriptions::Mailbox;
+use super::notifications::Mailbox;
+use super::questions;
 use crate::manager::{Scope, Viewer};
 use auth::Principal;
 use json::Raw;

@@ -4,7 +4,6 @@
 
 pub(super) mod capabilities;
 mod codes;
-pub mod questions;
 pub mod task;
 
 use super::caller::Caller;

@@ -19,10 +19,13 @@ mod login_elicitation;
 pub mod login_links;
 pub mod logins;
 pub mod manager;
+mod notifications;
 mod params;
 mod private_connections;
 mod prompts;
+mod questions;
 mod references;
+mod required_input;
 mod resources;
 pub mod subscriptions;
 mod tasks;
@@ -35,7 +38,8 @@ pub use caller::Caller;
 
 use bridge::suspended_calls::SuspendedCalls;
 pub use login_elicitation::LoginPages;
-use subscriptions::{Feed, NotificationRouter};
+use notifications::NotificationRouter;
+use subscriptions::Feed;
 use tasks::TaskIds;
 
 use crate::manager::Manager;

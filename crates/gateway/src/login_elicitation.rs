@@ -22,8 +22,8 @@ use uuid::Uuid;
 
 use super::caller::Caller;
 use super::{Gateway, era, params};
-use crate::era::questions;
 use crate::login_links::{LIFETIME, LoginLinks};
+use crate::questions;
 use json::Raw;
 use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Origin, Reply, Request, Version, method};
 use upstream::{Outlet, ResponseBody};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::fixture::{Scene, legacy, raw, text};
-use protocol::Version;
 use protocol::error::code;
+use protocol::{Reply, Version};
 use upstream::fake::Answer;
 use upstream::{CallEvent, Inlet};
 

@@ -19,9 +19,9 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
-use crate::era::questions;
 use crate::error::InvalidParam;
 use crate::manager::{Called, Error, RoutedRequest};
+use crate::questions;
 use crate::{Gateway, era, error, params, tasks};
 use json::Raw;
 use protocol::Abilities;

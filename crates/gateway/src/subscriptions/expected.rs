@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::mailbox::Mailbox;
-use crate::subscriptions::notification_router::{Subscription, Topic};
+use crate::notifications::Mailbox;
+use crate::notifications::{Subscription, Topic};
 use crate::{Caller, Gateway};
 use json::Raw;
 use protocol::error::code;

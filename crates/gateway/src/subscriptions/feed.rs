@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::mailbox::Mailbox;
 use crate::manager::{Manager, Scope};
+use crate::notifications::Mailbox;
 use protocol::Notification;
 use protocol::feature::List;
 use upstream::Affinity;

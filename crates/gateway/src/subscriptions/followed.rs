@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::mailbox::Mailbox;
 use super::{LISTEN_PATIENCE, agreed};
-use crate::subscriptions::notification_router::Topic;
+use crate::notifications::Mailbox;
+use crate::notifications::Topic;
 use crate::{Caller, Gateway, tasks};
 use auth::Action;
 use protocol::{Notification, method};

@@ -7,9 +7,6 @@
 mod expected;
 mod feed;
 mod followed;
-mod mailbox;
-mod notification_router;
-mod pending;
 mod resources;
 
 use std::collections::HashSet;
@@ -21,17 +18,15 @@ use futures_util::stream::{self, StreamExt};
 use tokio::time::timeout;
 
 pub use feed::Feed;
-pub use mailbox::Mailbox;
-pub use notification_router::NotificationRouter;
 pub use resources::{subscribe, unsubscribe};
 
 use super::Gateway;
 use super::caller::Caller;
 use super::{era, tasks};
 use crate::manager::{Manager, Scope};
+use crate::notifications::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::params;
 use json::Raw;
-use mailbox::MAX_SUBSCRIPTIONS;
 use protocol::feature::{List, Lists};
 use protocol::{ErrorObject, Notification, Reply, RequestId, meta, method};
 use upstream::Outlet;

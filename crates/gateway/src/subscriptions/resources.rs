@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use super::agreed;
-use super::mailbox::{MAX_SUBSCRIPTIONS, Mailbox};
 use crate::manager;
 use crate::manager::catalog::ServerResource;
-use crate::subscriptions::notification_router::{Subscription, Topic};
+use crate::notifications::{MAX_SUBSCRIPTIONS, Mailbox};
+use crate::notifications::{Subscription, Topic};
 use crate::{Caller, Gateway, era, error, params, resources};
 use auth::Action;
 use json::Raw;

@@ -130,7 +130,7 @@ async fn a_session_has_a_bounded_number_of_subscriptions() {
     let server = server();
     let gateway = gateway(&[("s", &server)]).await;
     let caller = session(&gateway, one("s")).await;
-    for number in 0..mailbox::MAX_SUBSCRIPTIONS {
+    for number in 0..crate::notifications::MAX_SUBSCRIPTIONS {
         subscribe(&gateway, &caller, &format!("a:{number}")).await.expect("room");
     }
     assert!(subscribe(&gateway, &caller, "a:more").await.is_err());

@@ -11,7 +11,7 @@ use protocol::error::code;
 use protocol::{ErrorObject, Version, method};
 
 /// Error of a legacy server if the user must visit a page first (2025-11-25, `client/elicitation`).
-pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// Limit of elicitations in one such error.
 const MAX_ELICITATIONS: usize = 16;
 /// A member of elicitations by URL that 2026-07-28 removed.
@@ -21,7 +21,7 @@ const ELICITATION: &str = "elicitation";
 
 /// Returns the capabilities of a legacy client of `version`, without server requests that its revision
 /// lacks, so that servers do not send requests that would be refused.
-pub fn declared(version: Version, capabilities: Raw) -> Raw {
+pub(crate) fn declared(version: Version, capabilities: Raw) -> Raw {
     let has = |params: Option<&Raw>| version.has_question(method::ELICITATION_CREATE, params);
     if !has(None) {
         return capabilities.without(ELICITATION);
@@ -55,7 +55,7 @@ pub(crate) fn for_modern(method: &str, params: Option<&Raw>) -> Raw {
 
 /// Converts an error of a legacy server to requests to a modern client; none if it is another error or
 /// names no page.
-pub fn of_error(error: &ErrorObject) -> Option<Vec<Raw>> {
+pub(crate) fn of_error(error: &ErrorObject) -> Option<Vec<Raw>> {
     if error.code() != URL_ELICITATION_REQUIRED {
         return None;
     }
@@ -70,14 +70,14 @@ pub fn of_error(error: &ErrorObject) -> Option<Vec<Raw>> {
 }
 
 /// The error for the server if the client did not declare the needed capability.
-pub fn refusal(method: &str) -> ErrorObject {
+pub(crate) fn refusal(method: &str) -> ErrorObject {
     let shown: String = method.chars().take(64).collect();
     let text = format!("the client did not say that it can answer {shown:?}");
     ErrorObject::new(code::METHOD_NOT_FOUND, &text)
 }
 
 /// The client capabilities that a server request needs.
-pub fn required(method: &str, params: Option<&Raw>) -> Raw {
+pub(crate) fn required(method: &str, params: Option<&Raw>) -> Raw {
     let one = |name: &str, value: &Raw| Raw::empty_object().with(name, value);
     let empty = Raw::empty_object();
     match method {

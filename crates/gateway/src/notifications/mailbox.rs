@@ -11,15 +11,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::notification_router::Subscription;
+use super::pending::PendingNotifications;
 use crate::manager::Revisions;
-use crate::subscriptions::notification_router::Subscription;
-use crate::subscriptions::pending::PendingNotifications;
 use protocol::feature::{List, Lists};
 use protocol::{LogLevel, Notification};
 use runtime::telemetry::limit::Limit;
 
 /// Resources that one listener may be subscribed to at a time.
-pub(super) const MAX_SUBSCRIPTIONS: usize = 256;
+pub(crate) const MAX_SUBSCRIPTIONS: usize = 256;
 /// Limit of pages and tasks that one listener waits for; beyond it the oldest is dropped.
 const MAX_EXPECTED: usize = 64;
 
@@ -120,7 +120,7 @@ impl Mailbox {
     }
 
     /// The pending notifications, which end with the mailbox.
-    pub(super) const fn pending(&self) -> &Arc<PendingNotifications> {
+    pub(crate) const fn pending(&self) -> &Arc<PendingNotifications> {
         &self.pending
     }
 
@@ -135,7 +135,7 @@ impl Mailbox {
     }
 
     /// Stores a subscription to `uri`. Returns it if there is no room, or if the mailbox is closed.
-    pub(super) fn subscribe(&self, uri: String, subscription: Subscription) -> Result<(), Subscription> {
+    pub(crate) fn subscribe(&self, uri: String, subscription: Subscription) -> Result<(), Subscription> {
         let mut state = self.state();
         let has_room = state.subscriptions.len() < MAX_SUBSCRIPTIONS;
         if state.is_closed {
@@ -155,7 +155,7 @@ impl Mailbox {
     }
 
     /// Ends the subscription to `uri`.
-    pub(super) fn unsubscribe(&self, uri: &str) {
+    pub(crate) fn unsubscribe(&self, uri: &str) {
         let mut state = self.state();
         let ended = state.subscriptions.remove(uri);
         self.release(ended.as_ref());
@@ -164,17 +164,17 @@ impl Mailbox {
     }
 
     /// Whether it is subscribed to `uri`.
-    pub(super) fn is_subscribed(&self, uri: &str) -> bool {
+    pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
         self.state().subscriptions.contains_key(uri)
     }
 
     /// Whether the limit of subscriptions is reached.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.state().subscriptions.len() >= MAX_SUBSCRIPTIONS
     }
 
     /// Stores `subscription` until the mailbox closes, or until too many newer ones push it out.
-    pub(super) fn expect(&self, subscription: Subscription) {
+    pub(crate) fn expect(&self, subscription: Subscription) {
         let mut state = self.state();
         if state.is_closed || !self.pending.admit(subscription.size()) {
             return;
@@ -198,12 +198,12 @@ impl Mailbox {
     }
 
     /// Removes and returns the oldest pending notification.
-    pub(super) fn take(&self) -> Option<Notification> {
+    pub(crate) fn take(&self) -> Option<Notification> {
         self.pending.take()
     }
 
     /// Returns one list that changed since the listener's version, and records the new version.
-    pub(super) fn take_changed(&self, now: Revisions) -> Option<List> {
+    pub(crate) fn take_changed(&self, now: Revisions) -> Option<List> {
         let mut state = self.state();
         if state.waits > 0 && !self.has_listed.load(Ordering::Relaxed) {
             return None;
@@ -227,7 +227,7 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscriptions::notification_router::{NotificationRouter, Topic};
+    use crate::notifications::{NotificationRouter, Topic};
     use upstream::Affinity;
 
     fn notice(name: &str) -> Notification {

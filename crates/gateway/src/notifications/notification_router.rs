@@ -26,7 +26,7 @@ const EACH: usize = 512;
 
 /// The subject of a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Topic {
+pub(crate) enum Topic {
     /// A resource of a server, by its URI there.
     Resource(Arc<str>, Arc<str>),
     /// A task of a server, by its id there.
@@ -72,7 +72,7 @@ struct Listener {
 
 /// One listener's subscription to one subject; it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Subscription {
+pub(crate) struct Subscription {
     router: Arc<NotificationRouter>,
     topic: Topic,
     number: u64,
@@ -84,12 +84,12 @@ pub(super) struct Subscription {
 
 impl Subscription {
     /// Its size in bytes, here and in the mailbox.
-    pub(super) const fn size(&self) -> usize {
+    pub(crate) const fn size(&self) -> usize {
         self.size
     }
 
     /// Adds the subscription at the server, which lasts as long as this one.
-    pub(super) fn kept_by(mut self, watching: Watching) -> Self {
+    pub(crate) fn kept_by(mut self, watching: Watching) -> Self {
         self.watching = Some(watching);
         self
     }
@@ -97,7 +97,7 @@ impl Subscription {
 
 impl NotificationRouter {
     /// Subscribes the listener of `pending` to `topic`, which its client calls `shown`. The client is that of `affinity`.
-    pub(super) fn tell(
+    pub(crate) fn tell(
         self: &Arc<Self>,
         topic: Topic,
         shown: &str,

@@ -24,7 +24,7 @@ const EACH: usize = 256;
 
 /// The pending notifications of one listener, in the order in which they came.
 #[derive(Debug)]
-pub(super) struct PendingNotifications {
+pub(crate) struct PendingNotifications {
     state: Mutex<State>,
     /// Changes when a notification was added.
     arrivals: watch::Sender<()>,
@@ -104,7 +104,7 @@ impl PendingNotifications {
     }
 
     /// A receiver that changes when a notification was added.
-    pub(super) fn arrivals(&self) -> watch::Receiver<()> {
+    pub(crate) fn arrivals(&self) -> watch::Receiver<()> {
         self.arrivals.subscribe()
     }
 
