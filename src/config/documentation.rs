@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use builtins::handbook::config::{EmbeddedFiles, HandbookOptions};
-use upstream::api::{BuiltinKind, BuiltinOptions, Defaults, Kinds, TransportFields};
+use upstream::api::{BuiltinKind, BuiltinOptions, Kinds, TransportFields};
 
 use super::{Config, Error, Lookup};
 use settings::{Problems, Setting};
@@ -34,7 +34,7 @@ impl Config {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the form of a reader")]
-fn read(_: &TransportFields<'_>, _: &Setting<'_>, _: &Defaults) -> Option<Arc<dyn BuiltinOptions>> {
+fn read(_: &TransportFields<'_>, _: &Setting<'_>, _: &Path) -> Option<Arc<dyn BuiltinOptions>> {
     Some(Arc::new(HandbookOptions::embedded(PAGES)))
 }
 

@@ -19,9 +19,6 @@ const IMPURE: &[&str] = &["time", "net", "fs", "thread", "process", "env"];
 /// Folders of one crate, at most, from its `src` to a file.
 const MAX_FOLDERS: usize = 3;
 
-/// Modules that refer to each other in a circle, as they did when this was first checked. The list only shrinks.
-const CYCLES: &[&str] = &["upstream/config: builtin parse transport"];
-
 /// Names that each module may give to a type of its own, because it is read with the name of the module.
 const SHARED_NAMES: &[&str] = &["Error", "Config", "State"];
 
@@ -52,20 +49,18 @@ fn every_file_says_what_it_is_for_and_fits_in_a_head() {
 }
 
 #[test]
-fn modules_of_a_folder_form_no_new_cycle() {
+fn modules_of_a_folder_form_no_cycle() {
     let mut crates: BTreeMap<String, BTreeMap<cycles::Module, String>> = BTreeMap::new();
     for source in sources().iter().filter(|source| !source.is_for_tests()) {
         let code = without_tests(&source.code).to_owned();
         crates.entry(source.package.clone()).or_default().insert(source.module.clone(), code);
     }
-    let found = crates.iter().flat_map(|(package, modules)| {
-        cycles::cycles(modules).into_iter().map(move |cycle| format!("{package}/{cycle}"))
-    });
-    let found: BTreeSet<String> = found.collect();
-    let known: BTreeSet<String> = CYCLES.iter().map(|cycle| (*cycle).to_owned()).collect();
-    let new = found.difference(&known).map(|cycle| format!("{cycle}: these modules form a cycle"));
-    let gone = known.difference(&found).map(|cycle| format!("{cycle}: is no cycle; remove it from CYCLES"));
-    complain(new.chain(gone));
+    assert!(crates.len() > 10, "only {} crates found", crates.len());
+    complain(crates.iter().flat_map(|(package, modules)| {
+        cycles::cycles(modules)
+            .into_iter()
+            .map(move |cycle| format!("{package}/{cycle}: these modules form a cycle"))
+    }));
 }
 
 #[test]

@@ -130,7 +130,7 @@ mod config {
     pub(super) fn read(
         given: &TransportFields<'_>,
         server: &Setting<'_>,
-        _defaults: &Defaults,
+        _folder: &Path,
     ) -> Option<Arc<dyn BuiltinOptions>> {
         require(given, "sample", server, "add `sample: {}`")?.fields()?.finish();
         Some(Arc::new(Options))

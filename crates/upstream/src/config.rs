@@ -4,14 +4,16 @@
 //! checks again.
 
 mod builtin;
+mod fields;
 mod parse;
 mod tools;
 mod transport;
 
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
+pub use fields::{TransportFields, require};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use tools::{OnChange, Tools};
-pub use transport::{TransportFields, header_value, is_reserved_header, require};
+pub use transport::{header_value, is_reserved_header};
 
 use std::collections::BTreeMap;
 use std::fmt;

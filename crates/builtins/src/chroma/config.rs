@@ -1,6 +1,7 @@
 //! Reads the options of the Chroma server.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
@@ -10,9 +11,7 @@ use crate::chroma::{ChromaToken, DatabaseAddress, is_name};
 use crate::chunk::Chunking;
 use crate::embedding;
 use settings::{Fields, Setting};
-use upstream::api::{
-    BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, header_value, require,
-};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, header_value, require};
 
 /// Default prefix of collection names.
 const PREFIX: &str = "mcp_";
@@ -58,21 +57,20 @@ impl BuiltinOptions for ChromaOptions {
 pub fn read(
     given: &TransportFields<'_>,
     server: &Setting<'_>,
-    defaults: &Defaults,
+    folder: &Path,
 ) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `chroma: {embedding: {provider: openai}}`, which says who makes vectors";
     let options = require(given, "chroma", server, hint);
     let hint = "add the address of Chroma, such as `url: http://localhost:8000`";
     let url = require(given, "url", server, hint).and_then(Setting::url);
-    Some(Arc::new(options_at(url, options?, defaults)?))
+    Some(Arc::new(options_at(url, options?, folder)?))
 }
 
-fn options_at(url: Option<Url>, setting: &Setting<'_>, defaults: &Defaults) -> Option<ChromaOptions> {
+fn options_at(url: Option<Url>, setting: &Setting<'_>, folder: &Path) -> Option<ChromaOptions> {
     let mut fields = setting.fields()?;
     let (place, create_database) = place(&mut fields, url);
     let collection_prefix = fields.take("collection_prefix");
     let collection_prefix = collection_prefix.map_or(Some(PREFIX.into()), |setting| prefix(&setting));
-    let folder = defaults.folder();
     let embedding = fields.part("embedding", |setting| embedding::Config::from_settings(setting, folder));
     let chunking = fields.part("chunking", chunking);
     let max_results = fields.integer("max_results", 1..=MOST_RESULTS).unwrap_or(RESULTS);

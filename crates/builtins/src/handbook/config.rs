@@ -1,13 +1,13 @@
 //! Reads the options of the handbook.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::chroma::{self, DatabaseAddress, is_name};
 use crate::embedding;
 use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, require};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, require};
 
 /// Most query results in the cache, unless configured.
 const CACHE_SIZE: usize = 100;
@@ -117,7 +117,7 @@ impl BuiltinOptions for HandbookOptions {
 pub fn read(
     given: &TransportFields<'_>,
     server: &Setting<'_>,
-    defaults: &Defaults,
+    folder: &Path,
 ) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `handbook: {path: docs}`, the folder of documents";
     let mut fields = require(given, "handbook", server, hint)?.fields()?;
@@ -125,13 +125,13 @@ pub fn read(
     let exclude = fields.part("exclude", excluded).unwrap_or_default();
     let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(CACHE_SIZE);
     let embedding = match fields.take("embedding") {
-        Some(setting) => embedding::Config::from_settings(&setting, defaults.folder()),
+        Some(setting) => embedding::Config::from_settings(&setting, folder),
         None => Some(embedding::Config::None),
     };
     let keeping = keeping(&mut fields, embedding.as_ref());
-    let index_dir = fields.take("index_dir").map(|setting| setting.file_path(defaults.folder()));
+    let index_dir = fields.take("index_dir").map(|setting| setting.file_path(folder));
     fields.finish();
-    let documents = Documents::Folder(path?.file_path(defaults.folder())?);
+    let documents = Documents::Folder(path?.file_path(folder)?);
     let index_dir = index_dir.flatten();
     let (embedding, keeping) = (embedding?, keeping?);
     Some(Arc::new(HandbookOptions { documents, exclude, cache_size, embedding, keeping, index_dir }))

@@ -1,7 +1,7 @@
 //! Options of the R2R server: their types, and how they are read.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,7 @@ use super::pace::Pace;
 pub use super::project_name::ProjectName;
 use crate::connect;
 use settings::{Fields, Setting};
-use upstream::api::{
-    BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, header_value, require,
-};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, header_value, require};
 
 /// Seconds for which answers of R2R may be cached. 0 turns the cache off.
 const TTL: std::ops::RangeInclusive<f64> = 0.0..=86_400.0;
@@ -133,15 +131,15 @@ impl Default for CacheTtl {
 pub fn read(
     given: &TransportFields<'_>,
     server: &Setting<'_>,
-    defaults: &Defaults,
+    folder: &Path,
 ) -> Option<Arc<dyn BuiltinOptions>> {
     let options = require(given, "r2r", server, "add `r2r: {project: my-app}`, which names its collection");
     let hint = "add the address of R2R, such as `url: http://localhost:7272`";
     let url = require(given, "url", server, hint);
-    Some(Arc::new(r2r_options(options?, url?, defaults)?))
+    Some(Arc::new(r2r_options(options?, url?, folder)?))
 }
 
-fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) -> Option<R2rOptions> {
+fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, folder: &Path) -> Option<R2rOptions> {
     let mut fields = setting.fields()?;
     let credentials = credentials(&mut fields);
     let project = fields.require("project", "add a name, such as `project: my-app`");
@@ -149,8 +147,8 @@ fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, defaults: &Defaults) ->
     let follows_client = fields.choice("project_from", &sources).unwrap_or(false);
     let pace = fields.integer("requests_per_minute", REQUESTS).map(Pace::new);
     let auto_create_collections = fields.boolean("auto_create_collections").unwrap_or(true);
-    let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(defaults.folder()));
-    let roots = fields.take("ingest_roots").map(|setting| roots(&setting, defaults));
+    let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(folder));
+    let roots = fields.take("ingest_roots").map(|setting| roots(&setting, folder));
     let max_file_bytes = fields.integer("ingest_max_bytes", 1..=MOST_FILE_BYTES).unwrap_or(FILE_BYTES);
     let modes = [("hybrid", AdvancedSearch::Hybrid), ("r2r", AdvancedSearch::R2r)];
     let advanced_search = fields.choice("advanced_search", &modes).unwrap_or_default();
@@ -202,6 +200,6 @@ fn cache_ttl(setting: &Setting<'_>) -> Option<CacheTtl> {
     Some(CacheTtl { search, rag, list })
 }
 
-fn roots(setting: &Setting<'_>, defaults: &Defaults) -> Vec<PathBuf> {
-    setting.list().unwrap_or_default().iter().filter_map(|root| root.file_path(defaults.folder())).collect()
+fn roots(setting: &Setting<'_>, folder: &Path) -> Vec<PathBuf> {
+    setting.list().unwrap_or_default().iter().filter_map(|root| root.file_path(folder)).collect()
 }

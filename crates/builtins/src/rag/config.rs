@@ -1,6 +1,7 @@
 //! Reads the options of the RAG techniques.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,7 @@ use url::Url;
 
 use runtime::secret::ExposeSecret;
 use settings::Setting;
-use upstream::api::{
-    BuiltinOptions, Connector, Defaults, ServerContext, TransportFields, header_value, require,
-};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, header_value, require};
 
 /// Bounds of the time between two reads of the list, in seconds.
 const REFRESH: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
@@ -51,7 +50,7 @@ impl BuiltinOptions for RagOptions {
 pub fn read(
     given: &TransportFields<'_>,
     server: &Setting<'_>,
-    _defaults: &Defaults,
+    _folder: &Path,
 ) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add the address of the bridge, such as `url: http://localhost:8000`";
     let url = require(given, "url", server, hint).and_then(Setting::url);

@@ -1,14 +1,14 @@
 //! Built-in servers in the configuration: which kinds the program has, and the options that each kind reads.
 //!
-//! Invariant: nothing here names a kind. The program passes its kinds in [`Defaults`].
+//! Invariant: nothing here names a kind. The program passes its kinds.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 use settings::Setting;
 
-use super::parse::Defaults;
-use super::transport::{TransportFields, require};
+use super::fields::{TransportFields, require};
 use crate::ServerContext;
 use crate::connection::Connector;
 
@@ -22,8 +22,9 @@ pub struct BuiltinKind {
     pub name: &'static str,
     /// The fields of a server that it accepts in addition to `builtin`.
     pub fields: &'static [&'static str],
-    /// Reads these fields. Returns `None` if they are not usable, after reporting a problem.
-    pub read: fn(&TransportFields<'_>, &Setting<'_>, &Defaults) -> Option<Arc<dyn BuiltinOptions>>,
+    /// Reads these fields. Relative paths are relative to the folder. Returns `None` if they are not usable, after
+    /// reporting a problem.
+    pub read: fn(&TransportFields<'_>, &Setting<'_>, &Path) -> Option<Arc<dyn BuiltinOptions>>,
 }
 
 /// The options of one built-in server, as its kind has read them. `Debug` must show no secret.
@@ -56,14 +57,14 @@ pub(super) fn takes(kinds: Kinds, field: &str) -> bool {
 pub(super) fn from_fields(
     given: &TransportFields<'_>,
     server: &Setting<'_>,
-    defaults: &Defaults,
+    kinds: Kinds,
+    folder: &Path,
 ) -> Option<Arc<dyn BuiltinOptions>> {
-    let kinds = defaults.kinds();
     let hint = format!("add `builtin:` with one of {}", names(kinds.iter(), ", "));
     let choices: Vec<_> = kinds.iter().map(|kind| (kind.name, kind)).collect();
     let kind = require(given, "builtin", server, &hint)?.choice(&choices)?;
     refuse_others(given, kinds, kind);
-    (kind.read)(given, server, defaults)
+    (kind.read)(given, server, folder)
 }
 
 fn refuse_others(given: &TransportFields<'_>, kinds: Kinds, kind: &BuiltinKind) {

@@ -113,21 +113,6 @@ impl Defaults {
             (timeout, max_timeout, retry_attempts, connections, health_check_interval, on_change, pass_env);
         settings.and(&format!("{all:?}"))
     }
-
-    /// Variables of Switchyard that a child process inherits if its settings name none.
-    pub(super) fn pass_env(&self) -> &[String] {
-        &self.pass_env
-    }
-
-    /// The base of relative paths.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// The built-in servers of the program.
-    pub(super) const fn kinds(&self) -> Kinds {
-        self.kinds
-    }
 }
 
 impl Config {
@@ -136,7 +121,8 @@ impl Config {
         check_name(name, setting);
         let mut fields = setting.fields()?;
         fields.without_nulls(&FIXED);
-        let transport = transport::from_fields(&mut fields, defaults);
+        let Defaults { kinds, folder, pass_env, .. } = defaults;
+        let transport = transport::from_fields(&mut fields, kinds, folder, pass_env);
         let enabled = fields.boolean("enabled").unwrap_or(true);
         let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
         let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);

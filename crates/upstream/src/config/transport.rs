@@ -4,13 +4,14 @@
 //! instead of as an unknown field.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::builtin::Kinds;
-use super::parse::Defaults;
+use super::fields::{TransportFields, require};
 use super::{Http, Stdio, Transport, builtin};
 use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
@@ -75,24 +76,15 @@ impl TransportKind {
 /// The fields of all transports. The built-in servers know their own options.
 const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
 
-/// The fields of one server that concern its transport, if they are present.
-pub struct TransportFields<'a>(Vec<(&'static str, Setting<'a>)>);
-
-impl<'a> TransportFields<'a> {
-    /// Returns the setting of the field `name`.
-    pub fn get(&self, name: &str) -> Option<&Setting<'a>> {
-        self.0.iter().find(|(field, _)| *field == name).map(|(_, setting)| setting)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Setting<'a>)> {
-        self.0.iter().map(|(field, setting)| (*field, setting))
-    }
-}
-
-/// Reads the transport and its target; `None` if the settings are not usable.
-pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Option<(Transport, String)> {
+/// Reads the transport and its target; `None` if the settings are not usable. `builtins` are the built-in servers of the
+/// program, relative paths are relative to `folder`, and a child process inherits `pass_env` if its settings name none.
+pub(super) fn from_fields(
+    fields: &mut Fields<'_>,
+    builtins: Kinds,
+    folder: &Path,
+    pass_env: &[String],
+) -> Option<(Transport, String)> {
     let written = fields.take("transport");
-    let builtins = defaults.kinds();
     let known = FIELDS.into_iter().chain(builtin::fields(builtins));
     let given = TransportFields(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
     let server = fields.setting();
@@ -113,10 +105,10 @@ pub(super) fn from_fields(fields: &mut Fields<'_>, defaults: &Defaults) -> Optio
         );
     }
     let transport = match kind {
-        TransportKind::Http => Transport::Http(http(&given, server, defaults)?),
-        TransportKind::Sse => Transport::Sse(http(&given, server, defaults)?),
-        TransportKind::Stdio => Transport::Stdio(stdio(&given, server, defaults)?),
-        TransportKind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, defaults)?),
+        TransportKind::Http => Transport::Http(http(&given, server, folder)?),
+        TransportKind::Sse => Transport::Sse(http(&given, server, folder)?),
+        TransportKind::Stdio => Transport::Stdio(stdio(&given, server, folder, pass_env)?),
+        TransportKind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, builtins, folder)?),
     };
     let target = target(&transport, &given);
     Some((transport, target))
@@ -157,25 +149,11 @@ fn implied(given: &TransportFields<'_>, server: &Setting<'_>) -> Option<Transpor
     }
 }
 
-/// Returns the field `name`. If it is missing, reports that with `hint`.
-pub fn require<'g, 'a>(
-    given: &'g TransportFields<'a>,
-    name: &str,
-    server: &Setting<'_>,
-    hint: &str,
-) -> Option<&'g Setting<'a>> {
-    let found = given.get(name);
-    if found.is_none() {
-        server.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
-    }
-    found
-}
-
-fn http(given: &TransportFields<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Http> {
+fn http(given: &TransportFields<'_>, server: &Setting<'_>, folder: &Path) -> Option<Http> {
     let mut headers = given.get("headers").and_then(headers).unwrap_or_default();
     let mut token = None;
     if let Some(setting) = given.get("auth")
-        && let Some(credential) = auth(setting, defaults)
+        && let Some(credential) = auth(setting, folder)
     {
         if headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
             setting.key_problem("`headers` sets Authorization already", Some("keep one of the two".into()));
@@ -234,7 +212,7 @@ enum ConfiguredCredential {
     Token(TokenSource),
 }
 
-fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<ConfiguredCredential> {
+fn auth(setting: &Setting<'_>, folder: &Path) -> Option<ConfiguredCredential> {
     let is_login = setting.shown() == "oauth" || setting.entries()?.iter().any(|(key, _)| *key == "oauth");
     if is_login {
         let settings = oauth::read_settings(setting)?;
@@ -251,7 +229,7 @@ fn auth(setting: &Setting<'_>, defaults: &Defaults) -> Option<ConfiguredCredenti
         }
         [Some(bearer), None] => bearer_value(&bearer).map(ConfiguredCredential::Bearer),
         [None, Some(file)] => {
-            let path = file.file_path(defaults.folder())?;
+            let path = file.file_path(folder)?;
             Some(ConfiguredCredential::Token(TokenSource::File(TokenFile::new(path))))
         }
         [Some(_), Some(file)] => {
@@ -270,12 +248,17 @@ fn bearer_value(bearer: &Setting<'_>) -> Option<SecretString> {
     Some(format!("Bearer {}", token.expose_secret()).into())
 }
 
-fn stdio(given: &TransportFields<'_>, server: &Setting<'_>, defaults: &Defaults) -> Option<Stdio> {
+fn stdio(
+    given: &TransportFields<'_>,
+    server: &Setting<'_>,
+    folder: &Path,
+    usual: &[String],
+) -> Option<Stdio> {
     let args = given.get("args").and_then(args).unwrap_or_default();
     let env = given.get("env").and_then(env).unwrap_or_default();
     let pass_env = given.get("pass_env").and_then(variables);
-    let pass_env = pass_env.unwrap_or_else(|| defaults.pass_env().to_vec());
-    let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(defaults.folder()));
+    let pass_env = pass_env.unwrap_or_else(|| usual.to_vec());
+    let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(folder));
     let hint = "add the program to start, such as `command: npx`";
     let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
     Some(Stdio { command, args, env, pass_env, cwd })
