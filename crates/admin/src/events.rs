@@ -26,7 +26,7 @@ use super::event_text::{Piece, name};
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use auth::Principal;
-use gateway::manager::live_events::{EventContent, LiveEvent, Next, Watcher};
+use gateway::manager::live_events::{LiveEvent, Next, Watcher};
 use net::sse::KEEP_ALIVE;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
@@ -190,10 +190,9 @@ impl EventsQuery {
         let fits = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
         };
-        let (tool, outcome) = match &event.what {
-            EventContent::Call { call, end } => (Some(&*call.tool), end.as_ref().map(|end| end.outcome)),
-            _ => (None, None),
-        };
+        let call = event.call();
+        let tool = call.map(|(start, _)| &*start.tool);
+        let outcome = call.and_then(|(_, end)| end).map(|end| end.outcome);
         let kinds = self.kind.as_deref();
         kinds.is_none_or(|kinds| kinds.split(',').any(|kind| kind.trim() == name(event)))
             && fits(&self.server, event.server.as_deref())

@@ -56,6 +56,8 @@ struct State {
     /// The size of `charge`.
     charged: usize,
     watchers: HashMap<Arc<str>, usize>,
+    /// Whether a watcher waits for the next event.
+    is_awaited: bool,
 }
 
 /// The next element for a watcher.
@@ -74,8 +76,15 @@ impl LiveEvents {
         // Numbers of an earlier run are smaller, unless it had more than a thousand events each millisecond.
         let next = u64::try_from(start.as_millis()).unwrap_or_default() * 1_000;
         let charge = Charge::open(Account::LiveEvents, ChargeKind::Notice);
-        let state =
-            State { next, ring: VecDeque::new(), bytes: 0, charge, charged: 0, watchers: HashMap::new() };
+        let state = State {
+            next,
+            ring: VecDeque::new(),
+            bytes: 0,
+            charge,
+            charged: 0,
+            watchers: HashMap::new(),
+            is_awaited: false,
+        };
         let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
         Arc::new(Self {
             is_watched,
@@ -135,37 +144,46 @@ impl LiveEvents {
     }
 
     /// Records a change of `server`.
-    pub(super) fn changed(&self, server: &Arc<str>, what: EventContent) {
-        self.record(Some(Arc::clone(server)), what);
+    pub(super) fn changed(&self, server: &Arc<str>, what: EventContent) -> Arc<LiveEvent> {
+        self.record(Some(Arc::clone(server)), what)
     }
 
-    fn record(&self, server: Option<Arc<str>>, what: EventContent) {
+    fn record(&self, server: Option<Arc<str>>, what: EventContent) -> Arc<LiveEvent> {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
-        let event = LiveEvent { number, at: SystemTime::now(), server, what };
+        let event = Arc::new(LiveEvent { number, at: SystemTime::now(), server, what });
         state.bytes += event.size();
-        state.ring.push_back(Arc::new(event));
+        state.ring.push_back(Arc::clone(&event));
         state.trim();
+        let is_awaited = std::mem::take(&mut state.is_awaited);
         drop(state);
-        self.news.notify_waiters();
+        if is_awaited {
+            self.news.notify_waiters();
+        }
+        event
     }
 
     fn next_for(&self, position: &mut u64) -> Option<Next> {
-        let state = self.lock();
-        let Some(oldest) = state.ring.front().map(|event| event.number) else {
-            return missed(position, state.next);
+        let mut state = self.lock();
+        let oldest = state.ring.front().map_or(state.next, |event| event.number);
+        // The numbers are consecutive, except where nobody watched for a while.
+        let index = usize::try_from(position.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        let index = match state.ring.get(index) {
+            Some(event) if event.number == *position => index,
+            _ => state.ring.partition_point(|event| event.number < *position),
         };
-        let index = state.ring.partition_point(|event| event.number < *position);
-        if let Some(found) = state.ring.get(index) {
-            if found.number > *position {
-                let first = if *position < oldest { oldest } else { found.number };
-                return missed(position, first);
+        match state.ring.get(index) {
+            Some(event) if event.number == *position => {
+                *position += 1;
+                return Some(Next::Event(Arc::clone(event)));
             }
-            *position += 1;
-            return Some(Next::Event(Arc::clone(found)));
+            Some(event) => return missed(position, event.number),
+            None => {}
         }
-        missed(position, state.next)
+        let gap = missed(position, state.next);
+        state.is_awaited |= gap.is_none();
+        gap
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
