@@ -48,11 +48,12 @@ fn a_pause_without_watchers_is_told_as_a_gap() {
     let mut watcher = events.watch(&"p".into(), Some(event.number)).expect("room");
     assert!(matches!(watcher.try_next(), Some(Next::Gap(Some(1), _))));
     (0..3).for_each(|_| note(&events, 1));
-    let numbers: Vec<u64> = std::iter::from_fn(|| match watcher.try_next()? {
-        Next::Event(event) => Some(event.number),
-        Next::Gap(..) => None,
-    })
-    .collect();
+    let mut batch = Vec::new();
+    watcher.take(&mut batch, 2);
+    assert_eq!(batch.len(), 2);
+    watcher.take(&mut batch, 2);
+    let number = |next: Next| if let Next::Event(event) = next { Some(event.number) } else { None };
+    let numbers: Vec<_> = batch.into_iter().filter_map(number).collect();
     assert_eq!(numbers, [2, 3, 4].map(|after| event.number + after), "each event after the gap, once");
 }
 

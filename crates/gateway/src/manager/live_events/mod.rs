@@ -50,7 +50,8 @@ pub struct LiveEvents {
 struct State {
     /// The number of the next event.
     next: u64,
-    ring: VecDeque<Arc<LiveEvent>>,
+    /// Events with their sizes.
+    ring: VecDeque<(Arc<LiveEvent>, usize)>,
     bytes: usize,
     charge: Charge,
     /// The size of `charge`.
@@ -153,8 +154,9 @@ impl LiveEvents {
         let number = state.next;
         state.next += 1;
         let event = Arc::new(LiveEvent { number, at: SystemTime::now(), server, what });
-        state.bytes += event.size();
-        state.ring.push_back(Arc::clone(&event));
+        let size = event.size();
+        state.bytes += size;
+        state.ring.push_back((Arc::clone(&event), size));
         state.trim();
         let is_awaited = std::mem::take(&mut state.is_awaited);
         drop(state);
@@ -164,28 +166,6 @@ impl LiveEvents {
         event
     }
 
-    fn next_for(&self, position: &mut u64) -> Option<Next> {
-        let mut state = self.lock();
-        let oldest = state.ring.front().map_or(state.next, |event| event.number);
-        // The numbers are consecutive, except where nobody watched for a while.
-        let index = usize::try_from(position.saturating_sub(oldest)).unwrap_or(usize::MAX);
-        let index = match state.ring.get(index) {
-            Some(event) if event.number == *position => index,
-            _ => state.ring.partition_point(|event| event.number < *position),
-        };
-        match state.ring.get(index) {
-            Some(event) if event.number == *position => {
-                *position += 1;
-                return Some(Next::Event(Arc::clone(event)));
-            }
-            Some(event) => return missed(position, event.number),
-            None => {}
-        }
-        let gap = missed(position, state.next);
-        state.is_awaited |= gap.is_none();
-        gap
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -193,11 +173,32 @@ impl LiveEvents {
 }
 
 impl State {
+    fn next_for(&mut self, position: &mut u64) -> Option<Next> {
+        let oldest = self.ring.front().map_or(self.next, |(event, _)| event.number);
+        // The numbers are consecutive, except where nobody watched for a while.
+        let index = usize::try_from(position.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        let index = match self.ring.get(index) {
+            Some((event, _)) if event.number == *position => index,
+            _ => self.ring.partition_point(|(event, _)| event.number < *position),
+        };
+        match self.ring.get(index) {
+            Some((event, _)) if event.number == *position => {
+                *position += 1;
+                return Some(Next::Event(Arc::clone(event)));
+            }
+            Some((event, _)) => return missed(position, event.number),
+            None => {}
+        }
+        let gap = missed(position, self.next);
+        self.is_awaited |= gap.is_none();
+        gap
+    }
+
     /// Drops the oldest events until the ring is within its limit and the memory budget.
     fn trim(&mut self) {
         while self.bytes > RING_BYTES || !self.is_charged() {
-            let Some(oldest) = self.ring.pop_front() else { break };
-            self.bytes -= oldest.size();
+            let Some((_, size)) = self.ring.pop_front() else { break };
+            self.bytes -= size;
         }
     }
 
@@ -234,7 +235,13 @@ pub struct Watcher {
 impl Watcher {
     /// Returns the next event without waiting.
     pub fn try_next(&mut self) -> Option<Next> {
-        self.events.next_for(&mut self.position)
+        self.events.lock().next_for(&mut self.position)
+    }
+
+    /// Adds the next events to `batch` without waiting, at most `most`. They are locked once, so calls wait less.
+    pub fn take(&mut self, batch: &mut Vec<Next>, most: usize) {
+        let mut state = self.events.lock();
+        batch.extend(std::iter::from_fn(|| state.next_for(&mut self.position)).take(most));
     }
 
     /// Waits for the next event, at most for `patience`.
@@ -243,7 +250,7 @@ impl Watcher {
             loop {
                 // Made before the look, so that an event in between wakes it.
                 let news = self.events.news.notified();
-                if let Some(next) = self.events.next_for(&mut self.position) {
+                if let Some(next) = self.events.lock().next_for(&mut self.position) {
                     return next;
                 }
                 news.await;
