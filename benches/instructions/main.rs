@@ -30,6 +30,8 @@ use watcher::Watcher;
 const SERVE: &str = "serve";
 /// Enough for connections to be open, buffers to have grown and caches to be filled.
 const WARM_UP: u64 = 100;
+/// Enough for the live events to reach the limit of their memory, so that each new one drops an old one.
+const WATCHED_WARM_UP: u64 = 1_600;
 
 fn main() -> anyhow::Result<()> {
     // Cargo adds `--bench`.
@@ -69,7 +71,7 @@ fn run(sequence: Sequence, is_bare: bool, calls: u64) -> anyhow::Result<()> {
             if let Some(watcher) = &mut watcher { watcher.sees(calls).await } else { Ok(()) }
         }))
     };
-    make(WARM_UP)?;
+    make(if sequence.is_watched { WATCHED_WARM_UP } else { WARM_UP })?;
     count(|| make(calls))
 }
 

@@ -11,6 +11,7 @@ mod sessions;
 mod sse;
 mod startup;
 mod stdio;
+mod watched;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ const NAMES: &[(&str, &str)] = &[
     ("lists", "tools/list of 500 tools, of ten servers and of one"),
     ("sse", "a server of the older HTTP+SSE"),
     ("jwt", "a token, a role and a deny list on every call"),
+    ("watched", "a reader of the live events, beside calls that nobody watches"),
     ("sessions", "a thousand idle sessions"),
     ("servers", "fifty servers"),
     ("open", "latency at fixed rates"),
@@ -179,6 +181,7 @@ async fn one(name: &str, options: &Options, bench: &mut Bench) -> anyhow::Result
         "lists" => lists::run(bench).await,
         "sse" => sse::run(bench).await,
         "jwt" => jwt::run(bench).await,
+        "watched" => watched::run(bench).await,
         "sessions" => sessions::idle(bench).await,
         "servers" => servers::run(bench).await,
         "open" => open::run(bench, options.rate).await,

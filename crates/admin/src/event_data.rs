@@ -235,7 +235,7 @@ pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
     let at = date(event.at);
     let server = event.server.as_deref().unwrap_or_default();
     match &event.what {
-        EventContent::Call { .. } => Bytes::new(),
+        EventContent::CallStarted(_) | EventContent::CallEnded(..) => Bytes::new(),
         EventContent::Server { state, reason } => {
             print(&ServerChanged { at, server, state, reason: reason.clone().map(clipped) })
         }

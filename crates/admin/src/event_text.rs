@@ -17,7 +17,10 @@ use super::view::date;
 use auth::Principal;
 use gateway::manager::live_events::{CallEnd, CallStart, EventContent, LiveEvent};
 use net::sse::Event;
+use runtime::telemetry::RequestId;
 
+/// Room for the first events.
+const BYTES: usize = 16 * 1024;
 /// Calls whose beginning is remembered for the text of their end.
 const REMEMBERED: usize = 32;
 
@@ -25,36 +28,41 @@ const REMEMBERED: usize = 32;
 pub(super) struct Piece<'v> {
     text: Vec<u8>,
     viewer: &'v Principal,
-    /// The last second that was written, with its text.
-    second: Option<(u64, String)>,
+    /// The last date that was written, and its second.
+    date: Vec<u8>,
+    second: u64,
     /// The last calls that began in this piece, and where their members are in the text.
     begun: Vec<(u64, Range<usize>)>,
 }
 
 impl<'v> Piece<'v> {
     pub(super) fn new(viewer: &'v Principal) -> Self {
-        Self { text: Vec::with_capacity(4096), viewer, second: None, begun: Vec::new() }
+        let (text, date, begun) = (Vec::with_capacity(BYTES), Vec::new(), Vec::with_capacity(REMEMBERED));
+        Self { text, viewer, date, second: 0, begun }
     }
 
     /// Appends an event.
     pub(super) fn event(&mut self, event: &LiveEvent) {
-        let name = name(event);
-        let EventContent::Call { call, end } = &event.what else {
-            return self.framed(event.number, name, data(event, self.viewer));
+        let Some((call, end)) = event.call() else {
+            return self.framed(event.number, name(event), data(event, self.viewer));
         };
         let is_shown = may_see(self.viewer, call.principal.as_ref());
         self.put("id: ");
         self.json(&event.number);
-        self.put("\nevent: ");
-        self.put(name);
-        self.put("\ndata: {\"at\":\"");
+        self.put(match end {
+            None => "\nevent: call_started\ndata: {\"at\":\"",
+            Some(_) => "\nevent: call_ended\ndata: {\"at\":\"",
+        });
         self.date(event.at);
-        self.put("\"");
-        self.call(event.server.as_deref().unwrap_or_default(), call, is_shown);
-        if let Some(end) = end {
-            self.end(end, is_shown);
+        let known = end.and_then(|_| self.begun.iter().rev().find(|(number, _)| *number == call.number));
+        match known.map(|(_, range)| range.clone()) {
+            Some(range) => self.text.extend_from_within(range),
+            None => self.call(event.server.as_deref().unwrap_or_default(), call, is_shown),
         }
-        self.put("}\n\n");
+        match end {
+            None => self.put("}\n\n"),
+            Some(end) => self.end(end, is_shown),
+        }
     }
 
     /// Appends the event that some were missed, of which `last` is the number of the last one.
@@ -76,14 +84,10 @@ impl<'v> Piece<'v> {
         self.text.extend_from_slice(&event.encode());
     }
 
-    /// Writes the members that both events of a call have, each after a comma.
+    /// Ends the date, and writes the members that both events of a call have, each after a comma.
     fn call(&mut self, server: &str, call: &CallStart, is_shown: bool) {
-        let known = self.begun.iter().rev().find(|(number, _)| *number == call.number);
-        if let Some((_, range)) = known {
-            return self.text.extend_from_within(range.clone());
-        }
         let start = self.text.len();
-        self.put(",\"server\":");
+        self.put("\",\"server\":");
         self.string(server);
         self.put(",\"call\":");
         self.json(&call.number);
@@ -94,8 +98,14 @@ impl<'v> Piece<'v> {
         self.put(",\"client\":");
         let client = call.client.as_deref().unwrap_or("REST");
         self.string_or_null(Some(client).filter(|name| is_shown && !name.is_empty()));
-        self.put(",\"request_id\":");
-        self.json(&call.request_id.filter(|_| is_shown));
+        match call.request_id.filter(|_| is_shown) {
+            Some(id) => {
+                self.put(",\"request_id\":\"");
+                self.put(id.text(&mut [0; RequestId::TEXT_BYTES]));
+                self.put("\"");
+            }
+            None => self.put(",\"request_id\":null"),
+        }
         if let Some(arguments) = call.arguments.as_deref().filter(|_| is_shown) {
             self.put(",\"arguments\":");
             // Their beginning is a text if they were cut.
@@ -108,26 +118,27 @@ impl<'v> Piece<'v> {
     }
 
     fn end(&mut self, end: &CallEnd, is_shown: bool) {
-        self.put(",\"outcome\":");
-        self.string(end.outcome);
-        self.put(",\"code\":");
-        self.json(&end.code.map(of_rest));
+        self.put(",\"outcome\":\"");
+        self.put(end.outcome);
+        self.put("\",\"code\":");
+        self.string_or_null(end.code.map(|code| of_rest(code).as_str()));
         self.put(",\"duration_ms\":");
         self.ms(end.duration);
         self.put(",\"attempts\":[");
         for (index, attempt) in end.attempts.iter().enumerate() {
             self.put(if index == 0 { "{\"attempt\":" } else { ",{\"attempt\":" });
             self.json(&(index + 1));
-            self.put(",\"outcome\":");
-            self.string(if attempt.error.is_none() { "answered" } else { "failed" });
-            self.put(",\"duration_ms\":");
+            self.put(match attempt.error {
+                None => ",\"outcome\":\"answered\",\"duration_ms\":",
+                Some(_) => ",\"outcome\":\"failed\",\"duration_ms\":",
+            });
             self.ms(attempt.duration);
             self.put(",\"error\":");
             // An error may quote the call.
             self.string_or_null(attempt.error.as_deref().filter(|_| is_shown));
             self.put("}");
         }
-        self.put("]");
+        self.put("]}\n\n");
     }
 
     fn put(&mut self, text: &str) {
@@ -140,7 +151,8 @@ impl<'v> Piece<'v> {
     }
 
     fn string(&mut self, text: &str) {
-        if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        // Control characters and `"` are below, as are the space and `!`, which are rare in names.
+        if text.bytes().all(|byte| byte > b'"' && byte != b'\\') {
             self.put("\"");
             self.put(text);
             self.put("\"");
@@ -158,27 +170,29 @@ impl<'v> Piece<'v> {
 
     /// Writes milliseconds as [`super::view::in_ms`] returns them.
     fn ms(&mut self, time: Duration) {
-        let micros = u64::try_from(time.as_nanos().saturating_add(500) / 1000).unwrap_or(u64::MAX);
+        let micros = (u64::from(time.subsec_nanos()) + 500) / 1000;
+        let micros = time.as_secs().saturating_mul(1_000_000).saturating_add(micros);
         self.json(&(micros / 1000));
         self.put(".");
         let decimals = digits(micros % 1000);
-        let zeros = decimals[1..].iter().rev().take_while(|digit| **digit == b'0').count();
-        self.text.extend_from_slice(&decimals[..3 - zeros]);
+        let count = match decimals {
+            [_, b'0', b'0'] => 1,
+            [_, _, b'0'] => 2,
+            _ => 3,
+        };
+        self.text.extend_from_slice(&decimals[..count]);
     }
 
     /// Writes a date as [`date`] formats it.
     fn date(&mut self, at: SystemTime) {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        if self.second.as_ref().is_none_or(|(last, _)| *last != since.as_secs()) {
-            let mut text = date(at);
-            text.truncate("2026-11-26T01:02:03.".len());
-            self.second = Some((since.as_secs(), text));
+        match self.date.last_chunk_mut() {
+            Some([a, b, c, _]) if self.second == since.as_secs() => {
+                [*a, *b, *c] = digits(since.subsec_millis().into());
+            }
+            _ => (self.date, self.second) = (date(at).into_bytes(), since.as_secs()),
         }
-        if let Some((_, text)) = &self.second {
-            self.text.extend_from_slice(text.as_bytes());
-        }
-        self.text.extend_from_slice(&digits(since.subsec_millis().into()));
-        self.put("Z");
+        self.text.extend_from_slice(&self.date);
     }
 }
 
@@ -190,8 +204,8 @@ fn digits(number: u64) -> [u8; 3] {
 /// The name of an event.
 pub(super) const fn name(event: &LiveEvent) -> &'static str {
     match &event.what {
-        EventContent::Call { end: None, .. } => "call_started",
-        EventContent::Call { end: Some(_), .. } => "call_ended",
+        EventContent::CallStarted(_) => "call_started",
+        EventContent::CallEnded(..) => "call_ended",
         EventContent::Server { .. } => "server_changed",
         EventContent::Breaker { .. } => "breaker_changed",
         EventContent::Tools { .. } => "tools_changed",

@@ -26,7 +26,7 @@ use super::event_text::{Piece, name};
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use auth::Principal;
-use gateway::manager::live_events::{EventContent, LiveEvent, Next, Watcher};
+use gateway::manager::live_events::{LiveEvent, Next, Watcher};
 use net::sse::KEEP_ALIVE;
 use protocol::ErrorCode;
 use runtime::shutdown::Shutdown;
@@ -36,9 +36,11 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Pause between two pieces of a stream. Events that happen meanwhile are sent together, because waking the watcher and
 /// writing to its socket costs more than printing an event. After a full piece there is none, because more events wait.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Most events of one piece, also of those that are not wanted.
-const MOST_EVENTS: usize = 1024;
-/// A piece ends with the event that makes it as large.
+/// Most events that are taken at once.
+const BATCH: usize = 16;
+/// Most batches of one piece, also of events that are not wanted.
+const MOST_BATCHES: usize = 64;
+/// A piece ends with the batch that makes it as large.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// Which events are sent.
@@ -147,16 +149,18 @@ impl Stream {
 
     /// Prints the wanted events among `first` and those recorded since, at most as many as a piece has.
     fn printed(&mut self, first: Next) -> Bytes {
-        let (mut piece, mut next, mut room) = (Piece::new(&self.principal), Some(first), MOST_EVENTS);
-        while let Some(one) = next.take() {
-            match one {
-                Next::Gap(missed, last) => piece.gap(missed, last),
-                Next::Event(event) if self.wanted.has(&event) => piece.event(&event),
-                Next::Event(_) => {}
+        let (mut piece, mut batch, mut room) = (Piece::new(&self.principal), vec![first], MOST_BATCHES);
+        while !batch.is_empty() {
+            for next in batch.drain(..) {
+                match next {
+                    Next::Gap(missed, last) => piece.gap(missed, last),
+                    Next::Event(event) if self.wanted.has(&event) => piece.event(&event),
+                    Next::Event(_) => {}
+                }
             }
             room -= 1;
             if room > 0 && piece.len() < MOST_BYTES {
-                next = self.watcher.try_next();
+                self.watcher.take(&mut batch, BATCH);
             }
         }
         piece.into_bytes()
@@ -190,10 +194,9 @@ impl EventsQuery {
         let fits = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
         };
-        let (tool, outcome) = match &event.what {
-            EventContent::Call { call, end } => (Some(&*call.tool), end.as_ref().map(|end| end.outcome)),
-            _ => (None, None),
-        };
+        let call = event.call();
+        let tool = call.map(|(start, _)| &*start.tool);
+        let outcome = call.and_then(|(_, end)| end).map(|end| end.outcome);
         let kinds = self.kind.as_deref();
         kinds.is_none_or(|kinds| kinds.split(',').any(|kind| kind.trim() == name(event)))
             && fits(&self.server, event.server.as_deref())

@@ -6,9 +6,10 @@
 //!
 //! Does not see attempts of work that runs in another task, such as a result that another call fetches.
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::RefCell;
 use std::time::Duration;
 
+use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 
 use super::error::Error;
@@ -32,20 +33,18 @@ pub struct Attempt {
 
 /// The attempts of one call so far.
 #[derive(Debug, Default)]
-pub struct AttemptLog(Mutex<Vec<Attempt>>);
+pub struct AttemptLog(RefCell<Vec<Attempt>>);
 
 impl AttemptLog {
-    /// Runs `work`, and then returns its output and its attempts.
-    pub async fn during<F: Future>(work: F) -> (F::Output, Vec<Attempt>) {
-        let work = async {
-            let output = work.await;
-            (output, LOG.with(Self::take))
-        };
-        LOG.scope(Self::default(), work).await
+    /// Makes a log known to `work`. It can be taken from the returned future.
+    pub fn during<F: Future>(work: F) -> TaskLocalFuture<Self, F> {
+        LOG.scope(Self::default(), work)
     }
+}
 
-    fn take(&self) -> Vec<Attempt> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+impl From<AttemptLog> for Vec<Attempt> {
+    fn from(log: AttemptLog) -> Self {
+        log.0.into_inner()
     }
 }
 
@@ -53,7 +52,11 @@ impl AttemptLog {
 pub(super) fn note(begun: Instant, error: Option<&Error>) {
     // Without a log, nobody watches this call.
     let _ = LOG.try_with(|log| {
-        let mut attempts = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attempts = log.0.borrow_mut();
+        if attempts.is_empty() {
+            // Most calls have one.
+            attempts.reserve_exact(1);
+        }
         if attempts.len() < MOST {
             let error = error.map(|error| untrusted(&error.to_string()).to_string());
             attempts.push(Attempt { duration: begun.elapsed(), error });

@@ -8,12 +8,15 @@ use std::fmt;
 use http::{HeaderName, HeaderValue};
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// A random (version 4) UUID, made for every request when it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(Uuid);
 
 impl RequestId {
+    /// The length of its text.
+    pub const TEXT_BYTES: usize = Hyphenated::LENGTH;
     /// The header that carries the id in every answer.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -23,11 +26,15 @@ impl RequestId {
         Self(uuid::Builder::from_random_bytes(rand::random()).into_uuid())
     }
 
+    /// Writes its text into `buffer`.
+    pub fn text(self, buffer: &mut [u8; Self::TEXT_BYTES]) -> &str {
+        self.0.hyphenated().encode_lower(buffer)
+    }
+
     /// The value of [`RequestId::HEADER`].
     pub fn header_value(self) -> HeaderValue {
-        let mut buffer = Uuid::encode_buffer();
-        let text = self.0.hyphenated().encode_lower(&mut buffer);
-        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unprintable"))
+        HeaderValue::from_str(self.text(&mut [0; Self::TEXT_BYTES]))
+            .unwrap_or(HeaderValue::from_static("unprintable"))
     }
 }
 

@@ -25,13 +25,10 @@ pub struct LiveEvent {
 /// The content of an event.
 #[derive(Debug)]
 pub enum EventContent {
-    /// A call of a tool began or ended.
-    Call {
-        /// The call.
-        call: Arc<CallStart>,
-        /// How the call ended; none when it begins.
-        end: Option<CallEnd>,
-    },
+    /// A call of a tool began.
+    CallStarted(CallStart),
+    /// A call of a tool ended: the event of its beginning, and how it ended.
+    CallEnded(Arc<LiveEvent>, CallEnd),
     /// The state of a server changed.
     Server {
         /// The new state.
@@ -118,19 +115,29 @@ impl SampledNames {
 impl CallStart {
     fn size(&self) -> usize {
         let texts = [self.principal.as_deref(), self.arguments.as_deref(), self.client.as_deref()];
-        size_of::<Self>() + self.tool.len() + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
+        self.tool.len() + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
     }
 }
 
 impl LiveEvent {
+    /// Returns the call that began or ended, and its end.
+    pub fn call(&self) -> Option<(&CallStart, Option<&CallEnd>)> {
+        match &self.what {
+            EventContent::CallStarted(start) => Some((start, None)),
+            EventContent::CallEnded(begun, end) => begun.call().map(|(start, _)| (start, Some(end))),
+            _ => None,
+        }
+    }
+
     /// Returns an upper estimate of the memory that the event needs.
     pub(super) fn size(&self) -> usize {
         let texts = match &self.what {
-            EventContent::Call { call, end } => {
-                let attempts = end.as_ref().map_or(&[][..], |end| &end.attempts);
+            EventContent::CallStarted(start) => start.size(),
+            EventContent::CallEnded(begun, end) => {
                 let of = |attempt: &Attempt| attempt.error.as_ref().map_or(0, String::len);
-                // Both events of a call share its beginning, but one of them may outlive the other.
-                call.size() + attempts.iter().map(|attempt| size_of::<Attempt>() + of(attempt)).sum::<usize>()
+                let attempts = end.attempts.iter().map(|attempt| size_of::<Attempt>() + of(attempt));
+                // It may outlive the other event in the ring.
+                begun.size() + attempts.sum::<usize>()
             }
             EventContent::Server { reason, .. } | EventContent::Breaker { reason, .. } => {
                 reason.as_ref().map_or(0, String::len)

@@ -47,6 +47,14 @@ fn a_pause_without_watchers_is_told_as_a_gap() {
     assert!(!events.is_watched());
     let mut watcher = events.watch(&"p".into(), Some(event.number)).expect("room");
     assert!(matches!(watcher.try_next(), Some(Next::Gap(Some(1), _))));
+    (0..3).for_each(|_| note(&events, 1));
+    let mut batch = Vec::new();
+    watcher.take(&mut batch, 2);
+    assert_eq!(batch.len(), 2);
+    watcher.take(&mut batch, 2);
+    let number = |next: Next| if let Next::Event(event) = next { Some(event.number) } else { None };
+    let numbers: Vec<_> = batch.into_iter().filter_map(number).collect();
+    assert_eq!(numbers, [2, 3, 4].map(|after| event.number + after), "each event after the gap, once");
 }
 
 #[test]
@@ -75,4 +83,20 @@ fn the_ring_is_charged_to_the_memory_budget_and_shrinks_with_it() {
     assert!(matches!(watcher.try_next(), Some(Next::Gap(Some(_), _))), "it learns what it missed");
     drop((watcher, events));
     assert_eq!(budget.usage().used, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_that_wait_are_woken_by_each_event() {
+    let events = LiveEvents::new();
+    let [mut one, mut other] = [1, 2].map(|_| events.watch(&"p".into(), None).expect("room"));
+    for _ in 0..2 {
+        let begun = tokio::time::Instant::now();
+        let patience = Duration::from_mins(1);
+        let (one, other, ()) = tokio::join!(one.next(patience), other.next(patience), async {
+            tokio::task::yield_now().await;
+            note(&events, 1);
+        });
+        assert!(is_event(one.as_ref()) && is_event(other.as_ref()));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
 }

@@ -50,12 +50,15 @@ pub struct LiveEvents {
 struct State {
     /// The number of the next event.
     next: u64,
-    ring: VecDeque<Arc<LiveEvent>>,
+    /// Events with their sizes.
+    ring: VecDeque<(Arc<LiveEvent>, usize)>,
     bytes: usize,
     charge: Charge,
     /// The size of `charge`.
     charged: usize,
     watchers: HashMap<Arc<str>, usize>,
+    /// Whether a watcher waits for the next event.
+    is_awaited: bool,
 }
 
 /// The next element for a watcher.
@@ -74,8 +77,15 @@ impl LiveEvents {
         // Numbers of an earlier run are smaller, unless it had more than a thousand events each millisecond.
         let next = u64::try_from(start.as_millis()).unwrap_or_default() * 1_000;
         let charge = Charge::open(Account::LiveEvents, ChargeKind::Notice);
-        let state =
-            State { next, ring: VecDeque::new(), bytes: 0, charge, charged: 0, watchers: HashMap::new() };
+        let state = State {
+            next,
+            ring: VecDeque::new(),
+            bytes: 0,
+            charge,
+            charged: 0,
+            watchers: HashMap::new(),
+            is_awaited: false,
+        };
         let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
         Arc::new(Self {
             is_watched,
@@ -135,37 +145,25 @@ impl LiveEvents {
     }
 
     /// Records a change of `server`.
-    pub(super) fn changed(&self, server: &Arc<str>, what: EventContent) {
-        self.record(Some(Arc::clone(server)), what);
+    pub(super) fn changed(&self, server: &Arc<str>, what: EventContent) -> Arc<LiveEvent> {
+        self.record(Some(Arc::clone(server)), what)
     }
 
-    fn record(&self, server: Option<Arc<str>>, what: EventContent) {
+    fn record(&self, server: Option<Arc<str>>, what: EventContent) -> Arc<LiveEvent> {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
-        let event = LiveEvent { number, at: SystemTime::now(), server, what };
-        state.bytes += event.size();
-        state.ring.push_back(Arc::new(event));
+        let event = Arc::new(LiveEvent { number, at: SystemTime::now(), server, what });
+        let size = event.size();
+        state.bytes += size;
+        state.ring.push_back((Arc::clone(&event), size));
         state.trim();
+        let is_awaited = std::mem::take(&mut state.is_awaited);
         drop(state);
-        self.news.notify_waiters();
-    }
-
-    fn next_for(&self, position: &mut u64) -> Option<Next> {
-        let state = self.lock();
-        let Some(oldest) = state.ring.front().map(|event| event.number) else {
-            return missed(position, state.next);
-        };
-        let index = state.ring.partition_point(|event| event.number < *position);
-        if let Some(found) = state.ring.get(index) {
-            if found.number > *position {
-                let first = if *position < oldest { oldest } else { found.number };
-                return missed(position, first);
-            }
-            *position += 1;
-            return Some(Next::Event(Arc::clone(found)));
+        if is_awaited {
+            self.news.notify_waiters();
         }
-        missed(position, state.next)
+        event
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -175,11 +173,32 @@ impl LiveEvents {
 }
 
 impl State {
+    fn next_for(&mut self, position: &mut u64) -> Option<Next> {
+        let oldest = self.ring.front().map_or(self.next, |(event, _)| event.number);
+        // The numbers are consecutive, except where nobody watched for a while.
+        let index = usize::try_from(position.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        let index = match self.ring.get(index) {
+            Some((event, _)) if event.number == *position => index,
+            _ => self.ring.partition_point(|(event, _)| event.number < *position),
+        };
+        match self.ring.get(index) {
+            Some((event, _)) if event.number == *position => {
+                *position += 1;
+                return Some(Next::Event(Arc::clone(event)));
+            }
+            Some((event, _)) => return missed(position, event.number),
+            None => {}
+        }
+        let gap = missed(position, self.next);
+        self.is_awaited |= gap.is_none();
+        gap
+    }
+
     /// Drops the oldest events until the ring is within its limit and the memory budget.
     fn trim(&mut self) {
         while self.bytes > RING_BYTES || !self.is_charged() {
-            let Some(oldest) = self.ring.pop_front() else { break };
-            self.bytes -= oldest.size();
+            let Some((_, size)) = self.ring.pop_front() else { break };
+            self.bytes -= size;
         }
     }
 
@@ -216,7 +235,13 @@ pub struct Watcher {
 impl Watcher {
     /// Returns the next event without waiting.
     pub fn try_next(&mut self) -> Option<Next> {
-        self.events.next_for(&mut self.position)
+        self.events.lock().next_for(&mut self.position)
+    }
+
+    /// Adds the next events to `batch` without waiting, at most `most`. They are locked once, so calls wait less.
+    pub fn take(&mut self, batch: &mut Vec<Next>, most: usize) {
+        let mut state = self.events.lock();
+        batch.extend(std::iter::from_fn(|| state.next_for(&mut self.position)).take(most));
     }
 
     /// Waits for the next event, at most for `patience`.
@@ -225,7 +250,7 @@ impl Watcher {
             loop {
                 // Made before the look, so that an event in between wakes it.
                 let news = self.events.news.notified();
-                if let Some(next) = self.events.next_for(&mut self.position) {
+                if let Some(next) = self.events.lock().next_for(&mut self.position) {
                     return next;
                 }
                 news.await;

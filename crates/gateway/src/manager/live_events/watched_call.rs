@@ -3,15 +3,14 @@
 //! Invariants: this code runs only while somebody watches. A call whose future is dropped ends as cancelled. Arguments
 //! are recorded only if the operator allowed it, without secrets of the server, and at most [`MOST_ARGUMENTS`] of them.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::super::Manager;
 use super::super::error::Error;
 use super::super::routed_request::{Called, RoutedRequest};
-use super::{CallEnd, CallStart, EventContent, LiveEvents};
-use protocol::ErrorCode;
+use super::{CallEnd, CallStart, EventContent, LiveEvent, LiveEvents};
 use runtime::telemetry::RequestId;
 use serde_json::Value;
 use upstream::{Attempt, AttemptLog, ResponseBody, Upstream};
@@ -39,8 +38,8 @@ pub struct CallSource {
 
 impl CallSource {
     /// Runs `work`, whose calls then come from this request.
-    pub async fn during<F: Future>(self, work: F) -> F::Output {
-        SOURCE.scope(self, work).await
+    pub fn during<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
+        SOURCE.scope(self, work)
     }
 
     fn current() -> Self {
@@ -52,7 +51,7 @@ impl CallSource {
 struct WatchedCall<'a> {
     events: &'a LiveEvents,
     request: &'a RoutedRequest,
-    start: Arc<CallStart>,
+    begun: Arc<LiveEvent>,
     is_over: bool,
 }
 
@@ -68,36 +67,39 @@ impl<'a> WatchedCall<'a> {
             request_id,
             arguments,
         };
-        let watched = Self { events, request, start: Arc::new(start), is_over: false };
-        watched.record(None);
-        watched
+        let begun = events.changed(&request.server, EventContent::CallStarted(start));
+        Self { events, request, begun, is_over: false }
     }
 
     /// Records the end of the call.
     fn ended(mut self, result: &Result<Called<ResponseBody>, Error>, attempts: Vec<Attempt>) {
         self.is_over = true;
-        let (outcome, code) = match result {
-            Ok(called) => match called.reply.as_buffered() {
-                Some(Err(_)) => ("failed", None),
-                Some(Ok(result)) if result.get_as("isError") == Some(true) => ("tool_error", None),
-                _ => ("ok", None),
-            },
-            Err(error) => ("failed", Some(error.class().code)),
-        };
-        self.record(Some((outcome, code, attempts)));
+        self.record(match result {
+            Ok(called) => {
+                let outcome = match called.reply.as_buffered() {
+                    Some(Err(_)) => "failed",
+                    Some(Ok(result)) if result.get_as("isError") == Some(true) => "tool_error",
+                    _ => "ok",
+                };
+                CallEnd { outcome, code: None, duration: called.elapsed, attempts }
+            }
+            Err(error) => {
+                let (code, duration) = (Some(error.class().code), self.request.begun.elapsed());
+                CallEnd { outcome: "failed", code, duration, attempts }
+            }
+        });
     }
 
-    fn record(&self, end: Option<(&'static str, Option<ErrorCode>, Vec<Attempt>)>) {
-        let duration = tokio::time::Instant::now().saturating_duration_since(self.request.begun);
-        let end = end.map(|(outcome, code, attempts)| CallEnd { outcome, code, duration, attempts });
-        self.events.changed(&self.request.server, EventContent::Call { call: Arc::clone(&self.start), end });
+    fn record(&self, end: CallEnd) {
+        self.events.changed(&self.request.server, EventContent::CallEnded(Arc::clone(&self.begun), end));
     }
 }
 
 impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.record(Some(("cancelled", None, Vec::new())));
+            let duration = self.request.begun.elapsed();
+            self.record(CallEnd { outcome: "cancelled", code: None, duration, attempts: Vec::new() });
         }
     }
 }
@@ -138,8 +140,9 @@ impl Manager {
             arguments(request, &snapshot.server(&request.server).ok()?.upstream)
         });
         let watched = WatchedCall::begin(self.live_events(), request, arguments.flatten());
-        let (called, attempts) = AttemptLog::during(call).await;
-        watched.ended(&called, attempts);
+        let mut logged = pin!(AttemptLog::during(call));
+        let called = logged.as_mut().await;
+        watched.ended(&called, logged.take_value().unwrap_or_default().into());
         called
     }
 }
