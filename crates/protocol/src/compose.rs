@@ -34,7 +34,7 @@ impl Composed {
 }
 
 /// Makes a request with an id of Switchyard. `params` writes a comma and the member `params`, or nothing. Its
-/// value is expected to need `room` bytes. Of the parameters, a part of `least_passed` bytes or more is not copied.
+/// value is expected to need `room` bytes. A part of it is not copied if it has at least `least_passed` bytes.
 pub fn compose(
     id: u64,
     method: &str,
