@@ -7,6 +7,7 @@
 
 pub mod abilities;
 pub mod caching;
+pub mod compose;
 pub mod error;
 pub mod error_code;
 pub mod error_data;

@@ -316,22 +316,6 @@ impl Notification {
     }
 }
 
-/// Makes a request with an id of Switchyard. `params` writes a comma and the member `params`, or nothing. Its
-/// value is expected to need `room` bytes.
-pub fn compose(id: u64, method: &str, room: usize, params: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"method":"","params":}"#.len();
-    let mut digits = Decimal::default();
-    let id = digits.write(id);
-    let mut out = Vec::with_capacity(MEMBERS + id.len() + method.len() + room);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id);
-    out.extend_from_slice(b",\"method\":");
-    write_string(&mut out, method);
-    params(&mut out);
-    out.push(b'}');
-    out
-}
-
 fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> Bytes {
     let mut out = Vec::with_capacity(params.map_or(0, |p| p.bytes().len()) + 96);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::compose::Composed;
 use super::implementation::own_info;
 use super::log_level::LogLevel;
 use super::version::Era;
@@ -106,8 +107,15 @@ pub fn dress(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<&Raw
 }
 
 /// Writes a comma and the `params` member that [`dress`] makes, as the last member of a request. Writes
-/// nothing if there are no parameters. Usually every byte is copied once.
-pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) {
+/// nothing if there are no parameters. Usually every byte is copied at most once. Only memory of `params` is passed
+/// without a copy.
+pub fn write_dressed(
+    out: &mut Composed,
+    params: Option<&Raw>,
+    era: Era,
+    sender: &Sender,
+    token: Option<u64>,
+) {
     let mut digits = Decimal::default();
     let token = token.map(|token| digits.write(token));
     if params.and_then(|params| write_placed(out, params, era, sender, token)).is_some() {
@@ -115,8 +123,8 @@ pub fn write_dressed(out: &mut Vec<u8>, params: Option<&Raw>, era: Era, sender: 
     }
     let token = token.map(|token| Raw::unsurveyed(Bytes::copy_from_slice(token)));
     if let Some(dressed) = dress(params, era, sender, token.as_ref()) {
-        out.extend_from_slice(PARAMS);
-        out.extend_from_slice(dressed.bytes());
+        out.text.extend_from_slice(PARAMS);
+        out.text.extend_from_slice(dressed.bytes());
     }
 }
 
@@ -134,7 +142,7 @@ pub fn room(params: Option<&Raw>, is_described: bool, sender: &Sender, token: Op
 /// Writes the parameters if their members are known and only members inside of `_meta` change, or a `_meta`
 /// is added. Otherwise it returns `None` and writes nothing.
 fn write_placed(
-    out: &mut Vec<u8>,
+    out: &mut Composed,
     params: &Raw,
     era: Era,
     sender: &Sender,
@@ -146,23 +154,24 @@ fn write_placed(
     }
     let object = meta.unwrap_or(Part::new(EMPTY, None));
     let changes = Changes::of(object, era, sender, token);
-    let start = out.len();
-    out.extend_from_slice(PARAMS);
+    let start = out.text.len();
+    out.text.extend_from_slice(PARAMS);
     if changes.all().is_empty() {
-        out.extend_from_slice(params.bytes());
+        out.add(params.bytes(), params.bytes());
         return Some(());
     }
-    out.extend_from_slice(before);
+    out.add(params.bytes(), before);
     if meta.is_none() {
-        out.extend_from_slice(NEW_META);
+        out.text.extend_from_slice(NEW_META);
     }
-    let inner = out.len();
-    write_edited(out, object, changes.all());
-    if era == Era::Legacy && out[inner..] == *EMPTY {
-        out.truncate(start);
+    let inner = out.text.len();
+    write_edited(&mut out.text, object, changes.all());
+    if era == Era::Legacy && out.text[inner..] == *EMPTY {
+        out.text.truncate(start);
+        out.passed = None;
         return None;
     }
-    out.extend_from_slice(after);
+    out.add(params.bytes(), after);
     Some(())
 }
 

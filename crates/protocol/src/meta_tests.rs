@@ -1,7 +1,8 @@
 //! The `_meta` of a request for a server of each era, and that both functions that write it agree.
 
 use super::*;
-use crate::{Message, Version, message};
+use crate::compose::{Composed, compose};
+use crate::{Message, Version};
 
 fn raw(text: &'static str) -> Raw {
     Raw::parse(&Bytes::from_static(text.as_bytes())).expect("JSON")
@@ -50,11 +51,27 @@ fn a_modern_request_loses_its_modern_members_for_a_legacy_server() {
     );
 }
 
+/// The whole text of `composed`.
+fn joined(composed: Composed) -> String {
+    let (mut text, passed) = composed.into_parts();
+    if let Some((at, part)) = passed {
+        text.splice(at..at, part);
+    }
+    String::from_utf8(text).expect("UTF-8")
+}
+
 /// The output of [`write_dressed`], without the comma and the name before it.
 fn written(params: Option<&Raw>, era: Era, sender: &Sender, token: Option<u64>) -> Option<String> {
-    let mut out = Vec::new();
-    write_dressed(&mut out, params, era, sender, token);
-    let text = String::from_utf8(out).expect("UTF-8");
+    let print = |least_passed| {
+        let composed = compose(0, "x", (0, least_passed), |out| {
+            write_dressed(out, params, era, sender, token);
+        });
+        joined(composed)
+    };
+    let text = print(usize::MAX);
+    assert_eq!(print(1), text, "a part that is not copied has its place");
+    let start = r#"{"jsonrpc":"2.0","id":0,"method":"x""#;
+    let text = text.strip_prefix(start).and_then(|text| text.strip_suffix('}')).expect("a request");
     (!text.is_empty()).then(|| text.strip_prefix(",\"params\":").expect("a member").to_owned())
 }
 
@@ -134,14 +151,37 @@ fn raw_of(text: &str) -> Raw {
 fn a_request_is_composed_as_it_would_be_encoded() {
     let text = r#"{"jsonrpc":"2.0","id":18446744073709551615,"method":"a \"b\"","params":{"n":1.0}}"#;
     let params = raw(r#"{"n":1.0}"#);
-    let composed = message::compose(u64::MAX, "a \"b\"", 0, |out| {
+    let composed = compose(u64::MAX, "a \"b\"", (0, usize::MAX), |out| {
         write_dressed(out, Some(&params), Era::Legacy, &sender(), None);
     });
-    assert_eq!(composed, text.as_bytes());
-    let bare = message::compose(0, "ping", 0, |out| write_dressed(out, None, Era::Legacy, &sender(), None));
-    assert_eq!(bare, br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
+    assert_eq!(joined(composed), text);
+    let bare = compose(0, "ping", (0, usize::MAX), |out| {
+        write_dressed(out, None, Era::Legacy, &sender(), None);
+    });
+    assert_eq!(joined(bare), r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
     assert_eq!(NEWEST, Raw::of(Version::NEWEST_MODERN.as_str()).bytes().as_ref());
     assert!(
         LogLevel::ALL.into_iter().all(|level| level.as_json() == Raw::of(level.as_str()).bytes().as_ref())
     );
+}
+
+#[test]
+fn a_large_part_of_the_parameters_is_not_copied() {
+    let large = "x".repeat(100);
+    for text in [
+        format!(r#"{{"arguments":"{large}","_meta":{{"own":1}}}}"#),
+        format!(r#"{{"_meta":{{"own":1}},"arguments":"{large}"}}"#),
+        format!(r#"{{"arguments":"{large}"}}"#),
+    ] {
+        let params = received(&text);
+        for (era, token) in [(Era::Modern, None), (Era::Legacy, Some(7)), (Era::Legacy, None)] {
+            let composed = compose(0, "x", (0, 100), |out| {
+                write_dressed(out, Some(&params), era, &sender(), token);
+            });
+            let (copied, passed) = composed.into_parts();
+            let (_, part) = passed.expect("a part that is not copied");
+            assert!(params.bytes().as_ptr_range().contains(&part.as_ptr()), "{text}");
+            assert!(!String::from_utf8(copied).expect("UTF-8").contains(&large), "{text}");
+        }
+    }
 }

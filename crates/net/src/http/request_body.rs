@@ -16,6 +16,7 @@ pub struct RequestBody(Kind);
 
 enum Kind {
     Full(Full<Bytes>),
+    Parts(std::vec::IntoIter<Bytes>),
     Streamed(Streamed),
 }
 
@@ -26,6 +27,11 @@ struct Streamed {
 }
 
 impl RequestBody {
+    /// A body in parts, which are sent one after another and not copied.
+    pub fn of_parts(parts: [Bytes; 3]) -> Self {
+        Self(Kind::Parts(Vec::from(parts).into_iter()))
+    }
+
     /// A body of `length` bytes that come in `pieces`. If `pieces` fail or end early, the connection closes.
     pub fn streamed<E: Into<BoxError>>(
         length: u64,
@@ -52,6 +58,7 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.get_mut().0 {
             Kind::Full(full) => Pin::new(full).poll_frame(context).map_err(|never| match never {}),
+            Kind::Parts(parts) => Poll::Ready(parts.next().map(|part| Ok(Frame::data(part)))),
             Kind::Streamed(streamed) => streamed.pieces.poll_next_unpin(context).map_ok(|piece| {
                 streamed.left = streamed.left.saturating_sub(piece.len() as u64);
                 Frame::data(piece)
@@ -62,6 +69,7 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Full(full) => full.is_end_stream(),
+            Kind::Parts(parts) => parts.len() == 0,
             Kind::Streamed(_) => false,
         }
     }
@@ -69,7 +77,32 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Full(full) => full.size_hint(),
+            Kind::Parts(parts) => {
+                SizeHint::with_exact(parts.as_slice().iter().map(|part| part.len() as u64).sum())
+            }
             Kind::Streamed(streamed) => SizeHint::with_exact(streamed.left),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn parts_are_one_body_of_known_length_and_none_is_copied() {
+        let large = Bytes::from(vec![b'x'; 100_000]);
+        let mut body =
+            RequestBody::of_parts([Bytes::from_static(b"{"), large.clone(), Bytes::from_static(b"}")]);
+        for (left, part) in [(100_002, &b"{"[..]), (100_001, &large), (1, b"}")] {
+            assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(left), false));
+            let frame = body.frame().await.expect("a part").expect("it cannot fail");
+            let data = frame.into_data().expect("data");
+            assert_eq!(data, part);
+            assert!(data.len() == 1 || data.as_ptr() == large.as_ptr());
+        }
+        assert!(body.is_end_stream() && body.frame().await.is_none());
     }
 }

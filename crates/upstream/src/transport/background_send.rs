@@ -58,7 +58,7 @@ impl BackgroundSender {
         };
         let background = self.clone();
         self.shutdown.spawn_until_end(async move {
-            let sent = background.client.send(|| Ok((background.head.clone(), message.clone())), true);
+            let sent = background.client.send(|| Ok((background.head.clone(), message.clone().into())), true);
             if let Ok(Err(error)) = tokio::time::timeout(LIMIT, sent).await {
                 tracing::debug!(%error, "a message beside the calls was not delivered");
             }
@@ -88,7 +88,7 @@ impl BackgroundSender {
     async fn deliver(&self, answer: Bytes) {
         let sent = async {
             for attempt in 1.. {
-                match self.client.send(|| Ok((self.head.clone(), answer.clone())), true).await {
+                match self.client.send(|| Ok((self.head.clone(), answer.clone().into())), true).await {
                     Err(Error::Connect { .. } | Error::NotSent { .. }) if attempt < ANSWER_ATTEMPTS => {
                         tokio::time::sleep(ANSWER_PAUSE).await;
                     }

@@ -35,24 +35,34 @@ use crate::credential::{Credential, TokenSource};
 use crate::error::Error;
 use crate::state_signs;
 use json::{Part, Raw};
+use net::http::RequestBody;
 use net::lines;
 use oauth::Logins;
-use protocol::{Era, Notification, message, meta, method};
+use protocol::compose::{self, Composed};
+use protocol::{Era, Notification, meta, method};
 use runtime::memory::{self, Account, ChargeKind};
 
+/// The least length of a part of a request that is sent from the memory where it is, in bytes.
+const LEAST_PASSED: usize = 16 * 1024;
 /// Retry hint if the memory budget has no room for a request.
 const ROOM_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// Makes a request for one server, in JSON, with an id of Switchyard and the `_meta` of the era. `claimed` is
-/// the revision that the call itself claims.
-fn compose(call: &Call, id: u64, era: Era, claimed: Option<Part<'_>>) -> Result<Bytes, Error> {
-    charged(call, print(call, id, (era, claimed), 0).into())
+/// the revision that the call itself claims. Large parameters are not copied; they are charged as a part of the call.
+fn compose(call: &Call, id: u64, era: Era, claimed: Option<Part<'_>>) -> Result<RequestBody, Error> {
+    let (text, passed) = print(call, id, (era, claimed), LEAST_PASSED).into_parts();
+    let text = charged(call, text.into())?;
+    Ok(match passed {
+        None => text.into(),
+        Some((at, part)) => RequestBody::of_parts([text.slice(..at), part, text.slice(at..)]),
+    })
 }
 
 /// Makes a request for one server, as a line.
 fn compose_line(call: &Call, id: u64, era: Era) -> Result<Bytes, Error> {
     let claimed = if era == Era::Modern { meta::claimed_version(call.params.as_ref()) } else { None };
-    charged(call, lines::of(print(call, id, (era, claimed), 1)))
+    let (text, _) = print(call, id, (era, claimed), usize::MAX).into_parts();
+    charged(call, lines::of(text))
 }
 
 /// Charges a printed request until it was sent. Requests of Switchyard are small and cost nothing.
@@ -61,13 +71,16 @@ fn charged(call: &Call, request: Bytes) -> Result<Bytes, Error> {
         .map_err(|_| Error::Overloaded { retry_in: ROOM_RETRY_IN })
 }
 
-/// Returns the printed request, with room for `more` bytes.
-fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), more: usize) -> Vec<u8> {
+/// Returns the printed request. A part of its parameters of `least_passed` bytes or more is not copied.
+fn print(call: &Call, id: u64, (era, claimed): (Era, Option<Part<'_>>), least_passed: usize) -> Composed {
     // Nothing that describes the client is added to such a request.
     let is_described = era == Era::Legacy || claimed.is_some();
     let (params, sender, token) = (call.params.as_ref(), &call.sender, call.wants_progress.then_some(id));
-    let room = meta::room(params, is_described, sender, token) + more;
-    message::compose(id, &call.method, room, |out| {
+    let passed = params.map_or(0, |params| params.bytes().len());
+    let passed = if passed < least_passed { 0 } else { passed };
+    // One byte is for the end of a line.
+    let room = meta::room(params, is_described, sender, token) - passed + 1;
+    compose::compose(id, &call.method, (room, least_passed), |out| {
         meta::write_dressed(out, params, era, sender, token);
     })
 }

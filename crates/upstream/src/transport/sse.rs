@@ -30,7 +30,7 @@ use crate::connection::{
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use json::Raw;
-use net::http::{EventStream, collect, is_media_type, path};
+use net::http::{EventStream, RequestBody, collect, is_media_type, path};
 use net::sse::Item;
 use oauth::Logins;
 use protocol::lifecycle::Peer;
@@ -114,7 +114,7 @@ pub(super) async fn open(
     (events, dialect): (Events, Dialect),
 ) -> Result<Arc<dyn Connection>, Error> {
     let get = client.get(&HeaderMap::new());
-    let response = client.send(|| Ok((get.clone(), Bytes::new())), false).await?;
+    let response = client.send(|| Ok((get.clone(), Bytes::new().into())), false).await?;
     if !response.status().is_success() {
         return Err(status_error(response.status(), response.headers()));
     }
@@ -200,7 +200,7 @@ impl SseLink {
         outlet: &Outlet,
         purpose: Purpose,
         once: bool,
-        compose: impl Fn(u64) -> Result<Bytes, Error>,
+        compose: impl Fn(u64) -> Result<RequestBody, Error>,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             return Err(Error::NotSent { reason: self.closing.reason() });
@@ -225,14 +225,14 @@ impl SseLink {
     }
 
     /// Posts a request. Returns only if that fails, because the answer arrives on the stream.
-    async fn post_failure(&self, compose: impl Fn() -> Result<Bytes, Error>, once: bool) -> Error {
+    async fn post_failure(&self, compose: impl Fn() -> Result<RequestBody, Error>, once: bool) -> Error {
         match self.post(compose, once).await {
             Ok(()) => std::future::pending().await,
             Err(error) => error,
         }
     }
 
-    async fn post(&self, compose: impl Fn() -> Result<Bytes, Error>, once: bool) -> Result<(), Error> {
+    async fn post(&self, compose: impl Fn() -> Result<RequestBody, Error>, once: bool) -> Result<(), Error> {
         let response = self.client.send(|| Ok((self.post.clone(), compose()?)), once).await?;
         let status = response.status();
         // Any other refusal concerns this message alone, because the stream is shared.
@@ -261,7 +261,7 @@ impl SseLink {
     }
 
     async fn tell(&self, notification: &Notification) -> Result<(), Error> {
-        self.post(|| Ok(notification.encode()), true).await
+        self.post(|| Ok(notification.encode().into()), true).await
     }
 
     /// Delivers messages until the stream ends or the shutdown begins.

@@ -15,7 +15,6 @@ mod place;
 use std::future::pending;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
@@ -67,7 +66,7 @@ pub(super) struct Head {
 }
 
 /// A request to send, its head and its body; or why it cannot be made.
-pub(super) type NewRequest = Result<(Head, Bytes), Error>;
+pub(super) type NewRequest = Result<(Head, RequestBody), Error>;
 
 impl Head {
     /// Puts a header of the protocol, which wins over any other of that name.
@@ -84,8 +83,8 @@ impl Head {
         self
     }
 
-    fn with(self, body: Bytes) -> Request<RequestBody> {
-        let mut request = Request::new(body.into());
+    fn with(self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
         *request.method_mut() = self.method;
         *request.uri_mut() = self.path;
         *request.headers_mut() = self.headers;
@@ -201,7 +200,7 @@ impl HttpClient {
         self.send_once(head.authorized(token), body, once).await
     }
 
-    async fn send_once(&self, head: Head, body: Bytes, once: bool) -> Result<Response, Error> {
+    async fn send_once(&self, head: Head, body: RequestBody, once: bool) -> Result<Response, Error> {
         let answer = self.http.send(head.with(body), once).await?;
         if !answer.status().is_success() {
             self.challenge.note(answer.status(), answer.headers());

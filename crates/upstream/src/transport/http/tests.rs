@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::header;
 
 use super::*;
@@ -29,7 +30,7 @@ const LIMITS: Limits = Limits {
 /// Posts, and reads the whole answer.
 async fn ask(client: &HttpClient, once: bool) -> Result<Bytes, Error> {
     let head = client.post(&client.endpoint().path, &HeaderMap::new());
-    let answer = client.send(|| Ok((head.clone(), Bytes::from_static(NOTE.as_bytes()))), once).await?;
+    let answer = client.send(|| Ok((head.clone(), Bytes::from_static(NOTE.as_bytes()).into())), once).await?;
     let payer = Payer { principal: None, server: &client.server };
     Ok(collect(answer.into_body(), Bytes::new(), client.limit, payer).await?)
 }
@@ -59,7 +60,7 @@ async fn the_protocol_wins_over_the_configuration_and_that_over_us() {
     )]);
     let post = theirs.post(&theirs.endpoint().path, &protocol);
     for (head, body) in [(post, "{}"), (theirs.get(&protocol), ""), (theirs.delete(&protocol), "")] {
-        let made = || Ok((head.clone(), Bytes::from_static(body.as_bytes())));
+        let made = || Ok((head.clone(), Bytes::from_static(body.as_bytes()).into()));
         theirs.send(made, true).await.expect("an answer");
     }
 

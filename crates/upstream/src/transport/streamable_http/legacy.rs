@@ -105,7 +105,7 @@ impl LegacySession {
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
         let post = client.post(&client.endpoint().path, &headers);
-        let response = client.send(|| Ok((post.clone(), told.clone())), true).await?;
+        let response = client.send(|| Ok((post.clone(), told.clone().into())), true).await?;
         if !response.status().is_success() {
             return Err(status_error(response.status(), response.headers()).into());
         }
@@ -152,10 +152,10 @@ async fn initialize(
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
     let params = handshake::initialize_params(capabilities);
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
-    let request = compose(&call, FIRST_ID, Era::Legacy, None)?;
     let client = &server.client;
     let post = client.post(&client.endpoint().path, &HeaderMap::new());
-    let response = client.send(|| Ok((post.clone(), request.clone())), false).await?;
+    let response =
+        client.send(|| Ok((post.clone(), compose(&call, FIRST_ID, Era::Legacy, None)?)), false).await?;
     let mut headers = HeaderMap::new();
     if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
         session.set_sensitive(true);
@@ -209,7 +209,7 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
     state.closing.close("the connection was closed");
     state.end.cancel();
     if let Some(delete) = &state.delete {
-        let farewell = state.server.client.send(|| Ok((delete.clone(), Bytes::new())), false);
+        let farewell = state.server.client.send(|| Ok((delete.clone(), Bytes::new().into())), false);
         // Servers may refuse this and remove the session later.
         let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
     }
@@ -288,7 +288,7 @@ impl State {
             head.put(LAST_EVENT_ID, id);
         }
         let client = &self.server.client;
-        let response = client.send(|| Ok((head.clone(), Bytes::new())), false).await?;
+        let response = client.send(|| Ok((head.clone(), Bytes::new().into())), false).await?;
         let status = response.status();
         Ok(if status.is_success() && is_media_type(response.headers(), "text/event-stream") {
             let account = Account::Server(Arc::clone(&client.server));
