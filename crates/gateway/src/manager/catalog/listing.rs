@@ -1,7 +1,7 @@
 //! One merged list in pages. Each page is encoded once for each form.
 //!
 //! Invariants: a cursor is the exposed name of the last item of a page, so it stays valid when the
-//! list changes elsewhere. EncodedPage pages live as long as the list, at most 6 for each page (two
+//! list changes elsewhere. Encoded pages live as long as the list, at most 6 for each page (two
 //! choices of definitions, three forms). Readers share them without copies.
 
 use std::collections::HashMap;
