@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use super::call_events::Outlet;
 use super::owner::Owner;
-use super::session_affinity::{Affinity, OutletLoan};
+use super::session_affinity::Affinity;
 use json::Raw;
 use json::envelope_stream::Terms;
 use protocol::feature::Effect;
@@ -68,11 +67,5 @@ impl Call {
     /// Returns the payer for its bytes: the principal, or `server` if there is none.
     pub(super) const fn payer<'a>(&'a self, server: &'a Arc<str>) -> Payer<'a> {
         Payer { principal: self.principal.as_ref(), server }
-    }
-
-    /// Lets servers send requests to its client on `outlet`, until the [`OutletLoan`] is dropped. `None` if there is no
-    /// such client.
-    pub(super) fn lend(&self, outlet: &Outlet) -> Option<OutletLoan> {
-        self.affinity.as_ref()?.lend_during_call(outlet, self.owner, &self.sender.capabilities)
     }
 }

@@ -177,7 +177,7 @@ impl Upstream {
         deadline: Deadline,
     ) {
         let Some(mut requests) = client.affinity.requests() else { return };
-        let _loan = call.lend(outlet);
+        let _loan = client.affinity.lend_during_call(outlet, call.owner, &call.sender.capabilities);
         let answered = pin!(requests.wait_for(|(_, open)| *open == 0));
         // The channel stays open while the affinity is held. If no answer comes in time, the call reports that.
         if Frame::until(deadline).limit(outlet, answered).await.is_some() {
