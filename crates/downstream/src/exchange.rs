@@ -227,7 +227,7 @@ impl Exchange {
         Message::Response(Response { id: Some(self.id.clone()), reply })
     }
 
-    /// Prints messages for its client.
+    /// Returns the encoder of messages for its client.
     pub(super) fn encoder(&self) -> MessageEncoder {
         MessageEncoder::new(self.caller.principal.id(), self.caller.version.era())
     }

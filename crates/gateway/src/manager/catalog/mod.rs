@@ -1,6 +1,6 @@
 //! The catalog: all offers merged into one immutable snapshot.
 //!
-//! A lookup of a name or URI takes no lock and allocates no list. Each page of each list is printed once.
+//! A lookup of a name or URI takes no lock and allocates no list. Each page of each list is encoded once.
 //! Invariants: entries have the order of the servers in the configuration file, then that of the server's own
 //! list. Equal offers give equal bytes. A server that is down keeps its last known offer, so names and lists do
 //! not change when it crashes.
