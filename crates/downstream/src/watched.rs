@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::Activity;
+use net::poll_write_joined;
 
 /// A socket that reports its activity.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
+        let polled = poll_write_joined(Pin::new(&mut self.socket), cx, bufs);
         self.activity.wrote(polled.is_ready());
         polled
     }

@@ -5,9 +5,11 @@
 
 mod clip;
 pub mod http;
+mod joined_write;
 pub mod lines;
 pub mod sse;
 pub mod transfer_coding;
 
 pub use clip::Clip;
 use clip::Discard;
+pub use joined_write::poll_write_joined;

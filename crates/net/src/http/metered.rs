@@ -24,6 +24,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::poll_write_joined;
+
 /// Bytes that one write takes at most. They fit into two packets of the loopback interface, each with at most 65,464
 /// bytes over IPv6. With 128 KiB, each write would send a third packet for its last hundred bytes.
 const MOST_WRITTEN: usize = 2 * 65_464;
@@ -188,7 +190,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
                 break;
             }
         }
-        Pin::new(&mut self.socket).poll_write_vectored(context, &slices[..count])
+        poll_write_joined(Pin::new(&mut self.socket), context, &slices[..count])
     }
 
     fn is_write_vectored(&self) -> bool {

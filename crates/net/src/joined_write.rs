@@ -1,0 +1,106 @@
+//! Writes of several small buffers as one.
+//!
+//! hyper gives the head and the body of a message as two buffers. The system takes one buffer (`send`) faster than
+//! several (`writev`), so small buffers are copied into one of the thread. Large ones are written where they are.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+
+/// Bytes that are copied at most.
+const SMALL: usize = 4 * 1024;
+
+thread_local! {
+    static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes `buffers` to `socket`, as one buffer if they are small.
+pub fn poll_write_joined<S: AsyncWrite>(
+    socket: Pin<&mut S>,
+    context: &mut Context<'_>,
+    buffers: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    match buffers {
+        [one] => socket.poll_write(context, one),
+        several if several.iter().map(|buffer| buffer.len()).sum::<usize>() <= SMALL => JOINED
+            .with_borrow_mut(|joined| {
+                joined.clear();
+                several.iter().for_each(|buffer| joined.extend_from_slice(buffer));
+                socket.poll_write(context, joined)
+            }),
+        large => socket.poll_write_vectored(context, large),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket that takes at most five bytes of each write, and notes of how many buffers it was.
+    #[derive(Default)]
+    struct Socket {
+        written: Vec<u8>,
+        buffers: Vec<usize>,
+    }
+
+    impl Socket {
+        fn take(&mut self, bytes: &[u8], buffers: usize) -> Poll<io::Result<usize>> {
+            let taken = bytes.len().min(5);
+            self.written.extend_from_slice(&bytes[..taken]);
+            self.buffers.push(buffers);
+            Poll::Ready(Ok(taken))
+        }
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.take(buffer, 1)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffers: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
+            self.take(&all, buffers.len())
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn write(socket: &mut Socket, buffers: &[&[u8]]) -> usize {
+        let slices: Vec<_> = buffers.iter().map(|buffer| IoSlice::new(buffer)).collect();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        match poll_write_joined(Pin::new(socket), &mut context, &slices) {
+            Poll::Ready(Ok(count)) => count,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn small_buffers_are_written_as_one_and_large_ones_where_they_are() {
+        let (mut socket, large) = (Socket::default(), vec![b'l'; SMALL]);
+        assert_eq!(write(&mut socket, &[b"he", b"", b"ad"]), 4);
+        // Of a short write the caller gets the count, and nothing of it is left for the next one.
+        assert_eq!(write(&mut socket, &[b"long ", b"body"]), 5);
+        assert_eq!(write(&mut socket, &[b"body"]), 4);
+        assert_eq!(write(&mut socket, &[b"h", &large[1..]]), 5);
+        assert_eq!(write(&mut socket, &[b"h", &large]), 5);
+        assert_eq!(socket.written, b"headlong bodyhllllhllll");
+        assert_eq!(socket.buffers, [1, 1, 1, 1, 2]);
+    }
+}
