@@ -208,7 +208,7 @@ async fn arguments_are_shown_only_where_the_file_says_so_without_secrets_and_at_
     let gateway = Gateway::of(&registry.setting("arguments_in_events: true")).start().await;
     gateway.offers(&["add", "slow"]).await;
     let follower = Follower::of(&gateway);
-    // Its beginning is told, because it runs when that is sent.
+    // It runs long enough for its beginning to be sent.
     let call = async || drop(gateway.call("one", "slow", json!({"note": "has s3cret-of-the-server"})).await);
     for event in ["call_started", "call_ended"] {
         let shown = follower.sees(event, call, |name, _| name == event).await;

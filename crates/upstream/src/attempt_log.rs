@@ -34,10 +34,10 @@ pub struct Attempt {
 
 /// The attempts of one call so far.
 #[derive(Debug, Default)]
-pub struct AttemptLog(RefCell<Attempts>);
+pub struct AttemptLog(RefCell<EndedAttempts>);
 
-/// Attempts of one call. Most calls have one, which needs no allocation.
-pub type Attempts = SmallVec<[Attempt; 1]>;
+/// EndedAttempts of one call. Most calls have one, which needs no allocation.
+pub type EndedAttempts = SmallVec<[Attempt; 1]>;
 
 impl AttemptLog {
     /// Makes a log known to `work`. It can be taken from the returned future.
@@ -46,7 +46,7 @@ impl AttemptLog {
     }
 }
 
-impl From<AttemptLog> for Attempts {
+impl From<AttemptLog> for EndedAttempts {
     fn from(log: AttemptLog) -> Self {
         log.0.into_inner()
     }

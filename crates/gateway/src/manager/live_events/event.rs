@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
-use upstream::{Attempts, breaker};
+use upstream::{EndedAttempts, breaker};
 
 /// One event.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct LiveEvent {
     pub number: u64,
     /// When it happened.
     pub at: SystemTime,
-    /// What happened.
+    /// The kind of the event, with its content.
     pub what: EventKind,
 }
 
@@ -112,7 +112,7 @@ pub struct CallEnd {
     /// Time from the request to the response, or to the beginning of a streamed response.
     pub duration: Duration,
     /// The attempts that ended; none if no server was reached or a cached result was returned.
-    pub attempts: Attempts,
+    pub attempts: EndedAttempts,
 }
 
 /// Names of tools, of which the first are listed.
@@ -139,7 +139,7 @@ impl ToolCall {
     }
 }
 
-/// Memory of an allocation beyond what it was asked for.
+/// Overhead of one allocation.
 const ALLOCATION: usize = 32;
 
 impl LiveEvent {

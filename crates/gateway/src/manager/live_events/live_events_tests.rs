@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::*;
-use upstream::Attempts;
+use upstream::EndedAttempts;
 
 fn note(events: &LiveEvents, reason: usize) {
     let what = EventContent::Server { state: "failed", reason: Some("x".repeat(reason)) };
@@ -26,7 +26,7 @@ fn begin(events: &LiveEvents, number: u64, arguments: usize) -> (Arc<ToolCall>, 
 }
 
 fn end(events: &LiveEvents, (call, begun): (Arc<ToolCall>, u64)) {
-    let (duration, attempts) = (Duration::ZERO, Attempts::new());
+    let (duration, attempts) = (Duration::ZERO, EndedAttempts::new());
     call.end.set(CallEnd { outcome: "ok", code: None, duration, attempts }).expect("it ends once");
     events.record_end(begun, call);
 }

@@ -13,7 +13,7 @@ use super::super::routed_request::{Called, RoutedRequest};
 use super::{CallEnd, EventKind, LiveEvents, ToolCall};
 use runtime::telemetry::RequestId;
 use serde_json::Value;
-use upstream::{AttemptLog, Attempts, ResponseBody, Upstream};
+use upstream::{AttemptLog, EndedAttempts, ResponseBody, Upstream};
 
 /// Most bytes of arguments in an event.
 const MOST_ARGUMENTS: usize = 4 * 1024;
@@ -76,7 +76,7 @@ impl<'a> WatchedCall<'a> {
     }
 
     /// Records the end of the call.
-    fn ended(mut self, result: &Result<Called<ResponseBody>, Error>, attempts: Attempts) {
+    fn ended(mut self, result: &Result<Called<ResponseBody>, Error>, attempts: EndedAttempts) {
         self.is_over = true;
         self.record(match result {
             Ok(called) => {
@@ -105,7 +105,12 @@ impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let duration = self.request.begun.elapsed();
-            self.record(CallEnd { outcome: "cancelled", code: None, duration, attempts: Attempts::new() });
+            self.record(CallEnd {
+                outcome: "cancelled",
+                code: None,
+                duration,
+                attempts: EndedAttempts::new(),
+            });
         }
     }
 }
