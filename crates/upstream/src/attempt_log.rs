@@ -36,7 +36,7 @@ pub struct Attempt {
 #[derive(Debug, Default)]
 pub struct AttemptLog(RefCell<EndedAttempts>);
 
-/// EndedAttempts of one call. Most calls have one, which needs no allocation.
+/// The attempts of one call that ended. Most calls have one, which needs no allocation.
 pub type EndedAttempts = SmallVec<[Attempt; 1]>;
 
 impl AttemptLog {
