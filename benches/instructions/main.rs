@@ -31,7 +31,7 @@ const SERVE: &str = "serve";
 /// Enough for connections to be open, buffers to have grown and caches to be filled.
 const WARM_UP: u64 = 100;
 /// Enough for the live events to reach the limit of their memory, so that each new one drops an old one.
-const WATCHED_WARM_UP: u64 = 1_600;
+const WATCHED_WARM_UP: u64 = 4_000;
 
 fn main() -> anyhow::Result<()> {
     // Cargo adds `--bench`.

@@ -5,11 +5,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::process::Process;
 use crate::support::scripted::{Act, Scripted, Tool};
+use crate::support::sse;
 use crate::support::{Gateway, Registry, Running, eventually};
 
 /// `switchyard logs --follow`, and the lines that it writes.
@@ -75,6 +77,71 @@ async fn followed_calls_are_shown_as_they_happen_and_recorded_for_others() {
     assert_eq!(away.status.code(), Some(3));
 }
 
+/// The recorded events that `query` chooses, each with its name.
+async fn recorded(gateway: &Running, query: &str) -> Vec<(String, Value)> {
+    let answer = gateway.get(&format!("/events?follow=false{query}")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let read = |event: sse::Event| (event.name, serde_json::from_str(&event.data).expect("JSON"));
+    sse::events(&answer.body).into_iter().map(read).collect()
+}
+
+/// The time of day of an event, in seconds.
+fn time_of_day(data: &Value) -> f64 {
+    let (_, time) =
+        data["at"].as_str().and_then(|at| at.trim_end_matches('Z').split_once('T')).expect("a time");
+    time.split(':').fold(0.0, |seconds, part| 60.0 * seconds + part.parse::<f64>().expect("a number"))
+}
+
+#[tokio::test]
+async fn a_call_that_is_over_is_told_by_its_end_and_one_that_runs_by_its_beginning() {
+    let (hangs, slow) = (Act::Hang, Act::Slow(Duration::from_millis(400)));
+    let tools = [Tool::named("hangs").does(hangs), Tool::named("slow").does(slow), Tool::named("add")];
+    let server = tools.into_iter().fold(Scripted::modern(), Scripted::tool).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["add", "hangs", "slow"]).await;
+    let follower = Follower::of(&gateway);
+    let add = async || drop(gateway.call("one", "add", json!({})).await);
+    follower.sees("a call is shown", add, |event, _| event == "call_ended").await;
+
+    let told = async {
+        let is_begun = |event: &str, data: &Value| event == "call_started" && data["tool"] == "hangs";
+        follower.sees("the call that runs", wait, is_begun).await;
+        for _ in 0..3 {
+            add().await;
+        }
+        gateway.call("one", "slow", json!({})).await;
+        let kinds = ["", "&kind=call_started", "&kind=call_ended", "&outcome=ok"];
+        let kinds = kinds.map(async |kind| recorded(&gateway, &format!("&server=one{kind}")).await);
+        futures_util::future::join_all(kinds).await
+    };
+    let all = tokio::select! {
+        all = told => all,
+        answer = gateway.call("one", "hangs", json!({})) => panic!("{answer:?}"),
+    };
+    let [both, begun, ended, fine] = all.as_slice() else { panic!("{all:?}") };
+    let of = |events: &[(String, Value)], name: &str| -> Vec<u64> {
+        let of_name = events.iter().filter(|event| event.0 == name);
+        of_name.map(|(_, data)| data["call"].as_u64().expect("a number")).collect()
+    };
+    let (running, over) = (of(both, "call_started"), of(both, "call_ended"));
+    assert_eq!(running.len(), 1, "only a call that runs is told by its beginning: {both:?}");
+    assert!(over.len() > 4 && !over.contains(&running[0]), "{both:?}");
+    assert_eq!((of(ended, "call_ended"), of(fine, "call_ended")), (over.clone(), over.clone()));
+    assert!(of(fine, "call_started").is_empty(), "{fine:?}");
+    let mut every: Vec<u64> = over.iter().chain(&running).copied().collect();
+    every.sort_unstable();
+    assert_eq!(of(begun, "call_started"), every, "whoever asks for beginnings alone gets all of them");
+
+    let is_slow = |events: &[(String, Value)]| events.iter().find(|event| event.1["tool"] == "slow").cloned();
+    let (Some((_, begun)), Some((_, ended))) = (is_slow(begun), is_slow(ended)) else { panic!("{all:?}") };
+    let duration = ended["duration_ms"].as_f64().expect("a number") / 1000.0;
+    let apart = (time_of_day(&ended) - duration - time_of_day(&begun)).rem_euclid(86_400.0);
+    assert!(duration >= 0.4 && !(0.2..86_399.8).contains(&apart), "{apart} s: {begun} {ended}");
+    let is_hanging = |event: &str, data: &Value| event == "call_ended" && data["tool"] == "hangs";
+    let cancelled = follower.sees("the call is cancelled with its connection", wait, is_hanging).await;
+    assert_eq!((&cancelled["outcome"], &cancelled["call"]), (&json!("cancelled"), &json!(running[0])));
+}
+
 #[tokio::test]
 async fn no_form_of_the_events_has_characters_that_act_on_a_terminal() {
     let name = "evil\u{9b}31m\u{202e}";
@@ -134,13 +201,15 @@ async fn the_end_of_a_call_names_its_client_its_request_and_each_attempt() {
 
 #[tokio::test]
 async fn arguments_are_shown_only_where_the_file_says_so_without_secrets_and_at_most_4_kib() {
-    let server = Scripted::modern().tool(Tool::named("add")).start();
+    let slow = Tool::named("slow").does(Act::Slow(Duration::from_millis(200)));
+    let server = Scripted::modern().tool(Tool::named("add")).tool(slow).start();
     let registry = Registry::new().http("one", &server.url());
     let registry = registry.with(r#"headers: {"X-Key": "s3cret-of-the-server"}"#);
     let gateway = Gateway::of(&registry.setting("arguments_in_events: true")).start().await;
-    gateway.offers(&["add"]).await;
+    gateway.offers(&["add", "slow"]).await;
     let follower = Follower::of(&gateway);
-    let call = async || drop(gateway.call("one", "add", json!({"note": "has s3cret-of-the-server"})).await);
+    // It runs long enough for its beginning to be sent.
+    let call = async || drop(gateway.call("one", "slow", json!({"note": "has s3cret-of-the-server"})).await);
     for event in ["call_started", "call_ended"] {
         let shown = follower.sees(event, call, |name, _| name == event).await;
         assert_eq!(shown["arguments"], json!({"note": "has ***"}), "{shown}");

@@ -13,6 +13,7 @@ use crate::load::call::{Call, Form};
 use crate::measure::Role;
 
 const CONNECTIONS: usize = 16;
+const ENDED: &[u8] = b"\nevent: call_ended\n";
 const REQUEST: &[u8] =
     b"GET /api/v1/mcp/events?kind=call_started,call_ended HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
 
@@ -35,27 +36,31 @@ pub async fn run(bench: &mut Bench) -> anyhow::Result<()> {
     drop(watched);
     for (name, reader) in readers {
         let share = reader.join().ok().flatten().context("the reader saw no call")?;
-        bench.report.fact(format!("{name}: events of calls that the reader got"), 100.0 * share, "%");
+        bench.report.fact(format!("{name}: calls whose end the reader got"), 100.0 * share, "%");
     }
     Ok(())
 }
 
-/// Reads the live events in a thread, so that neither the load nor the gateway works for it. Returns the share that was
-/// not lost to a gap, when the stream ends.
+/// Reads the live events in a thread, so that neither the load nor the gateway works for it. Returns the share of calls
+/// whose end was not lost to a gap, when the stream ends.
 fn read(gateway: SocketAddr) -> anyhow::Result<JoinHandle<Option<f64>>> {
     let mut socket = TcpStream::connect(gateway)?;
     socket.write_all(REQUEST)?;
-    let mut input = vec![0; 256 * 1024];
-    let mut length = socket.read(&mut input)?;
-    ensure!(input.starts_with(b"HTTP/1.1 200"), "no events: {}", String::from_utf8_lossy(&input[..length]));
+    let mut buffer = vec![0; 256 * 1024];
+    let mut length = socket.read(&mut buffer)?;
+    ensure!(buffer.starts_with(b"HTTP/1.1 200"), "no events: {}", String::from_utf8_lossy(&buffer[..length]));
     Ok(std::thread::spawn(move || {
-        let (mut events, mut calls) = (0_u32, None);
+        let (mut input, mut ended, mut calls) = (Vec::new(), 0_u32, None);
         while length > 0 {
-            events += u32::try_from(memmem::find_iter(&input[..length], b"\nevent: ").count()).ok()?;
-            calls = last_call(&input[..length]).or(calls);
-            length = socket.read(&mut input).unwrap_or_default();
+            input.extend_from_slice(&buffer[..length]);
+            // The rest is the beginning of an event.
+            let whole = memmem::rfind(&input, b"\n\n").map_or(0, |end| end + 2);
+            ended += u32::try_from(memmem::find_iter(&input[..whole], ENDED).count()).ok()?;
+            calls = last_call(&input[..whole]).max(calls);
+            input.drain(..whole);
+            length = socket.read(&mut buffer).unwrap_or_default();
         }
-        Some(f64::from(events) / f64::from(2 * calls?))
+        Some(f64::from(ended) / f64::from(calls?))
     }))
 }
 

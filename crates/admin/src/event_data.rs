@@ -17,7 +17,7 @@ use super::code::ProblemCode;
 use super::problem::clipped;
 use super::view::{BreakerState, ServerState, date};
 use auth::{Principal, Role};
-use gateway::manager::live_events::{EventContent, LiveEvent, SampledNames};
+use gateway::manager::live_events::{EventContent, OtherEvent, SampledNames};
 use json::Raw;
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
@@ -35,7 +35,8 @@ use runtime::telemetry::RequestId;
 )))]
 pub(super) struct Schemas;
 
-/// `data` of the event `call_started`: a call of a tool began.
+/// `data` of the event `call_started`: a call of a tool began. It is left out if the call ended before it was sent and
+/// the stream has `call_ended` too.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallStartedEvent)]
 #[allow(dead_code)] // describes what `event_text` prints
@@ -64,7 +65,8 @@ struct CallStarted {
     arguments: Option<Value>,
 }
 
-/// `data` of the event `call_ended`: the members of `call_started`, and how the call ended.
+/// `data` of the event `call_ended`: the members of `call_started`, and how the call ended. It is the only event of a call
+/// that ended before its `call_started` was sent.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CallEndedEvent)]
 #[allow(dead_code)] // describes what `event_text` prints
@@ -76,7 +78,7 @@ struct CallEnded {
     /// The code of the failure.
     #[schema(value_type = Option<ProblemCode>, required = true)]
     code: Option<ErrorCode>,
-    /// From the request to the answer, waiting and retries included.
+    /// From the request to the answer, waiting and retries included. The call began so long before `at`.
     #[schema(minimum = 0)]
     duration_ms: f64,
     /// The attempts, at most 16. Empty for a call that was cancelled or whose result was cached.
@@ -215,7 +217,7 @@ struct Gap {
     /// When it was noticed.
     #[schema(format = DateTime)]
     at: String,
-    /// How many events. `null` if that is not known.
+    /// How many recorded events, two for each call. `null` if that is not known.
     #[schema(required = true)]
     missed: Option<u64>,
 }
@@ -230,12 +232,11 @@ pub(super) fn may_see(viewer: &Principal, principal: Option<&Arc<str>>) -> bool 
     viewer.role() == Role::Superuser || principal == Some(viewer.id())
 }
 
-/// Prints what `viewer` may see of `event`, which is not one of a call.
-pub(super) fn data(event: &LiveEvent, viewer: &Principal) -> Bytes {
-    let at = date(event.at);
+/// Prints what `viewer` may see of an event that happened at `at`.
+pub(super) fn data(event: &OtherEvent, at: SystemTime, viewer: &Principal) -> Bytes {
+    let at = date(at);
     let server = event.server.as_deref().unwrap_or_default();
-    match &event.what {
-        EventContent::CallStarted(_) | EventContent::CallEnded(..) => Bytes::new(),
+    match &event.content {
         EventContent::Server { state, reason } => {
             print(&ServerChanged { at, server, state, reason: reason.clone().map(clipped) })
         }

@@ -4,7 +4,6 @@
 //! Invariants: the text of a call is what `event_data` describes. A viewer without the role *superuser* sees no principal,
 //! client, request, arguments or errors of attempts of calls that are not its own.
 
-use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -15,14 +14,12 @@ use super::error::of_rest;
 use super::event_data::{data, gap, may_see};
 use super::view::date;
 use auth::Principal;
-use gateway::manager::live_events::{CallEnd, CallStart, EventContent, LiveEvent};
+use gateway::manager::live_events::{CallEnd, EventContent, EventKind, LiveEvent, ToolCall};
 use net::sse::Event;
 use runtime::telemetry::RequestId;
 
 /// Room for the first events.
 const BYTES: usize = 16 * 1024;
-/// Calls whose beginning is remembered for the text of their end.
-const REMEMBERED: usize = 32;
 
 /// One piece of a stream, for one viewer.
 pub(super) struct Piece<'v> {
@@ -31,21 +28,19 @@ pub(super) struct Piece<'v> {
     /// The last date that was written, and its second.
     date: Vec<u8>,
     second: u64,
-    /// The last calls that began in this piece, and where their members are in the text.
-    begun: Vec<(u64, Range<usize>)>,
 }
 
 impl<'v> Piece<'v> {
     pub(super) fn new(viewer: &'v Principal) -> Self {
-        let (text, date, begun) = (Vec::with_capacity(BYTES), Vec::new(), Vec::with_capacity(REMEMBERED));
-        Self { text, viewer, date, second: 0, begun }
+        Self { text: Vec::with_capacity(BYTES), viewer, date: Vec::new(), second: 0 }
     }
 
     /// Appends an event.
     pub(super) fn event(&mut self, event: &LiveEvent) {
-        let Some((call, end)) = event.call() else {
-            return self.framed(event.number, name(event), data(event, self.viewer));
-        };
+        if let EventKind::Other(other) = &event.what {
+            self.framed(event.number, name(event), data(other, event.at, self.viewer));
+        }
+        let Some((call, end)) = event.call() else { return };
         let is_shown = may_see(self.viewer, call.principal.as_ref());
         self.put("id: ");
         self.json(&event.number);
@@ -54,11 +49,7 @@ impl<'v> Piece<'v> {
             Some(_) => "\nevent: call_ended\ndata: {\"at\":\"",
         });
         self.date(event.at);
-        let known = end.and_then(|_| self.begun.iter().rev().find(|(number, _)| *number == call.number));
-        match known.map(|(_, range)| range.clone()) {
-            Some(range) => self.text.extend_from_within(range),
-            None => self.call(event.server.as_deref().unwrap_or_default(), call, is_shown),
-        }
+        self.call(call, is_shown);
         match end {
             None => self.put("}\n\n"),
             Some(end) => self.end(end, is_shown),
@@ -85,10 +76,9 @@ impl<'v> Piece<'v> {
     }
 
     /// Ends the date, and writes the members that both events of a call have, each after a comma.
-    fn call(&mut self, server: &str, call: &CallStart, is_shown: bool) {
-        let start = self.text.len();
+    fn call(&mut self, call: &ToolCall, is_shown: bool) {
         self.put("\",\"server\":");
-        self.string(server);
+        self.string(&call.server);
         self.put(",\"call\":");
         self.json(&call.number);
         self.put(",\"tool\":");
@@ -111,10 +101,6 @@ impl<'v> Piece<'v> {
             // Their beginning is a text if they were cut.
             self.json(&serde_json::from_str::<Value>(arguments).unwrap_or_else(|_| arguments.into()));
         }
-        if self.begun.len() == REMEMBERED {
-            self.begun.clear();
-        }
-        self.begun.push((call.number, start..self.text.len()));
     }
 
     fn end(&mut self, end: &CallEnd, is_shown: bool) {
@@ -202,14 +188,16 @@ fn digits(number: u64) -> [u8; 3] {
 }
 
 /// The name of an event.
-pub(super) const fn name(event: &LiveEvent) -> &'static str {
+pub(super) fn name(event: &LiveEvent) -> &'static str {
     match &event.what {
-        EventContent::CallStarted(_) => "call_started",
-        EventContent::CallEnded(..) => "call_ended",
-        EventContent::Server { .. } => "server_changed",
-        EventContent::Breaker { .. } => "breaker_changed",
-        EventContent::Tools { .. } => "tools_changed",
-        EventContent::Action { .. } => "action",
+        EventKind::CallStarted(_) => "call_started",
+        EventKind::CallEnded(_) => "call_ended",
+        EventKind::Other(other) => match other.content {
+            EventContent::Server { .. } => "server_changed",
+            EventContent::Breaker { .. } => "breaker_changed",
+            EventContent::Tools { .. } => "tools_changed",
+            EventContent::Action { .. } => "action",
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! The text of a call's events is what the document describes, for everybody who may see it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -40,7 +40,7 @@ fn read(text: &[u8]) -> Vec<(String, Value)> {
     text.split_terminator("\n\n").map(of).collect()
 }
 
-fn calls() -> impl Strategy<Value = (CallStart, CallEnd, SystemTime)> {
+fn calls() -> impl Strategy<Value = (ToolCall, SystemTime)> {
     let text = || "\\PC{0,12}|[\\x00-\\x7f]{0,8}";
     let texts = (text(), text(), prop::option::of(text()), prop::option::of(text()));
     let attempt = (any::<u64>(), prop::option::of(text()));
@@ -48,14 +48,6 @@ fn calls() -> impl Strategy<Value = (CallStart, CallEnd, SystemTime)> {
     let code = prop::option::of(Just(ErrorCode::TimedOut));
     (1..u64::MAX, texts, any::<bool>(), attempts, code, 0..4_000_000_000_000_u64).prop_map(
         |(number, (tool, principal, client, arguments), has_id, attempts, code, at)| {
-            let start = CallStart {
-                number,
-                tool: tool.into(),
-                principal: Some(principal.into()),
-                client: client.map(Arc::from),
-                request_id: has_id.then(runtime::telemetry::RequestId::new),
-                arguments,
-            };
             let attempts = attempts
                 .into_iter()
                 .map(|(nanos, error)| Attempt { duration: Duration::from_nanos(nanos >> 8), error });
@@ -65,16 +57,27 @@ fn calls() -> impl Strategy<Value = (CallStart, CallEnd, SystemTime)> {
                 duration: Duration::from_nanos(at),
                 attempts: attempts.collect(),
             };
-            (start, end, UNIX_EPOCH + Duration::from_millis(at))
+            let call = ToolCall {
+                number,
+                server: "docs".into(),
+                tool: tool.into(),
+                principal: Some(principal.into()),
+                client: client.map(Arc::from),
+                request_id: has_id.then(runtime::telemetry::RequestId::new),
+                arguments,
+                end: OnceLock::from(end),
+            };
+            (call, UNIX_EPOCH + Duration::from_millis(at))
         },
     )
 }
 
-fn check(document: &Value, (start, end, at): (CallStart, CallEnd, SystemTime), role: Role) {
+fn check(document: &Value, (call, at): (ToolCall, SystemTime), role: Role) {
     let (viewer, is_shown) = (Principal::new("viewer", role), role == Role::Superuser);
-    let event = |number, what| LiveEvent { number, at, server: Some("docs".into()), what };
-    let begun = Arc::new(event(7, EventContent::CallStarted(start)));
-    let ended = event(8, EventContent::CallEnded(Arc::clone(&begun), end));
+    let call = Arc::new(call);
+    let event = |number, what| LiveEvent { number, at, what };
+    let begun = event(7, EventKind::CallStarted(Arc::clone(&call)));
+    let ended = event(8, EventKind::CallEnded(Arc::clone(&call)));
     let Some((call, Some(end))) = ended.call() else { panic!("{ended:?}") };
     let mut piece = Piece::new(&viewer);
     piece.event(&begun);
@@ -113,25 +116,4 @@ fn events_of_calls_are_as_the_document_describes_them() {
     proptest!(ProptestConfig::with_cases(300), |(call in calls(), is_superuser: bool)| {
         check(&document, call, if is_superuser { Role::Superuser } else { Role::Reader });
     });
-}
-
-#[test]
-fn an_end_is_complete_also_if_its_beginning_is_in_another_piece() {
-    let viewer = Principal::new("viewer", Role::Superuser);
-    let texts = [true, false].map(|has_beginning| {
-        let (number, tool) = (3, "echo".into());
-        let call =
-            CallStart { number, tool, principal: None, client: None, request_id: None, arguments: None };
-        let mut piece = Piece::new(&viewer);
-        let event = |what| LiveEvent { number: 1, at: UNIX_EPOCH, server: Some("docs".into()), what };
-        let begun = Arc::new(event(EventContent::CallStarted(call)));
-        if has_beginning {
-            piece.event(&begun);
-        }
-        let (duration, attempts) = (Duration::ZERO, Vec::new());
-        let end = CallEnd { outcome: "cancelled", code: None, duration, attempts };
-        piece.event(&event(EventContent::CallEnded(begun, end)));
-        read(&piece.into_bytes()).pop()
-    });
-    assert!(texts[0].is_some() && texts[0] == texts[1], "{texts:?}");
 }

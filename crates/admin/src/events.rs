@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream::unfold;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::Api;
@@ -34,7 +34,8 @@ use runtime::shutdown::Shutdown;
 /// Pause after which a comment shows that the stream is alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 /// Pause between two pieces of a stream. Events that happen meanwhile are sent together, because waking the watcher and
-/// writing to its socket costs more than printing an event. After a full piece there is none, because more events wait.
+/// writing to its socket costs more than printing an event. The pause ends early if much happens, and after a full piece
+/// there is none, because more events wait.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Most events that are taken at once.
 const BATCH: usize = 16;
@@ -78,8 +79,9 @@ struct Resumed {
 /// Watch events
 ///
 /// Calls of tools, actions of operators, and changes of servers, breakers and tools as they happen. `Last-Event-ID`
-/// resumes a stream; the event `gap` says that some were missed. Nothing is recorded while nobody watches. Needs the
-/// role *reader*. Only a *superuser* sees the principals, clients and arguments of the calls of others.
+/// resumes a stream; the event `gap` says that some were missed. A call that ended before its `call_started` was sent has
+/// one event, `call_ended`. Nothing is recorded while nobody watches. Needs the role *reader*. Only a *superuser* sees the
+/// principals, clients and arguments of the calls of others.
 #[utoipa::path(
     get, path = "/events", tag = "gateway", operation_id = "watch_events", params(EventsQuery, Resumed),
     responses(
@@ -103,6 +105,7 @@ pub(super) async fn watch(
         Problem::new(ErrorCode::TooManyConnections, "too many streams of events are open")
             .hinting("close one of the streams, and send this request again")
     })?;
+    let watcher = if wanted.has_kind("call_ended") { watcher.told_by_ends() } else { watcher };
     let stream = Stream { watcher, principal, wanted, drain: api.options.drain.clone(), next: None };
     let body = Body::from_stream(unfold(stream, Stream::next));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
@@ -122,10 +125,13 @@ struct Stream {
 impl Stream {
     /// Returns the next piece of the stream, and the rest of the stream.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        // The head is sent at once.
-        let piece = if self.next.is_some() { self.piece().await? } else { KEEP_ALIVE };
-        let is_full = piece.len() >= MOST_BYTES;
-        self.next = Some(Instant::now() + if is_full { Duration::ZERO } else { PAUSE });
+        let piece = if self.next.is_some() {
+            self.piece().await?
+        } else {
+            // The head is sent at once.
+            self.next = Some(Instant::now() + PAUSE);
+            KEEP_ALIVE
+        };
         Some((Ok(piece), self))
     }
 
@@ -143,7 +149,6 @@ impl Stream {
             if !piece.is_empty() {
                 return Some(piece);
             }
-            self.next = Some(Instant::now() + PAUSE);
         }
     }
 
@@ -163,6 +168,8 @@ impl Stream {
                 self.watcher.take(&mut batch, BATCH);
             }
         }
+        let is_full = room == 0 || piece.len() >= MOST_BYTES;
+        self.next = Some(Instant::now() + if is_full { Duration::ZERO } else { PAUSE });
         piece.into_bytes()
     }
 
@@ -178,7 +185,7 @@ impl Stream {
         let at = self.next.filter(|at| *at > Instant::now());
         let next = async {
             if let Some(at) = at {
-                sleep_until(at).await;
+                self.watcher.pause(at).await;
             }
             self.watcher.next(end.saturating_duration_since(Instant::now())).await
         };
@@ -190,6 +197,10 @@ impl Stream {
 }
 
 impl EventsQuery {
+    fn has_kind(&self, kind: &str) -> bool {
+        self.kind.as_deref().is_none_or(|kinds| kinds.split(',').any(|wanted| wanted.trim() == kind))
+    }
+
     fn has(&self, event: &LiveEvent) -> bool {
         let fits = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
@@ -197,9 +208,8 @@ impl EventsQuery {
         let call = event.call();
         let tool = call.map(|(start, _)| &*start.tool);
         let outcome = call.and_then(|(_, end)| end).map(|end| end.outcome);
-        let kinds = self.kind.as_deref();
-        kinds.is_none_or(|kinds| kinds.split(',').any(|kind| kind.trim() == name(event)))
-            && fits(&self.server, event.server.as_deref())
+        self.has_kind(name(event))
+            && fits(&self.server, event.server())
             && fits(&self.tool, tool)
             && fits(&self.outcome, outcome)
     }

@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 
@@ -33,7 +34,10 @@ pub struct Attempt {
 
 /// The attempts of one call so far.
 #[derive(Debug, Default)]
-pub struct AttemptLog(RefCell<Vec<Attempt>>);
+pub struct AttemptLog(RefCell<EndedAttempts>);
+
+/// The attempts of one call that ended. Most calls have one, which needs no allocation.
+pub type EndedAttempts = SmallVec<[Attempt; 1]>;
 
 impl AttemptLog {
     /// Makes a log known to `work`. It can be taken from the returned future.
@@ -42,7 +46,7 @@ impl AttemptLog {
     }
 }
 
-impl From<AttemptLog> for Vec<Attempt> {
+impl From<AttemptLog> for EndedAttempts {
     fn from(log: AttemptLog) -> Self {
         log.0.into_inner()
     }
@@ -53,10 +57,6 @@ pub(super) fn note(begun: Instant, error: Option<&Error>) {
     // Without a log, nobody watches this call.
     let _ = LOG.try_with(|log| {
         let mut attempts = log.0.borrow_mut();
-        if attempts.is_empty() {
-            // Most calls have one.
-            attempts.reserve_exact(1);
-        }
         if attempts.len() < MOST {
             let error = error.map(|error| untrusted(&error.to_string()).to_string());
             attempts.push(Attempt { duration: begun.elapsed(), error });

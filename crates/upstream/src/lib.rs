@@ -60,7 +60,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub use attempt_log::{Attempt, AttemptLog};
+pub use attempt_log::{Attempt, AttemptLog, EndedAttempts};
 pub use config::Config;
 pub use connection::{
     Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,

@@ -2,33 +2,47 @@
 //!
 //! Not here: keeping them (`live_events`), their form for watchers (`admin::events`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
-use upstream::{Attempt, breaker};
+use upstream::{EndedAttempts, breaker};
 
 /// One event.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LiveEvent {
     /// Its number. Later events have larger numbers, also after a restart.
     pub number: u64,
     /// When it happened.
     pub at: SystemTime,
-    /// The server it is about, if any.
-    pub server: Option<Arc<str>>,
-    /// The change, the call or the operation.
-    pub what: EventContent,
+    /// The kind of the event, with its content.
+    pub what: EventKind,
 }
 
-/// The content of an event.
+/// The kinds of events. The two events of a call share the call.
+#[derive(Debug, Clone)]
+pub enum EventKind {
+    /// A call of a tool began.
+    CallStarted(Arc<ToolCall>),
+    /// A call of a tool ended.
+    CallEnded(Arc<ToolCall>),
+    /// Anything else happened.
+    Other(Arc<OtherEvent>),
+}
+
+/// An event that is not about a call.
+#[derive(Debug)]
+pub struct OtherEvent {
+    /// The server it is about, if any.
+    pub server: Option<Arc<str>>,
+    /// The change or the operation.
+    pub content: EventContent,
+}
+
+/// The content of an event that is not about a call.
 #[derive(Debug)]
 pub enum EventContent {
-    /// A call of a tool began.
-    CallStarted(CallStart),
-    /// A call of a tool ended: the event of its beginning, and how it ended.
-    CallEnded(Arc<LiveEvent>, CallEnd),
     /// The state of a server changed.
     Server {
         /// The new state.
@@ -67,11 +81,13 @@ pub enum EventContent {
     },
 }
 
-/// A call that began.
+/// A call of a tool.
 #[derive(Debug)]
-pub struct CallStart {
+pub struct ToolCall {
     /// The number of the call.
     pub number: u64,
+    /// The server.
+    pub server: Arc<str>,
     /// The tool under its name at the server.
     pub tool: Arc<str>,
     /// The principal of the client, if any.
@@ -82,6 +98,8 @@ pub struct CallStart {
     pub request_id: Option<RequestId>,
     /// The arguments as JSON text, without secrets of the server, if they are recorded.
     pub arguments: Option<String>,
+    /// How the call ended, once it has.
+    pub end: OnceLock<CallEnd>,
 }
 
 /// How a call ended.
@@ -94,7 +112,7 @@ pub struct CallEnd {
     /// Time from the request to the response, or to the beginning of a streamed response.
     pub duration: Duration,
     /// The attempts that ended; none if no server was reached or a cached result was returned.
-    pub attempts: Vec<Attempt>,
+    pub attempts: EndedAttempts,
 }
 
 /// Names of tools, of which the first are listed.
@@ -112,41 +130,70 @@ impl SampledNames {
     }
 }
 
-impl CallStart {
+impl ToolCall {
+    /// Returns an upper estimate of the memory that the call needs without its attempts.
     fn size(&self) -> usize {
         let texts = [self.principal.as_deref(), self.arguments.as_deref(), self.client.as_deref()];
-        self.tool.len() + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
+        let texts = texts.iter().flatten().map(|text| text.len()).sum::<usize>();
+        ALLOCATION + size_of::<Self>() + self.server.len() + self.tool.len() + texts
     }
 }
 
+/// Overhead of one allocation.
+const ALLOCATION: usize = 32;
+
 impl LiveEvent {
     /// Returns the call that began or ended, and its end.
-    pub fn call(&self) -> Option<(&CallStart, Option<&CallEnd>)> {
+    pub fn call(&self) -> Option<(&ToolCall, Option<&CallEnd>)> {
         match &self.what {
-            EventContent::CallStarted(start) => Some((start, None)),
-            EventContent::CallEnded(begun, end) => begun.call().map(|(start, _)| (start, Some(end))),
-            _ => None,
+            EventKind::CallStarted(call) => Some((call, None)),
+            EventKind::CallEnded(call) => Some((call, call.end.get())),
+            EventKind::Other(_) => None,
         }
     }
 
-    /// Returns an upper estimate of the memory that the event needs.
+    /// Returns the server that the event is about, if any.
+    pub fn server(&self) -> Option<&str> {
+        match &self.what {
+            EventKind::CallStarted(call) | EventKind::CallEnded(call) => Some(&call.server),
+            EventKind::Other(other) => other.server.as_deref(),
+        }
+    }
+}
+
+impl EventKind {
+    /// Returns an upper estimate of the memory that the event holds.
     pub(super) fn size(&self) -> usize {
-        let texts = match &self.what {
-            EventContent::CallStarted(start) => start.size(),
-            EventContent::CallEnded(begun, end) => {
-                let of = |attempt: &Attempt| attempt.error.as_ref().map_or(0, String::len);
-                let attempts = end.attempts.iter().map(|attempt| size_of::<Attempt>() + of(attempt));
-                // It may outlive the other event in the ring.
-                begun.size() + attempts.sum::<usize>()
+        match self {
+            Self::CallStarted(call) => call.size(),
+            Self::CallEnded(call) => call.size() + call.end.get().map_or(0, CallEnd::size),
+            Self::Other(other) => {
+                let server = other.server.as_ref().map_or(0, |name| name.len());
+                ALLOCATION + size_of::<OtherEvent>() + server + other.content.size()
             }
-            EventContent::Server { reason, .. } | EventContent::Breaker { reason, .. } => {
+        }
+    }
+}
+
+impl CallEnd {
+    /// The memory of the attempts, whose errors are the only texts of an end.
+    fn size(&self) -> usize {
+        let errors = self.attempts.iter().filter_map(|attempt| attempt.error.as_ref()).map(String::len);
+        let is_inline = !self.attempts.spilled();
+        errors.sum::<usize>() + if is_inline { 0 } else { ALLOCATION + size_of_val(&*self.attempts) }
+    }
+}
+
+impl EventContent {
+    fn size(&self) -> usize {
+        match self {
+            Self::Server { reason, .. } | Self::Breaker { reason, .. } => {
                 reason.as_ref().map_or(0, String::len)
             }
-            EventContent::Tools { added, removed, changed, .. } => {
+            Self::Tools { added, removed, changed, .. } => {
                 [added, removed, changed].iter().map(|names| names.size()).sum()
             }
-            EventContent::Action { principal, outcome, .. } => principal.len() + outcome.len(),
-        };
-        size_of::<Self>() + 64 + self.server.as_ref().map_or(0, |name| name.len()) + texts
+            Self::Action { principal, outcome, .. } => principal.len() + outcome.len(),
+        }
     }
 }

@@ -1,10 +1,43 @@
-//! Tests of the ring of events: its limits, gaps, and the memory budget.
+//! Tests of the ring of events: its limits, gaps, the events of calls, and the memory budget.
+
+use std::sync::OnceLock;
 
 use super::*;
+use upstream::EndedAttempts;
 
 fn note(events: &LiveEvents, reason: usize) {
     let what = EventContent::Server { state: "failed", reason: Some("x".repeat(reason)) };
     events.changed(&"s".into(), what);
+}
+
+/// Records the beginning of a call, and returns the call and the number of the event.
+fn begin(events: &LiveEvents, number: u64, arguments: usize) -> (Arc<ToolCall>, u64) {
+    let call = Arc::new(ToolCall {
+        number,
+        server: "s".into(),
+        tool: "t".into(),
+        principal: None,
+        client: None,
+        request_id: None,
+        arguments: Some("x".repeat(arguments)),
+        end: OnceLock::new(),
+    });
+    (Arc::clone(&call), events.record(EventKind::CallStarted(call)))
+}
+
+fn end(events: &LiveEvents, (call, begun): (Arc<ToolCall>, u64)) {
+    let (duration, attempts) = (Duration::ZERO, EndedAttempts::new());
+    call.end.set(CallEnd { outcome: "ok", code: None, duration, attempts }).expect("it ends once");
+    events.record_end(begun, call);
+}
+
+/// Reads all events of calls: the number of each call, and whether it ended.
+fn read(watcher: &mut Watcher) -> Vec<(u64, bool)> {
+    let told = |next| {
+        let Next::Event(event) = next else { panic!("a gap") };
+        event.call().map(|(call, end)| (call.number, end.is_some()))
+    };
+    std::iter::from_fn(|| watcher.try_next()).filter_map(told).collect()
 }
 
 fn is_event(next: Option<&Next>) -> bool {
@@ -35,6 +68,81 @@ fn a_resumed_watcher_continues_after_the_last_event_it_has_seen() {
     assert_eq!(next.number, event.number + 1);
     let mut ancient = events.watch(&"p".into(), Some(7)).expect("room");
     assert!(matches!(ancient.try_next(), Some(Next::Gap(None, _))), "events of an earlier run");
+}
+
+#[test]
+fn a_call_that_ended_is_told_by_its_end_to_watchers_of_ends() {
+    let events = LiveEvents::new();
+    let watch = || events.watch(&"p".into(), None).expect("room");
+    let (mut all, mut ends) = (watch(), watch().told_by_ends());
+    let [first, second] = [1, 2].map(|number| begin(&events, number, 0));
+    end(&events, first);
+    assert_eq!(read(&mut ends), [(2, false), (1, true)], "the beginning of a call that runs is told");
+    end(&events, second);
+    assert_eq!(read(&mut ends), [(2, true)]);
+    assert_eq!(read(&mut all), [(1, false), (2, false), (1, true), (2, true)]);
+}
+
+#[test]
+fn a_watcher_that_resumes_after_an_end_gets_every_later_end() {
+    let events = LiveEvents::new();
+    let mut watcher = events.watch(&"p".into(), None).expect("room").told_by_ends();
+    let [first, second] = [1, 2].map(|number| begin(&events, number, 0));
+    end(&events, second);
+    end(&events, first);
+    // The stream broke after the first event that was sent, before which two were left out.
+    let Some(Next::Event(seen)) = watcher.try_next() else { panic!("no event") };
+    let mut resumed = events.watch(&"p".into(), Some(seen.number)).expect("room").told_by_ends();
+    assert_eq!((seen.call().map(|(call, _)| call.number), read(&mut resumed)), (Some(2), vec![(1, true)]));
+}
+
+#[test]
+fn a_call_is_charged_once_and_as_long_as_one_of_its_events_is_kept() {
+    let events = LiveEvents::new();
+    let _watcher = events.watch(&"p".into(), None).expect("room");
+    let open = begin(&events, 0, 4_000);
+    let early = begin(&events, 1, 4_000);
+    end(&events, early);
+    let bytes = events.lock().bytes;
+    assert!((8_000..9_500).contains(&bytes), "{bytes}");
+    (2..1_000).for_each(|number| end(&events, begin(&events, number, 4_000)));
+    let kept = events.lock().ring.len();
+    assert!(kept > 450, "{kept} events of calls with 4,000 bytes are kept");
+    // Its beginning is no longer in the ring.
+    let bytes = events.lock().bytes;
+    end(&events, open);
+    let state = events.lock();
+    let held: usize = state.ring.iter().map(|recorded| recorded.size).sum();
+    assert_eq!(state.bytes, held);
+    assert!(
+        state.bytes <= RING_BYTES && state.bytes > bytes.saturating_sub(4_500),
+        "{} {bytes}",
+        state.bytes
+    );
+    assert!(state.ring.back().is_some_and(|last| last.size > 4_000), "the end holds the call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_early_when_half_of_the_ring_was_recorded() {
+    let events = LiveEvents::new();
+    let watchers = [(); 2].map(|()| events.watch(&"p".into(), None).expect("room"));
+    let (begun, second) = (Instant::now(), Duration::from_secs(1));
+    note(&events, RING_BYTES / 2);
+    let few = async {
+        tokio::task::yield_now().await;
+        note(&events, RING_BYTES / 4);
+    };
+    tokio::join!(watchers[0].pause(begun + second), few);
+    assert_eq!(begun.elapsed(), second, "what was recorded before counts no more");
+    let much = async {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+            note(&events, RING_BYTES / 15);
+        }
+    };
+    let end = begun + second * 2;
+    tokio::join!(watchers[0].pause(end), watchers[1].pause(end), much);
+    assert_eq!(begun.elapsed(), second);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! Invariants: while nobody watches, nothing is recorded, and a call costs one relaxed atomic load. All watchers read
 //! from one ring of at most [`RING_BYTES`], so a watcher that does not read holds no memory of its own. The ring is
-//! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. After a
-//! pause without watchers the numbers have a gap, so a resumed watcher learns of it.
+//! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. A watcher
+//! that pauses between its looks continues when much was recorded, so one that keeps reading misses none. After a pause
+//! without watchers the numbers have a gap, so a resumed watcher learns of it.
 //!
 //! Not here: who may see which event, and how it is printed (`admin`).
 
@@ -18,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-pub use event::{CallEnd, CallStart, EventContent, LiveEvent, SampledNames};
+pub use event::{CallEnd, EventContent, EventKind, LiveEvent, OtherEvent, SampledNames, ToolCall};
 pub use watched_call::CallSource;
 
 use client_names::ClientNames;
@@ -28,10 +30,15 @@ use runtime::telemetry::{RequestId, untrusted};
 
 /// Most bytes of events that are kept for all watchers together.
 pub(crate) const RING_BYTES: usize = 1024 * 1024;
+/// A pausing watcher continues when so many bytes were recorded. The rest of the ring is for what is recorded until it
+/// runs and has read them.
+const MOST_UNSEEN: u64 = RING_BYTES as u64 / 2;
 /// Most watchers at a time.
 const WATCHERS: usize = 64;
 /// Most watchers of one principal.
 const WATCHERS_EACH: usize = 8;
+/// Memory of a place in the ring, which grows by doubling.
+const PLACE: usize = 2 * size_of::<Recorded>();
 /// The charge of the ring changes in steps of this size, so that few events ask the memory budget.
 const CHARGE_STEP: usize = 64 * 1024;
 
@@ -50,22 +57,33 @@ pub struct LiveEvents {
 struct State {
     /// The number of the next event.
     next: u64,
-    /// Events with their sizes.
-    ring: VecDeque<(Arc<LiveEvent>, usize)>,
+    ring: VecDeque<Recorded>,
+    /// The sizes of the events in the ring.
     bytes: usize,
+    /// The sizes of all events so far.
+    recorded: u64,
     charge: Charge,
     /// The size of `charge`.
     charged: usize,
     watchers: HashMap<Arc<str>, usize>,
-    /// Whether a watcher waits for the next event.
-    is_awaited: bool,
+    /// The size of all events that a waiting watcher is woken at; the largest number if none waits.
+    awaited: u64,
+}
+
+/// An event in the ring.
+#[derive(Debug)]
+struct Recorded {
+    event: LiveEvent,
+    size: usize,
+    /// Whether it is the beginning of a call whose end is recorded too.
+    has_ended: bool,
 }
 
 /// The next element for a watcher.
 #[derive(Debug)]
 pub enum Next {
     /// An event.
-    Event(Arc<LiveEvent>),
+    Event(LiveEvent),
     /// Events that the watcher missed: their count, if it is known, and the number of the last of them.
     Gap(Option<u64>, u64),
 }
@@ -81,10 +99,11 @@ impl LiveEvents {
             next,
             ring: VecDeque::new(),
             bytes: 0,
+            recorded: 0,
             charge,
             charged: 0,
             watchers: HashMap::new(),
-            is_awaited: false,
+            awaited: u64::MAX,
         };
         let [is_watched, has_arguments] = [false, false].map(AtomicBool::new);
         Arc::new(Self {
@@ -120,7 +139,8 @@ impl LiveEvents {
         self.is_watched.store(true, Ordering::Relaxed);
         // A number from the future was not made here.
         let position = seen.map_or(next, |seen| seen.saturating_add(1).min(next));
-        Some(Watcher { events: Arc::clone(self), principal: Arc::clone(principal), position })
+        let (events, principal) = (Arc::clone(self), Arc::clone(principal));
+        Some(Watcher { events, principal, position, is_told_by_ends: false })
     }
 
     /// Sets whether future events of calls have the arguments.
@@ -140,30 +160,47 @@ impl LiveEvents {
             let (principal, outcome) = (principal.into(), outcome.to_owned());
             // The name comes from a path, so it may be long.
             let server = server.map(|name| untrusted(name).to_string().into());
-            self.record(server, EventContent::Action { action, principal, outcome, request_id });
+            let content = EventContent::Action { action, principal, outcome, request_id };
+            self.record(EventKind::Other(Arc::new(OtherEvent { server, content })));
         }
     }
 
     /// Records a change of `server`.
-    pub(super) fn changed(&self, server: &Arc<str>, what: EventContent) -> Arc<LiveEvent> {
-        self.record(Some(Arc::clone(server)), what)
+    pub(super) fn changed(&self, server: &Arc<str>, content: EventContent) {
+        let server = Some(Arc::clone(server));
+        self.record(EventKind::Other(Arc::new(OtherEvent { server, content })));
     }
 
-    fn record(&self, server: Option<Arc<str>>, what: EventContent) -> Arc<LiveEvent> {
+    /// Records an event, and returns its number.
+    fn record(&self, what: EventKind) -> u64 {
+        self.record_locked(self.lock(), what)
+    }
+
+    /// Records the end of a call that the event `begun` is the beginning of.
+    fn record_end(&self, begun: u64, call: Arc<ToolCall>) {
         let mut state = self.lock();
+        state.has_ended(begun);
+        self.record_locked(state, EventKind::CallEnded(call));
+    }
+
+    fn record_locked(&self, mut state: MutexGuard<'_, State>, what: EventKind) -> u64 {
         let number = state.next;
         state.next += 1;
-        let event = Arc::new(LiveEvent { number, at: SystemTime::now(), server, what });
-        let size = event.size();
+        let size = PLACE + what.size();
         state.bytes += size;
-        state.ring.push_back((Arc::clone(&event), size));
+        state.recorded += size as u64;
+        let event = LiveEvent { number, at: SystemTime::now(), what };
+        state.ring.push_back(Recorded { event, size, has_ended: false });
         state.trim();
-        let is_awaited = std::mem::take(&mut state.is_awaited);
+        let is_awaited = state.recorded >= state.awaited;
+        if is_awaited {
+            state.awaited = u64::MAX;
+        }
         drop(state);
         if is_awaited {
             self.news.notify_waiters();
         }
-        event
+        number
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -173,32 +210,47 @@ impl LiveEvents {
 }
 
 impl State {
-    fn next_for(&mut self, position: &mut u64) -> Option<Next> {
-        let oldest = self.ring.front().map_or(self.next, |(event, _)| event.number);
-        // The numbers are consecutive, except where nobody watched for a while.
-        let index = usize::try_from(position.saturating_sub(oldest)).unwrap_or(usize::MAX);
-        let index = match self.ring.get(index) {
-            Some((event, _)) if event.number == *position => index,
-            _ => self.ring.partition_point(|(event, _)| event.number < *position),
-        };
-        match self.ring.get(index) {
-            Some((event, _)) if event.number == *position => {
-                *position += 1;
-                return Some(Next::Event(Arc::clone(event)));
+    /// Returns what a watcher at `position` reads next. `is_told_by_ends` leaves out beginnings of calls that ended.
+    fn next_for(&mut self, position: &mut u64, is_told_by_ends: bool) -> Option<Next> {
+        for next in self.ring.range(self.index(*position)..) {
+            if next.event.number != *position {
+                return missed(position, next.event.number);
             }
-            Some((event, _)) => return missed(position, event.number),
-            None => {}
+            *position += 1;
+            if !(next.has_ended && is_told_by_ends) {
+                return Some(Next::Event(next.event.clone()));
+            }
         }
-        let gap = missed(position, self.next);
-        self.is_awaited |= gap.is_none();
-        gap
+        missed(position, self.next)
+    }
+
+    /// Returns where the event `number` is in the ring, or the first one after it.
+    fn index(&self, number: u64) -> usize {
+        let oldest = self.ring.front().map_or(self.next, |oldest| oldest.event.number);
+        // The numbers are consecutive, except where nobody watched for a while.
+        let index = usize::try_from(number.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        match self.ring.get(index) {
+            Some(found) if found.event.number == number => index,
+            _ => self.ring.partition_point(|earlier| earlier.event.number < number),
+        }
+    }
+
+    /// Marks the beginning of a call that ends. The event of the end, which holds the call longer, is charged for it.
+    fn has_ended(&mut self, begun: u64) {
+        let index = self.index(begun);
+        if let Some(begun) = self.ring.get_mut(index).filter(|found| found.event.number == begun) {
+            begun.has_ended = true;
+            let size = std::mem::replace(&mut begun.size, PLACE) - PLACE;
+            self.bytes -= size;
+            self.recorded -= size as u64;
+        }
     }
 
     /// Drops the oldest events until the ring is within its limit and the memory budget.
     fn trim(&mut self) {
         while self.bytes > RING_BYTES || !self.is_charged() {
-            let Some((_, size)) = self.ring.pop_front() else { break };
-            self.bytes -= size;
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.bytes -= oldest.size;
         }
     }
 
@@ -230,33 +282,66 @@ pub struct Watcher {
     principal: Arc<str>,
     /// The number of the event that is read next.
     position: u64,
+    is_told_by_ends: bool,
 }
 
 impl Watcher {
+    /// Leaves out the beginning of a call if its end is recorded already, because the end has all that it says.
+    pub const fn told_by_ends(mut self) -> Self {
+        self.is_told_by_ends = true;
+        self
+    }
+
     /// Returns the next event without waiting.
     pub fn try_next(&mut self) -> Option<Next> {
-        self.events.lock().next_for(&mut self.position)
+        self.events.lock().next_for(&mut self.position, self.is_told_by_ends)
     }
 
     /// Adds the next events to `batch` without waiting, at most `most`. They are locked once, so calls wait less.
     pub fn take(&mut self, batch: &mut Vec<Next>, most: usize) {
         let mut state = self.events.lock();
-        batch.extend(std::iter::from_fn(|| state.next_for(&mut self.position)).take(most));
+        let next = || state.next_for(&mut self.position, self.is_told_by_ends);
+        batch.extend(std::iter::from_fn(next).take(most));
     }
 
     /// Waits for the next event, at most for `patience`.
     pub async fn next(&mut self, patience: Duration) -> Option<Next> {
         let wait = async {
             loop {
-                // Made before the look, so that an event in between wakes it.
-                let news = self.events.news.notified();
-                if let Some(next) = self.events.lock().next_for(&mut self.position) {
+                let more = self.recorded(1);
+                if let Some(next) = self.try_next() {
                     return next;
                 }
-                news.await;
+                more.await;
             }
         };
         tokio::time::timeout(patience, wait).await.ok()
+    }
+
+    /// Waits until `end`, or until so much was recorded that a watcher could miss events if it waited longer.
+    pub async fn pause(&self, end: Instant) {
+        // At its end there is nothing to do.
+        let _ = tokio::time::timeout_at(end, self.recorded(MOST_UNSEEN)).await;
+    }
+
+    /// Waits until events of `size` bytes were recorded. Events are counted from this call on, not from the first poll.
+    fn recorded(&self, size: u64) -> impl Future<Output = ()> + use<> {
+        let events = Arc::clone(&self.events);
+        let wanted = events.lock().recorded + size;
+        async move {
+            loop {
+                // Made before the look, so that an event in between wakes it.
+                let news = events.news.notified();
+                {
+                    let mut state = events.lock();
+                    if state.recorded >= wanted {
+                        return;
+                    }
+                    state.awaited = state.awaited.min(wanted);
+                }
+                news.await;
+            }
+        }
     }
 }
 

@@ -4,16 +4,16 @@
 //! are recorded only if the operator allowed it, without secrets of the server, and at most [`MOST_ARGUMENTS`] of them.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use super::super::Manager;
 use super::super::error::Error;
 use super::super::routed_request::{Called, RoutedRequest};
-use super::{CallEnd, CallStart, EventContent, LiveEvent, LiveEvents};
+use super::{CallEnd, EventKind, LiveEvents, ToolCall};
 use runtime::telemetry::RequestId;
 use serde_json::Value;
-use upstream::{Attempt, AttemptLog, ResponseBody, Upstream};
+use upstream::{AttemptLog, EndedAttempts, ResponseBody, Upstream};
 
 /// Most bytes of arguments in an event.
 const MOST_ARGUMENTS: usize = 4 * 1024;
@@ -51,7 +51,9 @@ impl CallSource {
 struct WatchedCall<'a> {
     events: &'a LiveEvents,
     request: &'a RoutedRequest,
-    begun: Arc<LiveEvent>,
+    call: Arc<ToolCall>,
+    /// The number of the event of its beginning.
+    begun: u64,
     is_over: bool,
 }
 
@@ -59,20 +61,22 @@ impl<'a> WatchedCall<'a> {
     /// Records the beginning of a call.
     fn begin(events: &'a LiveEvents, request: &'a RoutedRequest, arguments: Option<String>) -> Self {
         let CallSource { request_id, is_rest } = CallSource::current();
-        let start = CallStart {
+        let call = Arc::new(ToolCall {
             number: events.calls.fetch_add(1, Ordering::Relaxed) + 1,
+            server: Arc::clone(&request.server),
             tool: Arc::clone(&request.subject),
             principal: request.call.principal.clone(),
             client: (!is_rest).then(|| events.client_names.lock().name(&request.call.sender.info)),
             request_id,
             arguments,
-        };
-        let begun = events.changed(&request.server, EventContent::CallStarted(start));
-        Self { events, request, begun, is_over: false }
+            end: OnceLock::new(),
+        });
+        let begun = events.record(EventKind::CallStarted(Arc::clone(&call)));
+        Self { events, request, call, begun, is_over: false }
     }
 
     /// Records the end of the call.
-    fn ended(mut self, result: &Result<Called<ResponseBody>, Error>, attempts: Vec<Attempt>) {
+    fn ended(mut self, result: &Result<Called<ResponseBody>, Error>, attempts: EndedAttempts) {
         self.is_over = true;
         self.record(match result {
             Ok(called) => {
@@ -91,7 +95,9 @@ impl<'a> WatchedCall<'a> {
     }
 
     fn record(&self, end: CallEnd) {
-        self.events.changed(&self.request.server, EventContent::CallEnded(Arc::clone(&self.begun), end));
+        // It is set once, because `is_over` is set before.
+        let _ = self.call.end.set(end);
+        self.events.record_end(self.begun, Arc::clone(&self.call));
     }
 }
 
@@ -99,7 +105,12 @@ impl Drop for WatchedCall<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let duration = self.request.begun.elapsed();
-            self.record(CallEnd { outcome: "cancelled", code: None, duration, attempts: Vec::new() });
+            self.record(CallEnd {
+                outcome: "cancelled",
+                code: None,
+                duration,
+                attempts: EndedAttempts::new(),
+            });
         }
     }
 }
