@@ -28,7 +28,9 @@ pub fn poll_write_joined<S: AsyncWrite>(
         several if several.iter().map(|buffer| buffer.len()).sum::<usize>() <= SMALL => JOINED
             .with_borrow_mut(|joined| {
                 joined.clear();
-                several.iter().for_each(|buffer| joined.extend_from_slice(buffer));
+                for buffer in several {
+                    joined.extend_from_slice(buffer);
+                }
                 socket.poll_write(context, joined)
             }),
         large => socket.poll_write_vectored(context, large),
@@ -95,7 +97,7 @@ mod tests {
     fn small_buffers_are_written_as_one_and_large_ones_where_they_are() {
         let (mut socket, large) = (Socket::default(), vec![b'l'; SMALL]);
         assert_eq!(write(&mut socket, &[b"he", b"", b"ad"]), 4);
-        // Of a short write the caller gets the count, and nothing of it is left for the next one.
+        // After a short write, nothing is left over for the next one.
         assert_eq!(write(&mut socket, &[b"long ", b"body"]), 5);
         assert_eq!(write(&mut socket, &[b"body"]), 4);
         assert_eq!(write(&mut socket, &[b"h", &large[1..]]), 5);
