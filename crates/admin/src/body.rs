@@ -120,8 +120,10 @@ pub(super) fn integer(value: &Raw) -> Option<i64> {
     /// Above it, a number of JSON may be another integer than the one that was meant.
     const LAST_EXACT: f64 = 9_007_199_254_740_991.0;
     let whole = |number: &f64| number.fract() == 0.0 && number.abs() <= LAST_EXACT;
+    // serde_json may read a float as its neighbor, which is not whole for large numbers.
+    let float = || value.as_str().parse::<f64>().ok();
     #[allow(clippy::cast_possible_truncation)] // it is whole, and in range
-    let read = || value.read::<f64>().ok().filter(whole).map(|number| number as i64);
+    let read = || float().filter(whole).map(|number| number as i64);
     value.read().ok().or_else(read)
 }
 
