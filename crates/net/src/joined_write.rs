@@ -40,62 +40,15 @@ pub fn poll_write_joined<S: AsyncWrite>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake_socket::{FakeSocket, written_at_once};
 
-    /// A socket that takes at most five bytes of each write, and notes of how many buffers it was.
-    #[derive(Default)]
-    struct Socket {
-        written: Vec<u8>,
-        buffers: Vec<usize>,
-    }
-
-    impl Socket {
-        fn take(&mut self, bytes: &[u8], buffers: usize) -> Poll<io::Result<usize>> {
-            let taken = bytes.len().min(5);
-            self.written.extend_from_slice(&bytes[..taken]);
-            self.buffers.push(buffers);
-            Poll::Ready(Ok(taken))
-        }
-    }
-
-    impl AsyncWrite for Socket {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffer: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.take(buffer, 1)
-        }
-
-        fn poll_write_vectored(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffers: &[IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            let all: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
-            self.take(&all, buffers.len())
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    fn write(socket: &mut Socket, buffers: &[&[u8]]) -> usize {
-        let slices: Vec<_> = buffers.iter().map(|buffer| IoSlice::new(buffer)).collect();
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        match poll_write_joined(Pin::new(socket), &mut context, &slices) {
-            Poll::Ready(Ok(count)) => count,
-            other => panic!("{other:?}"),
-        }
+    fn write(socket: &mut FakeSocket, buffers: &[&[u8]]) -> usize {
+        written_at_once(buffers, |context, slices| poll_write_joined(Pin::new(socket), context, slices))
     }
 
     #[test]
     fn small_buffers_are_written_as_one_and_large_ones_where_they_are() {
-        let (mut socket, large) = (Socket::default(), vec![b'l'; SMALL]);
+        let (mut socket, large) = (FakeSocket::taking(5), vec![b'l'; SMALL]);
         assert_eq!(write(&mut socket, &[b"he", b"", b"ad"]), 4);
         // After a short write, nothing is left over for the next one.
         assert_eq!(write(&mut socket, &[b"long ", b"body"]), 5);
@@ -103,6 +56,7 @@ mod tests {
         assert_eq!(write(&mut socket, &[b"h", &large[1..]]), 5);
         assert_eq!(write(&mut socket, &[b"h", &large]), 5);
         assert_eq!(socket.written, b"headlong bodyhllllhllll");
-        assert_eq!(socket.buffers, [1, 1, 1, 1, 2]);
+        let buffers: Vec<_> = socket.writes.iter().map(|(_, buffers)| *buffers).collect();
+        assert_eq!(buffers, [1, 1, 1, 1, 2]);
     }
 }

@@ -4,6 +4,8 @@
 //! apart from a part ([`Clip`]) that says which request it answers.
 
 mod clip;
+#[cfg(test)]
+mod fake_socket;
 pub mod http;
 mod joined_write;
 pub mod lines;

@@ -209,38 +209,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Takes all that it is given and notes how much that was.
-    #[derive(Debug, Default)]
-    struct Sizes(Vec<usize>);
-
-    impl AsyncWrite for Sizes {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffer: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.0.push(buffer.len());
-            Poll::Ready(Ok(buffer.len()))
-        }
-
-        fn poll_write_vectored(
-            self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            buffers: &[IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            let all: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
-            self.poll_write(context, &all)
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
+    use crate::fake_socket::{FakeSocket, written_at_once};
 
     #[test]
     fn writes_stay_together_up_to_a_limit_and_large_ones_are_cut() {
@@ -254,16 +223,19 @@ mod tests {
             (&[&large], MOST_WRITTEN),
             (&[&b"part"[..]; MOST_SLICES + 1], 4 * MOST_SLICES),
         ];
-        let mut context = Context::from_waker(std::task::Waker::noop());
         for (buffers, expected) in cases {
-            let mut socket = Metered::new(Sizes::default());
-            let slices: Vec<_> = buffers.iter().map(|buffer| IoSlice::new(buffer)).collect();
-            let written = Pin::new(&mut socket).poll_write_vectored(&mut context, &slices);
-            assert!(matches!(written, Poll::Ready(Ok(count)) if count == expected), "{written:?}");
-            assert_eq!(socket.socket.0, [expected]);
+            let mut socket = Metered::new(FakeSocket::taking(usize::MAX));
+            let written = written_at_once(buffers, |context, slices| {
+                Pin::new(&mut socket).poll_write_vectored(context, slices)
+            });
+            assert_eq!(written, expected);
+            let sizes: Vec<_> = socket.socket.writes.iter().map(|(bytes, _)| *bytes).collect();
+            assert_eq!(sizes, [expected]);
         }
-        let mut socket = Metered::new(Sizes::default());
-        let written = Pin::new(&mut socket).poll_write(&mut context, &large);
-        assert!(matches!(written, Poll::Ready(Ok(MOST_WRITTEN))), "{written:?}");
+        let mut socket = Metered::new(FakeSocket::taking(usize::MAX));
+        let written = written_at_once(&[&large], |context, slices| {
+            Pin::new(&mut socket).poll_write(context, &slices[0])
+        });
+        assert_eq!(written, MOST_WRITTEN);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Invariants: while nobody watches, nothing is recorded, and a call costs one relaxed atomic load. All watchers read
 //! from one ring of at most [`RING_BYTES`], so a watcher that does not read holds no memory of its own. The ring is
-//! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. A watcher
-//! that pauses between its looks continues when much was recorded, so one that keeps reading misses none. After a pause
-//! without watchers the numbers have a gap, so a resumed watcher learns of it.
+//! charged to the memory budget, and shrinks if that has no room. A watcher learns how many events it missed. Its pauses
+//! end early when half of [`RING_BYTES`] was recorded, so a watcher that keeps reading misses no event of a full ring.
+//! After a pause without watchers the numbers have a gap, so a resumed watcher learns of it.
 //!
 //! Not here: who may see which event, and how it is printed (`admin`).
 
