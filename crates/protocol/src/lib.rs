@@ -24,6 +24,7 @@ pub mod response;
 pub mod sanitize;
 pub mod uri;
 pub mod version;
+pub mod visible;
 
 pub use abilities::Abilities;
 pub use error::{ErrorObject, Origin, Reply};
