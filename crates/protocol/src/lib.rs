@@ -8,6 +8,7 @@
 pub mod abilities;
 pub mod caching;
 pub mod compose;
+pub mod elicitation;
 pub mod error;
 pub mod error_code;
 pub mod error_data;
