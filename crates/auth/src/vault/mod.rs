@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use runtime::private_file;
 use runtime::secret::{ExposeSecret, SecretString};
-use runtime::{private_file, regular_file};
 use secrecy::zeroize::Zeroizing;
 
 pub use config::Settings;
@@ -230,11 +230,7 @@ impl Vault {
     }
 
     fn write(&self, text: &[u8]) -> Result<(), Error> {
-        private_file::replace(&self.path, text).map_err(|source| {
-            // A partial file must not fill the disk. It may be missing already.
-            let _ = fs::remove_file(private_file::beside(&self.path, "new"));
-            self.failed("written", source)
-        })
+        private_file::replace(&self.path, text).map_err(|source| self.failed("written", source))
     }
 
     /// Returns the file as it is now; `None` if it does not exist.
@@ -256,7 +252,7 @@ impl Vault {
     fn read_file(&self) -> Result<Content, Error> {
         let failed = |error| self.failed("read", error);
         let damaged = |reason| Error::Damaged { path: self.path.clone(), reason };
-        let file = regular_file::open(&self.path).map_err(failed)?;
+        let file = private_file::open(&self.path).map_err(failed)?;
         let version = FileVersion::of(&file.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         (&file).take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -25,6 +25,7 @@ mod routing;
 mod server_status;
 mod snapshot;
 mod trust;
+mod unrequested;
 mod views;
 
 use std::sync::Arc;
@@ -352,8 +353,9 @@ impl Manager {
         let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
         let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
         let (done, told) = oneshot::channel();
-        let [tool, sha256] = [approval.tool, approval.sha256].map(|text| text.map(str::to_owned));
-        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, done });
+        let chosen = [approval.tool, approval.sha256, approval.previous_owner];
+        let [tool, sha256, previous_owner] = chosen.map(|text| text.map(str::to_owned));
+        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, previous_owner, done });
         self.orders.send(order).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())??;
         self.server(server)
