@@ -167,3 +167,25 @@ async fn an_ended_token_whose_renewal_is_refused_is_not_waited_for_in_a_loop() {
     let soon = tokio::time::timeout(std::time::Duration::from_millis(50), account.renewed()).await;
     assert!(soon.is_err(), "the server would be contacted without a pause");
 }
+
+#[tokio::test]
+async fn begun_logins_hold_little_of_long_metadata_and_scopes_that_a_server_varies_do_not_add_up() {
+    let fake = Fake::start();
+    let logins = logins(&fake);
+    let mut metadata = fake.metadata("");
+    metadata["scopes_supported"] = vec!["x".repeat(200); 1_000].into();
+    metadata["grant_types_supported"] = vec!["authorization_code"; 1_000].into();
+    fake.json("/.well-known/oauth-authorization-server", &metadata);
+    let account = logins.account(None);
+    for at in 0..40 {
+        let scopes: Vec<String> = (0..20).map(|of| format!("{at}-{of}-{}", "y".repeat(20))).collect();
+        let demanding = challenge(&format!("Bearer scope=\"{}\"", scopes.join(" ")));
+        assert!(account.refused(None, StatusCode::UNAUTHORIZED, &demanding).await.is_err());
+        logins.start(&alice(), &own(), |_| String::new()).await.expect("a login service");
+    }
+    for started in lock(&logins.started).values() {
+        let held = serde_json::to_vec(&started.discovered).expect("JSON").len()
+            + serde_json::to_vec(&started.registration).expect("JSON").len();
+        assert!(held < 16 << 10, "{held} bytes");
+    }
+}

@@ -176,12 +176,14 @@ impl Logins {
             return Err(Error::refused("the server is configured with a grant for machines: nobody logs in"));
         }
         let missing = self.account(Some(principal)).missing_scopes();
-        let (discovered, registration) = shared.known_at(own, &missing).await?;
+        let (mut discovered, registration) = shared.known_at(own, &missing).await?;
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
         let (state, scopes) = (seal(&pending), discovered.scopes.clone());
         let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
         let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
         let issuer = discovered.server.issuer.clone();
+        // Metadata is larger than the part of it that is needed from here on.
+        discovered.server = discovered.server.for_renewal();
         let (principal, begun) = (Arc::clone(principal), Instant::now());
         self.keep(pending, Started { principal, begun, discovered, registration, pkce });
         Ok(Consent { authorization_url, issuer, scopes })

@@ -21,7 +21,7 @@ use crate::config::{ClientAuthentication, Grant, Settings};
 use crate::dial::{Services, is_loopback, later};
 use crate::discovery::{Discovered, union};
 use crate::error::{Error, foreign_text};
-use crate::limits::{self, MAX_CLIENT_ID, MAX_CLIENT_SECRET};
+use crate::limits::{self, MAX_CLIENT_ID, MAX_CLIENT_SECRET, bounded_scopes};
 use crate::metadata::AuthorizationServer;
 use crate::secret_json;
 
@@ -109,7 +109,8 @@ pub async fn register(
     }
     // A client that registered with scopes gets no others, so a new one asks for all that were needed so far.
     let before = known.map(|known| known.scopes.as_slice()).unwrap_or_default();
-    let wider = Discovered { scopes: union(before, &discovered.scopes), ..discovered.clone() };
+    let scopes = bounded_scopes(union(&discovered.scopes, before));
+    let wider = Discovered { scopes, ..discovered.clone() };
     match &server.registration_endpoint {
         Some(endpoint) => by_request(services, endpoint, &wider, settings, own).await,
         None => Err(unsupported(server)),

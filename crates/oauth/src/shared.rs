@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::discovery::is_same_issuer;
 use crate::held::Held;
+use crate::limits::bounded_scopes;
 use crate::saved::{LoginStore, SavedLogin, add_registration};
 use crate::{
     Challenge, Discovered, Error, Grant, KnownIssuers, OwnClient, Registration, Services, Settings,
@@ -90,7 +91,7 @@ impl Shared {
         scopes: &[String],
     ) -> Result<(Discovered, Registration), Error> {
         let mut discovered = self.discovered().await?;
-        discovered.scopes = union(&discovered.scopes, scopes);
+        discovered.scopes = bounded_scopes(union(&discovered.scopes, scopes));
         let known = self.registration(&discovered.server.issuer, own.redirect_uri.as_str());
         let registration =
             crate::register(&self.services, &discovered, &self.settings, own, known.as_ref()).await?;
@@ -164,7 +165,7 @@ impl Shared {
 
     async fn of_machine(&self, scopes: &[String]) -> Result<SavedLogin, Error> {
         let mut discovered = self.discovered().await?;
-        discovered.scopes = union(&discovered.scopes, scopes);
+        discovered.scopes = bounded_scopes(union(&discovered.scopes, scopes));
         // Nothing returns to a machine: it registers nothing, so this URL is never sent.
         let own = OwnClient { redirect_uri: self.shelf.url.clone(), client_metadata_url: None };
         let registration = crate::register(&self.services, &discovered, &self.settings, &own, None).await?;
