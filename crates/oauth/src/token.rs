@@ -22,6 +22,8 @@ use crate::config::{ClientAuthentication, IdentityProvider, Settings};
 use crate::dial::Services;
 use crate::discovery::Discovered;
 use crate::error::Error;
+use crate::issuer_binding::IssuerBinding;
+use crate::limits::{self, MAX_ACCESS_TOKEN};
 use crate::registration::Registration;
 use crate::token_response::{Granted, Login, Tokens, read};
 
@@ -32,7 +34,7 @@ const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// The context of requests to one token endpoint.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct TokenClient<'a> {
     /// The way to the authorization server.
     pub services: &'a Services,
@@ -42,6 +44,8 @@ pub struct TokenClient<'a> {
     pub registration: &'a Registration,
     /// The settings of the login.
     pub settings: &'a Settings,
+    /// Where credentials of the settings may be sent; `None` if none is sent.
+    pub binding: Option<IssuerBinding>,
 }
 
 /// The fields of one form. Those with a secret are also listed in `secrets`.
@@ -148,6 +152,7 @@ pub async fn token_exchange(
     let response = client.services.send(&provider.token_endpoint, request).await?;
     let granted = read(&response, Login::Machine, fields.secrets())?;
     if granted.issued_token_type.as_deref() == Some(ID_JAG) {
+        limits::check("an assertion", &granted.access_token, MAX_ACCESS_TOKEN)?;
         return Ok(granted.access_token.into());
     }
     Err(Error::refused("the identity provider gave another token than an ID-JAG, which was asked for"))
@@ -189,6 +194,7 @@ impl TokenClient<'_> {
         if registration.issuer != *issuer {
             return Err(Error::refused("the client is registered at another issuer, so nothing was sent"));
         }
+        self.binding.as_ref().map_or(Ok(()), |binding| binding.check_endpoint(endpoint))?;
         let id = &registration.client_id;
         let no_secret =
             || Error::Unsupported { what: "the client has no secret; fill in `client_secret`".into() };

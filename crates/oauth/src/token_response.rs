@@ -18,6 +18,7 @@ use settings::one_line;
 
 use crate::dial::later;
 use crate::error::{Error, foreign_text};
+use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN, MAX_REFRESH_TOKEN, bounded_scopes};
 use crate::secret_json;
 
 /// A longer life of a token counts as this.
@@ -74,6 +75,12 @@ impl Granted {
         if self.access_token.is_empty() || !self.access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::refused("the authorization server gave an access token that cannot be sent"));
         }
+        limits::check("an access token", &self.access_token, MAX_ACCESS_TOKEN)?;
+        limits::check(
+            "a refresh token",
+            self.refresh_token.as_deref().unwrap_or_default(),
+            MAX_REFRESH_TOKEN,
+        )?;
         let scopes = self.scope.map(|scope| scope.split_whitespace().map(str::to_owned).collect());
         Ok(Tokens {
             access_token: self.access_token.into(),
@@ -83,7 +90,7 @@ impl Granted {
                 .as_ref()
                 .and_then(life)
                 .and_then(|life| SystemTime::now().checked_add(life)),
-            scopes: scopes.unwrap_or_else(|| asked.to_vec()),
+            scopes: bounded_scopes(scopes.unwrap_or_else(|| asked.to_vec())),
             account: self.id_token.as_deref().and_then(account),
         })
     }
@@ -98,6 +105,9 @@ fn life(value: &Value) -> Option<Duration> {
 
 /// Returns the name of the account in an ID token.
 fn account(id_token: &str) -> Option<String> {
+    if id_token.len() > MAX_ID_TOKEN {
+        return None;
+    }
     let claims = URL_SAFE_NO_PAD.decode(id_token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
     let named = ["email", "preferred_username", "sub"].iter().find_map(|name| claims[*name].as_str());

@@ -115,6 +115,8 @@ pub struct ServerContext {
     pub is_inspection: bool,
     /// The vault for tokens; without one they end with the process.
     pub vault: Option<Arc<auth::vault::Vault>>,
+    /// The issuers that credentials of servers belong to.
+    pub issuers: oauth::KnownIssuers,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -122,7 +124,13 @@ impl ServerContext {
     /// Those of a server in a test: a cache of its own, and no vault.
     pub fn alone(shutdown: &Shutdown) -> Self {
         let store = Store::open(&runtime::store::Config::default());
-        Self { shutdown: shutdown.clone(), store, is_inspection: false, vault: None }
+        Self {
+            shutdown: shutdown.clone(),
+            store,
+            is_inspection: false,
+            vault: None,
+            issuers: oauth::KnownIssuers::default(),
+        }
     }
 }
 
