@@ -47,6 +47,7 @@ pub mod status;
 mod subscription_task;
 mod supervise;
 mod supervisor_messages;
+mod token_bucket;
 pub mod token_file;
 pub mod transport;
 mod verbosity;
