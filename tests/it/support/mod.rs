@@ -35,6 +35,7 @@ pub mod redis;
 pub mod registry;
 pub mod rmcp_peer;
 pub mod scripted;
+pub mod odd;
 pub mod sse;
 pub mod stateful;
 pub mod stateful_http;
