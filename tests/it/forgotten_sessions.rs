@@ -36,7 +36,11 @@ const FAILED: [Form; 5] = [
     Form(200, JSON, r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"Session not found"}}"#),
     Form(200, JSON, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#),
     Form(200, JSON, r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#),
-    Form(200, "content-type: text/event-stream\r\n", "data: {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"no\"}}\n\n"),
+    Form(
+        200,
+        "content-type: text/event-stream\r\n",
+        "data: {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"no\"}}\n\n",
+    ),
 ];
 
 /// A server with sessions that it can forget.
@@ -55,7 +59,11 @@ impl Forgetful {
             if seen.method() == "initialize" {
                 let id = format!("s{}", count.fetch_add(1, Ordering::Relaxed) + 1);
                 sessions.lock().expect("no panic").insert(id.clone());
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#, seen.id(), odd::usual_result(seen)?);
+                let body = format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
+                    seen.id(),
+                    odd::usual_result(seen)?
+                );
                 return Some(vec![full(200, &format!("{JSON}mcp-session-id: {id}\r\n"), &body)]);
             }
             let session = seen.header("mcp-session-id")?;
@@ -122,7 +130,8 @@ async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
         let server = Forgetful::new(form, false).await;
         let gateway = ready(&server.registry()).await;
         server.forget();
-        let (before, opened) = (server.server.seen().iter().filter(|seen| is_call(seen)).count(), server.opened());
+        let (before, opened) =
+            (server.server.seen().iter().filter(|seen| is_call(seen)).count(), server.opened());
         let failed = gateway.call("one", "fine", json!({})).await;
         assert!(failed.status != 200 || failed.json()["success"] == false, "{form:?}: {failed:?}");
         let calls = server.server.seen().iter().filter(|seen| is_call(seen)).count();
@@ -142,7 +151,8 @@ async fn many_calls_at_once_open_one_new_session() {
             let opened = server.opened();
             server.forget();
             let calls = (0..20).map(|_| gateway.call("one", "fine", json!({})));
-            let statuses: Vec<u16> = futures_util::future::join_all(calls).await.iter().map(|a| a.status).collect();
+            let statuses: Vec<u16> =
+                futures_util::future::join_all(calls).await.iter().map(|a| a.status).collect();
             assert_eq!(statuses, [200; 20], "{form:?}, round {round}");
             assert_eq!(server.opened(), opened + 1, "{form:?}, round {round}");
         }
@@ -152,10 +162,21 @@ async fn many_calls_at_once_open_one_new_session() {
 
 #[tokio::test]
 async fn a_refusal_that_a_new_session_does_not_cure_is_the_answer() {
-    for (form, text) in [(Form(400, JSON, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"bad x"}}"#), "bad x"), (Form(404, "", ""), "404"), (Form(400, "", ""), "400")] {
+    for (form, text) in [
+        (
+            Form(400, JSON, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"bad x"}}"#),
+            "bad x",
+        ),
+        (Form(404, "", ""), "404"),
+        (Form(400, "", ""), "400"),
+    ] {
         let server = odd::http(move |seen| match seen.method().as_str() {
             "initialize" => {
-                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#, seen.id(), odd::usual_result(seen)?);
+                let body = format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#,
+                    seen.id(),
+                    odd::usual_result(seen)?
+                );
                 Some(vec![full(200, &format!("{JSON}mcp-session-id: s\r\n"), &body)])
             }
             "tools/call" if seen.has(r#""odd""#) => Some(vec![full(form.0, form.1, form.2)]),
@@ -189,7 +210,10 @@ async fn an_idle_session_is_opened_again_after_a_health_check() {
         gateway.offers(&["fine", "odd"]).await;
         let opened = server.opened();
         server.forget();
-        eventually(&format!("another session after {form:?}"), async || (server.opened() > opened).then_some(())).await;
+        eventually(&format!("another session after {form:?}"), async || {
+            (server.opened() > opened).then_some(())
+        })
+        .await;
     }
 }
 
@@ -202,7 +226,10 @@ async fn a_refused_event_stream_ends_the_session() {
         server.forget();
         // The stream ends, and opening it again is refused.
         server.server.go.add_permits(10);
-        eventually(&format!("another session after {form:?}"), async || (server.opened() > opened).then_some(())).await;
+        eventually(&format!("another session after {form:?}"), async || {
+            (server.opened() > opened).then_some(())
+        })
+        .await;
     }
 }
 

@@ -41,14 +41,22 @@ fn printed(seen: &Seen, print: impl Fn(&str, &str) -> String) -> Option<Vec<Step
 async fn responses_with_null_members_and_ids_as_text_are_read() {
     type Print = fn(&str, &str) -> String;
     let forms: [(&str, Print); 6] = [
-        ("error null", |id, result| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result},"error":null}}"#)),
-        ("error null first", |id, result| format!(r#"{{"error":null,"jsonrpc":"2.0","id":{id},"result":{result}}}"#)),
+        ("error null", |id, result| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result},"error":null}}"#)
+        }),
+        ("error null first", |id, result| {
+            format!(r#"{{"error":null,"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+        }),
         ("all members", |id, result| {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":null,"params":null,"result":{result},"error":null}}"#)
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":null,"params":null,"result":{result},"error":null}}"#
+            )
         }),
         ("id as text", |id, result| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{result}}}"#)),
         ("id with a fraction", |id, result| format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}.0}}"#)),
-        ("byte order mark", |id, result| format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}")),
+        ("byte order mark", |id, result| {
+            format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}")
+        }),
     ];
     for (what, print) in forms {
         let server = odd::http(move |seen| printed(seen, print)).await;
@@ -94,8 +102,16 @@ async fn an_older_revision_is_requested_when_the_newest_is_refused() {
     let refusals: [(&str, u16, &str); 6] = [
         ("2025-06-18", 200, r#"{"code":-32602,"message":"Unsupported protocol version"}"#),
         ("2025-03-26", 200, r#"{"code":-32600,"message":"Bad Request"}"#),
-        ("2024-11-05", 400, r#"{"code":-32000,"message":"Bad Request: Unsupported protocol version (supported versions: 2024-11-05)"}"#),
-        ("2024-10-07", 200, r#"{"code":-32602,"message":"no","data":{"supported":["2024-10-07"],"requested":"2025-11-25"}}"#),
+        (
+            "2024-11-05",
+            400,
+            r#"{"code":-32000,"message":"Bad Request: Unsupported protocol version (supported versions: 2024-11-05)"}"#,
+        ),
+        (
+            "2024-10-07",
+            200,
+            r#"{"code":-32602,"message":"no","data":{"supported":["2024-10-07"],"requested":"2025-11-25"}}"#,
+        ),
         ("2025-03-26", 200, r#"{"code":-32603,"message":"only 2025-03-26 and 2024-11-05 are spoken"}"#),
         ("2025-06-18", 400, ""),
     ];
@@ -116,7 +132,8 @@ async fn an_older_revision_is_requested_when_the_newest_is_refused() {
             }
         })
         .await;
-        let gateway = works(&over_http(server.url.as_str()), &format!("{spoken} after {status} {error}")).await;
+        let gateway =
+            works(&over_http(server.url.as_str()), &format!("{spoken} after {status} {error}")).await;
         let shown = if spoken == "2024-10-07" { "2024-11-05" } else { spoken };
         assert_eq!(entry(&gateway).await["protocol_version"], shown, "{error}");
         let asked = server.seen().iter().filter(|seen| seen.method() == "initialize").count();
@@ -139,7 +156,8 @@ async fn a_first_request_that_ends_badly_is_followed_by_initialize() {
         ("503 with a time", full(503, "retry-after: 1\r\n", "")),
         ("504", full(504, "", "")),
     ] {
-        let server = odd::http(move |seen| (seen.method() == "server/discover").then(|| vec![step.clone()])).await;
+        let server =
+            odd::http(move |seen| (seen.method() == "server/discover").then(|| vec![step.clone()])).await;
         works(&over_http(server.url.as_str()), what).await;
     }
 }
@@ -191,10 +209,13 @@ async fn changes_that_are_announced_after_each_list_reach_nobody_and_are_read_ev
 async fn a_client_on_standard_input_may_begin_with_a_byte_order_mark() {
     let server = odd::http(|_| None).await;
     let gateway = Gateway::of(&over_http(server.url.as_str()));
-    for (before, between) in [("\u{feff}", ""), ("\u{feff}\n", ""), ("\u{feff}", "\u{feff}"), ("\u{feff}\r\n", "\r")] {
+    for (before, between) in
+        [("\u{feff}", ""), ("\u{feff}\n", ""), ("\u{feff}", "\u{feff}"), ("\u{feff}\r\n", "\r")]
+    {
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
             "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
-        let input = format!("{before}{hello}\n{between}{}\n", json!({"jsonrpc": "2.0", "id": 2, "method": "ping"}));
+        let input =
+            format!("{before}{hello}\n{between}{}\n", json!({"jsonrpc": "2.0", "id": 2, "method": "ping"}));
         let output = gateway.output_with_input(&["stdio"], input.as_bytes());
         let ids: Vec<Value> = String::from_utf8_lossy(&output.stdout)
             .lines()
@@ -203,6 +224,9 @@ async fn a_client_on_standard_input_may_begin_with_a_byte_order_mark() {
             .map(|message| message["id"].clone())
             .collect();
         let expected = if between == "\r" { 1 } else { 2 };
-        assert!(ids.len() >= expected && ids.contains(&json!(1)), "{before:?} {between:?}: {ids:?} {output:?}");
+        assert!(
+            ids.len() >= expected && ids.contains(&json!(1)),
+            "{before:?} {between:?}: {ids:?} {output:?}"
+        );
     }
 }

@@ -26,7 +26,10 @@ fn of(template: &[u8], id: &str) -> Vec<u8> {
 }
 
 fn whole(body: &[u8]) -> Step {
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     Step::Bytes([head.as_bytes(), body].concat())
 }
 
@@ -57,7 +60,11 @@ async fn fails_alone(gateway: &Running, hint: &str, what: &str) {
     }
     assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{what}");
     let breaker = breaker(gateway).await;
-    assert_eq!((&breaker["state"], &breaker["consecutive_failures"]), (&json!("closed"), &json!(0)), "{what}");
+    assert_eq!(
+        (&breaker["state"], &breaker["consecutive_failures"]),
+        (&json!("closed"), &json!(0)),
+        "{what}"
+    );
 }
 
 async fn ready(registry: &Registry) -> Running {
@@ -78,7 +85,8 @@ async fn an_unreadable_result_over_http_fails_one_call_at_once() {
             })
             .await;
             let gateway = ready(&Registry::new().http("one", server.url.as_str())).await;
-            fails_alone(&gateway, hint, &format!("{}, event: {as_event}", String::from_utf8_lossy(template))).await;
+            fails_alone(&gateway, hint, &format!("{}, event: {as_event}", String::from_utf8_lossy(template)))
+                .await;
         }
     }
 }
@@ -98,11 +106,25 @@ async fn an_unreadable_line_fails_one_call_at_once() {
 async fn a_large_result_that_is_no_json_fails_like_a_small_one() {
     let text = "x".repeat(40_000);
     for (text, hint) in [
-        (format!(r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"content":[{{"type":"text","text":"{text}"}}],"structuredContent":{{"a":NaN}}}}}}"#), "NaN at byte "),
-        (format!(r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"a":NaN,"content":[{{"type":"text","text":"{text}"}}]}}}}"#), "NaN at byte "),
-        (format!(r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"content":[{{"type":"text","text":"{text}"#), "stopped after byte "),
+        (
+            format!(
+                r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"content":[{{"type":"text","text":"{text}"}}],"structuredContent":{{"a":NaN}}}}}}"#
+            ),
+            "NaN at byte ",
+        ),
+        (
+            format!(
+                r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"a":NaN,"content":[{{"type":"text","text":"{text}"}}]}}}}"#
+            ),
+            "NaN at byte ",
+        ),
+        (
+            format!(r#"{{"jsonrpc":"2.0","id":$ID,"result":{{"content":[{{"type":"text","text":"{text}"#),
+            "stopped after byte ",
+        ),
     ] {
-        let server = odd::http(move |seen| is_odd(seen).then(|| vec![whole(&of(text.as_bytes(), &seen.id()))])).await;
+        let server =
+            odd::http(move |seen| is_odd(seen).then(|| vec![whole(&of(text.as_bytes(), &seen.id()))])).await;
         let gateway = ready(&Registry::new().http("one", server.url.as_str())).await;
         fails_alone(&gateway, hint, "large").await;
         let session = gateway.mcp().legacy().await;
@@ -115,10 +137,16 @@ async fn a_large_result_that_is_no_json_fails_like_a_small_one() {
 async fn a_large_result_that_turns_out_to_be_no_json_is_cut_without_a_failure_of_the_server() {
     let server = odd::http(|seen| {
         is_odd(seen).then(|| {
-            let begin = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[{{"type":"text","text":"{}"}}],"#, seen.id(), "x".repeat(40_000));
+            let begin = format!(
+                r#"{{"jsonrpc":"2.0","id":{},"result":{{"content":[{{"type":"text","text":"{}"}}],"#,
+                seen.id(),
+                "x".repeat(40_000)
+            );
             let rest = r#""structuredContent":{"a":[NaN]}}}"#;
             let length = begin.len() + rest.len();
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            );
             vec![Step::Say(head + &begin), Step::Wait, Step::Say(rest.into())]
         })
     })

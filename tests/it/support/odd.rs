@@ -4,10 +4,8 @@ use testkit::scripted::{Seen, Step, TestServer, json, result};
 
 use super::Registry;
 
-const INITIALIZED: &str =
-    r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}"#;
-const TOOLS: &str =
-    r#"{"tools":[{"name":"odd","inputSchema":{"type":"object"}},{"name":"fine","inputSchema":{"type":"object"}}]}"#;
+const INITIALIZED: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}"#;
+const TOOLS: &str = r#"{"tools":[{"name":"odd","inputSchema":{"type":"object"}},{"name":"fine","inputSchema":{"type":"object"}}]}"#;
 const TEXT: &str = r#"{"content":[{"type":"text","text":"hi"}]}"#;
 
 /// A legacy server over HTTP, without sessions unless `odd` gives them. `odd` may answer a request first.
