@@ -1,5 +1,5 @@
-//! Servers that do not keep to the specification and that common SDKs work with: older revisions, ids as text, null
-//! members, byte order marks, an odd reaction to the first request, no answer to `ping`.
+//! Servers that do not keep to the specification and that common SDKs work with. They speak older revisions, write ids
+//! as text, null members or byte order marks, react oddly to the first request, or ignore `ping`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -163,7 +163,7 @@ async fn a_first_request_that_ends_badly_is_followed_by_initialize() {
 }
 
 #[tokio::test]
-async fn a_program_that_ignores_ping_stays_up() {
+async fn a_program_that_ignores_ping_and_answers_calls_stays_up() {
     let odd = r#"echo "$l" >> "$RECORD"; case "$l" in *'"method":"ping"'*) continue;; esac"#;
     let folder = tempfile::tempdir().expect("a folder");
     let record = folder.path().join("record");
@@ -174,6 +174,7 @@ async fn a_program_that_ignores_ping_stays_up() {
     let gateway = works(&registry, "ignores ping").await;
     for _ in 0..14 {
         tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200);
         let shown = entry(&gateway).await;
         assert_eq!(shown["state"], "ready", "{shown}");
     }

@@ -1,5 +1,5 @@
-//! A result that cannot be read harms one call: it fails at once with the cause and the position, other calls go on, and
-//! the circuit breaker does not count it.
+//! A result that cannot be read fails one call at once, with the cause and the position. Other calls are not affected,
+//! and the circuit breaker does not count it.
 
 use std::time::{Duration, Instant};
 

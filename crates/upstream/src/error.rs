@@ -116,7 +116,7 @@ pub enum Error {
     Unreadable {
         /// The fault and its position.
         reason: String,
-        /// What can be done about it, if that is known.
+        /// Advice, if the fault is a known one.
         advice: Option<String>,
     },
     /// The body of the answer is nothing that an MCP server writes, such as a page.

@@ -5,12 +5,11 @@
 //!
 //! Not here: the schedule of checks, and the reaction to their results (`supervise`).
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::Upstream;
 use super::bulkhead::Lane;
@@ -19,10 +18,9 @@ use super::error::Error;
 use super::retry::RetrySafety;
 use super::work::Work;
 use crate::supervisor_messages::Command;
-use protocol::feature::Kind;
 
-/// Checks whether the server is alive, with the health request of its era. Any answer is a success, and also one to
-/// another request meanwhile. Some programs ignore `ping`, so after half of the time a list is requested too.
+/// Checks whether the server is alive, with the health request of its era. Any answer is a success. So is one to another
+/// request meanwhile, because some programs ignore `ping`.
 struct Health<'a> {
     upstream: &'a Upstream,
     begun: Instant,
@@ -47,29 +45,12 @@ impl Work for Health<'_> {
         Box::pin(async move {
             let liveness = &self.upstream.liveness;
             liveness.ask();
-            let answered = check(connection, self.upstream.health_limit() / 2).await;
+            let call = Call::of_gateway(connection.peer().version.health_method(), None);
+            let answered = connection.request(&call, &Outlet::none()).await;
             // Any result ends the check. Only the deadline counts as silence.
             liveness.broken();
-            answered
+            answered.map(drop)
         })
-    }
-}
-
-/// Requests something of the server that it should answer at once, and after `patience` something else.
-pub(super) async fn check(connection: &dyn Connection, patience: Duration) -> Result<(), Error> {
-    let peer = connection.peer();
-    let (outlet, call) = (Outlet::none(), Call::of_gateway(peer.version.health_method(), None));
-    let list = Kind::ALL.into_iter().find(|kind| peer.offers(kind.list().capability()));
-    let list = list.map(|kind| Call::of_gateway(kind.method(), None));
-    let second = async {
-        let Some(list) = &list else { return pending().await };
-        sleep(patience).await;
-        connection.request(list, &outlet).await
-    };
-    tokio::select! {
-        biased;
-        answered = connection.request(&call, &outlet) => answered.map(drop),
-        answered = second => answered.map(drop),
     }
 }
 

@@ -26,9 +26,9 @@ use super::discover::{self, Discovery};
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
+use super::refresh;
 use super::retry;
 use super::state_signs::StateSign;
-use super::supervise;
 use super::watches::Watches;
 use super::work::Work;
 use crate::session_affinity::Affinity;
@@ -292,7 +292,7 @@ impl PrivateClientTask {
             self.upstream.note_sign(StateSign::ListsDiffer);
         }
         let is_same = self.offer.as_ref() == Some(&offer);
-        self.gap = if is_same { supervise::longer(self.gap) } else { supervise::gap_after(bytes) };
+        self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(bytes) };
         self.offer = Some(Arc::clone(&offer));
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();

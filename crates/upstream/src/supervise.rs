@@ -25,7 +25,7 @@ use super::error::{Delivery, Error};
 use super::offer::Offer;
 use super::phase::Phase;
 use super::pool::Occupancy;
-use super::refresh::Refresh;
+use super::refresh::{self, Refresh};
 use super::state_signs::StateSign;
 use super::status::State;
 use crate::supervisor_messages::{Change, Command, OfferReply, Update};
@@ -33,13 +33,6 @@ use runtime::telemetry::pace::Pace;
 
 /// Change notifications within this time count as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The shortest time between two discoveries after change notifications.
-const LEAST_GAP: Duration = Duration::from_millis(500);
-/// The time to which discoveries without a change raise that time.
-const LONGEST_GAP: Duration = Duration::from_mins(1);
-/// Bytes of lists per second that are read again after change notifications. A larger list waits longer for its next
-/// reading.
-const REREAD_RATE: f64 = 1024.0 * 1024.0;
 /// A server that was up for this long is not in a crash loop.
 const STABLE: Duration = Duration::from_mins(1);
 /// The most operators that wait for one connect.
@@ -122,7 +115,7 @@ impl Supervisor {
             refresh: Refresh::default(),
             arrival: 0,
             discovered_at: None,
-            gap: LEAST_GAP,
+            gap: refresh::LEAST_GAP,
             failed_checks: 0,
             unreplaced: None,
             pace: Pace::new(),
@@ -238,7 +231,11 @@ impl Supervisor {
         self.discovered_at = Some(now);
         self.due = self.next_tick();
         let before = self.upstream.offer();
-        self.gap = if before.as_ref() == Some(&offer) { longer(self.gap) } else { gap_after(offer.bytes) };
+        self.gap = if before.as_ref() == Some(&offer) {
+            refresh::longer(self.gap)
+        } else {
+            refresh::gap_after(offer.bytes)
+        };
         let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
         if std::mem::take(&mut self.changed_by_call) {
             self.upstream.changed_by_call(is_changed);
@@ -378,17 +375,6 @@ impl Supervisor {
             () = self.upstream.group.requested() => {}
         }
     }
-}
-
-/// The gap after lists that were read without a change. Some servers announce a change after each list that they send.
-pub(super) fn longer(gap: Duration) -> Duration {
-    (gap * 2).min(LONGEST_GAP.max(gap))
-}
-
-/// How long lists of `bytes` are not read again after change notifications.
-pub(super) fn gap_after(bytes: usize) -> Duration {
-    let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
 }
 
 #[cfg(test)]

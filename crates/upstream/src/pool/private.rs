@@ -19,8 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::Pool;
 use super::group::Group;
 use super::live::Live;
-use crate::connection::Connection;
-use crate::health_check;
+use crate::connection::{Call, Connection, Outlet};
 use crate::liveness::{Liveness, SilenceLimits};
 use crate::session_affinity::Affinity;
 use protocol::LogLevel;
@@ -42,10 +41,10 @@ pub(super) async fn hangs(live: &Live, silence_limits: SilenceLimits) {
 }
 
 async fn owes_an_answer(live: &Live, liveness: &Liveness, silence_limits: SilenceLimits) -> bool {
+    let ping = Call::of_gateway(live.connection.peer().version.health_method(), None);
     loop {
         liveness.ask();
-        let checked = health_check::check(&*live.connection, silence_limits.check / 2);
-        if timeout(silence_limits.check, checked).await.is_ok() {
+        if timeout(silence_limits.check, live.connection.request(&ping, &Outlet::none())).await.is_ok() {
             liveness.broken();
             return false;
         }

@@ -136,7 +136,7 @@ impl RequestedRevision {
 }
 
 /// Requests the revisions one after another with `initialize`, which gets the parameters, until the server accepts one.
-/// Of several refusals the first one is returned, which is about the newest revision.
+/// The first of several refusals is returned, because it is about the newest revision.
 pub(super) async fn negotiate<F: Future<Output = Result<Reply, Error>>>(
     capabilities: &Raw,
     initialize: impl Fn(Raw) -> F,

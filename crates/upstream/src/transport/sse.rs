@@ -4,6 +4,8 @@
 //! The server chooses the URL for requests, but only within the configured origin, so that credentials stay
 //! there.
 
+mod endpoint;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +14,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
+use self::endpoint::endpoint;
 use super::background_send::BackgroundSender;
 use super::flood_guard::{FLOODED, FloodGuard, Relevance};
 use super::handshake::{self, PROBE_LIMIT};
@@ -140,26 +142,6 @@ pub(super) async fn open(
     let peer = handshake::initialized(reply)?;
     ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
-}
-
-/// Waits for the first event, which has the URL for requests.
-async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
-    let floods = FloodGuard::new(name, &Closing::default());
-    while let Some(item) = floods.next(stream).await? {
-        let Item::Event(event) = item else { break };
-        if event.name != "endpoint" {
-            continue;
-        }
-        let text = String::from_utf8_lossy(&event.data);
-        let url =
-            base.join(text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
-        return if url.origin() == base.origin() {
-            Ok(url)
-        } else {
-            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
-        };
-    }
-    Err(handshake::refused("the server's event stream does not begin with an endpoint"))
 }
 
 /// State that the requests and the reader of one stream share.

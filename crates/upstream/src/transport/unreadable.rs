@@ -12,18 +12,19 @@ const MOST: usize = 16;
 /// The ids of the responses in a text that is not one message. There may be several, where a program wrote no line end
 /// between them, and other text before the first one.
 pub(super) fn answered(text: &[u8]) -> Vec<u64> {
-    let (mut ids, mut at, mut begins) = (Vec::new(), 0, 0);
+    let (mut ids, mut at, mut begins, mut is_call) = (Vec::new(), 0, 0, false);
     while let Some(begin) = text[at..].iter().position(|byte| *byte == b'{').filter(|_| begins < MOST) {
         at += begin;
         let envelope = Envelope::read(&text[at..]);
         ids.extend(envelope.answers());
+        is_call |= envelope.is_call;
         at += envelope.length;
         begins += 1;
     }
-    if ids.is_empty() && begins == 1 { id_in(&Clip::of(text)).into_iter().collect() } else { ids }
+    if ids.is_empty() && begins == 1 && !is_call { id_in(&Clip::of(text)).into_iter().collect() } else { ids }
 }
 
-/// What an object says of itself that may be anything but JSON inside.
+/// The members of an object whose values may be anything but JSON.
 #[derive(Default)]
 struct Envelope {
     id: Option<u64>,

@@ -43,7 +43,7 @@ impl RecentLosses {
     }
 }
 
-/// What a refusal says about the session.
+/// The meaning of a refusal for the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// The server forgot it, and the request did not run.

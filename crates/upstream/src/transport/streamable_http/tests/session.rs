@@ -84,7 +84,7 @@ async fn a_session_the_server_forgot_is_of_no_more_use() {
         connection.close().await;
         drop(connection);
         assert!(bench.shutdown.wait(Duration::from_secs(20)).await, "a task is left");
-        // A server that may still have the session is told that it is over.
+        // A server that may still have the session gets a DELETE.
         assert_eq!(bench.server.seen().iter().any(is_delete), status == 400, "{status} {body}");
     }
 }
