@@ -15,7 +15,9 @@ use bytes::Bytes;
 use super::error::{ErrorObject, Reply, code};
 use super::method::Method;
 use crate::sanitize;
-use json::decimal::Decimal;
+use json::Fault;
+use json::byte_order_mark;
+use json::decimal::{self, Decimal};
 use json::member_index::MemberIndex;
 use json::part::{Part, decode_key};
 use json::raw::Raw;
@@ -120,7 +122,7 @@ pub enum Message {
 pub enum ParseError {
     /// Not JSON at all.
     #[error("the message is not valid JSON: {0}")]
-    NotJson(String),
+    NotJson(Fault),
     /// A batch.
     #[error("batches of messages are not accepted; send each message alone")]
     Batch,
@@ -177,6 +179,23 @@ impl From<&ParseError> for ErrorObject {
     }
 }
 
+/// The sender of a message. Messages of servers are read more leniently, because they are not authorized.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    Client,
+    Server,
+}
+
+/// The id of the request that a response answers. The requests have numbers, and some programs repeat a number as text.
+fn answered(id: Raw) -> Option<RequestId> {
+    let number = if id.bytes().first().is_some_and(u8::is_ascii_digit) && !id.bytes().contains(&b'.') {
+        None
+    } else {
+        decimal::whole(id.bytes())
+    };
+    number.map_or_else(|| RequestId::from_raw(id), |number| Some(RequestId::from_u64(number)))
+}
+
 /// The positions of the members of JSON-RPC in a message.
 #[derive(Default)]
 struct Envelope {
@@ -204,7 +223,26 @@ impl Envelope {
     }
 
     /// The message in `text`. `surveyed` is the start of an object whose members are known.
-    fn message(self, text: &Bytes, surveyed: Option<(usize, MemberIndex)>) -> Result<Message, ParseError> {
+    ///
+    /// Some programs print every member that a message can have. A `null` in the place of `method`, `result` or `error`
+    /// counts as a missing member. In calls of a server, so does a `null` in the place of `params` or `id`.
+    fn message(
+        mut self,
+        text: &Bytes,
+        surveyed: Option<(usize, MemberIndex)>,
+        sender: Sender,
+    ) -> Result<Message, ParseError> {
+        let is_there = |range: &Range<usize>| text[range.clone()] != *b"null";
+        self.method = self.method.filter(is_there);
+        if self.error.as_ref().is_some_and(is_there) {
+            self.result = self.result.filter(is_there);
+        } else if self.result.is_some() {
+            self.error = None;
+        }
+        if sender == Sender::Server && self.method.is_some() {
+            self.params = self.params.filter(is_there);
+            self.id = self.id.filter(is_there);
+        }
         let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
         let payload = |range: Range<usize>| match surveyed {
             Some((start, places)) if start == range.start => Raw::surveyed(text.slice(range), places),
@@ -231,7 +269,8 @@ impl Envelope {
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
             _ => return Err(ParseError::Shape),
         };
-        let id = self.id.filter(|range| text[range.clone()] != *b"null").map(id).transpose()?;
+        let id =
+            self.id.filter(is_there).map(|range| answered(slice(range)).ok_or(ParseError::Id)).transpose()?;
         if id.is_none() && reply.is_ok() {
             return Err(ParseError::Id);
         }
@@ -243,7 +282,13 @@ impl Message {
     /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge. Its
     /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
-        let message = Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))?;
+        let message =
+            Self::surveyed(bytes, Sender::Server).unwrap_or_else(|| {
+                match byte_order_mark::behind(bytes) {
+                    Some(text) => Self::scanned(&text),
+                    None => Self::scanned(bytes),
+                }
+            })?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
     }
 
@@ -274,23 +319,23 @@ impl Message {
     /// Reads a message from a client, strictly: bounded depth, few members, and no key twice in the envelope,
     /// in `params` or in `_meta`. So the message that is authorized is the one that is executed.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::surveyed(bytes).unwrap_or_else(|| Self::judged(bytes))
+        Self::surveyed(bytes, Sender::Client).unwrap_or_else(|| Self::judged(bytes))
     }
 
     /// Reads a common message in one pass; `None` if it is invalid or unusual.
-    fn surveyed(bytes: &Bytes) -> Option<Result<Self, ParseError>> {
+    fn surveyed(bytes: &Bytes, sender: Sender) -> Option<Result<Self, ParseError>> {
         let mut survey = Survey::new();
         survey.read(bytes)?;
         let mut envelope = Envelope::default();
         for (name, value) in survey.members(bytes) {
             envelope.note(name, value);
         }
-        Some(envelope.message(bytes, survey.payload()))
+        Some(envelope.message(bytes, survey.payload(), sender))
     }
 
     /// Reads any message of a server.
     pub fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::from_raw(&parse_object(bytes)?)
+        Self::from_raw(&parse_object(bytes)?, Sender::Server)
     }
 
     /// Reads any message of a client and says what is wrong with it, with one check after the other.
@@ -304,16 +349,16 @@ impl Message {
         let params = raw.get("params");
         no_duplicate("params", params.as_ref())?;
         no_duplicate("_meta", params.as_ref().and_then(|params| params.get("_meta")).as_ref())?;
-        Self::from_raw(&raw)
+        Self::from_raw(&raw, Sender::Client)
     }
 
-    fn from_raw(raw: &Raw) -> Result<Self, ParseError> {
+    fn from_raw(raw: &Raw, sender: Sender) -> Result<Self, ParseError> {
         let mut envelope = Envelope::default();
         for member in raw.as_part().places() {
             let key = decode_key(&raw.bytes()[member.key]);
             envelope.note(key.as_bytes(), member.value);
         }
-        envelope.message(raw.bytes(), None)
+        envelope.message(raw.bytes(), None, sender)
     }
 
     /// The id of a text that [`Message::from_client`] refused, if it can be read. The refusal has this id.
@@ -363,7 +408,7 @@ fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> By
 }
 
 fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
-    let raw = Raw::judged(bytes).map_err(|error| ParseError::NotJson(error.to_string()))?;
+    let raw = Raw::judged(bytes).map_err(|error| ParseError::NotJson(Fault::of(bytes, &error)))?;
     match raw.bytes().first() {
         Some(b'{') => Ok(raw),
         Some(b'[') => Err(ParseError::Batch),

@@ -31,6 +31,7 @@ pub mod flooding;
 pub mod gateway;
 pub mod line;
 pub mod named_issuer;
+pub mod odd;
 pub mod peers;
 pub mod process;
 pub mod redis;
