@@ -61,7 +61,7 @@ async fn a_login_opens_the_link_and_waits_until_somebody_has_logged_in() {
     assert_eq!(ended, Ok(()));
     assert_eq!(opened, ["http://127.0.0.1:8080/oauth/start?login=TICKET"]);
     assert!(text.starts_with("http://127.0.0.1:8080/oauth/start?login=TICKET\n"), "{text}");
-    assert!(text.contains("logged in to notes as ann?[2J (scopes: read write; used by you)"), "{text}");
+    assert!(text.contains(r"logged in to notes as ann\u{1b}[2J (scopes: read write; used by you)"), "{text}");
     let looks = server.seen().iter().filter(|seen| seen.line.starts_with("GET")).count();
     assert_eq!(looks, 4);
 }
