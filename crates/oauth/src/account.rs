@@ -105,6 +105,10 @@ impl Account {
             let has_to_log_in = self.shared.was_challenged() && !self.is_machine();
             return if has_to_log_in { Err(Error::login_required(NO_LOGIN)) } else { Ok(None) };
         };
+        if self.is_machine() && !self.shared.was_challenged() {
+            // Only the challenge may say where the metadata is, so a server is asked for it before a renewal.
+            return Ok(held.is_valid().then(|| held.header.clone()));
+        }
         if held.is_valid() {
             // The token is still good: nobody waits for the renewal.
             if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
