@@ -156,9 +156,7 @@ impl Account {
         let mut required = self.required.subscribe();
         let is_there = |reason: &Option<Arc<str>>| {
             let is_new = self.generation.load(Ordering::Relaxed) != self.refused.load(Ordering::Relaxed);
-            // A token that has ended would only be renewed again, which was refused.
-            let is_valid = self.held.load().as_ref().is_some_and(|held| held.is_valid());
-            reason.is_none() && is_new && is_valid
+            reason.is_none() && is_new && self.held.load().is_some()
         };
         loop {
             // The sender lives as long as this account.
@@ -376,6 +374,11 @@ impl Account {
 
     /// Delays the next renewal after `error`.
     fn wait_after(&self, error: Error) -> Error {
+        let has_ended = self.held.load().as_ref().is_some_and(|held| !held.is_valid());
+        if has_ended && !matches!(error, Error::Later { .. }) {
+            // A connection that waits for another login must not take this one for it.
+            self.refused.store(self.generation.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let asked = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
         let mut pause = lock(&self.pause);
         let (first, longest) = PAUSES;
