@@ -105,6 +105,10 @@ impl Account {
             let has_to_log_in = self.shared.was_challenged() && !self.is_machine();
             return if has_to_log_in { Err(Error::login_required(NO_LOGIN)) } else { Ok(None) };
         };
+        if self.is_machine() && !self.shared.was_challenged() {
+            // Only the challenge may say where the metadata is, so a server is asked for it before a renewal.
+            return Ok(held.is_valid().then(|| held.header.clone()));
+        }
         if held.is_valid() {
             // The token is still good: nobody waits for the renewal.
             if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
@@ -152,9 +156,7 @@ impl Account {
         let mut required = self.required.subscribe();
         let is_there = |reason: &Option<Arc<str>>| {
             let is_new = self.generation.load(Ordering::Relaxed) != self.refused.load(Ordering::Relaxed);
-            // A token that has ended would only be renewed again, which was refused.
-            let is_valid = self.held.load().as_ref().is_some_and(|held| held.is_valid());
-            reason.is_none() && is_new && is_valid
+            reason.is_none() && is_new && self.held.load().is_some()
         };
         loop {
             // The sender lives as long as this account.
@@ -372,6 +374,11 @@ impl Account {
 
     /// Delays the next renewal after `error`.
     fn wait_after(&self, error: Error) -> Error {
+        let has_ended = self.held.load().as_ref().is_some_and(|held| !held.is_valid());
+        if has_ended && !matches!(error, Error::Later { .. }) {
+            // A connection that waits for another login must not take this one for it.
+            self.refused.store(self.generation.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let asked = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
         let mut pause = lock(&self.pause);
         let (first, longest) = PAUSES;
