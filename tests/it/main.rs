@@ -42,6 +42,7 @@ mod operator;
 mod orphans;
 mod peers;
 mod places;
+mod principal_logins;
 mod private_sessions;
 mod r2r;
 mod r2r_project;

@@ -34,6 +34,7 @@ mod offer;
 mod owner;
 mod phase;
 mod pool;
+mod private_client_table;
 mod private_clients;
 pub mod rate_limit;
 mod refresh;
