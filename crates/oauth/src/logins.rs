@@ -23,6 +23,8 @@ use uuid::Uuid;
 
 use crate::account::Account;
 use crate::authorization::check_issuer;
+use crate::config::ResourceParameter;
+use crate::failed_logins::{FailedLogin, FailedLogins};
 use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
 use crate::{
@@ -54,6 +56,7 @@ pub struct Logins {
     shared: Arc<Shared>,
     accounts: Mutex<HashMap<Option<Arc<str>>, Arc<Account>>>,
     started: Mutex<HashMap<Pending, Started>>,
+    failures: FailedLogins,
 }
 
 /// A login that a person was sent to.
@@ -117,6 +120,8 @@ pub struct LoginStatus {
     pub expires_at: Option<SystemTime>,
     /// Why a login is required.
     pub reason: Option<String>,
+    /// Why the last attempt of the principal to log in failed; `None` after a success.
+    pub failure: Option<FailedLogin>,
     /// Whether all principals share the login.
     pub per: Per,
 }
@@ -127,7 +132,12 @@ impl Logins {
         let Place { vault, shutdown } = place;
         let shelf = LoginStore { vault, server: Arc::clone(name) };
         let shared = Shared::new(shelf, url, settings, shutdown);
-        Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
+        Arc::new(Self {
+            shared: Arc::new(shared),
+            accounts: Mutex::default(),
+            started: Mutex::default(),
+            failures: FailedLogins::default(),
+        })
     }
 
     /// The principals that use one login.
@@ -169,6 +179,17 @@ impl Logins {
         own: &OwnClient,
         seal: impl FnOnce(&Pending) -> String,
     ) -> Result<Consent, Error> {
+        let started = self.begin(principal, own, seal).await;
+        self.failures.note(principal, started.as_ref().err());
+        started
+    }
+
+    async fn begin(
+        &self,
+        principal: &Arc<str>,
+        own: &OwnClient,
+        seal: impl FnOnce(&Pending) -> String,
+    ) -> Result<Consent, Error> {
         let shared = &self.shared;
         if !self.is_interactive() {
             return Err(Error::refused("the server is configured with a grant for machines: nobody logs in"));
@@ -179,7 +200,13 @@ impl Logins {
         let (discovered, registration) = shared.known_at(own, held.as_deref(), &missing).await?;
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
         let (state, scopes) = (seal(&pending), discovered.scopes.clone());
-        let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
+        let resource = shared.client(&discovered, &registration).resource().map(str::to_owned);
+        let request = AuthorizationRequest {
+            scopes: &scopes,
+            state: &state,
+            challenge: pkce.challenge(),
+            resource: resource.as_deref(),
+        };
         let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
         let issuer = discovered.server.issuer.clone();
         let (principal, begun) = (Arc::clone(principal), Instant::now());
@@ -194,6 +221,17 @@ impl Logins {
         pending: Pending,
         response: &AuthorizationResponse,
     ) -> Result<LoginStatus, Error> {
+        let finished = self.exchange(principal, pending, response).await;
+        self.failures.note(principal, finished.as_ref().err());
+        finished.map(|()| self.status(Some(principal)))
+    }
+
+    async fn exchange(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<(), Error> {
         let Started { discovered, registration, pkce, .. } = self.take(principal, pending)?;
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
@@ -202,15 +240,26 @@ impl Logins {
         let tokens = self.shared.known_or_forgotten(&registration, exchanged).await?;
         let Discovered { resource, server, .. } = discovered;
         let account = self.account(Some(principal));
-        account.log_in(SavedLogin { resource, server, registration, tokens }).await?;
-        Ok(self.status(Some(principal)))
+        account.log_in(SavedLogin { resource, server, registration, tokens }).await
     }
 
-    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer, which
-    /// names `iss`, is not from the authorization server of that login.
-    pub fn abandon(&self, principal: &Arc<str>, pending: Pending, iss: Option<&str>) -> Result<(), Error> {
+    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer is not
+    /// from the authorization server of that login.
+    pub fn abandon(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<(), Error> {
         let server = self.take(principal, pending)?.discovered.server;
-        check_issuer(iss, &server.issuer, server.authorization_response_iss_parameter_supported)
+        let promises_iss = server.authorization_response_iss_parameter_supported;
+        check_issuer(response.iss.as_deref(), &server.issuer, promises_iss)?;
+        let error = response.error.as_deref().unwrap_or_default();
+        if error == "invalid_target" && self.shared.settings.resource == ResourceParameter::Discovered {
+            self.shared.services.omit_resource_at(&server.issuer);
+        }
+        self.failures.note(principal, Some(&response.failed(error)));
+        Ok(())
     }
 
     fn take(&self, principal: &Arc<str>, pending: Pending) -> Result<Started, Error> {
@@ -257,6 +306,7 @@ impl Logins {
             scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
             expires_at: tokens.and_then(|tokens| tokens.expires_at),
             reason: required.map(|reason| reason.to_string()),
+            failure: principal.and_then(|principal| self.failures.of(principal)),
             per: self.shared.settings.per,
         }
     }
