@@ -21,8 +21,8 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::browser;
 use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
+use super::{browser, visible};
 use gateway::login_links::LIFETIME;
 
 /// Between two looks at the login.
@@ -96,7 +96,7 @@ impl LoginView {
         let account = self.account.as_deref().unwrap_or("an account that the login service does not name");
         let scopes = if self.scopes.is_empty() { "none named".to_owned() } else { self.scopes.join(" ") };
         let users = if self.per.as_deref() == Some("shared") { "everybody here" } else { "you" };
-        plain(&format!("{account} (scopes: {scopes}; used by {users})"))
+        visible::line(&format!("{account} (scopes: {scopes}; used by {users})"))
     }
 }
 
@@ -176,13 +176,8 @@ async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) ->
 
 /// Writes a line, so that the user sees it at once.
 fn say(out: &mut dyn Write, text: &str) -> Result<(), Failed> {
-    let written = writeln!(out, "{}", plain(text)).and_then(|()| out.flush());
+    let written = writeln!(out, "{}", visible::line(text)).and_then(|()| out.flush());
     written.map_err(|error| Failed::Refused(error.to_string()))
-}
-
-/// Replaces control characters, because the text goes to a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -15,11 +15,10 @@ use bytes::Bytes;
 use super::answer::{Answer, printed};
 use super::body::{self, CallRequest, received};
 use super::call_audit;
-use super::charged::json_charged;
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, call_stream, view};
+use super::{Api, authorised, call_stream, json_bytes, view};
 use auth::{Action, Principal};
 use gateway::manager::Scope;
 use gateway::manager::live_events::CallSource;
@@ -125,7 +124,7 @@ async fn answer(
     let called = call_audit::noted(record, called.map_err(explained))?;
     let snapshot = manager.seen_by(Some(&Affinity::of_program(Arc::clone(principal.id()))));
     let tool = view::tool_name(&snapshot, &called.server, &called.subject);
-    Ok(json_charged(printed(&called, &tool, id, principal)?))
+    Ok(json_bytes(printed(&called, &tool, id, principal)?))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::body::{self, received};
 use super::call_audit;
-use super::charged::{held, json_charged};
+use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::json_object::JsonObject;
 use super::list_query::ListQuery;
@@ -26,7 +26,7 @@ use super::openapi::{QueryNamedProblems, ServerReadProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
-use super::{Api, refusal};
+use super::{Api, json_bytes, refusal};
 use auth::Principal;
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Named, Scope};
@@ -262,7 +262,7 @@ async fn ask(
     }
     let result = result(reply, server.as_deref())?;
     let answer = ReadAnswer { result, server, duration_ms: in_ms(begun.elapsed()), request_id: id };
-    Ok(json_charged(held(Raw::of(&answer).bytes().clone(), principal.id())?))
+    Ok(json_bytes(held(Raw::of(&answer).bytes().clone(), principal.id())?))
 }
 
 fn result(reply: Reply, server: Option<&str>) -> Result<Raw, Problem> {

@@ -22,6 +22,8 @@ use member::{EnvelopeMember, Token};
 pub struct Terms {
     /// Values of `resultType` with which the result is refused.
     pub refused: &'static [&'static str],
+    /// Members of the result that must not be objects.
+    pub refused_objects: &'static [&'static str],
     /// Members that a result gets if its server did not write them.
     pub added: &'static [Added],
 }
@@ -243,7 +245,7 @@ impl Splice {
     fn named(&mut self) -> Result<(), Error> {
         if self.is_inside {
             self.seen.members = true;
-            self.member = EnvelopeMember::in_result(&self.token);
+            self.member = EnvelopeMember::in_result(&self.token, self.terms.refused_objects);
             if let Some(number) = self.terms.added.iter().position(|added| self.token.is(added.name)) {
                 self.seen.added |= 1 << number;
             }
@@ -271,6 +273,7 @@ impl Splice {
             (EnvelopeMember::Result, _) => return Err(Error::Unfit),
             (EnvelopeMember::Version, b'{' | b'[') => return Err(Error::Version),
             (EnvelopeMember::Id, b'{' | b'[') => return Err(Error::Id),
+            (EnvelopeMember::NoObject, b'{') => return Err(Error::Refused),
             (EnvelopeMember::Type, b'{' | b'[') => {
                 self.seen.not_final = true;
                 State::Nested(Nested::begun())

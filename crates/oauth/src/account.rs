@@ -25,6 +25,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::held::Held;
+use crate::limits::bounded_scopes;
 use crate::saved::SavedLogin;
 use crate::shared::{NO_LOGIN, Shared, lock};
 use crate::{Challenge, Error, Grant, Per, union};
@@ -151,7 +152,9 @@ impl Account {
         let mut required = self.required.subscribe();
         let is_there = |reason: &Option<Arc<str>>| {
             let is_new = self.generation.load(Ordering::Relaxed) != self.refused.load(Ordering::Relaxed);
-            reason.is_none() && is_new && self.held.load().is_some()
+            // A token that has ended would only be renewed again, which was refused.
+            let is_valid = self.held.load().as_ref().is_some_and(|held| held.is_valid());
+            reason.is_none() && is_new && is_valid
         };
         loop {
             // The sender lives as long as this account.
@@ -251,6 +254,7 @@ impl Account {
     ) -> Result<bool, Error> {
         let asked: Vec<String> =
             challenge.scope.iter().flat_map(|scope| scope.split_whitespace()).map(str::to_owned).collect();
+        let asked = bounded_scopes(asked);
         let granted = self.held.load_full().map(|held| held.login.tokens.scopes.clone()).unwrap_or_default();
         if asked.iter().all(|scope| granted.contains(scope)) {
             // Another login would not give more: the caller gets the refusal.
@@ -263,6 +267,9 @@ impl Account {
             missing.truncate(MAX_SCOPES);
             *missing != before
         };
+        if self.is_machine() && !self.shared.settings.takes_server_scopes {
+            return Ok(false);
+        }
         if self.is_machine() {
             // The machine asks for the scopes once; refused again, they are not to be had.
             if !is_new {
@@ -315,6 +322,11 @@ impl Account {
             Some(saved) => Some(Arc::new(saved)),
             None => self.held.load_full(),
         };
+        if let Some(reason) =
+            held.as_ref().filter(|_| !self.is_machine()).and_then(|held| self.shared.foreign(&held.login))
+        {
+            return Err(self.require(&reason));
+        }
         self.check_pause()?;
         match self.shared.renewed(held.as_deref(), &self.missing_scopes()).await {
             Ok(login) => {

@@ -16,6 +16,7 @@ use url::Url;
 
 use crate::discovery::Discovered;
 use crate::error::{Error, foreign_text};
+use crate::limits::{self, MAX_CODE};
 use crate::registration::Registration;
 use crate::secret_json;
 
@@ -127,7 +128,9 @@ impl AuthorizationResponse {
             return Err(self.failed(error));
         }
         let code = self.code.as_ref().filter(|code| !code.expose_secret().is_empty());
-        code.ok_or_else(|| Error::refused("the answer to the login has neither a code nor an error"))
+        let missing = || Error::refused("the answer to the login has neither a code nor an error");
+        let code = code.ok_or_else(missing)?;
+        limits::check("an authorization code", code.expose_secret(), MAX_CODE).map(|()| code)
     }
 
     pub(crate) fn failed(&self, error: &str) -> Error {

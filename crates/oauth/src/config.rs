@@ -107,8 +107,10 @@ pub enum ResourceParameter {
 /// How Switchyard logs in to one server.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The scopes to ask for, beside those of a challenge. If none is listed, the challenge or the metadata names them.
+    /// The scopes to ask for. For people also those of a challenge; if none is listed, the metadata names them.
     pub scopes: Vec<String>,
+    /// Whether a machine asks for the scopes that the server names too.
+    pub takes_server_scopes: bool,
     /// The id of a client that was registered by hand.
     pub client_id: Option<String>,
     /// The secret of that client.
@@ -140,6 +142,30 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether the server has influence on the scopes to ask for. People see them before they agree to a login.
+    pub(crate) fn has_server_scopes(&self) -> bool {
+        self.grant == Grant::AuthorizationCode || self.takes_server_scopes
+    }
+
+    /// Whether the file has a secret that is sent to the authorization server, or signs what is sent there.
+    pub(crate) const fn has_secret(&self) -> bool {
+        self.client_secret.is_some()
+            || self.private_key.is_some()
+            || self.assertion.is_some()
+            || self.identity_provider.is_some()
+    }
+
+    /// A warning for the operator about valid settings.
+    pub const fn warning(&self) -> Option<&'static str> {
+        if self.has_secret() && self.issuer.is_none() {
+            return Some(
+                "add `issuer` to `auth: oauth`: without it, the secret is sent to the login service that the server \
+                 names first",
+            );
+        }
+        None
+    }
+
     /// Returns the hosts that the operator wrote, which may have any address.
     pub(crate) fn operator_hosts(&self) -> Vec<String> {
         let issuer = self.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());

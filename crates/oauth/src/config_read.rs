@@ -23,6 +23,9 @@ const AUTHENTICATIONS: [(&str, ClientAuthentication); 4] = [
 ];
 const PERS: [(&str, Per); 2] = [("shared", Per::Shared), ("principal", Per::Principal)];
 
+/// The word for the scopes that a server names.
+const SERVER_SCOPES: &str = "server";
+
 /// Reads `auth`: the word `oauth`, or a mapping with the key `oauth`. Returns `None` for an invalid value, after
 /// reporting it.
 pub fn read_settings(setting: &Setting<'_>) -> Option<Settings> {
@@ -37,8 +40,11 @@ pub fn read_settings(setting: &Setting<'_>) -> Option<Settings> {
 
 fn read_mapping(setting: &Setting<'_>) -> Option<Settings> {
     let mut fields = setting.fields()?;
+    let scopes = fields.take("scopes");
+    let takes_server_scopes = scopes.as_ref().is_some_and(|scopes| scopes.shown() == SERVER_SCOPES);
     let read = Settings {
-        scopes: fields.take("scopes").map(|scopes| read_scopes(&scopes)).unwrap_or_default(),
+        scopes: scopes.map(|scopes| read_scopes(&scopes)).unwrap_or_default(),
+        takes_server_scopes,
         client_id: fields.parsed("client_id", "an id, which has at least one character", filled),
         client_secret: read_reference(&mut fields, "client_secret"),
         client_metadata_url: fields.part("client_metadata_url", read_metadata_url),
@@ -93,7 +99,12 @@ fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
     setting.secret()
 }
 
+/// Reads a list of scopes. The word [`SERVER_SCOPES`] stands for those that the server names.
 fn read_scopes(setting: &Setting<'_>) -> Vec<String> {
+    if setting.shown() == SERVER_SCOPES {
+        setting.choice(&[(SERVER_SCOPES, ())]);
+        return Vec::new();
+    }
     // RFC 6749, section 3.3.
     let is_one = |c: char| matches!(c, '!' | '#'..='[' | ']'..='~');
     let read = |text: &str| (!text.is_empty() && text.chars().all(is_one)).then(|| text.to_owned());

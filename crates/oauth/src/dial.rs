@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use net::http::{CDN_LOOP, Client, DialPolicy, RequestBuilder, ResponseLimits, WholeResponse, retry_after};
+use net::http::{
+    CDN_LOOP, CDN_TOKEN, Client, DialPolicy, RequestBuilder, ResponseLimits, WholeResponse, retry_after,
+};
 use runtime::shutdown::Shutdown;
 use serde::de::DeserializeOwned;
 use url::{Host, Url};
@@ -80,7 +82,7 @@ impl Services {
     pub(crate) async fn send(&self, url: &Url, request: RequestBuilder) -> Result<WholeResponse, Error> {
         let client = self.client(url)?;
         // A URL of the metadata may lead to a gateway, which recognizes the request by this header.
-        let request = request.header(&CDN_LOOP, &"switchyard".into());
+        let request = request.header(&CDN_LOOP, &CDN_TOKEN.into());
         Ok(client.fetch(request, LIMITS).await?)
     }
 

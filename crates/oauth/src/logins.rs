@@ -27,9 +27,10 @@ use crate::config::ResourceParameter;
 use crate::failed_logins::{FailedLogin, FailedLogins};
 use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
+use crate::token::resource_parameter;
 use crate::{
-    AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,
-    Registration, Settings,
+    AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, KnownIssuers, OwnClient, Per,
+    Pkce, Registration, Settings,
 };
 use runtime::shutdown::Shutdown;
 
@@ -47,6 +48,8 @@ const MAX_ACCOUNTS: usize = 10_000;
 pub struct Place {
     /// The vault; without one a login ends with the process.
     pub vault: Option<Arc<Vault>>,
+    /// The issuers of credentials, as far as this process knows them.
+    pub issuers: KnownIssuers,
     /// The group of all tasks.
     pub shutdown: Shutdown,
 }
@@ -129,9 +132,9 @@ pub struct LoginStatus {
 impl Logins {
     /// The logins to the server `name` at `url`.
     pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
-        let Place { vault, shutdown } = place;
-        let shelf = LoginStore { vault, server: Arc::clone(name) };
-        let shared = Shared::new(shelf, url, settings, shutdown);
+        let Place { vault, issuers, shutdown } = place;
+        let shelf = LoginStore { vault, server: Arc::clone(name), url: url.clone() };
+        let shared = Shared::new(shelf, settings, shutdown, issuers);
         Arc::new(Self {
             shared: Arc::new(shared),
             accounts: Mutex::default(),
@@ -194,21 +197,17 @@ impl Logins {
         if !self.is_interactive() {
             return Err(Error::refused("the server is configured with a grant for machines: nobody logs in"));
         }
-        let account = self.account(Some(principal));
-        let held = account.held();
-        let missing = account.missing_scopes();
-        let (discovered, registration) = shared.known_at(own, held.as_deref(), &missing).await?;
+        let missing = self.account(Some(principal)).missing_scopes();
+        let (mut discovered, registration) = shared.known_at(own, &missing).await?;
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
         let (state, scopes) = (seal(&pending), discovered.scopes.clone());
-        let resource = shared.client(&discovered, &registration).resource().map(str::to_owned);
-        let request = AuthorizationRequest {
-            scopes: &scopes,
-            state: &state,
-            challenge: pkce.challenge(),
-            resource: resource.as_deref(),
-        };
+        let resource = resource_parameter(&shared.services, &shared.settings, &discovered);
+        let request =
+            AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge(), resource };
         let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
         let issuer = discovered.server.issuer.clone();
+        // Metadata is larger than the part of it that is needed from here on.
+        discovered.server = discovered.server.for_renewal();
         let (principal, begun) = (Arc::clone(principal), Instant::now());
         self.keep(pending, Started { principal, begun, discovered, registration, pkce });
         Ok(Consent { authorization_url, issuer, scopes })
@@ -235,12 +234,12 @@ impl Logins {
         let Started { discovered, registration, pkce, .. } = self.take(principal, pending)?;
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
-        let client = self.shared.client(&discovered, &registration);
+        let client = self.shared.client(&discovered, &registration).await?;
         let exchanged = crate::exchange_code(&client, code, pkce.verifier(), &discovered.scopes).await;
         let tokens = self.shared.known_or_forgotten(&registration, exchanged).await?;
-        let Discovered { resource, server, .. } = discovered;
-        let account = self.account(Some(principal));
-        account.log_in(SavedLogin { resource, server, registration, tokens }).await
+        self.shared.save_registration(&registration).await;
+        let login = self.shared.login(discovered, registration, tokens);
+        self.account(Some(principal)).log_in(login).await
     }
 
     /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer is not
@@ -279,14 +278,20 @@ impl Logins {
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
         if let Some(held) = held {
-            let SavedLogin { registration, tokens, .. } = &held.login;
-            let discovered = held.login.discovered();
-            let client = self.shared.client(&discovered, registration);
-            if let Err(error) = crate::revoke(&client, tokens).await {
+            if let Err(error) = self.revoked(&held.login).await {
                 tracing::warn!(server = %self.shared.shelf.server, %error, "a token was deleted and could not be revoked");
             }
         }
         Ok(())
+    }
+
+    async fn revoked(&self, login: &SavedLogin) -> Result<(), Error> {
+        if let Some(reason) = self.shared.foreign(login) {
+            return Err(Error::refused(reason));
+        }
+        let discovered = login.discovered();
+        let client = self.shared.client(&discovered, &login.registration).await?;
+        crate::revoke(&client, &login.tokens).await
     }
 
     /// The login of `principal`.
@@ -354,6 +359,9 @@ impl fmt::Debug for Logins {
     }
 }
 
+#[cfg(test)]
+#[path = "login_limits_tests.rs"]
+mod login_limits_tests;
 #[cfg(test)]
 #[path = "shared_vault_tests.rs"]
 mod shared_vault_tests;

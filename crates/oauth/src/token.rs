@@ -23,6 +23,8 @@ use crate::config::{ClientAuthentication, IdentityProvider, ResourceParameter, S
 use crate::dial::Services;
 use crate::discovery::Discovered;
 use crate::error::Error;
+use crate::issuer_binding::IssuerBinding;
+use crate::limits::{self, MAX_ACCESS_TOKEN};
 use crate::registration::Registration;
 use crate::token_response::{Granted, Login, Tokens, may_refuse_resource, read};
 
@@ -33,7 +35,7 @@ const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// The context of requests to one token endpoint.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct TokenClient<'a> {
     /// The way to the authorization server.
     pub services: &'a Services,
@@ -43,6 +45,8 @@ pub struct TokenClient<'a> {
     pub registration: &'a Registration,
     /// The settings of the login.
     pub settings: &'a Settings,
+    /// Where credentials of the settings may be sent; `None` if none is sent.
+    pub binding: Option<IssuerBinding>,
 }
 
 /// The fields of one form. Those with a secret are also listed in `secrets`.
@@ -153,6 +157,7 @@ pub async fn token_exchange(
     let response = client.services.send(&provider.token_endpoint, request).await?;
     let granted = read(&response, Login::Machine, fields.secrets())?;
     if granted.issued_token_type.as_deref() == Some(ID_JAG) {
+        limits::check("an assertion", &granted.access_token, MAX_ACCESS_TOKEN)?;
         return Ok(granted.access_token.into());
     }
     Err(Error::refused("the identity provider gave another token than an ID-JAG, which was asked for"))
@@ -174,7 +179,7 @@ impl TokenClient<'_> {
     }
 
     async fn grant(&self, fields: Fields, login: Login) -> Result<Granted, Error> {
-        let Some(resource) = self.resource() else {
+        let Some(resource) = resource_parameter(self.services, self.settings, self.discovered) else {
             let (response, fields) = self.ask(fields).await?;
             return read(&response, login, fields.secrets());
         };
@@ -197,16 +202,6 @@ impl TokenClient<'_> {
         }
     }
 
-    /// Returns the value of the parameter `resource`, if it is sent.
-    pub(crate) fn resource(&self) -> Option<&str> {
-        let is_omitted = match self.settings.resource {
-            ResourceParameter::Omitted => true,
-            ResourceParameter::Value(_) => false,
-            ResourceParameter::Discovered => self.services.omits_resource_at(&self.discovered.server.issuer),
-        };
-        (!is_omitted).then_some(self.discovered.resource.as_str())
-    }
-
     async fn ask(&self, mut fields: Fields) -> Result<(WholeResponse, Fields), Error> {
         let missing = || Error::refused("the authorization server names no token endpoint");
         let endpoint = self.discovered.server.token_endpoint.as_ref().ok_or_else(missing)?;
@@ -220,6 +215,7 @@ impl TokenClient<'_> {
         if registration.issuer != *issuer {
             return Err(Error::refused("the client is registered at another issuer, so nothing was sent"));
         }
+        self.binding.as_ref().map_or(Ok(()), |binding| binding.check_endpoint(endpoint))?;
         let id = &registration.client_id;
         let no_secret =
             || Error::Unsupported { what: "the client has no secret; fill in `client_secret`".into() };
@@ -242,6 +238,20 @@ impl TokenClient<'_> {
         }
         Ok(fields.form(request))
     }
+}
+
+/// Returns the value of the parameter `resource`, if it is sent.
+pub(crate) fn resource_parameter<'d>(
+    services: &Services,
+    settings: &Settings,
+    discovered: &'d Discovered,
+) -> Option<&'d str> {
+    let is_omitted = match settings.resource {
+        ResourceParameter::Omitted => true,
+        ResourceParameter::Value(_) => false,
+        ResourceParameter::Discovered => services.omits_resource_at(&discovered.server.issuer),
+    };
+    (!is_omitted).then_some(discovered.resource.as_str())
 }
 
 fn new_request(endpoint: &Url) -> RequestBuilder {

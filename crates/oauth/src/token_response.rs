@@ -19,6 +19,7 @@ use settings::one_line;
 
 use crate::dial::later;
 use crate::error::{Error, foreign_text};
+use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN, MAX_REFRESH_TOKEN, bounded_scopes};
 use crate::secret_json;
 use crate::token_spelling::{Failure, Members};
 
@@ -88,11 +89,19 @@ impl Granted {
         if self.access_token.is_empty() || !self.access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::refused("the authorization server gave an access token that cannot be sent"));
         }
+        limits::check("an access token", &self.access_token, MAX_ACCESS_TOKEN)?;
+        limits::check(
+            "a refresh token",
+            self.refresh_token.as_deref().unwrap_or_default(),
+            MAX_REFRESH_TOKEN,
+        )?;
         Ok(Tokens {
             access_token: self.access_token.into(),
             refresh_token: self.refresh_token.map(SecretString::from),
             expires_at: self.expires_in.and_then(|life| SystemTime::now().checked_add(life)),
-            scopes: self.scopes.map_or_else(|| asked.to_vec(), |scopes| separated(scopes, asked)),
+            scopes: bounded_scopes(
+                self.scopes.map_or_else(|| asked.to_vec(), |scopes| separated(scopes, asked)),
+            ),
             account: self.id_token.as_deref().and_then(account),
         })
     }
@@ -111,6 +120,9 @@ fn separated(scopes: Vec<String>, asked: &[String]) -> Vec<String> {
 
 /// Returns the name of the account in an ID token.
 fn account(id_token: &str) -> Option<String> {
+    if id_token.len() > MAX_ID_TOKEN {
+        return None;
+    }
     let claims = URL_SAFE_NO_PAD.decode(id_token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
     let named = ["email", "preferred_username", "sub"].iter().find_map(|name| claims[*name].as_str());

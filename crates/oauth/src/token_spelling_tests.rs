@@ -10,8 +10,13 @@ use crate::{Error, TokenClient, Tokens, exchange_code, refresh};
 async fn asked<T>(fake: &Fake, settings: &Settings, run: impl AsyncFnOnce(&TokenClient<'_>) -> T) -> T {
     let (services, discovered) = (fake.services(), fake.discovered());
     let registration = fake.registration(ClientAuthentication::Basic);
-    let client =
-        TokenClient { services: &services, discovered: &discovered, registration: &registration, settings };
+    let client = TokenClient {
+        services: &services,
+        discovered: &discovered,
+        registration: &registration,
+        settings,
+        binding: None,
+    };
     run(&client).await
 }
 

@@ -23,8 +23,8 @@ async fn with<T>(
 ) -> T {
     let (services, discovered) = (fake.services(), fake.discovered());
     let registration = fake.registration(authentication);
-    let client =
-        TokenClient { services: &services, discovered: &discovered, registration: &registration, settings };
+    let (services, discovered, registration) = (&services, &discovered, &registration);
+    let client = TokenClient { services, discovered, registration, settings, binding: None };
     run(&client).await
 }
 
@@ -176,6 +176,7 @@ async fn only_an_invalid_grant_ends_a_login() {
         discovered: &server,
         registration: &registration,
         settings: &settings(),
+        binding: None,
     };
     assert!(matches!(refresh(&client, &former()).await, Err(Error::Later { .. })));
 }
@@ -191,6 +192,7 @@ async fn credentials_are_not_sent_to_another_issuer() {
         discovered: &discovered,
         registration: &registration,
         settings: &settings(),
+        binding: None,
     };
     assert!(matches!(refresh(&client, &former()).await, Err(Error::Refused { .. })));
     assert!(fake.lines().is_empty());

@@ -11,9 +11,10 @@ use json::Raw;
 use json::envelope_stream::*;
 
 const ID: u64 = 7;
-const FREELY: Terms = Terms { refused: &[], added: &[] };
+const FREELY: Terms = Terms { refused: &[], refused_objects: &[], added: &[] };
 const MODERN: Terms = Terms {
     refused: &["task"],
+    refused_objects: &[],
     added: &[
         Added { name: "resultType", value: "\"complete\"", only_final: false },
         Added { name: "ttlMs", value: "0", only_final: true },

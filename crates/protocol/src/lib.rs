@@ -8,6 +8,7 @@
 pub mod abilities;
 pub mod caching;
 pub mod compose;
+pub mod elicitation;
 pub mod error;
 pub mod error_code;
 pub mod error_data;
@@ -24,6 +25,7 @@ pub mod response;
 pub mod sanitize;
 pub mod uri;
 pub mod version;
+pub mod visible;
 
 pub use abilities::Abilities;
 pub use error::{ErrorObject, Origin, Reply};

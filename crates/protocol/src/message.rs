@@ -6,6 +6,7 @@
 //!
 //! Not here: what a method means; batches (refused: 2025-06-18 removed them).
 
+use std::convert::Infallible;
 use std::fmt;
 use std::ops::Range;
 
@@ -25,6 +26,8 @@ use json::scanner::Survey;
 pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
 /// Members of the message, of `params` and of `_meta` accepted from a client, each. Arguments have no such limit.
 const MAX_MEMBERS: usize = 1_024;
+/// The smallest text of a server whose payload is copied if it is a small part of the text, in bytes.
+const PADDED: usize = 4 * 1024;
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;
 
@@ -237,9 +240,35 @@ impl Envelope {
 }
 
 impl Message {
-    /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge.
+    /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge. Its
+    /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))
+        let message = Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))?;
+        Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
+    }
+
+    /// Copies the payload if it is less than half of the `whole` text. The rest is what a server added to the envelope.
+    fn compact(self, whole: usize) -> Self {
+        let keep = |bytes: Bytes| {
+            Ok::<_, Infallible>(if bytes.len() * 2 < whole { Bytes::copy_from_slice(&bytes) } else { bytes })
+        };
+        let own = |payload: Raw| {
+            let Ok(payload) = payload.kept(keep);
+            payload
+        };
+        match self {
+            Self::Request(request) => Self::Request(Request { params: request.params.map(own), ..request }),
+            Self::Notification(said) => {
+                Self::Notification(Notification { params: said.params.map(own), ..said })
+            }
+            Self::Response(Response { id, reply }) => {
+                let reply = reply.map(own).map_err(|error| {
+                    let Ok(error) = error.kept(keep);
+                    error
+                });
+                Self::Response(Response { id, reply })
+            }
+        }
     }
 
     /// Reads a message from a client, strictly: bounded depth, few members, and no key twice in the envelope,

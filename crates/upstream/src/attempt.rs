@@ -140,7 +140,8 @@ impl Upstream {
                 Err(error) => error,
             };
             frame.deadline.at = work.outlet().moved(deadline);
-            let Some(pause) = attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for())
+            let Some(pause) =
+                attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for(work.principal()))
             else {
                 return Err(error);
             };
@@ -172,7 +173,7 @@ impl Upstream {
         deadline: Deadline,
     ) -> Result<(Frame, InflightGuard), Error> {
         self.pool.check_open()?;
-        if let Some(retry_in) = self.breaker.refuses_for() {
+        if let Some(retry_in) = self.breaker.refuses_for(who) {
             return Err(Error::CircuitOpen { retry_in });
         }
         let mut frame = Frame::until(deadline);
@@ -193,7 +194,7 @@ impl Upstream {
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
         self.pool.check_flapping(work.pool_request())?;
-        guard.begin(work.is_a_call(), (begun, frame.left()))?;
+        guard.begin(work.is_a_call(), work.principal(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.redact_error(error));

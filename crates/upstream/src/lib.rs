@@ -48,6 +48,7 @@ pub mod status;
 mod subscription_task;
 mod supervise;
 mod supervisor_messages;
+mod token_bucket;
 pub mod token_file;
 pub mod transport;
 mod verbosity;
@@ -116,6 +117,8 @@ pub struct ServerContext {
     pub is_inspection: bool,
     /// The vault for tokens; without one they end with the process.
     pub vault: Option<Arc<auth::vault::Vault>>,
+    /// The issuers that credentials of servers belong to.
+    pub issuers: oauth::KnownIssuers,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -123,7 +126,13 @@ impl ServerContext {
     /// Those of a server in a test: a cache of its own, and no vault.
     pub fn alone(shutdown: &Shutdown) -> Self {
         let store = Store::open(&runtime::store::Config::default());
-        Self { shutdown: shutdown.clone(), store, is_inspection: false, vault: None }
+        Self {
+            shutdown: shutdown.clone(),
+            store,
+            is_inspection: false,
+            vault: None,
+            issuers: oauth::KnownIssuers::default(),
+        }
     }
 }
 

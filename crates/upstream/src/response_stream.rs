@@ -60,7 +60,7 @@ impl ResponseBody {
     }
 
     /// Charges a large buffered reply to `principal`, until its last clone is dropped.
-    pub(super) fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
+    pub fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
         let hold = |bytes| memory::hold(bytes, || Account::of(principal), ChargeKind::Answer);
         Ok(match self {
             Self::Buffered(Ok(result)) if result.bytes().len() >= SMALL => {

@@ -350,7 +350,7 @@ impl Supervisor {
         }
         self.phase = Phase::Down;
         self.arrival = self.occupancy.borrow().arrivals;
-        let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+        let refused_for = self.upstream.breaker.refuses_for(None).unwrap_or_default();
         let due = self.backoff.next().max(Instant::now() + refused_for);
         self.due = self.upstream.pool.held_until().map_or(due, |held| due.max(held));
         self.upstream.facts.will_try(Some(self.due));

@@ -150,7 +150,7 @@ impl Error {
                 hint_of(server, source).unwrap_or_else(|| self.usual_hint())
             }
             Self::ToolChanged { server, .. } => Cow::Owned(format!(
-                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves with POST /api/v1/mcp/servers/{server}/tools/approve"
+                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves it by its sha256 with POST /api/v1/mcp/servers/{server}/tools/approve"
             )),
             Self::OtherDefinition { server, .. } => {
                 Cow::Owned(format!("look at `changed_tools` of {server} in GET /api/v1/mcp/servers again"))

@@ -25,6 +25,7 @@ mod routing;
 mod server_status;
 mod snapshot;
 mod trust;
+mod unrequested;
 mod views;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub use trust::{Approval, Change, Trust};
 pub use views::Viewer;
 
 use json::Raw;
+use oauth::KnownIssuers;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
@@ -67,6 +69,8 @@ pub struct Manager {
     published: Published,
     shutdown: Shutdown,
     store: Store,
+    /// The issuers that credentials of servers belong to, also after a reload.
+    issuers: KnownIssuers,
     /// Where servers send their updates.
     updates: mpsc::Sender<Update>,
     orders: mpsc::Sender<Order>,
@@ -91,11 +95,17 @@ impl Manager {
 
     fn begin(config: Config, shutdown: Shutdown, is_inspection: bool) -> Result<Arc<Self>, upstream::Error> {
         let (store, vault) = (Store::open(&config.cache), config.vault.clone());
-        let context =
-            ServerContext { shutdown: shutdown.clone(), store: store.clone(), is_inspection, vault };
+        let issuers = KnownIssuers::default();
+        let context = ServerContext {
+            shutdown: shutdown.clone(),
+            store: store.clone(),
+            is_inspection,
+            vault,
+            issuers: issuers.clone(),
+        };
         let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::with_store(config, connectors, shutdown, store))
+        Ok(Self::with_store(config, connectors, shutdown, (store, issuers)))
     }
 
     /// Starts the servers with the given connectors, one for each server of `config`, in its order.
@@ -105,14 +115,14 @@ impl Manager {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let store = Store::open(&config.cache);
-        Self::with_store(config, connectors, shutdown, store)
+        Self::with_store(config, connectors, shutdown, (store, KnownIssuers::default()))
     }
 
     fn with_store(
         config: Config,
         connectors: Vec<Arc<dyn Connector>>,
         shutdown: Shutdown,
-        store: Store,
+        (store, issuers): (Store, KnownIssuers),
     ) -> Arc<Self> {
         shutdown.spawn_until_end(store.clone().maintain());
         let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
@@ -127,6 +137,7 @@ impl Manager {
             published,
             shutdown,
             store,
+            issuers,
             updates: sender,
             orders,
             applying: Mutex::default(),
@@ -365,8 +376,9 @@ impl Manager {
         let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
         let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
         let (done, told) = oneshot::channel();
-        let [tool, sha256] = [approval.tool, approval.sha256].map(|text| text.map(str::to_owned));
-        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, done });
+        let chosen = [approval.tool, approval.sha256, approval.previous_owner];
+        let [tool, sha256, previous_owner] = chosen.map(|text| text.map(str::to_owned));
+        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, previous_owner, done });
         self.orders.send(order).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())??;
         self.server(server)

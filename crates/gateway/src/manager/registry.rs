@@ -60,6 +60,8 @@ pub(super) struct Approve {
     pub(super) tool: Option<String>,
     /// The approved definition by its hash; none: the current one.
     pub(super) sha256: Option<String>,
+    /// The server from which the name of the tool moves, if the definition is given by its hash.
+    pub(super) previous_owner: Option<String>,
     /// Receives the result.
     pub(super) done: oneshot::Sender<Result<(), Error>>,
 }
@@ -222,9 +224,13 @@ impl Registry {
 
     async fn approve(&mut self, order: Approve) {
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        let Approve { server, tool, sha256, done } = order;
+        let Approve { server, tool, sha256, previous_owner, done } = order;
         let build = move || {
-            let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
+            let approval = Approval {
+                tool: tool.as_deref(),
+                sha256: sha256.as_deref(),
+                previous_owner: previous_owner.as_deref(),
+            };
             now.approved(&config, &server, approval)
         };
         if let Some(next) = off_thread(build).await {

@@ -267,7 +267,7 @@ impl Snapshot {
         let tools = there.offer.as_ref().map(|offer| offer.tools.as_slice()).unwrap_or_default();
         let trust = there.trust.approved(approval, &there.upstream.config().name, tools)?;
         let mut next = self.clone();
-        next.release_names(server, approval.tool);
+        next.release_names(server, approval);
         let server = &mut next.servers[self.by_name[server]];
         server.trust = Arc::new(trust);
         server.read_offer(config, Lists::default());

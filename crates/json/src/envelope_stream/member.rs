@@ -15,6 +15,8 @@ pub(super) enum EnvelopeMember {
     Method,
     /// `resultType` of a result.
     Type,
+    /// A member of a result that must not be an object.
+    NoObject,
     Other,
 }
 
@@ -32,8 +34,14 @@ impl EnvelopeMember {
     }
 
     /// The member of a result that is called `name`.
-    pub(super) fn in_result(name: &Token) -> Self {
-        if name.is("resultType") { Self::Type } else { Self::Other }
+    pub(super) fn in_result(name: &Token, no_objects: &[&str]) -> Self {
+        if name.is("resultType") {
+            Self::Type
+        } else if no_objects.iter().any(|other| name.is(other)) {
+            Self::NoObject
+        } else {
+            Self::Other
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl Supervisor {
             return; // it is on the schedule of a server that is down
         }
         let (now, liveness) = (Instant::now(), &self.upstream.liveness);
-        let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+        let refused_for = self.upstream.breaker.refuses_for(None).unwrap_or_default();
         let admitted = is_refused.then(|| now + refused_for.max(DEBOUNCE));
         let is_silent = liveness.open_for().is_some() && !liveness.is_excused();
         let asked_twice = is_silent.then(|| now + self.upstream.health_limit() + DEBOUNCE);

@@ -118,6 +118,7 @@ fn credential(
             state_signs::has_logins();
             let place = oauth::Place {
                 vault: server_context.vault.clone(),
+                issuers: server_context.issuers.clone(),
                 shutdown: server_context.shutdown.clone(),
             };
             let logins = Logins::new(&config.name, &http.url, settings, place);
