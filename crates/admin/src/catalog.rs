@@ -80,7 +80,7 @@ pub(super) async fn one(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let snapshot = api.manager.snapshot();
+    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
     let tools = snapshot.catalog(&Scope::All)?.tools();
     let Some(entry) = tools.iter().find(|entry| entry.exposed == name) else {
         let names = tools.iter().map(|entry| entry.exposed.as_str());
@@ -120,7 +120,7 @@ async fn list(
     (scope, query): (Scope, &ListQuery),
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let snapshot = api.manager.snapshot();
+    let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let catalog = Arc::clone(snapshot.catalog(&scope)?);
     let page = query.page(&snapshot, catalog.tools()).await?;
     let print = printed("tools", page, principal.id(), |entry| ListedTool::of(&snapshot, entry));

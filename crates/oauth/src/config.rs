@@ -91,6 +91,19 @@ pub struct IdentityProvider {
     pub id_token: SecretString,
 }
 
+/// The parameter `resource`, which names the server that a token is for (RFC 8707).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ResourceParameter {
+    /// The identifier that the server's metadata names, else its URL. If the authorization server refuses the parameter,
+    /// it is left out.
+    #[default]
+    Discovered,
+    /// This value, always.
+    Value(String),
+    /// The parameter is not sent.
+    Omitted,
+}
+
 /// How Switchyard logs in to one server.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -104,8 +117,8 @@ pub struct Settings {
     pub client_secret: Option<SecretString>,
     /// The URL of a client id metadata document that somebody else serves.
     pub client_metadata_url: Option<Url>,
-    /// The value of the parameter `resource`, if the server's URL is not the right one.
-    pub resource: Option<String>,
+    /// The parameter `resource` of requests to the authorization server.
+    pub resource: ResourceParameter,
     /// The only issuer that is accepted.
     pub issuer: Option<String>,
     /// How a token is obtained.

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use settings::{Fields, Setting};
 use url::{Host, Url};
 
-use crate::config::{ClientAuthentication, Grant, IdentityProvider, Per, Settings};
+use crate::config::{ClientAuthentication, Grant, IdentityProvider, Per, ResourceParameter, Settings};
 use crate::config_checks::check;
 
 const GRANTS: [(&str, Grant); 3] = [
@@ -48,7 +48,9 @@ fn read_mapping(setting: &Setting<'_>) -> Option<Settings> {
         client_id: fields.parsed("client_id", "an id, which has at least one character", filled),
         client_secret: read_reference(&mut fields, "client_secret"),
         client_metadata_url: fields.part("client_metadata_url", read_metadata_url),
-        resource: fields.parsed("resource", "a URL without a fragment", read_resource),
+        resource: fields
+            .parsed("resource", "a URL without a fragment, or `none`", read_resource)
+            .unwrap_or_default(),
         issuer: fields.parsed(
             "issuer",
             "the URL of an issuer, such as https://login.example.org",
@@ -123,9 +125,12 @@ fn read_metadata_url(setting: &Setting<'_>) -> Option<Url> {
     setting.url_that("an https URL with a path", hint, is_one)
 }
 
-fn read_resource(text: &str) -> Option<String> {
+fn read_resource(text: &str) -> Option<ResourceParameter> {
+    if text == "none" {
+        return Some(ResourceParameter::Omitted);
+    }
     let url = Url::parse(text).ok()?;
-    url.fragment().is_none().then(|| text.to_owned())
+    url.fragment().is_none().then(|| ResourceParameter::Value(text.to_owned()))
 }
 
 fn read_issuer(text: &str) -> Option<String> {

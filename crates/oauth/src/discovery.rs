@@ -12,7 +12,7 @@ use settings::one_line;
 use url::Url;
 
 use crate::challenge::Challenge;
-use crate::config::{Grant, Settings};
+use crate::config::{Grant, ResourceParameter, Settings};
 use crate::dial::{Document, Services, shown};
 use crate::error::Error;
 use crate::limits::bounded_scopes;
@@ -44,8 +44,12 @@ pub async fn discover(
     check(&authorization, settings)?;
     let identifier = resource.as_ref().map(|resource| resource.identifier.clone());
     let supported = resource.map(|resource| resource.scopes_supported).unwrap_or_default();
+    let configured = match &settings.resource {
+        ResourceParameter::Value(value) => Some(value.clone()),
+        ResourceParameter::Discovered | ResourceParameter::Omitted => None,
+    };
     Ok(Discovered {
-        resource: settings.resource.clone().or(identifier).unwrap_or_else(|| without_slash(server)),
+        resource: configured.or(identifier).unwrap_or_else(|| without_slash(server)),
         scopes: scopes(&authorization, challenge, supported, settings),
         server: authorization,
     })

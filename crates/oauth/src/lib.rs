@@ -22,6 +22,7 @@ mod config_read;
 mod dial;
 mod discovery;
 mod error;
+mod failed_logins;
 #[cfg(test)]
 mod fake_tests;
 mod held;
@@ -36,15 +37,17 @@ mod secret_json;
 mod shared;
 mod token;
 mod token_response;
+mod token_spelling;
 
 pub use account::Account;
 pub use authorization::{AuthorizationRequest, AuthorizationResponse, Pkce, authorization_url};
 pub use challenge::Challenge;
-pub use config::{ClientAuthentication, Grant, IdentityProvider, Per, Settings};
+pub use config::{ClientAuthentication, Grant, IdentityProvider, Per, ResourceParameter, Settings};
 pub use config_read::read_settings;
 pub use dial::Services;
 pub use discovery::{Discovered, discover, union};
 pub use error::Error;
+pub use failed_logins::FailedLogin;
 pub use issuer_binding::{IssuerBinding, KnownIssuers};
 pub use logins::{Consent, LOGIN_TIME, LoginState, LoginStatus, Logins, Pending, Place};
 pub use metadata::AuthorizationServer;

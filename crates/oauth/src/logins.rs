@@ -23,8 +23,11 @@ use uuid::Uuid;
 
 use crate::account::Account;
 use crate::authorization::check_issuer;
+use crate::config::ResourceParameter;
+use crate::failed_logins::{FailedLogin, FailedLogins};
 use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
+use crate::token::resource_parameter;
 use crate::{
     AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, KnownIssuers, OwnClient, Per,
     Pkce, Registration, Settings,
@@ -56,6 +59,7 @@ pub struct Logins {
     shared: Arc<Shared>,
     accounts: Mutex<HashMap<Option<Arc<str>>, Arc<Account>>>,
     started: Mutex<HashMap<Pending, Started>>,
+    failures: FailedLogins,
 }
 
 /// A login that a person was sent to.
@@ -119,6 +123,8 @@ pub struct LoginStatus {
     pub expires_at: Option<SystemTime>,
     /// Why a login is required.
     pub reason: Option<String>,
+    /// Why the last attempt of the principal to log in failed; `None` after a success.
+    pub failure: Option<FailedLogin>,
     /// Whether all principals share the login.
     pub per: Per,
 }
@@ -129,7 +135,12 @@ impl Logins {
         let Place { vault, issuers, shutdown } = place;
         let shelf = LoginStore { vault, server: Arc::clone(name), url: url.clone() };
         let shared = Shared::new(shelf, settings, shutdown, issuers);
-        Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
+        Arc::new(Self {
+            shared: Arc::new(shared),
+            accounts: Mutex::default(),
+            started: Mutex::default(),
+            failures: FailedLogins::default(),
+        })
     }
 
     /// The principals that use one login.
@@ -171,6 +182,17 @@ impl Logins {
         own: &OwnClient,
         seal: impl FnOnce(&Pending) -> String,
     ) -> Result<Consent, Error> {
+        let started = self.begin(principal, own, seal).await;
+        self.failures.note(principal, started.as_ref().err());
+        started
+    }
+
+    async fn begin(
+        &self,
+        principal: &Arc<str>,
+        own: &OwnClient,
+        seal: impl FnOnce(&Pending) -> String,
+    ) -> Result<Consent, Error> {
         let shared = &self.shared;
         if !self.is_interactive() {
             return Err(Error::refused("the server is configured with a grant for machines: nobody logs in"));
@@ -179,7 +201,9 @@ impl Logins {
         let (mut discovered, registration) = shared.known_at(own, &missing).await?;
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
         let (state, scopes) = (seal(&pending), discovered.scopes.clone());
-        let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
+        let resource = resource_parameter(&shared.services, &shared.settings, &discovered);
+        let request =
+            AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge(), resource };
         let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
         let issuer = discovered.server.issuer.clone();
         // Metadata is larger than the part of it that is needed from here on.
@@ -196,6 +220,17 @@ impl Logins {
         pending: Pending,
         response: &AuthorizationResponse,
     ) -> Result<LoginStatus, Error> {
+        let finished = self.exchange(principal, pending, response).await;
+        self.failures.note(principal, finished.as_ref().err());
+        finished.map(|()| self.status(Some(principal)))
+    }
+
+    async fn exchange(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<(), Error> {
         let Started { discovered, registration, pkce, .. } = self.take(principal, pending)?;
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
@@ -204,15 +239,26 @@ impl Logins {
         let tokens = self.shared.known_or_forgotten(&registration, exchanged).await?;
         self.shared.save_registration(&registration).await;
         let login = self.shared.login(discovered, registration, tokens);
-        self.account(Some(principal)).log_in(login).await?;
-        Ok(self.status(Some(principal)))
+        self.account(Some(principal)).log_in(login).await
     }
 
-    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer, which
-    /// names `iss`, is not from the authorization server of that login.
-    pub fn abandon(&self, principal: &Arc<str>, pending: Pending, iss: Option<&str>) -> Result<(), Error> {
+    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer is not
+    /// from the authorization server of that login.
+    pub fn abandon(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<(), Error> {
         let server = self.take(principal, pending)?.discovered.server;
-        check_issuer(iss, &server.issuer, server.authorization_response_iss_parameter_supported)
+        let promises_iss = server.authorization_response_iss_parameter_supported;
+        check_issuer(response.iss.as_deref(), &server.issuer, promises_iss)?;
+        let error = response.error.as_deref().unwrap_or_default();
+        if error == "invalid_target" && self.shared.settings.resource == ResourceParameter::Discovered {
+            self.shared.services.omit_resource_at(&server.issuer);
+        }
+        self.failures.note(principal, Some(&response.failed(error)));
+        Ok(())
     }
 
     fn take(&self, principal: &Arc<str>, pending: Pending) -> Result<Started, Error> {
@@ -265,6 +311,7 @@ impl Logins {
             scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
             expires_at: tokens.and_then(|tokens| tokens.expires_at),
             reason: required.map(|reason| reason.to_string()),
+            failure: principal.and_then(|principal| self.failures.of(principal)),
             per: self.shared.settings.per,
         }
     }

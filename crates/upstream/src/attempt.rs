@@ -5,7 +5,6 @@
 //! too little time to judge the server (`inflight_guard`). Dropping the future frees slot, permit and connection, and
 //! cancels the request.
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +26,6 @@ use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
 use crate::pool::PooledConnection;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::session_affinity::Affinity;
 use crate::work::Work;
 use protocol::{ErrorObject, LogLevel, Version};
 use runtime::worker::now;
@@ -104,7 +102,6 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<ServerResponse, Error> {
         let deadline = deadline.into();
-        let call = &*self.with_own_affinity(call);
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -114,17 +111,6 @@ impl Upstream {
             self.facts.called(&result);
         }
         result.map(|(body, version)| ServerResponse { body, version })
-    }
-
-    /// Returns `call` with an affinity, if each principal has its own connections. The call of a program has no affinity.
-    fn with_own_affinity<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
-        match &call.principal {
-            Some(principal) if self.config.is_per_principal() && call.affinity.is_none() => {
-                let affinity = Affinity::of_principal(Arc::clone(principal), &call.sender.capabilities);
-                Cow::Owned(Call { affinity: Some(affinity), ..call.clone() })
-            }
-            _ => Cow::Borrowed(call),
-        }
     }
 
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of

@@ -34,6 +34,7 @@ mod offer;
 mod owner;
 mod phase;
 mod pool;
+mod private_client_table;
 mod private_clients;
 pub mod rate_limit;
 mod refresh;
@@ -363,6 +364,11 @@ impl Upstream {
     /// The logins to it, if it needs one.
     pub fn logins(&self) -> Option<Arc<Logins>> {
         self.pool.connector.logins()
+    }
+
+    /// Records that somebody has logged in, so `last_error` does not ask for a login any more.
+    pub fn login_succeeded(&self) {
+        self.facts.login_succeeded();
     }
 
     /// Ends the connections that use the credential of `principal`.

@@ -132,7 +132,10 @@ impl Supervisor {
                 SupervisorEvent::Occupancy => self.update_connections().await,
                 SupervisorEvent::Event(event) => self.heard(event).await,
                 SupervisorEvent::Doubt => self.check_after_cancel(),
-                SupervisorEvent::Renewed => self.begin_again(None).await,
+                SupervisorEvent::Renewed => {
+                    self.upstream.login_succeeded();
+                    self.begin_again(None).await;
+                }
                 SupervisorEvent::Due => self.act(),
             }
         }
@@ -275,7 +278,10 @@ impl Supervisor {
             other => (State::AuthFailed, other.to_string()),
         };
         // Without a pause between the two: a call must never see this reason as that of a failed connection.
-        self.upstream.facts.failed(&reason);
+        match state {
+            State::LoginRequired => self.upstream.facts.awaits_login(&reason),
+            _ => self.upstream.facts.failed(&reason),
+        }
         self.publish(Change::State(state)).await;
         self.upstream.pool.close_all().await;
         self.notify_waiting(&Err(error));

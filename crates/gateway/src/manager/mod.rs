@@ -51,7 +51,9 @@ use oauth::KnownIssuers;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport};
+use upstream::{
+    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport,
+};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::CacheableCall;
@@ -246,9 +248,20 @@ impl Manager {
         principal: Option<&Arc<str>>,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
+        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal)));
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
-        let call = Call { owner: Owner::new(), principal: principal.cloned(), ..of_program };
-        let request = RoutedRequest { timeout, ..self.tool_request(scope, tool, call, timeout).await? };
+        let call = Box::new(Call {
+            owner: Owner::new(),
+            principal: principal.cloned(),
+            affinity: affinity.clone(),
+            ..of_program
+        });
+        let viewer = Viewer { scope, affinity: affinity.as_ref() };
+        if self.has_to_attend(viewer) {
+            // Boxed: it is large, and each principal waits once.
+            Box::pin(self.attend(scope, &call, None)).await;
+        }
+        let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
         self.call(&request, &outlet).await?.collect().await
     }
