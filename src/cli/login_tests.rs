@@ -67,6 +67,35 @@ async fn a_login_opens_the_link_and_waits_until_somebody_has_logged_in() {
 }
 
 #[tokio::test]
+async fn a_refused_login_ends_with_its_reason_and_one_of_before_does_not() {
+    const BEFORE: &str = r#"{"server":"notes","state":"login_required","failure":{"reason":"old","at":"1"}}"#;
+    const REFUSED: &str =
+        r#"{"server":"notes","state":"login_required","failure":{"reason":"declined\u001b[2J","at":"2"}}"#;
+    let looks = AtomicUsize::new(0);
+    let server = TestServer::new(move |request: &Seen| -> Vec<Step> {
+        let is_look = request.line.starts_with("GET");
+        let number = if is_look { looks.fetch_add(1, Ordering::SeqCst) } else { 0 };
+        vec![json(
+            200,
+            if !is_look {
+                LINK
+            } else if number < 3 {
+                BEFORE
+            } else {
+                REFUSED
+            },
+        )]
+    })
+    .await;
+    let (ended, _, _) = logged_in(&server).await;
+    let mut err = Vec::new();
+    assert_eq!(exit(ended, &mut err), ExitCode::from(1));
+    let text = String::from_utf8(err).expect("UTF-8");
+    assert!(text.contains("the login to notes failed: declined?[2J"), "{text}");
+    assert_eq!(server.seen().iter().filter(|seen| seen.line.starts_with("GET")).count(), 4);
+}
+
+#[tokio::test]
 async fn an_existing_login_is_told_and_not_replaced() {
     let server = gateway(0).await;
     let (ended, text, opened) = logged_in(&server).await;
