@@ -231,3 +231,19 @@ fn the_closing_brace_of_a_result_is_kept_back_until_all_was_right() {
     let rest = splice.take(&Bytes::from_static(br#","id":7} "#)).expect("the rest");
     assert_eq!((rest.as_ref(), splice.finish()), (&b""[..], Ok(Bytes::from_static(b"}"))));
 }
+
+#[test]
+fn object_that_the_terms_refuse_is_not_passed_on() {
+    let terms = Terms { refused: &[], refused_objects: &["task"], added: &[] };
+    for (value, is_refused) in
+        [(r#"{"taskId":"7"}"#, true), (r#""a name""#, false), ("[{}]", false), ("null", false)]
+    {
+        for name in ["task", r"t\u0061sk"] {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{{"task":{{}}}}],"{name}":{value}}}}}"#
+            );
+            let taken = Splice::new(1, terms).take(&Bytes::from(text));
+            assert_eq!(taken.is_err(), is_refused, "{name}: {value}");
+        }
+    }
+}

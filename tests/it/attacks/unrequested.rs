@@ -51,14 +51,11 @@ async fn page_of_another_scheme_reaches_no_client() {
         let params = json!({"mode": "url", "message": "m", "url": page, "elicitationId": "e"});
         let asks = json!({"resultType": "input_required", "requestState": "s",
             "inputRequests": {"a": {"method": "elicitation/create", "params": params}}});
-        let padded = json!({"aaa": "x".repeat(40_000), "inputRequests": asks["inputRequests"],
-            "requestState": "s", "resultType": "input_required"});
         let error = json!({"code": -32042, "message": "m", "data": {"elicitations": [params]}});
         let request = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params});
         let legacy_request = Act::After(vec![request.to_string()], Box::new(Act::Echo));
         for server in [
             does(Scripted::modern(), Act::Result(asks.to_string())),
-            does(Scripted::modern(), Act::Result(padded.to_string())),
             does(Scripted::modern(), Act::Error(error.to_string())),
             does(Scripted::legacy(), Act::Error(error.to_string())),
             does(Scripted::legacy(), legacy_request),
@@ -88,11 +85,9 @@ async fn task_that_nobody_asked_for_is_not_passed_on() {
     let task =
         json!({"taskId": "raw-7", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "ttl": null});
     let content = json!([{"type": "text", "text": "done"}]);
-    let padding = json!([{"type": "text", "text": "x".repeat(40_000)}]);
     for (result, passes) in [
         (json!({"content": content, "task": task, "resultType": "complete"}), true),
         (json!({"task": task, "resultType": "complete"}), false),
-        (json!({"a": {"task": 1}, "content": padding, "task": task, "resultType": "complete"}), false),
     ] {
         for scripted in [Scripted::modern(), Scripted::legacy()] {
             let server = does(scripted, Act::Result(result.to_string()));
@@ -116,8 +111,8 @@ async fn task_in_the_answer_of_another_method_is_not_passed_on() {
             .tool(Tool::named("tool"))
             .offers("prompts", r#"[{"name": "p"}]"#)
             .offers("resources", r#"[{"uri": "memo:a", "name": "a"}]"#)
-            .answers("prompts/get", vec![prompt.to_string()])
-            .answers("resources/read", vec![contents.to_string()])
+            .answers("prompts/get", vec![prompt.to_string(); 2])
+            .answers("resources/read", vec![contents.to_string(); 2])
             .start();
         let gateway = gateway(&server).await;
         let session = gateway.mcp().legacy().await;

@@ -25,7 +25,7 @@ use upstream::{Outlet, ResponseBody, ResponseStream};
 /// client's own before its id is exposed, and pages that a user is to open are checked.
 const MODERN: Terms = Terms {
     refused: &["task", "input_required"],
-    refused_objects: &["task"],
+    refused_objects: &["task", "inputRequests"],
     added: &[Added { name: "resultType", value: "\"complete\"", only_final: false }],
 };
 /// A result that passes from a legacy server to a legacy client while it arrives. A type that only the modern era
