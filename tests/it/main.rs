@@ -28,6 +28,7 @@ mod foreign_configs;
 mod hidden_tools;
 mod host_program;
 mod import;
+mod lenient_clients;
 mod limits;
 mod live_events;
 mod log_settings;

@@ -6,6 +6,8 @@
 //! Not here: framing (`net`), what a method *means* to a gateway (`gateway`).
 
 pub mod abilities;
+mod absent;
+pub mod accept;
 pub mod caching;
 pub mod compose;
 pub mod error;
@@ -26,6 +28,7 @@ pub mod uri;
 pub mod version;
 
 pub use abilities::Abilities;
+pub use accept::Accept;
 pub use error::{ErrorObject, Origin, Reply};
 pub use error_code::{ErrorCode, ErrorKind};
 pub use error_data::ErrorData;
