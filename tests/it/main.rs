@@ -68,6 +68,7 @@ mod serving;
 mod session_places;
 mod shared_logins;
 mod signs_of_life;
+mod skills;
 mod sockets;
 mod start_failures;
 mod stateful_servers;

@@ -10,7 +10,7 @@ const EVENTS: (&str, &str) = ("text", "event-stream");
 /// The highest weight, in thousandths.
 const MOST: u16 = 1_000;
 
-/// What an `Accept` header says about JSON and about event streams.
+/// The preferences of an `Accept` header for JSON and for event streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accept {
     json: Preference,

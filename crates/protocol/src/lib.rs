@@ -24,6 +24,7 @@ pub mod method;
 pub mod output_schema;
 pub mod response;
 pub mod sanitize;
+pub mod skill;
 pub mod uri;
 pub mod version;
 
