@@ -67,7 +67,7 @@ pub(super) fn begin(
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let caller = Arc::new(Caller::of_program(principal.clone(), scope, capabilities()));
+    let caller = Arc::new(Caller::of_program(principal.clone(), scope, Some(capabilities())));
     let source = CallSource { request_id: Some(id), is_rest: true };
     let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
@@ -188,7 +188,7 @@ impl Running {
             }
         }
         let ended = ended.and_then(|called| {
-            let snapshot = self.gateway.manager().snapshot();
+            let snapshot = self.gateway.manager().seen_by(Some(&self.caller.affinity));
             let tool = view::tool_name(&snapshot, &called.server, &called.subject);
             let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
             Ok((called, self.charged("result", &printed).map_err(exhausted)?))

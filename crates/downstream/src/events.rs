@@ -26,9 +26,11 @@ use super::outside_calls::OutsideCalls;
 use super::replay::{Log, Reader};
 use super::sessions::{Session, SessionReader};
 use gateway::Gateway;
+use gateway::error::memory_exhausted;
 use gateway::subscriptions::Feed;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{Closed, ErrorObject, Message, RequestId};
+use protocol::{Closed, Era, ErrorObject, Message, RequestId};
+use runtime::memory::{self, Account, ChargeKind, SMALL};
 use runtime::shutdown::Shutdown;
 use runtime::worker::{now, until};
 use upstream::ResponseStream;
@@ -44,17 +46,29 @@ const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose streams the gateway ends.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
-/// A payload that is not larger is copied, which costs less than to hand it over in parts.
-const COPIED: usize = 16 * 1024;
+/// A payload that is not larger is copied, which costs less than to hand it over in parts. A larger one is charged, and
+/// its copy would have to be charged too.
+const COPIED: usize = SMALL;
 
 /// A page of a list for a modern client. A large one is copied for none who reads it.
-pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>, format: ResponseFormat) -> Response {
+pub(super) fn listed(
+    id: RequestId,
+    listed: Result<Closed, ErrorObject>,
+    format: ResponseFormat,
+    principal: &Arc<str>,
+) -> Response {
     match listed {
         Ok(page) if format == ResponseFormat::OnlyStream => {
             event_stream(Event::of(page.encode(&id)).encode().into())
         }
         Ok(page) if page.size() > COPIED => {
-            json(Body::new(SegmentedBody::of(page.parts(&id))), StatusCode::OK)
+            let [head, page] = page.parts(&id);
+            match memory::hold(page, || Account::of(Some(principal)), ChargeKind::Answer) {
+                Ok(page) => json(Body::new(SegmentedBody::of([head, page])), StatusCode::OK),
+                Err(_) => {
+                    given(&protocol::Response { id: Some(id), reply: Err(memory_exhausted(Era::Modern)) })
+                }
+            }
         }
         Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
         Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
@@ -99,7 +113,7 @@ pub(super) async fn answer(mut exchange: Exchange, format: ResponseFormat, tasks
             let first = event(&exchange.encoder(), &first);
             stream_of(exchange, first, tasks)
         }
-        Some(Some(Step::Stream(stream))) => passed(exchange.id(), stream),
+        Some(Some(Step::Stream(stream))) => passed(&exchange, stream),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
         None => stream_of(exchange, KEEP_ALIVE, tasks),
@@ -152,7 +166,7 @@ pub(super) async fn recorded(
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
-            Some(Some(Step::Stream(stream))) => return passed(exchange.id(), stream),
+            Some(Some(Step::Stream(stream))) => return passed(&exchange, stream),
             Some(None) => return event_stream(Body::empty()),
             Some(first) => first,
             None => None,
@@ -292,13 +306,21 @@ impl Notices {
 
 fn event(encoder: &MessageEncoder, message: &Message) -> Bytes {
     let frame = |data| Event::of(data).encode();
-    encoder.encode(message, frame).unwrap_or(KEEP_ALIVE)
+    // A client without a session is asked nothing.
+    encoder.encode(message, None, frame).unwrap_or(KEEP_ALIVE)
 }
 
-/// The response to the request `id` whose result is still arriving, unless all of it is there.
-fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
+/// The response of `exchange` whose result is still arriving, unless all of it is there.
+fn passed(exchange: &Exchange, mut stream: Box<ResponseStream>) -> Response {
+    let id = exchange.id();
     let body = match stream.arrived() {
-        Some((result, ending)) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
+        Some((result, ending)) => match memory::hold(result, || exchange.account(), ChargeKind::Answer) {
+            Ok(result) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
+            Err(_) => {
+                let reply = Err(memory_exhausted(exchange.era()));
+                return whole(&protocol::Response { id: Some(id.clone()), reply }, StatusCode::OK);
+            }
+        },
         None => Body::new(StreamingBody::new(id, stream)),
     };
     json(body, StatusCode::OK)
@@ -343,7 +365,8 @@ mod tests {
         for (length, parts) in [(10, 1), (COPIED - 3, 1), (COPIED, 2), (200_000, 2)] {
             let page = Closed::new(&Raw::of(&"x".repeat(length)));
             let kept = page.result();
-            let mut body = listed(id.clone(), Ok(page.clone()), ResponseFormat::Json).into_body();
+            let mut body =
+                listed(id.clone(), Ok(page.clone()), ResponseFormat::Json, &"one".into()).into_body();
             let mut frames = Vec::new();
             while let Some(frame) = body.frame().await {
                 frames.push(frame.expect("it cannot fail").into_data().expect("data"));

@@ -205,7 +205,8 @@ impl StreamableHttpEndpoint {
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             let listed = listed.map_err(|error| error.of_request(asked.named));
-            return Begun::Answered(events::listed(request.id, listed, format));
+            let page = events::listed(request.id, listed, format, caller.principal.id());
+            return Begun::Answered(page);
         }
         let place = match self.0.sessions.place_for(caller.principal.id()) {
             Ok(place) => place,

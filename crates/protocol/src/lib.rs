@@ -10,6 +10,7 @@ mod absent;
 pub mod accept;
 pub mod caching;
 pub mod compose;
+pub mod elicitation;
 pub mod error;
 pub mod error_code;
 pub mod error_data;
@@ -27,6 +28,7 @@ pub mod sanitize;
 pub mod skill;
 pub mod uri;
 pub mod version;
+pub mod visible;
 
 pub use abilities::Abilities;
 pub use accept::Accept;

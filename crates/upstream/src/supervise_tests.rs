@@ -43,7 +43,7 @@ impl Scene {
     /// The tools of the next offer; states before it are skipped.
     async fn next_offer(&mut self) -> Vec<String> {
         loop {
-            if let Change::Offered(offer, _) = self.next().await {
+            if let Change::Offered(offer) = self.next().await {
                 return offer.tools.iter().map(|tool| tool.name.clone()).collect();
             }
         }
@@ -257,7 +257,7 @@ async fn a_restart_that_nobody_saw_is_noticed() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(scene.call().await.is_ok(), "a call connects meanwhile");
     let mut news = scene.wait(Duration::from_secs(5)).await;
-    assert!(matches!(news.pop(), Some(Change::Offered(offer, _)) if offer.tools[0].name == "restarted"));
+    assert!(matches!(news.pop(), Some(Change::Offered(offer)) if offer.tools[0].name == "restarted"));
     assert!(!news.iter().any(|change| matches!(change, Change::State(_))), "it was never seen away");
 }
 

@@ -21,3 +21,4 @@ mod socket_shares;
 mod sockets;
 mod streams;
 mod takeover;
+mod unrequested;

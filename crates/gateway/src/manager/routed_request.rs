@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::catalog::{Route, ServerResource};
 use super::error::Error;
-use super::failed;
+use super::{failed, unrequested};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
@@ -143,8 +143,15 @@ impl RoutedRequest {
         }
     }
 
-    /// Makes the response to this request.
-    pub(super) fn called<R>(&self, reply: R, version: Version) -> Called<R> {
+    /// Makes the response to this request from what its server sent.
+    pub(super) fn called(&self, body: ResponseBody, version: Version) -> Called<ResponseBody> {
+        let reply = match body {
+            ResponseBody::Buffered(reply) => {
+                ResponseBody::Buffered(unrequested::checked(&self.call, version.is_modern(), reply))
+            }
+            // Its terms refuse what is checked.
+            streaming @ ResponseBody::Streaming(_) => streaming,
+        };
         Called {
             server: Arc::clone(&self.server),
             subject: Arc::clone(&self.subject),

@@ -90,6 +90,8 @@ pub struct Approval<'a> {
     pub tool: Option<&'a str>,
     /// The SHA-256 of the approved definition, in hexadecimal digits; none: the current definition.
     pub sha256: Option<&'a str>,
+    /// The server that had the bare name of the tool before. With `sha256`, the name moves only if it is this one.
+    pub previous_owner: Option<&'a str>,
 }
 
 impl DefinitionDigest {

@@ -169,7 +169,9 @@ fn an_approval_is_of_what_was_looked_at() {
     let (server, now): (Arc<str>, _) = ("s".into(), [saying("a", "2"), saying("b", "2"), saying("c", "1")]);
     let trust = seen(&[&[saying("a", "1"), saying("b", "1"), saying("c", "1")], &now]);
     let looked_at = trust.held("a").expect("held back").sha256();
-    let approve = |tool, sha256| trust.approved(Approval { tool: Some(tool), sha256 }, &server, pairs(&now));
+    let approve = |tool, sha256| {
+        trust.approved(Approval { tool: Some(tool), sha256, previous_owner: None }, &server, pairs(&now))
+    };
     let left = |approved: Result<Trust, Error>| {
         let approved = approved.expect("approved").reviewed(pairs(&now), &choice(OnChange::Block));
         approved.changes().map(|change| change.tool.clone()).collect::<Vec<_>>()
@@ -275,7 +277,8 @@ async fn a_tool_that_is_held_back_is_neither_listed_nor_called_until_it_is_appro
     assert_eq!(a.calls(), 0, "it was not asked");
     call(&manager, "u").await.expect("it did not change");
 
-    let status = manager.approve("a", Approval { tool: Some("t"), sha256: None }).await.expect("approved");
+    let status =
+        manager.approve("a", Approval { tool: Some("t"), ..Approval::default() }).await.expect("approved");
     assert_eq!((status.trust.changes().len(), status.tools), (0, 2));
     assert_eq!(offered(&manager), ["t", "u"]);
     call(&manager, "t").await.expect("approved");
