@@ -36,7 +36,7 @@ use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
+use protocol::{Accept, ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
@@ -49,14 +49,10 @@ const WAITING: usize = 64;
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Whether the client prefers an event stream: `Accept` names it, and not JSON before it.
+/// Whether the client prefers an event stream: `Accept` names it, and JSON neither before it nor with a higher weight.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
-    let types = lists.flat_map(|list| list.split(','));
-    let mut types = types.map(|range| range.split(';').next().unwrap_or_default().trim());
-    let is = |range: &str, wanted: &str| range.eq_ignore_ascii_case(wanted);
-    let first = types.find(|range| is(range, EVENT_STREAM) || is(range, "application/json"));
-    first.is_some_and(|range| is(range, EVENT_STREAM))
+    let accept = Accept::of(headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok()));
+    accept.prefers_named_events()
 }
 
 /// Begins a call and returns its stream.

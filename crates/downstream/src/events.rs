@@ -15,10 +15,12 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
+use tokio_util::sync::CancellationToken;
 
 use super::bodies::{SegmentedBody, StreamingBody, enveloped};
-use super::error::status_of;
+use super::error::{MessageRefusal, status_of};
 use super::exchange::{Exchange, Step};
+use super::headers::{EVENTS_NEEDED, ResponseFormat};
 use super::message_encoder::{MessageEncoder, retry};
 use super::outside_calls::OutsideCalls;
 use super::replay::{Log, Reader};
@@ -48,16 +50,17 @@ const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 /// its copy would have to be charged too.
 const COPIED: usize = SMALL;
 
-/// The form of a response that the client of a session prefers, where it accepts both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseFormat {
-    Json,
-    Stream,
-}
-
 /// A page of a list for a modern client. A large one is copied for none who reads it.
-pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>, principal: &Arc<str>) -> Response {
+pub(super) fn listed(
+    id: RequestId,
+    listed: Result<Closed, ErrorObject>,
+    format: ResponseFormat,
+    principal: &Arc<str>,
+) -> Response {
     match listed {
+        Ok(page) if format == ResponseFormat::OnlyStream => {
+            event_stream(Event::of(page.encode(&id)).encode().into())
+        }
         Ok(page) if page.size() > COPIED => {
             let [head, page] = page.parts(&id);
             match memory::hold(page, || Account::of(Some(principal)), ChargeKind::Answer) {
@@ -77,8 +80,12 @@ fn given(response: &protocol::Response) -> Response {
     whole(response, status_of(&response.reply))
 }
 
-/// The answer to a request: JSON when its response comes first, else a stream.
-pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
+/// The answer to a request: JSON when its response comes first and the client accepts that, else a stream.
+pub(super) async fn answer(mut exchange: Exchange, format: ResponseFormat, tasks: &Shutdown) -> Response {
+    if format == ResponseFormat::OnlyJson {
+        // Boxed: it is rarely needed.
+        return Box::pin(as_json(exchange, || {})).await;
+    }
     let first = async {
         loop {
             // A modern client is not notified of pauses.
@@ -90,11 +97,17 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     };
     match within(KEEP_ALIVE_EVERY, first).await {
         Some(Some(Step::Message(Message::Response(response)))) => {
-            if exchange.is_modern() {
-                given(&response)
+            let status = status(&exchange, &response);
+            // An error whose status is not 200 has no other form than JSON.
+            if format == ResponseFormat::OnlyStream && status == StatusCode::OK {
+                event_stream(event(&exchange.encoder(), &Message::Response(response)).into())
             } else {
-                whole(&response, StatusCode::OK)
+                whole(&response, status)
             }
+        }
+        Some(Some(Step::Stream(stream))) if format == ResponseFormat::OnlyStream => {
+            let response = exchange.collected(stream).await;
+            event_stream(event(&exchange.encoder(), &response).into())
         }
         Some(Some(Step::Message(first))) => {
             let first = event(&exchange.encoder(), &first);
@@ -107,15 +120,48 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     }
 }
 
-/// The answer to a request of a session, whose stream can be read again and on other connections.
+/// The HTTP status of the response to the client of `exchange`.
+fn status(exchange: &Exchange, response: &protocol::Response) -> StatusCode {
+    if exchange.is_modern() { status_of(&response.reply) } else { StatusCode::OK }
+}
+
+/// The answer to a client that accepts JSON alone, however long it takes. Notifications are left out, because the
+/// response has no place for them. A server request cannot be left out: it makes the answer a refusal, and `cancel`
+/// ends the call.
+async fn as_json(mut exchange: Exchange, cancel: impl FnOnce()) -> Response {
+    loop {
+        match exchange.step().await {
+            Some(Step::Message(Message::Response(response))) => {
+                return whole(&response, status(&exchange, &response));
+            }
+            Some(Step::Stream(stream)) => return passed(exchange.id(), stream),
+            Some(Step::Message(Message::Request(_))) => {
+                cancel();
+                let refusal = MessageRefusal::Accept(EVENTS_NEEDED);
+                return refusal.into_response(Some(exchange.id().clone()), exchange.named());
+            }
+            Some(Step::Message(Message::Notification(_)) | Step::Pause(_)) => {}
+            // Cancelled, so there is no response.
+            None => {
+                let mut nothing = Response::new(Body::empty());
+                *nothing.status_mut() = StatusCode::ACCEPTED;
+                return nothing;
+            }
+        }
+    }
+}
+
+/// The answer to a request of a session, whose stream can be read again and on other connections. `cancel` ends the
+/// request.
 pub(super) async fn recorded(
     mut exchange: Exchange,
-    form: ResponseFormat,
-    session: &Arc<Session>,
+    format: ResponseFormat,
+    (session, cancel): (&Arc<Session>, CancellationToken),
     tasks: &Shutdown,
 ) -> Response {
-    let first = match form {
-        ResponseFormat::Stream => None,
+    let first = match format {
+        ResponseFormat::OnlyJson => return Box::pin(as_json(exchange, || cancel.cancel())).await,
+        ResponseFormat::Stream | ResponseFormat::OnlyStream => None,
         ResponseFormat::Json => match within(STREAM_AFTER, exchange.step()).await {
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
@@ -319,7 +365,8 @@ mod tests {
         for (length, parts) in [(10, 1), (COPIED - 3, 1), (COPIED, 2), (200_000, 2)] {
             let page = Closed::new(&Raw::of(&"x".repeat(length)));
             let kept = page.result();
-            let mut body = listed(id.clone(), Ok(page.clone()), &"one".into()).into_body();
+            let mut body =
+                listed(id.clone(), Ok(page.clone()), ResponseFormat::Json, &"one".into()).into_body();
             let mut frames = Vec::new();
             while let Some(frame) = body.frame().await {
                 frames.push(frame.expect("it cannot fail").into_data().expect("data"));

@@ -248,6 +248,11 @@ impl Exchange {
         &self.id
     }
 
+    /// The HTTP request in which it came.
+    pub(super) const fn named(&self) -> Named {
+        self.named
+    }
+
     /// The next step; none after the last one.
     pub async fn step(&mut self) -> Option<Step> {
         loop {

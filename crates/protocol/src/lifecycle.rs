@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
-use super::feature::List;
+use super::feature::Kind;
 use super::version::Version;
-use super::{meta, version};
+use super::{meta, skill, version};
 use crate::sanitize;
 use json::raw::Raw;
 
@@ -49,9 +49,27 @@ impl Peer {
         self.capabilities.get(name).is_some_and(|value| value.is_object())
     }
 
-    /// Whether it sends a notification when `list` has changed.
-    pub fn announces(&self, list: List) -> bool {
-        let capability = self.capabilities.get(list.capability());
+    /// Whether it declared a list of `kind`.
+    pub fn has(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Skills => self.skills().is_some(),
+            _ => self.offers(kind.list().capability()),
+        }
+    }
+
+    /// Whether it can read directories of resources.
+    pub fn reads_directories(&self) -> bool {
+        self.skills().and_then(|settings| settings.get_as("directoryRead")).unwrap_or(false)
+    }
+
+    /// Its settings of the extension for skills, if it declared the extension.
+    fn skills(&self) -> Option<Raw> {
+        self.capabilities.get("extensions")?.get(skill::EXTENSION).filter(Raw::is_object)
+    }
+
+    /// Whether it sends a notification when the list of `kind` has changed. There is none for skills.
+    pub fn announces(&self, kind: Kind) -> bool {
+        let capability = self.capabilities.get(kind.list().capability()).filter(|_| kind != Kind::Skills);
         capability.and_then(|capability| capability.get_as("listChanged")).unwrap_or(false)
     }
 

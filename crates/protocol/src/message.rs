@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::error::{ErrorObject, Reply, code};
 use super::method::Method;
-use crate::sanitize;
+use crate::{absent, sanitize};
 use json::Fault;
 use json::byte_order_mark;
 use json::decimal::{self, Decimal};
@@ -255,7 +255,7 @@ impl Envelope {
         if let Some(method) = self.method {
             let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?;
             let method = Method::from(&*method);
-            let params = self.params.map(payload);
+            let params = self.params.filter(|range| text[range.clone()] != *b"null").map(payload);
             if params.as_ref().is_some_and(|params| !params.is_object()) {
                 return Err(ParseError::Params);
             }
@@ -318,8 +318,17 @@ impl Message {
 
     /// Reads a message from a client, strictly: bounded depth, few members, and no key twice in the envelope,
     /// in `params` or in `_meta`. So the message that is authorized is the one that is executed.
+    ///
+    /// Optional members that are `null` are left out. Many languages print absent members so, and servers refuse them.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::surveyed(bytes, Sender::Client).unwrap_or_else(|| Self::judged(bytes))
+        let mut message = Self::surveyed(bytes, Sender::Client).unwrap_or_else(|| Self::judged(bytes))?;
+        if let Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) =
+            &mut message
+            && let Some(without) = params.as_ref().and_then(absent::without_nulls)
+        {
+            *params = Some(without);
+        }
+        Ok(message)
     }
 
     /// Reads a common message in one pass; `None` if it is invalid or unusual.

@@ -51,13 +51,13 @@ impl Refresh {
 /// How long the lists without change notifications are valid; `None` if all have them.
 fn good_for(offer: &Offer) -> Option<Duration> {
     let peer = &offer.peer;
-    let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(kind.list()));
+    let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(*kind));
     if peer.version.is_modern() {
         let said = silent.filter_map(|kind| offer.caching(kind));
         said.map(|caching| Duration::from_millis(caching.ttl_ms)).min()
     } else {
         // It did not declare a time, so Switchyard chooses one.
-        silent.filter(|kind| peer.offers(kind.list().capability())).map(|_| Duration::ZERO).min()
+        silent.filter(|kind| peer.has(*kind)).map(|_| Duration::ZERO).min()
     }
 }
 

@@ -128,6 +128,12 @@ impl RoutedRequest {
         (self.call.method == method::TOOLS_CALL).then_some(&*self.subject)
     }
 
+    /// Whether the request reads a URI: a resource, a skill or a directory.
+    pub(super) fn reads_a_uri(&self) -> bool {
+        [method::RESOURCES_READ, method::SKILLS_GET, method::DIRECTORY_READ]
+            .contains(&self.call.method.as_str())
+    }
+
     /// Returns the deadline at `upstream`.
     pub(super) fn deadline(&self, upstream: &Upstream) -> Deadline {
         let config = upstream.config();

@@ -54,7 +54,7 @@ impl Snapshot {
                 history.prompts.release(moved.name);
             }
         }
-        for kind in [Kind::Resources, Kind::Templates].into_iter().filter(|_| tool.is_none()) {
+        for kind in [Kind::Resources, Kind::Templates, Kind::Skills].into_iter().filter(|_| tool.is_none()) {
             for moved in self.catalog.moved(kind).filter(|moved| is_wanted(moved.route)) {
                 Arc::make_mut(&mut history.uris).release(moved.name);
             }

@@ -71,7 +71,8 @@ impl Server {
     /// Makes its catalog of its offer, for one client.
     fn offer_alone(&mut self, config: &Config) {
         if let Some(offer) = &self.offer {
-            self.trust = Arc::new(self.trust.reviewed(&offer.tools, &self.upstream.config().tools));
+            self.trust =
+                Arc::new(self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools));
         }
         let (alone, mut history) = (std::collections::HashSet::new(), History::default());
         let style = style(config, ToolNames::Verbatim, &alone);
