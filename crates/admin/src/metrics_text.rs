@@ -38,7 +38,7 @@ impl MetricsText {
             sleep_until(*begun + PERIOD).await;
         }
         let begun = Instant::now();
-        // Recorded before, because the work goes on if this future is dropped.
+        // Recorded before, because the work continues if this future is dropped.
         *last = Some(LastText { begun, text: None });
         let text = tokio::task::spawn_blocking(make).await.ok().flatten();
         *last = Some(LastText { begun, text: text.clone() });

@@ -91,7 +91,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// The same slot for another owner.
+    /// Returns this slot, which then counts for `owner`.
     pub(super) fn moved_to(mut self, owner: Option<&str>) -> Self {
         let slots = self.slots.clone();
         let count = |index: usize| &slots.0.owners[index];

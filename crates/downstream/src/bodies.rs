@@ -3,7 +3,7 @@
 //!
 //! Invariants: a result that breaks off makes the body of its response break off. Then hyper closes the connection
 //! without an end of the body. So no client takes half a response for a whole one. Every part of a body is charged to
-//! the memory budget until the system has it, whatever made it ([`AnswerBody`]). What can be refused with an error is
+//! the memory budget until the system has it, whatever made it ([`AnswerBody`]). Answers that can be refused with an error are
 //! charged before (`exchange`, `message_encoder`, and `charged` of the REST API), and not again here.
 
 use std::convert::Infallible;

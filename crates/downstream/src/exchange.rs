@@ -381,7 +381,7 @@ async fn answer(
         } else {
             handled.await
         };
-        // Whatever made it: a server, the cache, or an edit on the way.
+        // It does not matter if a server made it, the cache, or an edit on the way.
         let charged = received.charged(Some(caller.principal.id()));
         let full = |_| ResponseBody::Buffered(Err(memory_exhausted(caller.version.era())));
         let mut received = charged.unwrap_or_else(full);

@@ -205,3 +205,23 @@ fn a_key_with_escapes_is_found_by_what_it_means() {
         assert_eq!(json::part::key_is(key.as_bytes(), name), same, "{key} {name}");
     }
 }
+
+#[test]
+fn a_payload_of_a_server_does_not_keep_a_message_that_is_much_larger() {
+    let padding = "x".repeat(100_000);
+    for payload in [r#""id":1,"result""#, r#""id":1,"error""#, r#""method":"m","params""#] {
+        for (size, is_copied) in [(10_000, true), (90_000, false)] {
+            let value = format!(r#"{{"code":1,"message":"{}"}}"#, "y".repeat(size));
+            let padding = if is_copied { padding.as_str() } else { "" };
+            let text = Bytes::from(format!(r#"{{"jsonrpc":"2.0",{payload}:{value},"z":"{padding}"}}"#));
+            let kept = match Message::from_server(&text).expect("a message") {
+                Message::Response(response) => response.reply.unwrap_or_else(|error| error.raw().clone()),
+                Message::Notification(said) => said.params.expect("it has some"),
+                Message::Request(_) => unreachable!("it has no method and id"),
+            };
+            assert_eq!(kept.as_str(), value);
+            let is_inside = text.as_ptr_range().contains(&kept.bytes().as_ptr());
+            assert_eq!(is_inside, !is_copied, "{payload}, {size}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ const RESERVE: usize = 16;
 /// An owner has few if it has no more than one of so many parts, or one.
 const FEW: usize = 256;
 
-/// What is free for an owner that has `own` of `most`, of which all owners together have `sum`. An owner that is alone may
+/// The amount that is free for an owner which has `own` of `most`, of which all owners together have `sum`. An owner that is alone may
 /// take all of it. If there are several, the last part is for those that have few, so not even many of them shut out a
 /// newcomer.
 pub fn free_for(own: usize, sum: usize, most: usize) -> usize {

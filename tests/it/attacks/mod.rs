@@ -6,6 +6,7 @@
 mod audit;
 mod browsers;
 mod bulk;
+mod charged;
 mod control;
 mod edge;
 mod fairness;
@@ -14,6 +15,7 @@ mod lists;
 mod logging;
 mod memory;
 mod names;
+mod one_caller;
 mod processes;
 mod second;
 mod sharing;

@@ -30,14 +30,14 @@ struct Holders {
     others: Vec<(Account, usize)>,
 }
 
-/// What follows for the shares of accounts when a holder leaves.
+/// The effect on the shares of accounts when a holder leaves.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// The range is still held, and its payer is the same.
     Unchanged,
     /// The second account pays for the range now.
     Moved(Account, Account),
-    /// Nobody holds the range any more.
+    /// The range has no holder any more.
     Released(Account),
 }
 
