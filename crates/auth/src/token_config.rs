@@ -121,7 +121,7 @@ impl Jwt {
             (false, false) => "without `iss` and `aud`",
         };
         Some(format!(
-            "`jwt.require`: tokens {lifted} are accepted, so each program that the key was made for lets its tokens in here"
+            "`jwt.require`: tokens {lifted} are accepted, also those that were made for other programs"
         ))
     }
 
