@@ -124,7 +124,7 @@ async fn an_opaque_token_opens_as_far_as_the_login_service_says() {
     assert_eq!((with(&gateway, "good").await, with(&gateway, "new").await), (200, 503));
     let log = gateway.log().iter().map(ToString::to_string).collect::<String>();
     assert!(log.contains("cannot be asked about tokens") && !log.contains("canary"), "{log}");
-    // Clients are told where to get a token, apart from the issuer.
+    // The metadata for clients names the login service, apart from the issuer.
     let document = Client::at(&gateway.url("/.well-known/oauth-protected-resource/mcp"));
     let document = document.bare(Method::GET, &[]).await.json();
     assert_eq!(document["authorization_servers"], json!(["https://login.example"]), "{document}");

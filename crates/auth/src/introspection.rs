@@ -7,7 +7,7 @@
 //!
 //! Invariants: a service that cannot be asked is an error and lets nobody in. An answer is known for at most [`ACTIVE`]
 //! and never beyond `exp`; a refusal for [`REFUSED`]. At most [`MOST_KNOWN`] answers are known. After a failure the
-//! service is left alone for [`PAUSE`].
+//! service is not asked for [`PAUSE`].
 //!
 //! Not here: what the claims must be (`jwt`), which credentials are tokens (the crate root).
 //!

@@ -385,7 +385,7 @@ fn claims_that_are_not_required_may_be_missing_and_configured_ones_still_count()
         (&Jwt { required: required(true, false), ..hmac() }, json!({"aud": null}), true),
         (&Jwt { required: required(false, true), ..hmac() }, json!({"iss": null}), true),
         (&Jwt { required: required(false, true), ..hmac() }, json!({"aud": null}), false),
-        // What identifies and ends a token is always required.
+        // The subject and the end of a token are always required.
         (&open, json!({"exp": null}), false),
         (&open, json!({"sub": null}), false),
         (&open, json!({"exp": 1}), false),

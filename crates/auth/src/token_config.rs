@@ -121,7 +121,7 @@ impl Jwt {
             (false, false) => "without `iss` and `aud`",
         };
         Some(format!(
-            "`jwt.require`: tokens {lifted} are accepted, so each program that the key was made for lets its tokens in here"
+            "`jwt.require`: tokens {lifted} are accepted, also those that were made for other programs"
         ))
     }
 
@@ -181,7 +181,7 @@ fn read_required(setting: &Setting<'_>) -> RequiredClaims {
     RequiredClaims { issuer: names.contains(&"iss"), audience: names.contains(&"aud") }
 }
 
-/// Reads `introspection`, which stands in the place of algorithms and keys. The token of each client and the secret are
+/// Reads `introspection`, which replaces algorithms and keys. The token of each client and the secret are
 /// sent there, so the URL needs HTTPS, unless it leads to this machine.
 fn read_introspection(setting: &Setting<'_>) -> Option<Introspection> {
     let mut fields = setting.fields()?;

@@ -366,16 +366,6 @@ impl Upstream {
         self.pool.connector.logins()
     }
 
-    /// Records that somebody has logged in, so `last_error` does not ask for a login any more.
-    pub fn login_succeeded(&self) {
-        self.facts.login_succeeded();
-    }
-
-    /// Ends the connections that use the credential of `principal`.
-    pub fn end_connections_of(&self, principal: &Arc<str>) {
-        self.pool.end_connections_of(principal);
-    }
-
     /// Its settings in the configuration file.
     pub const fn config(&self) -> &Config {
         &self.config
