@@ -13,7 +13,7 @@ fn the_three_kinds_are_told_apart_and_written_back() {
         r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"b":1e400,"a":null}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":-7,"result":{"z":1,"a":2.0}}"#,
-        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no","extra":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","extra":[]}}"#,
     ] {
         let message = from_client(text).expect(text);
         assert_eq!(message.encode(), text.as_bytes(), "{text}");
@@ -162,7 +162,7 @@ fn the_parts_of_a_response_are_the_response() {
     for text in [
         r#"{"jsonrpc":"2.0","id":"a","result":{"b":1e400}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#,
-        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#,
     ] {
         let Ok(Message::Response(response)) = from_client(text) else { panic!("{text}") };
         let parts = response.parts();

@@ -321,7 +321,11 @@ impl Upstream {
         let offer = reported.offer.as_deref();
         Status {
             server: Arc::clone(&self.config.name),
-            state: reported.state,
+            state: match reported.state {
+                // Calls would be refused.
+                State::Ready if self.breaker().state == breaker::State::Open => State::Failed,
+                state => state,
+            },
             last_error,
             last_error_ago: failed_at.map(|at| at.elapsed()),
             answers_errors: self.facts.answers_errors(),
