@@ -1,4 +1,4 @@
-//! What makes a text invalid JSON, and where, in words for people.
+//! The fault that makes a text invalid JSON, and its position, in words for people.
 //!
 //! Invariant: a fault quotes nothing of the text apart from the words `NaN` and `Infinity`, so it can be shown anywhere.
 //!
@@ -52,7 +52,7 @@ impl Fault {
         }
     }
 
-    /// What the author of the text can do about it.
+    /// Advice for the author of the text.
     pub fn advice(&self) -> String {
         let at = self.at;
         match &self.cause {

@@ -64,7 +64,7 @@ impl Peer {
     /// Reads the result of `initialize`; the error says what is missing.
     pub fn from_initialize(result: &Raw) -> Result<Self, String> {
         let named: String = result.get_as("protocolVersion").ok_or("no protocolVersion")?;
-        let version = Version::from_name(&named).filter(|version| !version.is_modern()).ok_or_else(|| {
+        let version = Version::of_server(&named).filter(|version| !version.is_modern()).ok_or_else(|| {
             let named = sanitize::shown(&named);
             format!("it wants protocol version \"{named}\", which is not spoken here")
         })?;
@@ -120,15 +120,15 @@ fn bounded(mut instructions: String) -> String {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InitializeParams<'a> {
-    protocol_version: &'static str,
+    protocol_version: &'a str,
     capabilities: &'a Raw,
     client_info: &'a Raw,
 }
 
-/// The parameters of Switchyard's `initialize`, which requests the newest legacy revision.
-pub fn initialize_params(sender: &meta::Sender) -> Raw {
+/// The parameters of Switchyard's `initialize`, which requests `revision`.
+pub fn initialize_params(sender: &meta::Sender, revision: &str) -> Raw {
     Raw::of(&InitializeParams {
-        protocol_version: Version::NEWEST_LEGACY.as_str(),
+        protocol_version: revision,
         capabilities: &sender.capabilities,
         client_info: &sender.info,
     })

@@ -176,7 +176,7 @@ impl From<&ParseError> for ErrorObject {
     }
 }
 
-/// The sender of a message. What a server prints is read more leniently than what is authorized.
+/// The sender of a message. Messages of servers are read more leniently, because they are not authorized.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sender {
     Client,
@@ -222,7 +222,7 @@ impl Envelope {
     /// The message in `text`. `surveyed` is the start of an object whose members are known.
     ///
     /// Some programs print every member that a message can have. A `null` in the place of `method`, `result` or `error`
-    /// counts as a missing member; with `sender` a server, in the place of `params` and the `id` of a notification too.
+    /// counts as a missing member. In calls of a server, so does a `null` in the place of `params` or `id`.
     fn message(
         mut self,
         text: &Bytes,

@@ -21,7 +21,7 @@ use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet, ServerResponse};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
-use super::error::{Delivery, Error};
+use super::error::{Delivery, Error, SessionRefusal};
 use super::frame::Frame;
 use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
@@ -29,7 +29,7 @@ use crate::pool::PooledConnection;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::session_affinity::Affinity;
 use crate::work::Work;
-use protocol::{LogLevel, Version};
+use protocol::{ErrorObject, LogLevel, Version};
 use runtime::worker::now;
 
 /// Retry hint for calls to a server that serves one client at a time.
@@ -82,6 +82,10 @@ impl Work for (&Call, &Outlet) {
             ResponseBody::Buffered(_) => None,
             ResponseBody::Streaming(stream) => Some(stream),
         }
+    }
+
+    fn refused(error: ErrorObject) -> Option<ResponseBody> {
+        Some(ResponseBody::Buffered(Err(error)))
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
@@ -137,7 +141,7 @@ impl Upstream {
         loop {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
             let begun = frame.now;
-            let attempted = self.attempt(work, &mut frame, &mut guard).instrument(span).await;
+            let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;
             attempt_log::note(begun, attempted.as_ref().err());
             let error = match attempted {
                 Ok(mut output) => {
@@ -175,7 +179,8 @@ impl Upstream {
         let (mut frame, mut guard) = self.enter(Lane::Own, None, deadline.into()).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
-        self.attempt(work, &mut frame, &mut guard).instrument(span).await.map(|(output, _)| output)
+        let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;
+        attempted.map(|(output, _)| output)
     }
 
     /// Takes a slot. A call that would be refused later is refused here, before it waits for one.
@@ -192,6 +197,30 @@ impl Upstream {
         let mut frame = Frame::until(deadline);
         let slot = self.bulkhead.enter(lane, who, &mut frame).await?.keep();
         Ok((frame, InflightGuard::new(Arc::clone(self), lane, slot, frame.now)))
+    }
+
+    /// Makes an attempt. If the server had forgotten the session, nothing ran, and one more is made on a new session.
+    async fn attempt_on_session<W: Work>(
+        &self,
+        work: &W,
+        frame: &mut Frame,
+        guard: &mut InflightGuard,
+    ) -> Result<(W::Output, Version), Error> {
+        let attempted = self.attempt(work, frame, guard).await;
+        if !matches!(attempted, Err(Error::SessionEnded(_))) {
+            return attempted;
+        }
+        tracing::debug!(server = %self.config.name, "the server forgot the session; another one is opened");
+        self.pool.evict_lost();
+        frame.now = now();
+        // Boxed: it is large, and rarely needed.
+        let refusal = match Box::pin(self.attempt(work, frame, guard)).await {
+            Err(Error::SessionEnded(refusal)) => refusal,
+            attempted => return attempted,
+        };
+        // A new session did not help, so this is the answer.
+        let SessionRefusal { error, bare, version } = *refusal;
+        error.and_then(W::refused).map(|output| (output, version)).ok_or(bare)
     }
 
     async fn attempt<W: Work>(
@@ -219,6 +248,9 @@ impl Upstream {
         // Callers choose deadlines. With short ones any client could otherwise open the breaker for all.
         if was_cut_short {
             guard.abandon();
+        } else if matches!(result, Err(Error::SessionEnded(_))) {
+            guard.forget();
+            return result;
         } else if matches!(result, Err(Error::TimedOut { .. }))
             && (work.is_excused() || work.outlet().heard_since(begun))
         {

@@ -26,13 +26,13 @@ use super::discover::{self, Discovery};
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
+use super::refresh;
 use super::retry;
 use super::state_signs::StateSign;
 use super::watches::Watches;
 use super::work::Work;
 use crate::session_affinity::Affinity;
 use crate::supervisor_messages::{Change, Update};
-use protocol::feature::Lists;
 use protocol::{ErrorObject, LogLevel, Notification, method};
 
 /// How long the first request of a client waits for its connection.
@@ -139,6 +139,8 @@ impl Upstream {
                 },
                 affinity: client.affinity.clone(),
                 last_read: Instant::now(),
+                offer: None,
+                gap: Duration::ZERO,
             };
             self.group.spawn_until_end(task.run(heard));
         }
@@ -202,6 +204,9 @@ struct PrivateClientTask {
     call: Call,
     affinity: Affinity,
     last_read: Instant,
+    /// The lists as they were read last, and how long they are not read again after change notifications.
+    offer: Option<Arc<Offer>>,
+    gap: Duration,
 }
 
 impl PrivateClientTask {
@@ -242,14 +247,14 @@ impl PrivateClientTask {
     /// Connects, reads the lists, and waits for the answers to what the server asked at its start.
     async fn begin(&mut self, heard: &mut mpsc::Receiver<Event>) -> Result<Arc<dyn Connection>, Error> {
         let asked_before = self.affinity.requests().map_or(0, |requests| requests.borrow().0);
-        self.read(Lists::default()).await?;
+        self.read().await?;
         self.settle(asked_before).await;
-        let mut changed = Lists::default();
+        let mut is_changed = false;
         while let Ok(event) = heard.try_recv() {
-            changed = changed.and(self.hear(event).await);
+            is_changed |= self.hear(event).await;
         }
-        if !changed.is_none() {
-            self.read(Lists::default()).await?;
+        if is_changed {
+            self.read().await?;
         }
         let connection = self.upstream.pool.private_connection(&self.affinity);
         connection.ok_or(Error::Unavailable { state: "disconnected" })
@@ -273,8 +278,8 @@ impl PrivateClientTask {
         }
     }
 
-    /// Reads the lists and publishes them. The `announced` ones count as changed in any case.
-    async fn read(&mut self, announced: Lists) -> Result<(), Error> {
+    /// Reads the lists and publishes them.
+    async fn read(&mut self) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
         let work = Reading { discovery: upstream.discovery(), call: &self.call };
@@ -286,9 +291,12 @@ impl PrivateClientTask {
         if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
             self.upstream.note_sign(StateSign::ListsDiffer);
         }
+        let is_same = self.offer.as_ref() == Some(&offer);
+        self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(bytes) };
+        self.offer = Some(Arc::clone(&offer));
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
-        self.publish(Change::Private(self.affinity.clone(), Some((offer, announced)), published)).await;
+        self.publish(Change::Private(self.affinity.clone(), Some(offer), published)).await;
         let _ = done.wait_for(|done| *done).await; // an error says that the program ends
         Ok(())
     }
@@ -299,20 +307,18 @@ impl PrivateClientTask {
             self.upstream.subscription_task(&self.client.watches, self.client.events.clone());
         let mut subscribing = pin!(subscription_task.serve(Arc::clone(&connection)));
         let mut roots = self.affinity.roots();
-        let (mut changed, mut due) = (Lists::default(), None);
+        let mut due = None;
         loop {
             tokio::select! {
                 () = &mut subscribing => return,
                 Some(event) = heard.recv() => {
-                    let more = self.hear(event).await;
-                    if !more.is_none() {
-                        changed = changed.and(more);
-                        due = Some(due.unwrap_or(Instant::now() + DEBOUNCE));
+                    if self.hear(event).await {
+                        due = due.or(Some((Instant::now() + DEBOUNCE).max(self.last_read + self.gap)));
                     }
                 }
                 () = at(due) => {
                     due = None;
-                    if let Err(error) = self.read(std::mem::take(&mut changed)).await {
+                    if let Err(error) = self.read().await {
                         tracing::debug!(server = %self.upstream.config.name, %error, "lists were not read again");
                     }
                 }
@@ -321,18 +327,18 @@ impl PrivateClientTask {
         }
     }
 
-    /// Passes on an event. Returns the lists that have to be read again.
-    async fn hear(&self, event: Event) -> Lists {
+    /// Passes on an event. Returns whether the lists have to be read again.
+    async fn hear(&self, event: Event) -> bool {
         match event {
-            Event::Changed(list) => return Lists::default().with(list),
+            Event::Changed(_) => return true,
             Event::Notice(notice) => self.publish(Change::ToldTo(self.affinity.clone(), Some(notice))).await,
             Event::Missed => {
                 self.publish(Change::ToldTo(self.affinity.clone(), None)).await;
-                return Lists::ALL;
+                return true;
             }
             Event::AsksRoots => self.upstream.note_sign(StateSign::AsksRoots),
         }
-        Lists::default()
+        false
     }
 
     async fn publish(&self, change: Change) {

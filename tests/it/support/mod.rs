@@ -29,6 +29,7 @@ pub mod client;
 pub mod flooding;
 pub mod gateway;
 pub mod line;
+pub mod odd;
 pub mod peers;
 pub mod process;
 pub mod redis;

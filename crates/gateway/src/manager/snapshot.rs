@@ -242,17 +242,16 @@ impl Snapshot {
         }
     }
 
-    /// Returns the snapshot after `name` settled or has a new offer. With an offer come the lists that count
-    /// as changed in any case.
-    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<(Arc<Offer>, Lists)>) -> Self {
+    /// Returns the snapshot after `name` settled or has a new offer.
+    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<Arc<Offer>>) -> Self {
         let mut next = self.clone();
         let Some(&index) = self.by_name.get(name) else { return next };
         let server = &mut next.servers[index];
         server.settled = true;
-        let Some((offer, announced)) = offer else { return next };
+        let Some(offer) = offer else { return next };
         (server.offer, server.is_heard) = (Some(offer), true);
-        server.read_offer(config, announced);
-        next.merge(config, announced);
+        server.read_offer(config);
+        next.merge(config);
         next
     }
 
@@ -270,8 +269,8 @@ impl Snapshot {
         next.release_names(server, approval.tool);
         let server = &mut next.servers[self.by_name[server]];
         server.trust = Arc::new(trust);
-        server.read_offer(config, Lists::default());
-        next.merge(config, Lists::default());
+        server.read_offer(config);
+        next.merge(config);
         Ok(next)
     }
 
@@ -282,21 +281,21 @@ impl Snapshot {
             if let Ok(before) = self.server(&server.upstream.config().name) {
                 server.follow(before);
             }
-            server.read_offer(config, Lists::default());
+            server.read_offer(config);
         }
         (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
         next.history = Arc::new(self.kept_history(config));
-        next.merge(config, Lists::default());
+        next.merge(config);
         next
     }
 
-    /// Makes the merged catalog. The `announced` lists count as changed in any case.
-    fn merge(&mut self, config: &Config, announced: Lists) {
+    /// Makes the merged catalog.
+    fn merge(&mut self, config: &Config) {
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
         let style = style(config, config.tool_names, &servers);
         let merged = catalog(self.servers.iter(), style, Arc::make_mut(&mut self.history));
         let merged = Arc::new(merged);
-        self.revisions.count(announced.and(changed(&merged, &self.catalog)));
+        self.revisions.count(changed(&merged, &self.catalog));
         self.catalog = merged;
     }
 }
@@ -358,8 +357,8 @@ impl Server {
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 
-    /// Makes its catalog from its offer. The `announced` lists count as changed in any case.
-    fn read_offer(&mut self, config: &Config, announced: Lists) {
+    /// Makes its catalog from its offer.
+    fn read_offer(&mut self, config: &Config) {
         if let Some(offer) = &self.offer {
             let reviewed = self.trust.reviewed(&offer.tools, &self.upstream.config().tools);
             let tools = self.catalog.tools().iter();
@@ -369,7 +368,7 @@ impl Server {
         let (alone, mut history) = (HashSet::new(), History::default());
         let style = style(config, ToolNames::Verbatim, &alone);
         let own = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
-        self.revisions.count(announced.and(changed(&own, &self.catalog)));
+        self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
     }
 }

@@ -137,7 +137,7 @@ async fn one_of_several(
     let why = match read {
         Ok(Ok(listed)) => return Ok(Some(listed)),
         Ok(Err(refusal)) => format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message())),
-        Err(error @ Error::Malformed { .. }) => error.to_string(),
+        Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
         Err(error @ Error::TimedOut { .. }) if kind != Kind::Tools => error.to_string(),
         Err(error) => return Err(error),
     };

@@ -49,6 +49,11 @@ impl Supervisor {
     }
 
     pub(super) async fn check_failed(&mut self, error: Error) {
+        if matches!(error, Error::TimedOut { .. })
+            && self.upstream.was_heard_for(self.upstream.health_limit())
+        {
+            return self.check_succeeded().await;
+        }
         let is_refused = error.delivery() == Delivery::Refused;
         self.check_again_soon(is_refused);
         if is_refused {
