@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::scripted::{Seen, Step, TestServer, end, full, json as answer, stream};
+use testkit::scripted::{Seen, Step, TestServer, end, full, stream};
 
 use crate::support::{Gateway, Registry, Running, eventually, odd};
 

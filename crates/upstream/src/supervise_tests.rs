@@ -248,7 +248,8 @@ async fn a_call_that_connects_first_has_the_offer_read_again() {
 async fn a_restart_that_nobody_saw_is_noticed() {
     let mut scene = Scene::ready().await;
     // The manager does not read: the supervisor ends up waiting for room to tell the fifth offer.
-    for _ in 0..5 {
+    for name in ["one", "two", "three", "four", "five"] {
+        scene.server.tools(&[name]);
         scene.server.say_changed();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -12,16 +12,20 @@ const MOST: usize = 16;
 /// The ids of the responses in a text that is not one message. There may be several, where a program wrote no line end
 /// between them, and other text before the first one.
 pub(super) fn answered(text: &[u8]) -> Vec<u64> {
-    let (mut ids, mut at, mut begins, mut is_call) = (Vec::new(), 0, 0, false);
+    let (mut ids, mut at, mut begins, mut is_understood) = (Vec::new(), 0, 0, true);
     while let Some(begin) = text[at..].iter().position(|byte| *byte == b'{').filter(|_| begins < MOST) {
         at += begin;
         let envelope = Envelope::read(&text[at..]);
         ids.extend(envelope.answers());
-        is_call |= envelope.is_call;
+        is_understood = envelope.is_complete || envelope.is_call;
         at += envelope.length;
         begins += 1;
     }
-    if ids.is_empty() && begins == 1 && !is_call { id_in(&Clip::of(text)).into_iter().collect() } else { ids }
+    if ids.is_empty() && begins == 1 && !is_understood {
+        id_in(&Clip::of(text)).into_iter().collect()
+    } else {
+        ids
+    }
 }
 
 /// The members of an object whose values may be anything but JSON.
@@ -31,6 +35,8 @@ struct Envelope {
     has_version: bool,
     has_result: bool,
     is_call: bool,
+    /// Whether its end was found.
+    is_complete: bool,
     length: usize,
 }
 
@@ -53,7 +59,7 @@ impl Envelope {
                 }
                 b'{' | b'[' => (depth, is_name) = (depth + 1, *byte == b'{'),
                 b'}' | b']' if depth == 1 => {
-                    envelope.length = at + 1;
+                    (envelope.length, envelope.is_complete) = (at + 1, true);
                     return envelope;
                 }
                 b'}' | b']' => depth -= 1,
