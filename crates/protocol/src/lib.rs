@@ -8,6 +8,7 @@
 pub mod abilities;
 pub mod caching;
 pub mod compose;
+pub mod definition;
 pub mod error;
 pub mod error_code;
 pub mod error_data;

@@ -250,8 +250,9 @@ impl Snapshot {
         let server = &mut next.servers[index];
         server.settled = true;
         let Some((offer, announced)) = offer else { return next };
-        (server.offer, server.is_heard) = (Some(offer), true);
-        server.read_offer(config, announced);
+        let before = server.offer.replace(offer);
+        server.is_heard = true;
+        server.read_offer(config, before.as_deref(), announced);
         next.merge(config, announced);
         next
     }
@@ -270,7 +271,7 @@ impl Snapshot {
         next.release_names(server, approval.tool);
         let server = &mut next.servers[self.by_name[server]];
         server.trust = Arc::new(trust);
-        server.read_offer(config, Lists::default());
+        server.read_offer(config, None, Lists::default());
         next.merge(config, Lists::default());
         Ok(next)
     }
@@ -279,10 +280,11 @@ impl Snapshot {
     pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
         for server in &mut next.servers {
-            if let Ok(before) = self.server(&server.upstream.config().name) {
+            let before = self.server(&server.upstream.config().name).ok();
+            if let Some(before) = before {
                 server.follow(before);
             }
-            server.read_offer(config, Lists::default());
+            server.read_offer(config, before.and_then(|before| before.offer.as_deref()), Lists::default());
         }
         (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
         next.history = Arc::new(self.kept_history(config));
@@ -358,12 +360,12 @@ impl Server {
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 
-    /// Makes its catalog from its offer. The `announced` lists count as changed in any case.
-    fn read_offer(&mut self, config: &Config, announced: Lists) {
+    /// Makes its catalog from its offer, which comes after `before`. The `announced` lists count as changed in any case.
+    fn read_offer(&mut self, config: &Config, before: Option<&Offer>, announced: Lists) {
         if let Some(offer) = &self.offer {
             let reviewed = self.trust.reviewed(&offer.tools, &self.upstream.config().tools);
-            let tools = self.catalog.tools().iter();
-            let offered = tools.map(|tool| (&*tool.route.subject, &tool.definition));
+            let tools = before.into_iter().flat_map(|before| &before.tools);
+            let offered = tools.map(|tool| (tool.name.as_str(), &tool.definition));
             self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
         let (alone, mut history) = (HashSet::new(), History::default());

@@ -27,12 +27,13 @@ use super::work::Work;
 use json::Raw;
 use pages::Listed;
 use problems::{Problems, quoted};
-use protocol::ErrorObject;
 use protocol::caching::Caching;
+use protocol::definition::{self, LegacyForm};
 use protocol::feature::{Item, Kind, List, Tool};
 use protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
 use protocol::message::MAX_DEPTH;
 use protocol::uri::{MAX_URI, Template};
+use protocol::{ErrorObject, Version};
 use runtime::telemetry::limit::Limit;
 
 /// The time limit of every list except the tools. A server whose prompts never arrive still has tools.
@@ -93,7 +94,7 @@ impl Discovery {
             };
             lists.push((kind, listed));
         }
-        let offer = Offer::empty(peer.clone());
+        let offer = Offer::empty(valid_peer(peer, &mut problems));
         let bytes = lists.iter().filter_map(|(_, listed)| listed.as_ref()).map(|listed| listed.bytes).sum();
         let building =
             Building { offer, server: Arc::clone(&self.server), before: self.before.clone(), problems };
@@ -118,6 +119,21 @@ pub(super) async fn off_worker<T: Send + 'static>(
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// The declarations of the server in a form that clients accept.
+fn valid_peer(peer: &Peer, problems: &mut Problems) -> Peer {
+    let mut valid = peer.clone();
+    for (member, name, (repaired, repairs)) in [
+        (&mut valid.info, "serverInfo", definition::check_info(&peer.info)),
+        (&mut valid.capabilities, "capabilities", definition::check_capabilities(&peer.capabilities)),
+    ] {
+        if let Some(repaired) = repaired {
+            problems.add(format!("its {name} were repaired: {repairs}"));
+            *member = repaired;
+        }
+    }
+    valid
 }
 
 /// Reads a list whose failure affects no other list; `None` if it failed.
@@ -175,13 +191,27 @@ impl Building {
     fn take(&mut self, kind: Kind, mut listed: Listed, mirrored: bool) {
         let items = std::mem::take(&mut listed.items);
         let kept = if kind == Kind::Tools {
-            let mut tools = usable_tools(items, mirrored, &mut self.problems);
-            let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
-            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.tools = tools)
+            let mut tools = usable_tools(items, (self.offer.peer.version, mirrored), &mut self.problems);
+            let repaired = tools.iter_mut().filter_map(|tool| tool.repaired.as_mut()).collect();
+            compact::charge(repaired, &self.server)
+                .and_then(|()| {
+                    let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
+                    compact::compact(definitions, listed.bytes, &self.server)
+                })
+                .map(|()| self.offer.tools = tools)
         } else {
-            let mut items = usable(kind, items, &mut self.problems);
-            let definitions = items.iter_mut().map(|item| &mut item.definition).collect();
-            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.put(kind, items))
+            let mut items = usable(kind, items, self.offer.peer.version, &mut self.problems);
+            let (repaired, sent): (Vec<_>, Vec<_>) =
+                items.iter_mut().partition(|(_, is_repaired)| *is_repaired);
+            compact::charge(
+                repaired.into_iter().map(|(item, _)| &mut item.definition).collect(),
+                &self.server,
+            )
+            .and_then(|()| {
+                let definitions = sent.into_iter().map(|(item, _)| &mut item.definition).collect();
+                compact::compact(definitions, listed.bytes, &self.server)
+            })
+            .map(|()| self.offer.put(kind, items.into_iter().map(|(item, _)| item).collect()))
         };
         if let Err(why) = kept {
             self.problems.add(failed_list(kind, self.before.is_some(), &why.to_string()));
@@ -209,8 +239,10 @@ impl Offer {
     /// Returns an offer of Switchyard, with these definitions of tools and resources.
     pub fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
         let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
-        offer.tools = usable_tools(tools, false, &mut problems);
-        offer.resources = usable(Kind::Resources, resources, &mut problems);
+        let version = offer.peer.version;
+        offer.tools = usable_tools(tools, (version, false), &mut problems);
+        let resources = usable(Kind::Resources, resources, version, &mut problems);
+        offer.resources = resources.into_iter().map(|(item, _)| item).collect();
         offer.caching[Kind::Tools as usize] = Some(caching);
         offer
     }
@@ -223,8 +255,13 @@ pub(super) fn refused(refusal: &ErrorObject) -> Error {
     Error::Malformed { reason: format!("it refused to list its tools: {} {said}", refusal.code()) }
 }
 
-fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) -> Vec<Tool> {
-    let mut filter = OfferFilter::new(Kind::Tools, problems);
+/// The tools of a server of the revision `version` that can be offered.
+fn usable_tools(
+    definitions: Vec<Raw>,
+    (version, mirrored): (Version, bool),
+    problems: &mut Problems,
+) -> Vec<Tool> {
+    let mut filter = OfferFilter::new(Kind::Tools, version, problems);
     let read = |definition: Raw| {
         let tool = filter.is_shallow(&definition).then(|| Tool::from_definition(definition))?;
         if let Some(Tool { name, header_params: Err(why), .. }) = tool.as_ref().filter(|_| mirrored) {
@@ -232,19 +269,25 @@ fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) 
             return None;
         }
         let name = tool.as_ref().map(|tool| tool.name.as_str());
-        if filter.is_new(name) && filter.fits(name) { tool } else { None }
+        let tool = if filter.is_new(name) && filter.fits(name) { tool } else { None }?;
+        let (repaired, legacy) = filter.check(&tool.name, &tool.definition)?;
+        Some(Tool { repaired, legacy, ..tool })
     };
     definitions.into_iter().filter_map(read).collect()
 }
 
-fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Item> {
-    let mut filter = OfferFilter::new(kind, problems);
+/// The items that can be offered, each with whether it was repaired.
+fn usable(kind: Kind, definitions: Vec<Raw>, version: Version, problems: &mut Problems) -> Vec<(Item, bool)> {
+    let mut filter = OfferFilter::new(kind, version, problems);
     let read = |definition: Raw| {
         let item = filter.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
         let key = item.as_ref().map(|item| item.key.as_str());
-        if filter.is_new(key) && filter.fits(key) { item } else { None }
+        let item = if filter.is_new(key) && filter.fits(key) { item } else { None }?;
+        let (repaired, _) = filter.check(&item.key, &item.definition)?;
+        let is_repaired = repaired.is_some();
+        Some((Item { definition: repaired.unwrap_or(item.definition), ..item }, is_repaired))
     };
-    let mut items: Vec<Item> = definitions.into_iter().filter_map(read).collect();
+    let mut items: Vec<_> = definitions.into_iter().filter_map(read).collect();
     if kind == Kind::Templates && items.len() > MAX_TEMPLATES {
         let more = Limit::ListedItems.met(items.len() - MAX_TEMPLATES);
         problems.add(format!("{more} resource templates beyond the first {MAX_TEMPLATES} were left out"));
@@ -256,13 +299,34 @@ fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Ite
 /// Leaves out items that cannot be offered, and records a problem for each.
 struct OfferFilter<'a> {
     kind: Kind,
+    version: Version,
     seen: HashSet<String>,
     problems: &'a mut Problems,
 }
 
 impl<'a> OfferFilter<'a> {
-    fn new(kind: Kind, problems: &'a mut Problems) -> Self {
-        Self { kind, seen: HashSet::new(), problems }
+    fn new(kind: Kind, version: Version, problems: &'a mut Problems) -> Self {
+        Self { kind, version, seen: HashSet::new(), problems }
+    }
+
+    /// Checks the definition of the item with `key`. Returns the repaired one, if it needs repairs.
+    fn check(&mut self, key: &str, definition: &Raw) -> Option<(Option<Raw>, LegacyForm)> {
+        let (one, key_text) = (self.kind.singular(), quoted(key));
+        let checked = match definition::check(self.kind, key, definition, self.version) {
+            Ok(checked) => checked,
+            Err(why) => {
+                self.problems.add(format!("the {one} {key_text} was left out: {why}"));
+                return None;
+            }
+        };
+        if !checked.repairs.is_none() {
+            self.problems.add(format!("the {one} {key_text} was repaired: {}", checked.repairs));
+        }
+        if let Some(flaw) = checked.schema_flaw {
+            let what = "is offered, but its inputSchema is not valid";
+            self.problems.add(format!("the {one} {key_text} {what}: {flaw}"));
+        }
+        Some((checked.repaired, checked.legacy))
     }
 
     /// Whether the nesting is within the limit. Switchyard and clients walk definitions recursively, and unlimited

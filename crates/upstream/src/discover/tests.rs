@@ -110,7 +110,7 @@ async fn odd_tools_cost_only_themselves() {
 async fn invalid_header_annotations_matter_only_where_there_are_headers() {
     let page = json!({"tools": [
         tool(1),
-        {"name": "bad", "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "no good"}}}},
+        {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "no good"}}}},
     ]});
     for (version, mirrors, left) in
         [(Version::V2026_07_28, true, 1), (Version::V2026_07_28, false, 2), (Version::V2025_11_25, true, 2)]
@@ -175,7 +175,7 @@ fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Se
 }
 
 fn full(kind: Kind) -> serde_json::Value {
-    let item = |key: &str| json!({"x": 1, kind.key(): key});
+    let item = |key: &str| json!({"x": 1, "name": key, kind.key(): key, "inputSchema": {"type": "object"}});
     json!({kind.member(): [item("a:1"), item("a:2")], "ttlMs": 5000, "cacheScope": "public"})
 }
 
@@ -190,7 +190,8 @@ async fn every_kind_is_read_and_what_its_list_allows_caches() {
     for items in [&offer.resources, &offer.templates, &offer.prompts] {
         assert_eq!(keys(items), ["a:1", "a:2"]);
     }
-    assert_eq!(offer.prompts[0].definition.as_str(), r#"{"name":"a:1","x":1}"#);
+    let definition = r#"{"inputSchema":{"type":"object"},"name":"a:1","x":1}"#;
+    assert_eq!(offer.prompts[0].definition.as_str(), definition);
     let public = Caching { ttl_ms: 5000, is_public: true };
     assert!(Kind::ALL.into_iter().all(|kind| offer.caching(kind) == Some(public)));
 }
@@ -254,7 +255,7 @@ async fn a_list_that_never_comes_is_not_waited_for_and_its_request_is_cancelled(
 async fn odd_items_cost_only_themselves() {
     let deep = || serde_json::from_str::<serde_json::Value>(&format!("{}{}", "[".repeat(70), "]".repeat(70)));
     let server = whole(Version::V2025_11_25, move |kind| {
-        let good = json!({kind.key(): "t:1"});
+        let good = json!({"name": "t:1", kind.key(): "t:1"});
         let bomb = json!({kind.key(): "t:2", "x": deep().expect("JSON")});
         Some(json!({kind.member(): [good, {"other": "x"}, good, bomb, 7, {kind.key(): ""}]}))
     });
@@ -297,4 +298,58 @@ async fn a_list_that_fails_stays_as_it_was_read_last() {
             assert!(problem.contains("stays as it was read last"), "{problem}");
         }
     }
+}
+
+/// The offer of a server with one list of `items`.
+async fn offer_with(version: Version, kind: Kind, items: serde_json::Value) -> Offer {
+    let server = whole(version, move |listed| {
+        Some(json!({listed.member(): if listed == kind { items.clone() } else { json!([]) }}))
+    });
+    offer_of(&server).await
+}
+
+#[tokio::test]
+async fn definitions_that_clients_refuse_are_repaired_or_left_out_and_each_is_named() {
+    for version in [Version::V2025_11_25, Version::V2026_07_28] {
+        let tools = json!([
+            {"name": "good", "inputSchema": {"type": "object"}},
+            {"name": "none"},
+            {"name": "text", "inputSchema": {"type": "string"}},
+            {"name": "int", "inputSchema": {"type": "object", "properties": {"a": {"type": "int"}}}},
+        ]);
+        let offer = offer_with(version, Kind::Tools, tools).await;
+        let names: Vec<_> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["good", "none", "int"]);
+        let [good, none, int] = offer.tools.as_slice() else { panic!("three tools") };
+        assert!(good.repaired.is_none() && int.repaired.is_none());
+        assert_eq!(none.definition.as_str(), r#"{"name":"none"}"#, "as the server sent it");
+        let offered = none.definition_as("none");
+        assert_eq!(offered.as_str(), r#"{"name":"none","inputSchema":{"type":"object"}}"#);
+        let expected = [
+            r#"the tool "none" was repaired: inputSchema is missing and accepts any object now"#,
+            r#"the tool "text" was left out: its inputSchema has the type"#,
+            r#"the tool "int" is offered, but its inputSchema is not valid: properties.a.type is `int`"#,
+        ];
+        assert_eq!(offer.problems.len(), expected.len(), "{:?}", offer.problems);
+        for (problem, expected) in offer.problems.iter().zip(expected) {
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+    }
+    for kind in [Kind::Resources, Kind::Templates, Kind::Prompts] {
+        let item = json!({kind.key(): "a:1", "name": "a:1", "description": null});
+        let offer = offer_with(Version::V2025_11_25, kind, json!([item])).await;
+        let items = [&offer.resources, &offer.templates, &offer.prompts].into_iter().flatten();
+        let definitions: Vec<_> = items.map(|item| item.definition.clone()).collect();
+        assert!(definitions.len() == 1 && definitions[0].get("description").is_none(), "{kind:?}");
+        assert!(offer.problems[0].contains("description is null and was left out"), "{:?}", offer.problems);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_about_itself_is_repaired_too() {
+    let server = whole(Version::V2025_11_25, |kind| Some(json!({kind.member(): []})));
+    server.capabilities(&json!({"tools": {"listChanged": "yes"}, "logging": null, "extensions": {"a/b": 5}}));
+    let offer = offer_of(&server).await;
+    assert_eq!(offer.peer.capabilities.as_str(), r#"{"extensions":{},"tools":{}}"#);
+    assert!(offer.problems[0].starts_with("its capabilities were repaired"), "{:?}", offer.problems);
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::manager::config::ToolNames;
 use protocol::Version;
+use protocol::definition::check;
 use protocol::lifecycle::Peer;
 
 /// Parses JSON of any spelling.
@@ -38,7 +39,11 @@ impl Has<'_> {
             let item = |text| Item::from_definition(kind, definition(kind, text)).expect("it has a key");
             texts.iter().map(item).collect::<Vec<Item>>()
         };
-        let tool = |text| Tool::from_definition(definition(Kind::Tools, text)).expect("a tool");
+        let tool = |text| {
+            let tool = Tool::from_definition(definition(Kind::Tools, text)).expect("a tool");
+            let checked = check(Kind::Tools, &tool.name, &tool.definition, Version::V2026_07_28);
+            Tool { legacy: checked.map(|checked| checked.legacy).unwrap_or_default(), ..tool }
+        };
         let mut offer = Offer::empty(peer);
         offer.tools = self.tools.iter().map(tool).collect();
         offer.resources = items(Kind::Resources, self.resources);

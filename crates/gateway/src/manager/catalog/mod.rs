@@ -27,7 +27,6 @@ use super::trust::{Change, Trust};
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::feature::{Effect, Item, Kind, List, Tool};
-use protocol::output_schema;
 use upstream::Offer;
 use upstream::config::Tools;
 
@@ -262,15 +261,13 @@ fn tool_entry(
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> CatalogEntry {
     let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
-    // Clients of older revisions get definitions of older servers unchanged.
-    let is_newer = part.offer.peer.version.has_any_output();
-    let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
+    let older = tool.legacy.of(&definition);
     let route = Route {
         server: Arc::clone(part.server),
         subject: tool.name.as_str().into(),
         effect: tool.effect,
         header_params: tool.header_params.clone().unwrap_or_default().into(),
-        wraps_result: older.is_some(),
+        wraps_result: tool.legacy.wraps_output,
         // Without the capability, anything that a definition says about tasks is ignored.
         needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
     };

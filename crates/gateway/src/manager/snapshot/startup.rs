@@ -22,7 +22,7 @@ impl Snapshot {
     /// The snapshot before any server was reached, with what servers declare without that.
     pub(in crate::manager) fn first(config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut first = Self::new(upstreams);
-        first.servers.iter_mut().for_each(|server| server.read_offer(config, Lists::default()));
+        first.servers.iter_mut().for_each(|server| server.read_offer(config, None, Lists::default()));
         first.merge(config, Lists::default());
         first
     }
