@@ -67,7 +67,7 @@ impl PrivateClients {
         self.lock().get(affinity).map(|client| client.events.clone())
     }
 
-    /// Returns the client of `affinity`, if it has a task of their own.
+    /// Returns the client of `affinity`, if it has a task.
     pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<PrivateClient>> {
         self.lock().get(affinity).cloned()
     }
@@ -85,14 +85,8 @@ impl PrivateClients {
         }
         let (events, heard) = Events::channel();
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
-        let affinity = affinity.attended();
-        let client = Arc::new(PrivateClient {
-            affinity: affinity.clone(),
-            events,
-            watches,
-            begun: Instant::now(),
-            outcome,
-        });
+        let (affinity, begun) = (affinity.attended(), Instant::now());
+        let client = Arc::new(PrivateClient { affinity: affinity.clone(), events, watches, begun, outcome });
         clients.insert(affinity, Arc::clone(&client));
         (client, Some(heard))
     }
@@ -151,9 +145,7 @@ impl Upstream {
     pub async fn want_log(&self, affinity: &Affinity, level: LogLevel) {
         self.pool.want_private_log(affinity, level).await;
     }
-}
 
-impl Upstream {
     /// Returns the client of `call` if the server waits for an answer of the client that has to come first.
     /// The client has no session, so it gets the server request during a call.
     pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<PrivateClient>> {
@@ -198,7 +190,7 @@ impl Upstream {
 struct PrivateClientTask {
     upstream: Arc<Upstream>,
     client: Arc<PrivateClient>,
-    /// A request of the gateway in the name of the client, for everything but its calls.
+    /// A request of the gateway in the name of the client.
     call: Call,
     affinity: Affinity,
     last_read: Instant,
@@ -277,11 +269,26 @@ impl PrivateClientTask {
     async fn read(&mut self, announced: Lists) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
-        let work = Reading { discovery: upstream.discovery(), call: &self.call };
         let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
-        let read = upstream.run_once(&work, deadline).await;
+        let (early, mut tools) = mpsc::channel(1);
+        let work = Reading { discovery: upstream.discovery(deadline, early), call: &self.call };
+        let mut reading = pin!(upstream.run_once(&work, deadline));
+        let read = loop {
+            tokio::select! {
+                read = &mut reading => break read,
+                Some(offer) = tools.recv() => {
+                    self.offer(offer, Lists::default()).await?;
+                    self.client.outcome.send_replace(Some(true)); // it can call tools
+                }
+            }
+        };
         let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)))?;
-        let (bytes, covering) = (read.bytes, Arc::clone(&upstream));
+        self.offer(read, announced).await
+    }
+
+    /// Publishes what the server offers to the client.
+    async fn offer(&self, read: Offer, announced: Lists) -> Result<(), Error> {
+        let (bytes, covering) = (read.bytes, Arc::clone(&self.upstream));
         let offer = discover::off_worker(bytes, move || covering.covered(Ok(read))).await?;
         if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
             self.upstream.note_sign(StateSign::ListsDiffer);
@@ -316,7 +323,10 @@ impl PrivateClientTask {
                         tracing::debug!(server = %self.upstream.config.name, %error, "lists were not read again");
                     }
                 }
-                Ok(()) = next_change(&mut roots) => connection.tell(&roots_changed()).await,
+                Ok(()) = next_change(&mut roots) => {
+                    let changed = Notification { method: method::ROOTS_LIST_CHANGED.into(), params: None };
+                    connection.tell(&changed).await;
+                }
             }
         }
     }
@@ -336,13 +346,11 @@ impl PrivateClientTask {
     }
 
     async fn publish(&self, change: Change) {
-        let upstream = &self.upstream;
-        let update = Update { server: Arc::clone(&upstream.config.name), id: upstream.id, change };
-        let _ = upstream.updates.send(update).await; // a manager that has gone needs no news
+        let Upstream { config, id, updates, .. } = &*self.upstream;
+        let _ = updates.send(Update { server: Arc::clone(&config.name), id: *id, change }).await; // it may be gone
     }
 }
 
-/// Resolves at `due`, or never if there is none.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
@@ -355,10 +363,6 @@ async fn next_change(roots: &mut Option<watch::Receiver<u64>>) -> Result<(), wat
         Some(roots) => roots.changed().await,
         None => pending().await,
     }
-}
-
-fn roots_changed() -> Notification {
-    Notification { method: method::ROOTS_LIST_CHANGED.into(), params: None }
 }
 
 /// Reads the lists on the connection of one client.

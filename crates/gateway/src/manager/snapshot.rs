@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::STARTUP_GRACE;
 use super::catalog::{
     Catalog, History, LinkBudget, Lookup, Part, Resources, Route, ServerResource, Style, UriServers,
 };
@@ -141,21 +140,6 @@ impl Snapshot {
             Scope::All => self.revisions,
             Scope::Server(name) => self.server(name).map(|server| server.revisions).unwrap_or_default(),
         }
-    }
-
-    /// Whether the first attempt to connect has ended for every server.
-    pub fn is_settled(&self, scope: &Scope) -> bool {
-        match scope {
-            Scope::All => self.servers.iter().all(|server| server.settled),
-            Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
-        }
-    }
-
-    /// Whether all servers were settled once, before or after a reload. The gateway as a whole is then in
-    /// use, and a new server does not change that. A server that hangs in its first attempt counts as settled
-    /// after `STARTUP_GRACE`.
-    pub fn has_started(&self) -> bool {
-        self.was_settled || self.is_settled(&Scope::All) || self.started.elapsed() >= STARTUP_GRACE
     }
 
     /// Whether a server of a scope declares the capability `name`.

@@ -9,17 +9,23 @@ use super::*;
 use crate::connection::{Connector, Dialect, Events};
 use crate::fake::{Answer, Fake};
 use protocol::error::code;
+use protocol::feature::Item;
 use protocol::{Era, Version, method};
+
+pub(super) fn discovery(before: Option<Arc<Offer>>, early: mpsc::Sender<Offer>) -> Discovery {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    Discovery { mirrors_parameters: false, server: "s".into(), before, deadline, early }
+}
 
 async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {
     let is_legacy = server.speaks(Era::Modern) == Some(false);
     let dialect = Dialect { era: if is_legacy { Era::Legacy } else { Era::Modern }, ..Dialect::base() };
     let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
-    let discovery = Discovery { mirrors_parameters, server: "s".into(), before: None };
+    let discovery = Discovery { mirrors_parameters, ..discovery(None, mpsc::channel(1).0) };
     discovery.on(connection.as_ref()).await
 }
 
-async fn offer_of(server: &Fake) -> Offer {
+pub(super) async fn offer_of(server: &Fake) -> Offer {
     read_from(server, false).await.expect("reached").expect("listed")
 }
 
@@ -37,7 +43,7 @@ fn paged(
     (server, asked)
 }
 
-fn tool(number: usize) -> serde_json::Value {
+pub(super) fn tool(number: usize) -> serde_json::Value {
     json!({"name": format!("tool{number}"), "inputSchema": {"type": "object"}})
 }
 
@@ -163,7 +169,10 @@ async fn a_definition_that_is_nested_without_end_is_left_out() {
 }
 
 /// A server with all capabilities and with lists from `page`, by kind. It refuses a list that is `None`.
-fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static) -> Fake {
+pub(super) fn whole(
+    version: Version,
+    page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static,
+) -> Fake {
     let server = Fake::new(version);
     server.capabilities(&json!({"tools": {}, "resources": {}, "prompts": {}}));
     server.answer(move |call| {
@@ -174,7 +183,7 @@ fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Se
     server
 }
 
-fn full(kind: Kind) -> serde_json::Value {
+pub(super) fn full(kind: Kind) -> serde_json::Value {
     let item = |key: &str| json!({"x": 1, "name": key, kind.key(): key, "inputSchema": {"type": "object"}});
     json!({kind.member(): [item("a:1"), item("a:2")], "ttlMs": 5000, "cacheScope": "public"})
 }
@@ -286,8 +295,11 @@ async fn a_list_that_fails_stays_as_it_was_read_last() {
             let dialect = Dialect { era: Era::Legacy, ..Dialect::base() };
             let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
             let before = Some(Arc::clone(&first));
-            let discovery = Discovery { mirrors_parameters: false, server: "s".into(), before };
-            let offer = discovery.on(connection.as_ref()).await.expect("reached").expect("listed");
+            let offer = discovery(before, mpsc::channel(1).0)
+                .on(connection.as_ref())
+                .await
+                .expect("reached")
+                .expect("listed");
             let counts = |offer: &Offer| {
                 [offer.tools.len(), offer.resources.len(), offer.templates.len(), offer.prompts.len()]
             };
