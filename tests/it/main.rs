@@ -36,6 +36,7 @@ mod login_service;
 mod logins;
 mod logs;
 mod oauth;
+mod offers;
 mod one_process;
 mod open_access;
 mod operator;

@@ -5,6 +5,7 @@
 //! - [`client`] a plain JSON-RPC client for both eras, which sees every byte of an answer;
 //! - [`line`] an even simpler one, for thousands of requests;
 //! - [`registry`] configuration files;
+//! - [`listing`] a server whose lists a test decides, down to the bytes;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`flooding`] servers that answer a call with events without end;
 //! - [`child`] a flooding server on standard input and output;
@@ -29,6 +30,7 @@ pub mod client;
 pub mod flooding;
 pub mod gateway;
 pub mod line;
+pub mod listing;
 pub mod peers;
 pub mod process;
 pub mod redis;

@@ -50,7 +50,7 @@ proptest! {
         let mode = [ToolNames::Auto, ToolNames::Prefixed, ToolNames::Verbatim][mode];
         let evil: Arc<str> = "e".into();
         let servers = keys.iter().map(|key| Arc::clone(&key.server)).chain([Arc::clone(&evil)]).collect();
-        let rules = Rules { mode, max_length, servers: &servers };
+        let rules = Rules { mode, max_length, servers: &servers, keeps_dots: false };
         let mut owners = Owners::default();
         let before = Names::assign(&keys, &rules, &mut owners);
 

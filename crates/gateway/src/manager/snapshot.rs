@@ -353,7 +353,7 @@ impl Server {
             self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
         let (alone, mut history) = (HashSet::new(), History::default());
-        let style = style(config, ToolNames::Verbatim, &alone);
+        let style = style(config, alone_mode(config), &alone);
         let own = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
         self.revisions.count(announced.and(changed(&own, &self.catalog)));
         self.catalog = own;
@@ -365,9 +365,17 @@ fn changed(now: &Catalog, before: &Catalog) -> Lists {
     List::ALL.into_iter().filter(|list| !now.lists_the_same(before, *list)).collect()
 }
 
+/// How the tools of a server alone are named: by their own names, as far as clients accept them.
+const fn alone_mode(config: &Config) -> ToolNames {
+    match config.tool_names {
+        ToolNames::Verbatim => ToolNames::Verbatim,
+        ToolNames::Auto | ToolNames::Prefixed => ToolNames::Auto,
+    }
+}
+
 /// Returns how to make a catalog in which the names of `servers` are reserved.
 const fn style<'a>(config: &Config, mode: ToolNames, servers: &'a HashSet<Arc<str>>) -> Style<'a> {
-    let rules = Rules { mode, max_length: config.max_tool_name_length, servers };
+    let rules = Rules { mode, max_length: config.max_tool_name_length, servers, keeps_dots: false };
     Style { rules, per_page: config.tools_per_page }
 }
 

@@ -1,4 +1,4 @@
-//! What the schema of the protocol says about the members of definitions.
+//! The members of definitions and their types, as in the schema of the protocol.
 //!
 //! Members of later revisions are checked in every revision, because the SDKs check them in every revision. Required
 //! members that identify an item are not listed: they are read before (`feature`).

@@ -20,7 +20,7 @@ pub(super) struct Schema {
     pub(super) has_booleans: bool,
 }
 
-/// What a schema says about the type of its values.
+/// The type that a schema declares for its values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RootType {
     Object,

@@ -71,7 +71,7 @@ pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut H
     let part = |(server, offer)| Part { server, choice, offer, trust: &trust };
     let parts: Vec<Part<'_>> = offers.iter().map(|(server, offer)| part((server, offer))).collect();
     let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
-    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers };
+    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers, keeps_dots: false };
     Catalog::build(&parts, Style { rules, per_page: 2 }, history)
 }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 pub use listing::{CatalogEntry, Form, Listing, Page, Route};
 pub use resources::{LinkBudget, Resources, ServerResource, UriServers};
 
+use super::config::ToolNames;
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
 use super::trust::{Change, Trust};
@@ -223,11 +224,10 @@ fn moved<'a>(
     keys: &[ItemKey],
     subject: impl Fn(usize) -> &'a str,
 ) -> Vec<(String, Arc<str>, String)> {
-    let one = |index: usize| {
-        let key = &keys[index];
-        (key.name.clone(), Arc::clone(&key.server), subject(index).to_owned())
+    let one = |index: usize, name: &String| {
+        (name.clone(), Arc::clone(&keys[index].server), subject(index).to_owned())
     };
-    names.moved().iter().map(|moved| one(moved.index)).collect()
+    names.moved().iter().map(|moved| one(moved.index, &moved.name)).collect()
 }
 
 fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &mut Owners) -> NamedList {
@@ -296,7 +296,9 @@ fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedLi
         name: prompt.key.clone(),
     };
     let keys: Vec<ItemKey> = offered.iter().map(key).collect();
-    let names = Names::assign(&keys, &style.rules, owners);
+    // A server alone keeps the names of its prompts.
+    let mode = if style.rules.servers.is_empty() { ToolNames::Verbatim } else { style.rules.mode };
+    let names = Names::assign(&keys, &Rules { mode, keeps_dots: true, ..style.rules }, owners);
     let moved = moved(&names, &keys, |index| offered[index].1.key.as_str());
     let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
         read_only(Kind::Prompts, names.exposed(index), server, prompt)
