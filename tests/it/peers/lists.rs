@@ -202,14 +202,17 @@ async fn clients_of_the_sdks_accept_ten_thousand_random_definitions() {
     .await;
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/peers/fixtures");
     let home = tempfile::tempdir().expect("a folder");
-    for path in ["/mcp", "/mcp/old", "/mcp/new"] {
-        for (interpreter, file, mode) in [
-            ("peer-node", "lists-ts1.mjs", "legacy"),
-            ("peer-node", "lists-ts2.mjs", "legacy"),
-            ("peer-node", "lists-ts2.mjs", "auto"),
-            ("peer-python", "lists.py", "legacy"),
-            ("peer-python", "lists.py", "auto"),
-        ] {
+    let clients = [
+        ("peer-node", "lists-ts1.mjs", "legacy"),
+        ("peer-python", "lists.py", "auto"),
+        ("peer-node", "lists-ts2.mjs", "legacy"),
+        ("peer-node", "lists-ts2.mjs", "auto"),
+        ("peer-python", "lists.py", "legacy"),
+    ];
+    // One server alone has the same definitions, so two clients are enough there.
+    for (path, clients) in [("/mcp", &clients[..]), ("/mcp/old", &clients[..2]), ("/mcp/new", &clients[..2])]
+    {
+        for (interpreter, file, mode) in clients {
             let mut command = peers::command(interpreter, home.path());
             command.arg(fixtures.join(file)).arg(running.url(path)).arg(mode);
             let output = tokio::task::spawn_blocking(move || command.output().expect("it runs"))
@@ -223,11 +226,9 @@ async fn clients_of_the_sdks_accept_ten_thousand_random_definitions() {
             eprintln!("{path} {file} {mode}: {counts}");
             let servers = if path == "/mcp" { 2 } else { 1 };
             for (_, member, count) in COUNTS {
-                let found = counts[member].as_u64().expect("a count");
-                assert!(
-                    found as usize > servers * count / 2,
-                    "{file} {mode} {path} {member}: {found}, seed {seed}"
-                );
+                let found =
+                    counts[member].as_u64().and_then(|found| usize::try_from(found).ok()).expect("a count");
+                assert!(found > servers * count / 2, "{file} {mode} {path} {member}: {found}, seed {seed}");
             }
         }
     }
