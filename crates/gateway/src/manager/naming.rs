@@ -5,7 +5,7 @@
 //! take them. A bare name stays with the server that had it first (`owners`). Names fit the limit and the alphabet
 //! unless the mode is `verbatim`. A dot becomes `_`, and the spelling with the dot stays understood.
 //!
-//! Not here: definitions, whether a server is up, URIs (`uris`).
+//! Not here: definitions, URIs (`uris`).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -143,7 +143,7 @@ impl Names {
         }
         for (name, claimants) in claimants(keys, rules) {
             let meaning = match claimants.as_slice() {
-                _ if meanings.contains_key(name) => continue,
+                _ if meanings.contains_key(name) || rules.replaces_dots_of(name) => continue,
                 [only] if owners.claim(name, &keys[*only].server) => ResolvedName::One(*only),
                 [_] => continue,
                 several => self.ambiguous(several),
@@ -169,7 +169,7 @@ impl Names {
         for (name, claimants) in claimants(own, rules) {
             let moved = |index: usize| self.moved.iter().position(|moved| moved.index == index);
             let meaning = match claimants.as_slice() {
-                _ if self.meanings.contains_key(name) || !claimants.iter().any(is_dotted) => continue,
+                _ if self.meanings.contains_key(name) || !rules.replaces_dots_of(name) => continue,
                 [only] if let Some(place) = moved(*only) => ResolvedName::Moved(place),
                 [only] if owners.claim(name, &own[*only].server) => ResolvedName::One(*only),
                 [_] => continue,
@@ -182,8 +182,7 @@ impl Names {
 
 /// The keys with `_` in the place of dots. A key keeps its dots if its server has another key that would read the same.
 fn without_dots<'k>(keys: &'k [ItemKey], rules: &Rules<'_>) -> Cow<'k, [ItemKey]> {
-    let keeps_dots = rules.keeps_dots || rules.mode == ToolNames::Verbatim;
-    if keeps_dots || !keys.iter().any(|key| key.name.contains('.')) {
+    if !keys.iter().any(|key| rules.replaces_dots_of(&key.name)) {
         return Cow::Borrowed(keys);
     }
     let undotted = |key: &ItemKey| ItemKey { name: key.name.replace('.', "_"), ..key.clone() };
@@ -201,6 +200,10 @@ impl Rules<'_> {
     /// Whether clients accept `byte`. MCP allows dots (2026-07-28 `server/tools`), which model services refuse.
     const fn is_plain(&self, byte: u8) -> bool {
         byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || byte == b'.' && self.keeps_dots
+    }
+
+    fn replaces_dots_of(&self, name: &str) -> bool {
+        !self.keeps_dots && self.mode != ToolNames::Verbatim && name.contains('.')
     }
 
     /// `name` with `_` in the place of each character that is not plain.
@@ -229,8 +232,7 @@ impl Rules<'_> {
     }
 }
 
-/// The server whose qualified names `name` reads like, as `find` knows it, and the rest of `name`. If several match, the
-/// one with the longest name counts.
+/// The server whose qualified names `name` reads like, and the rest of `name`. The longest server name counts.
 pub(super) fn qualifier<'n, S>(name: &'n str, find: impl Fn(&'n str) -> Option<S>) -> Option<(S, &'n str)> {
     let pairs = name.as_bytes().windows(SEPARATOR.len()).take(MAX_SERVER_NAME + 1).enumerate();
     let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
@@ -238,8 +240,7 @@ pub(super) fn qualifier<'n, S>(name: &'n str, find: impl Fn(&'n str) -> Option<S
     ends.filter_map(found).next_back()
 }
 
-/// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits with a letter among
-/// them. So a date at the end of a name is none.
+/// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits, not all of them decimal.
 fn is_shortened(name: &str, fewest: usize) -> bool {
     let Some((_, digits)) = name.rsplit_once('_') else { return false };
     (fewest..=ALL_DIGITS).contains(&digits.len())
@@ -286,7 +287,7 @@ fn bare_names(keys: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> Bare 
     bare
 }
 
-/// A name that a key would like, and whether it must carry a hash to be its own.
+/// The preferred name of a key, and whether it must carry a hash.
 struct NameCandidate {
     name: String,
     is_hashed: bool,
@@ -377,8 +378,7 @@ impl<'a> Shortener<'a> {
         letter.map_or(ALL_DIGITS, |at| HASH_DIGITS.max(at + 1))
     }
 
-    /// The beginning of its wanted name, then `_` and `digits` digits of its hash. A name that reads like one of
-    /// another server's has another beginning.
+    /// The beginning of its wanted name, or of another one if that reads like another server's, and its hash.
     fn name(&self, digits: usize) -> String {
         let max = if self.rules.mode == ToolNames::Verbatim { usize::MAX } else { self.rules.max_length };
         let (digits, room) = (digits.min(max), max.saturating_sub(digits + 1));
