@@ -102,7 +102,7 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
         let data = &failed["data"];
         assert_eq!(
             (&data["type"], &data["retry_after_seconds"], &data["guidance"]),
-            (&json!("service_unavailable"), &json!(40.0), &json!("The index is being built.")),
+            (&json!("service_unavailable"), &json!(40), &json!("The index is being built.")),
             "{failed}"
         );
         assert_eq!(

@@ -4,6 +4,7 @@
 //! - [`gateway`] the program under test, as `serve` and as `stdio`;
 //! - [`client`] a plain JSON-RPC client for both eras, which sees every byte of an answer;
 //! - [`line`] an even simpler one, for thousands of requests;
+//! - [`named_issuer`] a server that chooses its login service, and login services that record requests;
 //! - [`registry`] configuration files;
 //! - [`listing`] a server whose lists a test decides, down to the bytes;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
@@ -31,6 +32,8 @@ pub mod flooding;
 pub mod gateway;
 pub mod line;
 pub mod listing;
+pub mod named_issuer;
+pub mod odd;
 pub mod peers;
 pub mod process;
 pub mod redis;

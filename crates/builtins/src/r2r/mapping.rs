@@ -16,7 +16,6 @@ use tokio::time::sleep;
 
 use super::id::Id;
 use runtime::private_file;
-use runtime::regular_file;
 
 const VERSION: u32 = 1;
 /// Largest file that is read, in bytes.
@@ -102,7 +101,7 @@ impl Mapping {
 
     fn read(&self) -> Result<Vec<MappingEntry>, Error> {
         let broken = |reason: String| Error::Broken { path: self.0.clone(), reason };
-        let bytes = match regular_file::read(&self.0, MOST_BYTES) {
+        let bytes = match private_file::read(&self.0, MOST_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed("read")(error)),

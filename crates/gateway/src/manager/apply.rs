@@ -47,7 +47,8 @@ impl Manager {
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
         let vault = config.vault.clone();
         let (shutdown, store) = (self.shutdown.clone(), self.store.clone());
-        let server_context = ServerContext { shutdown, store, is_inspection: false, vault };
+        let issuers = self.issuers.clone();
+        let server_context = ServerContext { shutdown, store, is_inspection: false, vault, issuers };
         self.apply_with(config, |server| transport::connector(server, &server_context)).await
     }
 

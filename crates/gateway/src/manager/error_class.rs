@@ -150,7 +150,7 @@ impl Error {
                 hint_of(server, source).unwrap_or_else(|| self.usual_hint())
             }
             Self::ToolChanged { server, .. } => Cow::Owned(format!(
-                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves with POST /api/v1/mcp/servers/{server}/tools/approve"
+                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves it by its sha256 with POST /api/v1/mcp/servers/{server}/tools/approve"
             )),
             Self::OtherDefinition { server, .. } => {
                 Cow::Owned(format!("look at `changed_tools` of {server} in GET /api/v1/mcp/servers again"))
@@ -197,12 +197,14 @@ fn hint_of(server: &str, error: &upstream::Error) -> Option<Cow<'static, str>> {
         E::Overloaded { .. }
         | E::Leased { .. }
         | E::Paced { .. }
+        | E::SessionEnded(_)
         | E::Connect { .. }
         | E::NotSent { .. }
         | E::Lost { .. }
         | E::Cut { .. }
         | E::TimedOut { .. }
         | E::Malformed { .. } => return None,
+        E::Unreadable { advice, .. } => return advice.clone().map(Cow::Owned),
     }))
 }
 
@@ -244,7 +246,7 @@ const fn of_upstream(error: &upstream::Error) -> ErrorClass {
         E::Overloaded { retry_in } | E::Leased { retry_in } | E::Paced { retry_in, .. } => {
             ErrorClass::after(C::Overloaded, *retry_in)
         }
-        E::Connect { .. } | E::NotSent { .. } => ErrorClass::of(C::ConnectionFailed),
+        E::Connect { .. } | E::NotSent { .. } | E::SessionEnded(_) => ErrorClass::of(C::ConnectionFailed),
         // It may have run: to do it again is the caller's decision, not a matter of course.
         E::Lost { .. } | E::Cut { .. } => ErrorClass::of(C::OutcomeUnknown),
         E::TimedOut { .. } => ErrorClass::of(C::TimedOut),
@@ -264,7 +266,7 @@ const fn of_upstream(error: &upstream::Error) -> ErrorClass {
         E::MemoryExhausted => ErrorClass::of(C::MemoryExhausted),
         E::AuthFailed { .. } => ErrorClass::of(C::AuthFailed),
         E::LoginRequired { .. } => ErrorClass::of(C::LoginRequired),
-        E::Malformed { .. } | E::TooLarge { .. } => ErrorClass::of(C::InvalidAnswer),
+        E::Malformed { .. } | E::Unreadable { .. } | E::TooLarge { .. } => ErrorClass::of(C::InvalidAnswer),
         E::Unavailable { .. } => ErrorClass::of(C::ServerUnavailable),
     }
 }

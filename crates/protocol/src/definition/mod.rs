@@ -9,7 +9,8 @@
 //!
 //! Not here: the names and URIs that clients see (`manager`), limits on sizes and depth (`discover`).
 //!
-//! Source: `Tool`, `Prompt`, `Resource`, `ResourceTemplate`, `Implementation` and `ServerCapabilities` of `schema.ts`.
+//! Source: `Tool`, `Prompt`, `Resource`, `ResourceTemplate`, `Implementation` and `ServerCapabilities` of `schema.ts`,
+//! and the extension `io.modelcontextprotocol/skills`.
 
 mod json_schema;
 mod legacy;
@@ -25,6 +26,7 @@ use self::members::Checker;
 use self::shapes::Field;
 use crate::Version;
 use crate::feature::Kind;
+use crate::{sanitize, skill};
 use json::Raw;
 
 const INPUT: &str = "inputSchema";
@@ -47,6 +49,9 @@ pub struct Checked {
 /// cannot be offered.
 pub fn check(kind: Kind, key: &str, definition: &Raw, server: Version) -> Result<Checked, String> {
     text::check_numbers(definition)?;
+    if kind == Kind::Skills {
+        return check_skill(definition);
+    }
     let mut checker = Checker::default();
     let readable = text::without_lone_surrogates(definition);
     if readable.is_some() {
@@ -65,6 +70,17 @@ pub fn check(kind: Kind, key: &str, definition: &Raw, server: Version) -> Result
     checked.repaired = edited(sent, &changes).or(readable);
     checked.repairs = checker.repairs;
     Ok(checked)
+}
+
+/// Checks the entry of a skill. It is never repaired, because hosts compare it with the files of the skill.
+fn check_skill(entry: &Raw) -> Result<Checked, String> {
+    if text::without_lone_surrogates(entry).is_some() {
+        return Err("a text has half of a surrogate pair".to_owned());
+    }
+    if let Some(name) = entry.duplicate_key() {
+        return Err(format!("{} stands twice", sanitize::shown(&name)));
+    }
+    skill::problem(entry).map_or_else(|| Ok(Checked::default()), Err)
 }
 
 /// Members to set or to remove.
@@ -127,6 +143,7 @@ const fn fields(kind: Kind) -> &'static [Field] {
         Kind::Resources => &shapes::RESOURCE,
         Kind::Templates => &shapes::TEMPLATE,
         Kind::Prompts => &shapes::PROMPT,
+        Kind::Skills => &[],
     }
 }
 

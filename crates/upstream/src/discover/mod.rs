@@ -1,4 +1,4 @@
-//! Reads the offer of a server: its tools, resources, templates and prompts.
+//! Reads the offer of a server: its tools, resources, templates, prompts and skills.
 //!
 //! Invariants: everything is bounded. All pages are read on one connection, because a cursor may belong to a session.
 //! Definitions keep their bytes. Problems are recorded in the offer, and only the part with the problem is left out. The
@@ -32,7 +32,7 @@ use problems::{Problems, quoted};
 use protocol::ErrorObject;
 use protocol::caching::Caching;
 use protocol::definition;
-use protocol::feature::{Kind, List};
+use protocol::feature::Kind;
 use protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
 use usable::{usable, usable_tools};
 
@@ -83,22 +83,18 @@ impl Work for Discovery {
 impl Discovery {
     async fn read(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
         let peer = connection.peer();
-        let declared: Vec<List> =
-            List::ALL.into_iter().filter(|list| peer.offers(list.capability())).collect();
+        let declared: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| peer.has(*kind)).collect();
         let mut lists: Vec<ReadList> = Vec::new();
-        if declared == [List::Tools] {
+        if declared == [Kind::Tools] {
             let mut problems = Problems::default();
             match pages::read(connection, Kind::Tools, &mut problems).await? {
                 Ok(listed) => lists.push(ReadList { kind: Kind::Tools, listed: Some(listed), problems }),
                 Err(refusal) => return Ok(Err(refusal)),
             }
-        } else if declared.contains(&List::Tools) {
+        } else if declared.contains(&Kind::Tools) {
             lists.push(self.tools_of_several(connection).await?);
         }
-        let side: Vec<Kind> = Kind::ALL
-            .into_iter()
-            .filter(|kind| *kind != Kind::Tools && declared.contains(&kind.list()))
-            .collect();
+        let side: Vec<Kind> = declared.into_iter().filter(|kind| *kind != Kind::Tools).collect();
         let mut reading = std::pin::pin!(self.side_lists(connection, &side));
         if !side.is_empty() && !lists.is_empty() {
             match timeout(EARLY_AFTER, &mut reading).await {
@@ -139,7 +135,7 @@ impl Discovery {
         let why = match pages::read(connection, kind, &mut problems).await {
             Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
             Ok(Err(refusal)) => refusal_text(&refusal),
-            Err(error @ Error::Malformed { .. }) => error.to_string(),
+            Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
             Err(error) => return Err(error),
         };
         Ok(self.failed(kind, problems, &why))
@@ -307,6 +303,7 @@ impl Building {
             Kind::Resources => offer.put(kind, before.resources.clone()),
             Kind::Templates => offer.put(kind, before.templates.clone()),
             Kind::Prompts => offer.put(kind, before.prompts.clone()),
+            Kind::Skills => offer.put(kind, before.skills.clone()),
         }
     }
 }

@@ -118,7 +118,7 @@ impl<'a> OfferFilter<'a> {
         };
         let excess = match self.kind {
             Kind::Tools | Kind::Prompts => beyond(MAX_NAME),
-            Kind::Resources => beyond(MAX_URI),
+            Kind::Resources | Kind::Skills => beyond(MAX_URI),
             Kind::Templates => Template::excess(key),
         };
         if let Some(excess) = &excess {

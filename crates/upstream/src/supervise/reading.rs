@@ -3,18 +3,12 @@
 //! Not here: the lists themselves (`discover`), and when they are read (`supervise`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Change, Error, LEAST_GAP, Offer, Phase, State, Supervisor, TaskResult};
-use crate::discover;
-use protocol::feature::Lists;
-
-/// Bytes of lists per second that are read again after change notifications. A larger list waits longer for its next
-/// reading.
-const REREAD_RATE: f64 = 1024.0 * 1024.0;
+use super::{Change, Error, Offer, Phase, State, Supervisor, TaskResult};
+use crate::{discover, refresh};
 
 impl Supervisor {
     /// Reads the offer, on a new connection if there is none.
@@ -23,7 +17,6 @@ impl Supervisor {
         self.arrival = there.arrivals + u64::from(there.live == 0);
         drop(there);
         self.stale = false;
-        self.announced.begin();
         self.upstream.facts.will_try(None);
         let upstream = Arc::clone(&self.upstream);
         let limit = crate::first_attempt_limit(&upstream.config);
@@ -45,7 +38,7 @@ impl Supervisor {
         let Ok(offer) = self.upstream.covered(Ok(offer)) else { return };
         self.come_up(&offer);
         self.upstream.facts.offered(&offer);
-        self.publish(Change::Offered(offer, Lists::default())).await;
+        self.publish(Change::Offered(offer)).await;
         self.publish(Change::State(State::Ready)).await;
     }
 
@@ -69,17 +62,20 @@ impl Supervisor {
         }
         self.failed_checks = 0;
         self.discovered_at = Some(now);
-        self.gap = gap_after(offer.bytes);
         self.due = self.next_tick();
         let before = self.before.take();
+        self.gap = if before.as_ref() == Some(&offer) {
+            refresh::longer(self.gap)
+        } else {
+            refresh::gap_after(offer.bytes)
+        };
         let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
         if std::mem::take(&mut self.changed_by_call) {
             self.upstream.changed_by_call(is_changed);
         }
         self.refresh.was_read(&offer, before.as_deref());
         self.upstream.facts.offered(&offer);
-        let announced = self.announced.read();
-        self.publish(Change::Offered(Arc::clone(&offer), announced)).await;
+        self.publish(Change::Offered(Arc::clone(&offer))).await;
         self.publish(Change::State(State::Ready)).await;
         self.notify_waiting(&Ok(offer));
         self.update_connections().await;
@@ -87,10 +83,4 @@ impl Supervisor {
             self.expect_change();
         }
     }
-}
-
-/// How long lists of `bytes` are not read again after change notifications.
-fn gap_after(bytes: usize) -> Duration {
-    let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
 }

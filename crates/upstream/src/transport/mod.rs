@@ -7,7 +7,6 @@
 //! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`background_send`).
 
 mod background_send;
-mod clipped;
 mod flood_guard;
 mod handshake;
 mod http;
@@ -19,6 +18,7 @@ pub mod stdio;
 mod streamable_http;
 #[cfg(test)]
 mod testing;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +118,7 @@ fn credential(
             state_signs::has_logins();
             let place = oauth::Place {
                 vault: server_context.vault.clone(),
+                issuers: server_context.issuers.clone(),
                 shutdown: server_context.shutdown.clone(),
             };
             let logins = Logins::new(&config.name, &http.url, settings, place);

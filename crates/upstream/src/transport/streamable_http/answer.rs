@@ -1,45 +1,40 @@
 //! Reads the answer to a POST: one JSON text or an event stream, with any status.
 //!
-//! Invariant: an answer counts only for the request whose id it has. An error without an id is returned
-//! together with its status, and the transport decides what both mean.
+//! Invariant: an answer counts only for the request whose id it has. An error with another id or none is a refusal,
+//! returned together with its status, and the transport decides what both mean.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::WWW_AUTHENTICATE;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
+use crate::connection::Call;
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::http::status_error;
 use crate::transport::inbound::is_message;
+use crate::transport::unreadable;
 use json::envelope_stream::{Splice, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
-use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
+use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer, method};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
 /// Smallest streamed answer. A smaller one comes in one or two pieces, so streaming it would save nothing.
 const LARGE: usize = 16 * 1024;
+/// The part of a large result that is checked to be UTF-8. Programs that write another code page do so throughout, and
+/// checking all of it would cost more than the rest of the way.
+const TEXT_BEGIN: usize = 4 * 1024;
 /// How long the end of a stream may take to arrive after the answer.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// Statuses that say something about the path to the server, not about the request. 425 is Too Early.
 const NOT_NOW: [u16; 5] = [425, 429, 502, 503, 504];
-/// Messages of common legacy SDKs, with HTTP 400, for a request without a known session. Only these exact
-/// texts count, because a looser match could be the text of a tool.
-const NO_SESSION: [&str; 7] = [
-    "Bad Request: No valid session ID provided",
-    "Bad Request: Server not initialized",
-    "Bad Request: Mcp-Session-Id header is required",
-    "Bad Request: Missing session ID",
-    "Missing session ID",
-    "Server not initialized",
-    "Session not found",
-];
 
 /// The result of a request.
 #[derive(Debug)]
@@ -48,18 +43,20 @@ pub(super) enum RequestOutcome {
     Reply(Reply, StatusCode),
     /// A result that is still arriving.
     Streaming(Box<ResponseStream>),
-    /// An HTTP error status without an answer to the request.
+    /// An HTTP error status without an answer to the request, or an error that names another request or none.
     Refusal(HttpRefusal),
 }
 
-/// An HTTP error.
+/// A refusal that does not name the request.
 #[derive(Debug)]
 pub(super) struct HttpRefusal {
     pub(super) status: StatusCode,
     /// The JSON-RPC error in the body, which names no request.
     pub(super) error: Option<ErrorObject>,
+    /// Whether a 401 asks for credentials.
+    pub(super) is_challenge: bool,
     /// Status and `Retry-After`.
-    bare: Error,
+    pub(super) bare: Error,
 }
 
 impl RequestOutcome {
@@ -76,19 +73,26 @@ impl RequestOutcome {
             Self::Refusal(refusal) => Err(refusal.bare),
         }
     }
+
+    /// Returns the response to `call`. A refusal answers no health check, because it comes from a server or proxy that
+    /// does not know who asks.
+    pub(super) fn into_body_of(self, call: &Call) -> Result<ResponseBody, Error> {
+        match self {
+            Self::Refusal(refusal) if matches!(&*call.method, method::PING | method::DISCOVER) => {
+                Err(refusal.into_error())
+            }
+            outcome => outcome.into_body(),
+        }
+    }
 }
 
 impl HttpRefusal {
-    /// Whether a legacy server reported an unknown session in its error message.
-    pub(super) fn misses_session(&self) -> bool {
-        let said = self.error.as_ref().map(ErrorObject::message).unwrap_or_default();
-        let is_said = |phrase: &&str| said.trim().eq_ignore_ascii_case(phrase);
-        self.status == StatusCode::BAD_REQUEST && NO_SESSION.iter().any(is_said)
-    }
-
     /// Returns the error of the status alone.
     pub(super) fn into_error(self) -> Error {
-        self.bare
+        match self.error {
+            Some(_) if self.status.is_success() => not_an_answer(),
+            _ => self.bare,
+        }
     }
 }
 
@@ -121,9 +125,29 @@ pub(super) trait MessageHandler: Sync {
     fn handle(&self, message: Message) -> Relevance;
 }
 
+/// The answer on a stream.
+pub(super) enum StreamAnswer {
+    /// The response to the request.
+    Ours(Reply),
+    /// An error that names another request or none.
+    Foreign(ErrorObject),
+}
+
+impl StreamAnswer {
+    /// The reply for the caller.
+    pub(super) fn into_reply(self) -> Reply {
+        match self {
+            Self::Ours(reply) => reply,
+            Self::Foreign(error) => Err(error),
+        }
+    }
+}
+
 /// One event of the stream of a request.
 enum StreamItem {
-    Answer(Reply),
+    Answer(StreamAnswer),
+    /// An error that names another request. It counts if no answer follows.
+    Foreign(ErrorObject),
     Other(Relevance),
 }
 
@@ -149,21 +173,24 @@ impl AnswerReader<'_> {
     /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
         let status = response.status();
-        let bare = status_error(status, response.headers());
+        let is_challenge =
+            status == StatusCode::UNAUTHORIZED && response.headers().contains_key(WWW_AUTHENTICATE);
+        let bare =
+            HttpRefusal { status, error: None, is_challenge, bare: status_error(status, response.headers()) };
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
         if is_stream {
             // Boxed: the future that reads events is large, and most answers do not need it.
-            return Box::pin(self.read_stream(status, bare, body)).await;
+            return Box::pin(self.read_stream(bare, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match self.peek(body, terms).await? {
                 Peeked::Streaming(stream) => Ok(RequestOutcome::Streaming(stream)),
-                Peeked::Buffered(body) => Ok(self.judge(status, bare, &body)?),
+                Peeked::Buffered(body) => Ok(self.judge(bare, &body)?),
             };
         }
         let body = collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from)?;
-        Ok(self.judge(status, bare, &body)?)
+        Ok(self.judge(bare, &body)?)
     }
 
     /// Looks at the beginning of a JSON body. A large result of the request is streamed. Everything else is
@@ -182,8 +209,11 @@ impl AnswerReader<'_> {
         }
         let mut splice = Splice::new(self.id, terms);
         let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
+        // A whole body that is no response is judged as such. A result that is still arriving can only be cut.
+        let is_broken = announced == Some(size) && splice.finish().is_err();
+        let is_fit = splice.has_begun() && !is_broken && pieces.first().is_some_and(begins_as_text);
         match (parts, self.limit.checked_sub(size)) {
-            (Ok(parts), Some(left)) if splice.has_begun() => {
+            (Ok(parts), Some(left)) if is_fit => {
                 let stream = ResponseStream::new(
                     Box::new(body.map_err(Error::from)),
                     splice,
@@ -197,36 +227,41 @@ impl AnswerReader<'_> {
     }
 
     /// Reads the answer from a body with the type of an event stream.
-    async fn read_stream(
-        &self,
-        status: StatusCode,
-        bare: Error,
-        body: Body,
-    ) -> Result<RequestOutcome, Broken> {
+    async fn read_stream(&self, bare: HttpRefusal, body: Body) -> Result<RequestOutcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
-            return Ok(self.judge(status, bare, &body)?);
+            return Ok(self.judge(bare, &body)?);
         }
         match self.read_events(stream).await {
-            Ok(reply) => Ok(RequestOutcome::Reply(reply, status)),
-            Err(_) if !status.is_success() => Ok(refusal(status, None, bare)),
+            Ok(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, bare.status)),
+            Ok(StreamAnswer::Foreign(error)) => Ok(refusal(bare, Some(error))),
+            Err(_) if !bare.status.is_success() => Ok(refusal(bare, None)),
             Err(broken) => Err(broken),
         }
     }
 
     /// Reads events until the answer.
-    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<Reply, Broken> {
-        let mut malformed = None;
+    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<StreamAnswer, Broken> {
+        let (mut malformed, mut foreign) = (None, None);
         let error = loop {
             match self.floods.next(&mut stream).await {
                 Ok(Some(Item::Event(event))) => {
                     let relevance = match self.sort(&event) {
-                        Ok(StreamItem::Answer(reply)) => {
+                        Ok(StreamItem::Answer(answer)) => {
                             self.drain(stream);
-                            return Ok(reply);
+                            return Ok(answer);
+                        }
+                        Ok(StreamItem::Foreign(error)) => {
+                            foreign = Some(error);
+                            Relevance::Junk
                         }
                         Ok(StreamItem::Other(relevance)) => relevance,
+                        // The answer cannot be read, and no other one comes.
+                        Err(error) if unreadable::answered(&event.data).contains(&self.id) => {
+                            self.drain(stream);
+                            return Err(error.into());
+                        }
                         Err(error) => {
                             malformed = Some(error);
                             Relevance::Junk
@@ -235,6 +270,7 @@ impl AnswerReader<'_> {
                     self.floods.admit(relevance, event.data.len()).await?;
                 }
                 Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
+                Ok(None) if let Some(error) = foreign => return Ok(StreamAnswer::Foreign(error)),
                 Ok(None) => break Error::Cut { reason: "the stream ended before the answer".into() },
                 Err(error) => break error,
             }
@@ -253,34 +289,36 @@ impl AnswerReader<'_> {
             return Ok(StreamItem::Other(Relevance::Junk));
         }
         match Message::from_server(&event.data) {
-            Ok(Message::Response(answer)) if self.is_ours(&answer) || answer.id.is_none() => {
-                Ok(StreamItem::Answer(answer.reply))
+            Ok(Message::Response(answer)) if self.is_ours(&answer) => {
+                Ok(StreamItem::Answer(StreamAnswer::Ours(answer.reply)))
             }
+            Ok(Message::Response(Answer { id: None, reply: Err(error) })) => {
+                Ok(StreamItem::Answer(StreamAnswer::Foreign(error)))
+            }
+            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(StreamItem::Foreign(error)),
             Ok(Message::Response(answer)) => {
                 tracing::debug!(id = ?answer.id, "an answer to something else was skipped");
                 Ok(StreamItem::Other(Relevance::Junk))
             }
             Ok(message) => Ok(StreamItem::Other(self.handler.handle(message))),
-            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+            Err(error) => Err(Error::of_text(&event.data, &error)),
         }
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
-    fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<RequestOutcome, Error> {
+    fn judge(&self, bare: HttpRefusal, body: &Bytes) -> Result<RequestOutcome, Error> {
+        let status = bare.status;
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
-            Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
-                Ok(refusal(status, Some(error), bare))
-            }
-            Ok(Message::Response(Answer { id: None, reply })) => Ok(RequestOutcome::Reply(reply, status)),
-            _ if !status.is_success() => Ok(refusal(status, None, bare)),
-            Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
+            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(refusal(bare, Some(error))),
+            _ if !status.is_success() => Ok(refusal(bare, None)),
+            Ok(_) => Err(not_an_answer()),
             Err(_) if body.is_empty() => {
                 Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
             }
-            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+            Err(error) => Err(Error::of_text(body, &error)),
         }
     }
 
@@ -309,6 +347,12 @@ enum Peeked {
     Buffered(Bytes),
 }
 
+/// Whether the first [`TEXT_BEGIN`] bytes are UTF-8.
+fn begins_as_text(piece: &Bytes) -> bool {
+    let begin = &piece[..piece.len().min(TEXT_BEGIN)];
+    std::str::from_utf8(begin).err().is_none_or(|error| error.error_len().is_none())
+}
+
 fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     match pieces.len() {
         1 => pieces.remove(0),
@@ -316,6 +360,10 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> RequestOutcome {
-    RequestOutcome::Refusal(HttpRefusal { status, error, bare })
+fn refusal(bare: HttpRefusal, error: Option<ErrorObject>) -> RequestOutcome {
+    RequestOutcome::Refusal(HttpRefusal { error, ..bare })
+}
+
+fn not_an_answer() -> Error {
+    Error::Unreadable { reason: "it does not answer the request".into(), advice: None }
 }
