@@ -13,7 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
 use super::confirm::CommandStreams;
-use super::{ConfigFile, EXIT_USAGE, connect_check};
+use super::{ConfigFile, EXIT_USAGE, connect_check, doctor};
 use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
@@ -115,6 +115,10 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     }
     for exception in config.server.exceptions() {
         writeln!(streams.out, "warning: server: {exception}")?;
+    }
+    // The folder belongs to the machine that the gateway runs on, which may be another one.
+    if let Some(problem) = doctor::log_file_problem(config) {
+        writeln!(streams.out, "warning: server: {problem}")?;
     }
     if servers.is_empty() {
         return Ok(());

@@ -156,7 +156,7 @@ async fn finished(remote: &Remote, server: &str, before: Option<&FailureView>) -
         match remote.login::<LoginView>(Method::GET, server).await {
             Ok(shown) if shown.is_logged_in() => return Ok(shown),
             Ok(LoginView { failure: Some(failure), .. }) if Some(&failure) != before => {
-                let reason = plain(&failure.reason);
+                let reason = visible::line(&failure.reason);
                 return Err(Failed::Refused(format!("the login to {server} failed: {reason}")));
             }
             Ok(_) => failed = 0,

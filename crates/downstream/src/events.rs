@@ -134,7 +134,7 @@ async fn as_json(mut exchange: Exchange, cancel: impl FnOnce()) -> Response {
             Some(Step::Message(Message::Response(response))) => {
                 return whole(&response, status(&exchange, &response));
             }
-            Some(Step::Stream(stream)) => return passed(exchange.id(), stream),
+            Some(Step::Stream(stream)) => return passed(&exchange, stream),
             Some(Step::Message(Message::Request(_))) => {
                 cancel();
                 let refusal = MessageRefusal::Accept(EVENTS_NEEDED);

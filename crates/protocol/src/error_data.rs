@@ -15,6 +15,9 @@ use serde::{Serialize, Serializer};
 use crate::error_code::{ErrorCode, ErrorKind};
 use json::Raw;
 
+/// Seconds until a service that is missing may be back, if nothing tells (specification of `rag`).
+pub const USUAL_WAIT: u64 = 30;
+
 /// Members that errors have everywhere.
 #[derive(Debug, Clone, Serialize)]
 pub struct Members<'a> {
@@ -90,7 +93,8 @@ struct Named<'a> {
     /// Specification of `r2r`: wherever a time to wait is known. Seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
-    /// Specification of `rag`: `service_unavailable` and the connection limit. Seconds.
+    /// Specification of `rag`: `service_unavailable` and the connection limit. Seconds; [`USUAL_WAIT`] if the time is
+    /// not known and a retry can succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u64>,
     /// Specification of `rag`: `service_unavailable`. The text of `hint`.
@@ -106,11 +110,13 @@ impl<'a> Named<'a> {
         use ErrorKind as K;
         // Rounded up, so that nobody comes back too early.
         let seconds = members.retry_after.map(|pause| pause.as_secs() + u64::from(pause.subsec_nanos() > 0));
+        let usual = (kind == K::ServiceUnavailable && members.retryable).then_some(USUAL_WAIT);
         Self {
             r#type: kind,
             retry_after: seconds,
             retry_after_seconds: seconds
-                .filter(|_| matches!(kind, K::ServiceUnavailable | K::ConnectionLimitExceeded)),
+                .filter(|_| matches!(kind, K::ServiceUnavailable | K::ConnectionLimitExceeded))
+                .or(usual),
             guidance: (kind == K::ServiceUnavailable).then_some(&*members.hint),
             error_id: members.request_id.as_deref().filter(|_| kind == K::InternalError),
         }

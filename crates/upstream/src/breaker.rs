@@ -141,6 +141,8 @@ pub struct Snapshot {
     pub state: State,
     /// Consecutive failures.
     pub consecutive_failures: u32,
+    /// While half-open: probes in a row that succeeded.
+    pub successes: u32,
     /// While open: time until a probe is allowed, or zero if the next call is one.
     pub retry_in: Option<Duration>,
 }
@@ -239,7 +241,12 @@ impl Breaker {
             BreakerPhase::Open { until } => Some(until.saturating_duration_since(now)),
             BreakerPhase::Closed | BreakerPhase::HalfOpen { .. } => None,
         };
-        Snapshot { state: inner.phase.state(), consecutive_failures: inner.failures, retry_in }
+        let successes = match inner.phase {
+            BreakerPhase::HalfOpen { successes, .. } => successes,
+            BreakerPhase::Closed | BreakerPhase::Open { .. } => 0,
+        };
+        let (state, consecutive_failures) = (inner.phase.state(), inner.failures);
+        Snapshot { state, consecutive_failures, successes, retry_in }
     }
 
     /// Records the result of the attempt with this permit.

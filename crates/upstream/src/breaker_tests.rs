@@ -281,7 +281,7 @@ async fn a_probe_that_leaves_frees_the_seat() {
     breaker.judge(breaker.admit(None).expect("free"), &Ok::<_, Error>(()));
     assert_eq!(
         breaker.snapshot(),
-        Snapshot { state: State::Closed, consecutive_failures: 0, retry_in: None }
+        Snapshot { state: State::Closed, consecutive_failures: 0, successes: 0, retry_in: None }
     );
 }
 

@@ -311,14 +311,23 @@ impl Error {
         }
     }
 
+    /// The HTTP status that the server, or the service behind a built-in one, answered with.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } | Self::Backend { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// Whether the server, or the service behind a built-in one, answered with an HTTP status of 500 or more.
     pub const fn is_server_error(&self) -> bool {
         matches!(self, Self::Status { status: 500.., .. } | Self::Backend { status: 500.., .. })
     }
 
     /// Whether it counts for the circuit breaker: transport faults, timeouts, answers that come from no MCP server, and
-    /// HTTP 502, 503 and 504 do. A result that cannot be read is one tool's fault. HTTP 500 does not: the server is there and answers, and one broken tool must not shut out the
-    /// callers of all others. This also applies to the service behind a built-in server.
+    /// HTTP 502, 503 and 504 do. A result that cannot be read is one tool's fault. HTTP 500 of a server does not count:
+    /// the server is there and answers, and one broken tool must not shut out the callers of all others. All tools of a
+    /// built-in server need the same service, so every 5xx of that service counts.
     pub const fn trips_breaker(&self) -> bool {
         match self {
             Self::Connect { .. }
@@ -327,7 +336,8 @@ impl Error {
             | Self::Cut { .. }
             | Self::TimedOut { .. }
             | Self::Malformed { .. } => true,
-            Self::Status { status, .. } | Self::Backend { status, .. } => matches!(status, 502..=504),
+            Self::Status { status, .. } => matches!(status, 502..=504),
+            Self::Backend { status, .. } => *status >= 500,
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }

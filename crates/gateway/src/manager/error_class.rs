@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Error, Named};
+use json::Raw;
 use protocol::{ErrorCode, ErrorKind};
 
 /// Public code, kind and retryability of one failure.
@@ -54,6 +55,11 @@ impl ErrorClass {
         let is_retryable = matches!(status, 429 | 502..=504);
         let retry_after = if is_retryable { retry_after } else { None };
         Self { code, kind, numbered, is_retryable, retry_after }
+    }
+
+    /// The class of a bug of a service, which no repetition avoids.
+    const fn internal(self) -> Self {
+        Self { kind: ErrorKind::InternalError, is_retryable: false, retry_after: None, ..self }
     }
 }
 
@@ -238,7 +244,13 @@ const fn hint_of_status(status: u16) -> &'static str {
     }
 }
 
-const fn of_upstream(error: &upstream::Error) -> ErrorClass {
+/// Whether the service says that it has a bug, in the word of the specification of `rag`.
+fn says_internal(facts: &Raw) -> bool {
+    let word: Option<String> = facts.get("data").and_then(|data| data.get_as("type"));
+    word.is_some_and(|word| word == "internal_error")
+}
+
+fn of_upstream(error: &upstream::Error) -> ErrorClass {
     use ErrorCode as C;
     use upstream::Error as E;
     match error {
@@ -259,8 +271,9 @@ const fn of_upstream(error: &upstream::Error) -> ErrorClass {
             };
             ErrorClass::of_status(code, *status, *retry_after)
         }
-        E::Backend { status, retry_after, .. } => {
-            ErrorClass::of_status(C::BackendError, *status, *retry_after)
+        E::Backend { status, retry_after, facts, .. } => {
+            let class = ErrorClass::of_status(C::BackendError, *status, *retry_after);
+            if facts.as_ref().is_some_and(|facts| says_internal(facts)) { class.internal() } else { class }
         }
         // The call was made, so making it again is for the caller to decide.
         E::MemoryExhausted => ErrorClass::of(C::MemoryExhausted),
