@@ -158,7 +158,8 @@ impl Random {
         };
         definition.insert("name".to_owned(), json!(format!("{server}{number}")));
         definition.insert(key.to_owned(), json!(format!("{server}:{member}{number}")));
-        self.spoil(&mut definition, if self.0.is_multiple_of(50) { &[] } else { &[key] });
+        let kept: &[&str] = if self.0.is_multiple_of(50) { &[] } else { &[key] };
+        self.spoil(&mut definition, kept);
         Value::Object(definition)
     }
 }
