@@ -41,6 +41,7 @@ mod login_service;
 mod logins;
 mod logs;
 mod oauth;
+mod offers;
 mod odd_servers;
 mod one_process;
 mod open_access;
