@@ -116,6 +116,9 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     for exception in config.server.exceptions() {
         writeln!(streams.out, "warning: server: {exception}")?;
     }
+    if let Some(remark) = config.server.remark_on_hosts() {
+        writeln!(streams.out, "note: server: {remark}")?;
+    }
     if servers.is_empty() {
         return Ok(());
     }

@@ -99,7 +99,8 @@ impl Verifier {
     pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
         let key_set = match &config.key {
             KeySource::Published(location) => {
-                Some(Arc::new(KeySet::new(location.clone(), config.issuer.clone())))
+                let (location, network) = (location.clone(), config.network.clone());
+                Some(Arc::new(KeySet::new(location, config.issuer.clone(), network)))
             }
             _ => None,
         };

@@ -20,6 +20,7 @@ pub(crate) fn config(algorithms: &[Algorithm], key: KeySource) -> Jwt {
         leeway: Duration::from_secs(30),
         roles: RoleWords::default(),
         parties: Vec::new(),
+        network: net::http::Network::default(),
     }
 }
 

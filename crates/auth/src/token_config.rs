@@ -13,6 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::role_words::{RoleWords, filled};
+use net::http::Network;
 use settings::{Fields, Setting};
 
 /// Minimum length of HMAC secrets, as RFC 7518, section 3.2 requires for HS256.
@@ -55,6 +56,8 @@ pub struct Jwt {
     pub roles: RoleWords,
     /// The clients that tokens may be issued to (`azp`, else `client_id`); none: every client.
     pub parties: Vec<String>,
+    /// The way to the login service.
+    pub network: Network,
 }
 
 /// The keys that verify signatures.
@@ -110,6 +113,7 @@ impl Jwt {
             leeway,
             roles,
             parties,
+            network: Network::default(),
         })
     }
 }

@@ -113,6 +113,11 @@ impl Origin {
         Some(Self { scheme, authority })
     }
 
+    /// Whether its page is on this machine, or on the same site as `host`.
+    fn is_close_to(&self, host: &Authority) -> bool {
+        self.is_web() && self.authority.is_loopback() || self.is_of(host)
+    }
+
     fn is_web(&self) -> bool {
         matches!(self.scheme.as_str(), "http" | "https")
     }
@@ -133,15 +138,28 @@ pub enum Hosts {
     /// `localhost` and loopback addresses, with any port.
     #[default]
     Loopback,
+    /// Those, and the host of `public_url` with any port.
+    LoopbackAnd(Authority),
     /// The hosts of this list.
     Listed(Vec<Authority>),
 }
 
 impl Hosts {
+    /// Accepts the host of `public_url` too, with any port: the proxy before Switchyard has its own.
+    pub(super) fn add_own(&mut self, own: Authority) {
+        let own = Authority { port: None, ..own };
+        match self {
+            Self::Listed(list) if list.iter().any(|listed| listed.covers(&own)) => {}
+            Self::Listed(list) => list.push(own),
+            Self::Loopback | Self::LoopbackAnd(_) => *self = Self::LoopbackAnd(own),
+        }
+    }
+
     /// Whether `host` is an accepted name of Switchyard.
     pub fn allow(&self, host: &Authority) -> bool {
         match self {
             Self::Loopback => host.is_loopback(),
+            Self::LoopbackAnd(own) => host.is_loopback() || own.covers(host),
             Self::Listed(list) => list.iter().any(|listed| listed.covers(host)),
         }
     }
@@ -153,15 +171,26 @@ pub enum Origins {
     /// Pages served from this machine, and pages served by Switchyard.
     #[default]
     Loopback,
+    /// Those, and the origin of `public_url`.
+    LoopbackAnd(Origin),
     /// The origins of this list.
     Listed(Vec<Origin>),
 }
 
 impl Origins {
+    /// Accepts the origin of `public_url` too. A proxy may send another `Host` than the client.
+    pub(super) fn add_own(&mut self, own: Origin) {
+        match self {
+            Self::Listed(list) => list.push(own),
+            Self::Loopback | Self::LoopbackAnd(_) => *self = Self::LoopbackAnd(own),
+        }
+    }
+
     /// Whether a page of `origin` may send requests to `host`, which is an accepted one.
     pub fn allow(&self, origin: &Origin, host: &Authority) -> bool {
         match self {
-            Self::Loopback => origin.is_web() && origin.authority.is_loopback() || origin.is_of(host),
+            Self::Loopback => origin.is_close_to(host),
+            Self::LoopbackAnd(own) => origin == own || origin.is_close_to(host),
             Self::Listed(list) => list.contains(origin),
         }
     }

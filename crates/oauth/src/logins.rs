@@ -29,6 +29,8 @@ use crate::{
     AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,
     Registration, Settings,
 };
+use crate::dial::Services;
+use net::http::Network;
 use runtime::shutdown::Shutdown;
 
 /// Time for a person to log in.
@@ -45,6 +47,8 @@ const MAX_ACCOUNTS: usize = 10_000;
 pub struct Place {
     /// The vault; without one a login ends with the process.
     pub vault: Option<Arc<Vault>>,
+    /// The way to the server and to its authorization servers.
+    pub network: Network,
     /// The group of all tasks.
     pub shutdown: Shutdown,
 }
@@ -124,9 +128,10 @@ pub struct LoginStatus {
 impl Logins {
     /// The logins to the server `name` at `url`.
     pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
-        let Place { vault, shutdown } = place;
+        let Place { vault, network, shutdown } = place;
         let shelf = LoginStore { vault, server: Arc::clone(name) };
-        let shared = Shared::new(shelf, url, settings, shutdown);
+        let services = Services::new(url, &settings.operator_hosts(), &network, &shutdown);
+        let shared = Shared::new(shelf, services, url, settings, shutdown);
         Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
     }
 

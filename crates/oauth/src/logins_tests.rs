@@ -27,7 +27,7 @@ pub(super) fn logins_with(fake: &Fake, settings: Settings, vault: Option<Arc<Vau
     fake.answer("/register", 201, "", r#"{"client_id":"registered"}"#);
     fake.answer("/token", 200, "", GRANTED);
     fake.answer("/revoke", 200, "", "");
-    let place = Place { vault, shutdown: Shutdown::new() };
+    let place = Place { vault, network: net::http::Network::default(), shutdown: Shutdown::new() };
     Logins::new(&"notes".into(), &fake.url("/mcp"), &Arc::new(settings), place)
 }
 

@@ -31,10 +31,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(shelf: LoginStore, url: &Url, settings: &Arc<Settings>, shutdown: Shutdown) -> Self {
+    pub(crate) fn new(
+        shelf: LoginStore,
+        services: Services,
+        url: &Url,
+        settings: &Arc<Settings>,
+        shutdown: Shutdown,
+    ) -> Self {
         Self {
             shelf,
-            services: Services::new(url, &settings.operator_hosts(), &shutdown),
+            services,
             settings: Arc::clone(settings),
             url: url.clone(),
             shutdown,

@@ -51,7 +51,14 @@ pub fn listed(names: &[String]) -> String {
 }
 
 fn cut(text: &str, most: usize) -> String {
-    let mut shown: String = text.trim().chars().take(most).flat_map(char::escape_debug).collect();
+    let mut shown = String::new();
+    for character in text.trim().chars().take(most) {
+        match character {
+            // A quote changes nothing in a log or in JSON, which escape it themselves.
+            '\'' | '"' => shown.push(character),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
     if text.trim().chars().nth(most).is_some() {
         shown.push('…');
     }
@@ -74,6 +81,7 @@ mod tests {
     #[test]
     fn foreign_text_is_one_short_line() {
         assert_eq!(shown(" a\nb\u{1b}[31m "), "a\\nb\\u{1b}[31m");
+        assert_eq!(shown("it's \"so\" \\"), "it's \"so\" \\\\");
         assert_eq!(shown(&"x".repeat(500)).chars().count(), 201);
     }
 

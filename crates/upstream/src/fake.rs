@@ -389,6 +389,7 @@ pub fn config(name: &str) -> Config {
         era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
+        network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
     }
 }

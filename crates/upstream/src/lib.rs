@@ -115,6 +115,8 @@ pub struct ServerContext {
     pub is_inspection: bool,
     /// The vault for tokens; without one they end with the process.
     pub vault: Option<Arc<auth::vault::Vault>>,
+    /// The way to the services of a server, which [`transport::connector`] sets for each.
+    pub network: net::http::Network,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -122,7 +124,8 @@ impl ServerContext {
     /// Those of a server in a test: a cache of its own, and no vault.
     pub fn alone(shutdown: &Shutdown) -> Self {
         let store = Store::open(&runtime::store::Config::default());
-        Self { shutdown: shutdown.clone(), store, is_inspection: false, vault: None }
+        let network = net::http::Network::default();
+        Self { shutdown: shutdown.clone(), store, is_inspection: false, vault: None, network }
     }
 }
 

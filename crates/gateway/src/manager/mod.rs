@@ -89,8 +89,9 @@ impl Manager {
 
     fn begin(config: Config, shutdown: Shutdown, is_inspection: bool) -> Result<Arc<Self>, upstream::Error> {
         let (store, vault) = (Store::open(&config.cache), config.vault.clone());
+        let network = config.network.clone();
         let context =
-            ServerContext { shutdown: shutdown.clone(), store: store.clone(), is_inspection, vault };
+            ServerContext { shutdown: shutdown.clone(), store: store.clone(), is_inspection, vault, network };
         let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::with_store(config, connectors, shutdown, store))

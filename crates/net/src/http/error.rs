@@ -11,6 +11,25 @@ use std::time::Duration;
 use runtime::memory::Exhausted;
 use runtime::telemetry::limit::Limit;
 
+/// Errors of certificates, and what to do about each.
+const REMEDIES: [(&str, &str); 5] = [
+    (
+        "UnknownIssuer",
+        "its certificate is of an authority that is not trusted here: name a PEM file with the certificate of that \
+         authority in `tls: {ca: FILE}` of this server, or in the variable SSL_CERT_FILE for all",
+    ),
+    ("certificate expired", "its certificate has expired: renew it, or correct the clock of this machine"),
+    ("certificate not valid for name", "its certificate is for another name: use a name of the certificate in `url`"),
+    (
+        "CaUsedAsEndEntity",
+        "its certificate is that of an authority: have it replaced by one for a server, signed by that authority",
+    ),
+    (
+        "CertificateRequired",
+        "it asks for a certificate of its clients: name one in `tls: {cert: FILE, key: FILE}` of this server",
+    ),
+];
+
 /// A failure between Switchyard and one server. Texts are for people; they hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -75,7 +94,17 @@ impl From<Exhausted> for Error {
 
 impl Error {
     pub(super) fn connect(error: &(dyn StdError + 'static)) -> Self {
-        Self::Connect { reason: reason(error) }
+        let mut reason = reason(error);
+        if let Some((_, remedy)) = REMEDIES.iter().find(|(sign, _)| reason.contains(sign)) {
+            reason.push_str("; ");
+            reason.push_str(remedy);
+        }
+        Self::Connect { reason }
+    }
+
+    /// The error for files of TLS that cannot be used.
+    pub(super) fn tls(reason: &str) -> Self {
+        Self::Connect { reason: reason.into() }
     }
 
     /// The error for a request without a response.
@@ -102,7 +131,7 @@ impl Error {
 }
 
 /// Joins the causes of `error` from the outside in, each once.
-fn reason(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn reason(error: &(dyn StdError + 'static)) -> String {
     let mut reason = String::new();
     for cause in iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string) {
         if cause.is_empty() || reason.contains(&cause) {

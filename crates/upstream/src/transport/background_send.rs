@@ -93,10 +93,7 @@ impl BackgroundSender {
                         tokio::time::sleep(ANSWER_PAUSE).await;
                     }
                     Ok(response) if !response.status().is_success() => {
-                        return self.complain(&Error::Status {
-                            status: response.status().as_u16(),
-                            retry_after: None,
-                        });
+                        return self.complain(&self.client.refusal(response).await);
                     }
                     Ok(_) => return,
                     Err(error) => return self.complain(&error),

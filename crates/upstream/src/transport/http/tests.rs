@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header;
 
 use super::*;
+use crate::config::{Limits, Transport};
 use crate::transport::testing::MESSAGE_BYTES;
 use net::http::collect;
 use runtime::memory::Payer;
@@ -16,7 +17,8 @@ const NOTE: &str = r#"{"jsonrpc":"2.0","method":"note"}"#;
 
 fn client(url: &Url, headers: Vec<(HeaderName, secrecy::SecretString)>) -> HttpClient {
     let http = Http { url: url.clone(), headers, token: None };
-    HttpClient::new(&http, &LIMITS, None, &Shutdown::new()).expect("a client")
+    let config = Config { limits: LIMITS, ..crate::transport::testing::config(Transport::Http(http.clone())) };
+    HttpClient::new(&http, &config, None, &Shutdown::new()).expect("a client")
 }
 
 const LIMITS: Limits = Limits {

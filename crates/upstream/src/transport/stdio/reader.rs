@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio_util::codec::Decoder;
 
 use super::signals::Signals;
+use super::stderr::StderrTail;
 use crate::close_reason::Closing;
 use crate::connection::Events;
 use crate::error::Error;
@@ -67,6 +68,8 @@ pub(super) struct StdioReader {
     is_exhausted: bool,
     /// Limits the log lines about messages beyond the limit.
     pace: Pace,
+    /// Keeps the lines that are no messages.
+    tail: StderrTail,
 }
 
 /// The receivers of responses, and their runtimes.
@@ -99,6 +102,7 @@ impl StdioReader {
         router: ResponseRouter,
         (questions, events): (Questions, Events),
         broken: &Closing,
+        tail: StderrTail,
     ) -> Self {
         let floods = FloodGuard::new(&server, broken);
         let charge = Charge::open(Account::Server(Arc::clone(&server)), ChargeKind::Answer);
@@ -118,6 +122,7 @@ impl StdioReader {
             charge,
             is_exhausted: false,
             pace: Pace::new(),
+            tail,
         }
     }
 
@@ -193,13 +198,13 @@ impl StdioReader {
     }
 
     fn take(&mut self, line: Line) -> Relevance {
-        let message = match line {
-            Line::Whole(line) => Message::from_server(&line),
+        let line = match line {
+            Line::Whole(line) => line,
             Line::TooLong(clip) => {
                 return self.take_clip(&clip);
             }
         };
-        match message {
+        match Message::from_server(&line) {
             Ok(Message::Response(response)) => {
                 let Some(answered) = self.router.pending.answered(response) else { return Relevance::Junk };
                 self.answered.push(answered);
@@ -215,6 +220,7 @@ impl StdioReader {
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
+                self.tail.push_output(&line);
                 if self.is_logged() {
                     let (server, skipped) = (&self.server, self.skipped);
                     tracing::warn!(%server, skipped, %error, "lines on stdout that are no MCP message were skipped");

@@ -7,18 +7,20 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::flood_guard::{FloodGuard, Relevance};
-use crate::transport::http::status_error;
+use crate::transport::http::{describe, describe_other, status_error};
 use crate::transport::inbound::is_message;
 use json::envelope_stream::{Splice, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
+use protocol::sanitize::shown;
 use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
@@ -149,21 +151,31 @@ impl AnswerReader<'_> {
     /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
         let status = response.status();
-        let bare = status_error(status, response.headers());
+        let head = Head {
+            status,
+            bare: status_error(status, response.headers()),
+            content_type: response.headers().get(CONTENT_TYPE).filter(|kind| *kind != "application/json").cloned(),
+        };
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
         if is_stream {
             // Boxed: the future that reads events is large, and most answers do not need it.
-            return Box::pin(self.read_stream(status, bare, body)).await;
+            return Box::pin(self.read_stream(head, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match self.peek(body, terms).await? {
                 Peeked::Streaming(stream) => Ok(RequestOutcome::Streaming(stream)),
-                Peeked::Buffered(body) => Ok(self.judge(status, bare, &body)?),
+                Peeked::Buffered(body) => Ok(self.judge(head, &body)?),
             };
         }
-        let body = collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from)?;
-        Ok(self.judge(status, bare, &body)?)
+        match collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from) {
+            Ok(body) => Ok(self.judge(head, &body)?),
+            // The status says more than a body that cannot be read.
+            Err(error @ Error::Malformed { .. }) if !status.is_success() => {
+                Ok(refusal(status, None, head.bare.saying(Some(error.to_string()))))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Looks at the beginning of a JSON body. A large result of the request is streamed. Everything else is
@@ -199,18 +211,18 @@ impl AnswerReader<'_> {
     /// Reads the answer from a body with the type of an event stream.
     async fn read_stream(
         &self,
-        status: StatusCode,
-        bare: Error,
+        head: Head,
         body: Body,
     ) -> Result<RequestOutcome, Broken> {
+        let status = head.status;
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
-            return Ok(self.judge(status, bare, &body)?);
+            return Ok(self.judge(head, &body)?);
         }
         match self.read_events(stream).await {
             Ok(reply) => Ok(RequestOutcome::Reply(reply, status)),
-            Err(_) if !status.is_success() => Ok(refusal(status, None, bare)),
+            Err(_) if !status.is_success() => Ok(refusal(status, None, head.bare)),
             Err(broken) => Err(broken),
         }
     }
@@ -266,21 +278,28 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
-    fn judge(&self, status: StatusCode, bare: Error, body: &Bytes) -> Result<RequestOutcome, Error> {
+    fn judge(&self, head: Head, body: &Bytes) -> Result<RequestOutcome, Error> {
+        let Head { status, bare, content_type } = head;
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
             Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
+                let bare = bare.saying(Some(shown(&error.message())));
                 Ok(refusal(status, Some(error), bare))
             }
             Ok(Message::Response(Answer { id: None, reply })) => Ok(RequestOutcome::Reply(reply, status)),
-            _ if !status.is_success() => Ok(refusal(status, None, bare)),
+            _ if !status.is_success() => {
+                Ok(refusal(status, None, bare.saying(describe(content_type.as_ref(), body))))
+            }
             Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
             Err(_) if body.is_empty() => {
                 Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
             }
-            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+            Err(error) => {
+                let other = describe_other(content_type.as_ref(), body);
+                Err(Error::Malformed { reason: other.unwrap_or_else(|| error.to_string()) })
+            }
         }
     }
 
@@ -301,6 +320,15 @@ impl AnswerReader<'_> {
     }
 }
 
+/// What the head of a response says.
+struct Head {
+    status: StatusCode,
+    /// The error of the status alone.
+    bare: Error,
+    /// Its content type, unless it is the usual one.
+    content_type: Option<HeaderValue>,
+}
+
 /// A JSON body after a look at its beginning.
 enum Peeked {
     /// A large result that has begun.
@@ -316,6 +344,6 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-const fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> RequestOutcome {
+fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> RequestOutcome {
     RequestOutcome::Refusal(HttpRefusal { status, error, bare })
 }

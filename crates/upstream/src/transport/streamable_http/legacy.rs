@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::transport::background_send::BackgroundSender;
 use crate::transport::flood_guard::FloodGuard;
-use crate::transport::http::{Head, status_error};
+use crate::transport::http::{Cookies, Head};
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
 use crate::transport::{cancelled, compose, handshake};
@@ -101,15 +101,16 @@ impl LegacySession {
         events: Events,
         dialect: Dialect,
     ) -> Result<Self, SessionFailure> {
-        let (peer, headers) = initialize(server, &events, dialect.capabilities).await?;
+        let cookies = server.client.cookies();
+        let (peer, headers) = initialize(server, &events, &cookies, dialect.capabilities).await?;
         let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
         let client = &server.client;
-        let post = client.post(&client.endpoint().path, &headers);
+        let post = client.post(&client.endpoint().path, &headers).in_session(&cookies);
         let response = client.send(|| Ok((post.clone(), told.clone().into())), true).await?;
         if !response.status().is_success() {
-            return Err(status_error(response.status(), response.headers()).into());
+            return Err(client.refusal(response).await.into());
         }
-        let session = Self::new(server, events, peer, &headers);
+        let session = Self::new(server, events, peer, (&headers, &cookies));
         if let Some(client) = dialect.client {
             session.state.pending.be_private(client);
         }
@@ -117,9 +118,14 @@ impl LegacySession {
         Ok(session)
     }
 
-    fn new(server: &Arc<HttpServer>, events: Events, peer: Peer, headers: &HeaderMap) -> Self {
+    fn new(
+        server: &Arc<HttpServer>,
+        events: Events,
+        peer: Peer,
+        (headers, cookies): (&HeaderMap, &Arc<Cookies>),
+    ) -> Self {
         let client = &server.client;
-        let post = client.post(&client.endpoint().path, headers);
+        let post = client.post(&client.endpoint().path, headers).in_session(cookies);
         let background = BackgroundSender::new(client, &post, &server.shutdown);
         let canceller = background.clone();
         let closing = Closing::default();
@@ -129,8 +135,8 @@ impl LegacySession {
             peer,
             events,
             post,
-            get: client.get(headers),
-            delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers)),
+            get: client.get(headers).in_session(cookies),
+            delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers).in_session(cookies)),
             pending: Pending::of_streams(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),
@@ -148,12 +154,13 @@ impl LegacySession {
 async fn initialize(
     server: &HttpServer,
     events: &Events,
+    cookies: &Arc<Cookies>,
     capabilities: Raw,
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
     let params = handshake::initialize_params(capabilities);
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
     let client = &server.client;
-    let post = client.post(&client.endpoint().path, &HeaderMap::new());
+    let post = client.post(&client.endpoint().path, &HeaderMap::new()).in_session(cookies);
     let response =
         client.send(|| Ok((post.clone(), compose(&call, FIRST_ID, Era::Legacy, None)?)), false).await?;
     let mut headers = HeaderMap::new();
