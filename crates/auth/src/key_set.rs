@@ -22,8 +22,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::token_config::KeySetLocation;
-use net::http::Network;
 use super::{Denied, Reason};
+use net::http::Network;
 
 /// How often the keys are fetched. A key that the login service removed is accepted for at most this long.
 const REFRESH_EVERY: Duration = Duration::from_mins(10);

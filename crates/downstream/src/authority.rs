@@ -65,6 +65,11 @@ impl Authority {
         self.host.is_loopback()
     }
 
+    /// Whether it is an address, which no name server of a web page can move.
+    pub(super) const fn is_address(&self) -> bool {
+        matches!(self.host, Host::Address(_))
+    }
+
     /// Whether `self`, an entry of a list, covers `other`: without a port it covers every port.
     fn covers(&self, other: &Self) -> bool {
         self.host == other.host && self.port.is_none_or(|port| other.port == Some(port))
@@ -300,6 +305,36 @@ mod tests {
             ("localhost", false),
         ] {
             assert_eq!(hosts.allow(&Authority::parse(host).expect(host)), allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn the_own_host_is_accepted_with_any_port_beside_the_others() {
+        let parse = |text| Authority::parse(text).expect(text);
+        for (mut hosts, others) in [
+            (Hosts::Loopback, [("localhost:1", true), ("gw.example", false)]),
+            (Hosts::Listed(vec![parse("gw.example")]), [("localhost:1", false), ("gw.example", true)]),
+        ] {
+            hosts.add_own(parse("mcp.example.com:8443"));
+            for (host, allowed) in others.into_iter().chain([
+                ("mcp.example.com", true),
+                ("MCP.example.com:443", true),
+                ("x.mcp.example.com", false),
+                ("example.com", false),
+            ]) {
+                assert_eq!(hosts.allow(&parse(host)), allowed, "{host}");
+            }
+        }
+        let mut origins = Origins::Loopback;
+        origins.add_own(Origin::parse("https://mcp.example.com").expect("an origin"));
+        for (origin, allowed) in [
+            ("https://mcp.example.com:443", true),
+            ("http://mcp.example.com", false),
+            ("https://evil.example", false),
+            ("http://localhost:3000", true),
+        ] {
+            let origin = Origin::parse(origin).expect(origin);
+            assert_eq!(origins.allow(&origin, &parse("10.0.0.1:8080")), allowed, "{origin:?}");
         }
     }
 

@@ -23,13 +23,13 @@ use uuid::Uuid;
 
 use crate::account::Account;
 use crate::authorization::check_issuer;
+use crate::dial::Services;
 use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
 use crate::{
     AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,
     Registration, Settings,
 };
-use crate::dial::Services;
 use net::http::Network;
 use runtime::shutdown::Shutdown;
 

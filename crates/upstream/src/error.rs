@@ -75,7 +75,7 @@ pub enum Error {
     Status {
         /// The status code.
         status: u16,
-        /// What its body or its headers say, behind a colon; empty if that is nothing.
+        /// The text of its body or its headers, behind a colon; empty if there is none.
         detail: String,
         /// The time to wait that `Retry-After` asked for.
         retry_after: Option<Duration>,

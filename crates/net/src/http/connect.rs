@@ -5,8 +5,8 @@
 //!
 //! Not here: proxies (`tunnel`), trusted certificates (`tls`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::header::HeaderMap;

@@ -2,8 +2,8 @@
 //!
 //! Some servers and proxies compress every response. Invariants: one step gives at most [`STEP`] bytes. A response may
 //! not become more than [`MAX_RATIO`] times as large as it was, once it has [`FREE`] bytes. The memory budget pays for the
-//! window of a decoder while it lives, and the reader of the body pays for what it keeps. What has arrived is given as far
-//! as it can be decoded, so events of a compressed stream are not delayed. Bytes behind a complete coding are ignored.
+//! window of a decoder while it lives, and the reader of the body pays for what it keeps. Input is decoded as far as it has
+//! arrived, so events of a compressed stream are not delayed. Bytes behind a complete coding are ignored.
 //!
 //! Source: RFC 9110, section 8.4; RFC 1950, 1951, 1952 and 7932.
 
@@ -142,7 +142,7 @@ impl Decoder {
     }
 }
 
-/// What the layers read from.
+/// The input of the layers.
 struct Source<'a> {
     arrived: &'a mut Bytes,
     has_ended: bool,
@@ -212,7 +212,10 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
         }
     }
     if codings.len() > MAX_CODINGS {
-        return Err(malformed(format!("it has {} content codings, and {MAX_CODINGS} are read", codings.len())));
+        return Err(malformed(format!(
+            "it has {} content codings, and {MAX_CODINGS} are read",
+            codings.len()
+        )));
     }
     Ok(codings)
 }

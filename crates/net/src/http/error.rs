@@ -19,7 +19,10 @@ const REMEDIES: [(&str, &str); 5] = [
          authority in `tls: {ca: FILE}` of this server, or in the variable SSL_CERT_FILE for all",
     ),
     ("certificate expired", "its certificate has expired: renew it, or correct the clock of this machine"),
-    ("certificate not valid for name", "its certificate is for another name: use a name of the certificate in `url`"),
+    (
+        "certificate not valid for name",
+        "its certificate is for another name: use a name of the certificate in `url`",
+    ),
     (
         "CaUsedAsEndEntity",
         "its certificate is that of an authority: have it replaced by one for a server, signed by that authority",
@@ -94,12 +97,7 @@ impl From<Exhausted> for Error {
 
 impl Error {
     pub(super) fn connect(error: &(dyn StdError + 'static)) -> Self {
-        let mut reason = reason(error);
-        if let Some((_, remedy)) = REMEDIES.iter().find(|(sign, _)| reason.contains(sign)) {
-            reason.push_str("; ");
-            reason.push_str(remedy);
-        }
-        Self::Connect { reason }
+        Self::Connect { reason: with_remedy(reason(error)) }
     }
 
     /// The error for files of TLS that cannot be used.
@@ -109,7 +107,8 @@ impl Error {
 
     /// The error for a request without a response.
     pub(super) fn unanswered(error: &hyper::Error) -> Self {
-        let reason = reason(error);
+        // In TLS 1.3, a server refuses a certificate after the handshake.
+        let reason = with_remedy(reason(error));
         if error.is_canceled() { Self::NotSent { reason } } else { Self::Lost { reason } }
     }
 
@@ -127,6 +126,14 @@ impl Error {
     /// The error for a URL that cannot be requested. The URL is not quoted.
     pub(super) fn unusable_url() -> Self {
         Self::Connect { reason: "the URL cannot be used".into() }
+    }
+}
+
+/// Appends what to do about the certificate that `reason` is about, if it is about one.
+fn with_remedy(reason: String) -> String {
+    match REMEDIES.iter().find(|(sign, _)| reason.contains(sign)) {
+        Some((_, remedy)) => format!("{reason}; {remedy}"),
+        None => reason,
     }
 }
 
@@ -148,6 +155,14 @@ pub(super) fn reason(error: &(dyn StdError + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_comes_with_a_remedy() {
+        let unknown = std::io::Error::other("invalid peer certificate: UnknownIssuer");
+        assert!(Error::connect(&unknown).to_string().contains("`tls: {ca: FILE}`"));
+        let refused = std::io::Error::other("Connection refused");
+        assert_eq!(Error::connect(&refused).to_string(), "Connection refused");
+    }
 
     #[test]
     fn a_reason_names_each_cause_once() {

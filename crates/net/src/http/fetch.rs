@@ -80,7 +80,9 @@ mod tests {
 
     async fn fetched(steps: Vec<Step>) -> Result<WholeResponse, Error> {
         let server = TestServer::new(move |_| steps.clone()).await;
-        let client = Client::new(&server.url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new()).expect("a client");
+        let client =
+            Client::new(&server.url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new())
+                .expect("a client");
         let request = RequestBuilder::new(Method::POST, server.url.clone()).json(&["a"]);
         client.fetch(request, LIMITS).await
     }

@@ -60,8 +60,8 @@ use self::idle::{Idle, IdleSet};
 pub use self::network::Network;
 pub use self::proxy::{NoProxy, Proxies, Proxy};
 pub use self::read::{chunk, collect, read_json, whole};
-pub use self::request::RequestBuilder;
 pub use self::redirect::same_origin_target;
+pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
 pub use self::tls::TlsFiles;
 use crate::transfer_coding;
@@ -180,5 +180,7 @@ impl Client {
     }
 }
 
+#[cfg(test)]
+mod proxy_tests;
 #[cfg(test)]
 mod tests;

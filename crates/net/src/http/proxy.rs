@@ -2,7 +2,7 @@
 //!
 //! Invariants: a proxy is used only where the configuration names one, or names the environment. Its credentials go to the
 //! proxy alone, and no text shows them. A service on this machine is reached through a proxy only if the proxy is on this
-//! machine too, because any other proxy would look for it on its own machine.
+//! machine too. Any other proxy would look for the service on its own machine.
 //!
 //! Not here: connections through a proxy (`tunnel`), and the syntax of the configuration file.
 //!
@@ -241,7 +241,9 @@ mod tests {
     fn a_service_on_this_machine_needs_a_proxy_on_this_machine() {
         for (proxy, is_used) in [("http://proxy.example:3128", false), ("http://127.0.0.1:3128", true)] {
             let proxies = Proxies::of(Proxy::parse(proxy, "proxy").expect(proxy), NoProxy::default());
-            for target in ["http://localhost:1/", "https://127.0.0.9/", "http://[::1]/", "http://a.localhost/"] {
+            for target in
+                ["http://localhost:1/", "https://127.0.0.9/", "http://[::1]/", "http://a.localhost/"]
+            {
                 assert_eq!(named(&proxies, target).is_some(), is_used, "{target} by {proxy}");
             }
             assert!(named(&proxies, "http://10.0.0.1/").is_some(), "{proxy}");
@@ -254,7 +256,8 @@ mod tests {
         assert_eq!(proxy.authorization.clone().expect("credentials"), "Basic dXMgZXI6czNjcmV0");
         assert!(!format!("{proxy:?} {proxy}").contains("s3cret"));
         assert_eq!(proxy.to_string(), "http://h:1 (`proxy`)");
-        let other = Proxy::parse("h:1", "proxy").expect("a proxy").with_credentials("us er", &"s3cret".into());
+        let other =
+            Proxy::parse("h:1", "proxy").expect("a proxy").with_credentials("us er", &"s3cret".into());
         assert_eq!(other.authorization, proxy.authorization);
     }
 }

@@ -43,7 +43,7 @@ impl RequestBody {
 }
 
 impl RequestBody {
-    /// The same body again, if it is there already and not made while it is sent.
+    /// A copy of the body, if it is there already and not made while it is sent.
     pub(super) fn repeat(&self) -> Option<Self> {
         match &self.0 {
             Kind::Full(full) => Some(Self(Kind::Full(full.clone()))),

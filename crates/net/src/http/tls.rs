@@ -122,7 +122,10 @@ impl Content {
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn build(authorities: Vec<CertificateDer<'static>>, identity: Option<Identity>) -> Result<ClientConfig, Error> {
+fn build(
+    authorities: Vec<CertificateDer<'static>>,
+    identity: Option<Identity>,
+) -> Result<ClientConfig, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let authorities = authorities.into_iter().chain(named_by_environment());
     let unusable = |error: rustls::Error| Error::connect(&error);
@@ -179,8 +182,9 @@ fn certificates(name: &str, path: &Path, pem: &[u8]) -> Result<Vec<CertificateDe
 }
 
 fn read(name: &str, path: &Path) -> Result<Vec<u8>, Error> {
-    regular_file::read(path, MAX_FILE_BYTES)
-        .map_err(|error| Error::tls(&format!("the file of `{name}`, {}, cannot be read: {error}", path.display())))
+    regular_file::read(path, MAX_FILE_BYTES).map_err(|error| {
+        Error::tls(&format!("the file of `{name}`, {}, cannot be read: {error}", path.display()))
+    })
 }
 
 fn content(name: &str, path: &Path, reason: &str) -> Error {

@@ -1,7 +1,7 @@
 //! Sockets to one origin, directly or through a proxy.
 //!
 //! Invariants: through a proxy, TLS reaches to the service: its certificate is checked with its own name, and the proxy
-//! sees neither requests nor responses. Whatever fails before the tunnel stands is told as a failure of the proxy, and
+//! sees neither requests nor responses. A failure before the tunnel is open is reported as one of the proxy, and
 //! nothing was sent to the service. An address that may not be reached is not named to the proxy either.
 //!
 //! Source: RFC 9110, section 9.3.6 (CONNECT).
@@ -138,10 +138,13 @@ pub(super) fn refusal(proxy: &Proxy, target: &str, status: StatusCode, headers: 
             let schemes = headers.get_all(PROXY_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
             let schemes: Vec<_> = schemes
                 .filter_map(|value| value.split([' ', ',']).next())
-                .filter(|scheme| scheme.len() <= 16 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+                .filter(|scheme| {
+                    scheme.len() <= 16 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+                })
                 .take(4)
                 .collect();
-            let is_basic = schemes.is_empty() || schemes.iter().any(|name| name.eq_ignore_ascii_case("basic"));
+            let is_basic =
+                schemes.is_empty() || schemes.iter().any(|name| name.eq_ignore_ascii_case("basic"));
             let remedy = if !is_basic {
                 format!(
                     "it accepts only {}, and Switchyard sends `Basic`; use a local proxy that logs in to it",

@@ -75,7 +75,8 @@ fn proxy(setting: &Setting<'_>) -> Option<Proxy> {
 fn no_proxy(setting: &Setting<'_>) -> Option<NoProxy> {
     let entries: Vec<_> = setting.one_or_more().iter().filter_map(Setting::text).collect();
     let refuse = |entry: &str| {
-        let hint = "write a host, `.domain`, an address or a range such as 10.0.0.0/8, with or without `:port`";
+        let hint =
+            "write a host, `.domain`, an address or a range such as 10.0.0.0/8, with or without `:port`";
         setting.problem(format!("{entry:?} names no hosts"), Some(hint.into()));
     };
     NoProxy::parse(entries).map_err(refuse).ok()
@@ -92,7 +93,9 @@ pub(super) fn from_fields(
         for (name, setting) in given.iter().flatten() {
             let hint = match *name {
                 "proxy" => "the program connects by itself: give it HTTPS_PROXY under `env` or `pass_env`",
-                _ => "the program connects by itself: give it SSL_CERT_FILE or NODE_EXTRA_CA_CERTS under `env`",
+                _ => {
+                    "the program connects by itself: give it SSL_CERT_FILE or NODE_EXTRA_CA_CERTS under `env`"
+                }
             };
             let message = format!("`{name}` does not go with transport `stdio`");
             setting.key_problem(message, Some(hint.into()));

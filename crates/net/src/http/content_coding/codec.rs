@@ -53,7 +53,11 @@ impl Codec {
             Coding::Gzip => Self::Gzip(Member::Between(false)),
             Coding::Deflate => Self::Deflate(Vec::new()),
             Coding::Brotli => Self::Brotli(Box::new(Brotli {
-                state: BrotliState::new(StandardAlloc::default(), StandardAlloc::default(), StandardAlloc::default()),
+                state: BrotliState::new(
+                    StandardAlloc::default(),
+                    StandardAlloc::default(),
+                    StandardAlloc::default(),
+                ),
                 window: 0,
                 is_complete: false,
             })),
@@ -173,7 +177,14 @@ impl Brotli {
         }
         let (mut left, mut read, mut room, mut count, mut total) = (input.len(), 0, output.len(), 0, 0);
         let result = BrotliDecompressStream(
-            &mut left, &mut read, input, &mut room, &mut count, output, &mut total, &mut self.state,
+            &mut left,
+            &mut read,
+            input,
+            &mut room,
+            &mut count,
+            output,
+            &mut total,
+            &mut self.state,
         );
         input.advance(read.min(input.len()));
         match result {

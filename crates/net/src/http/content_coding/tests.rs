@@ -92,7 +92,11 @@ fn every_coding_is_undone_however_it_arrives() {
     ] {
         for piece in [1, 7, 4_096, usize::MAX] {
             let all = decoded(codings, &input, piece.min(input.len()));
-            assert!(all.as_ref() == Ok(&text), "{codings} in pieces of {piece}: {:?}", all.map(|all| all.len()));
+            assert!(
+                all.as_ref() == Ok(&text),
+                "{codings} in pieces of {piece}: {:?}",
+                all.map(|all| all.len())
+            );
         }
     }
 }
@@ -157,12 +161,10 @@ fn bytes_behind_a_complete_coding_are_ignored() {
 
 #[test]
 fn a_bomb_ends_at_the_ratio_and_not_in_memory() {
-    let zeros = vec![0; 32 << 20];
-    for (codings, input) in [
-        ("gzip", gzip(&zeros)),
-        ("deflate", zlib(&zeros)),
-        ("gzip, gzip", gzip(&gzip(&zeros))),
-    ] {
+    let zeros = vec![0; 8 << 20];
+    for (codings, input) in
+        [("gzip", gzip(&zeros)), ("deflate", zlib(&zeros)), ("gzip, gzip", gzip(&gzip(&zeros)))]
+    {
         let (mut decoder, mut total) = (decoder(codings).expect("a coding"), 0);
         decoder.push(Bytes::from(input.clone()));
         let error = loop {

@@ -1,7 +1,7 @@
-//! What the body of an HTTP error says, for people.
+//! The text of the body of an HTTP error, for people.
 //!
-//! Invariants: the text is one short line without control characters. Of an HTML page only its kind and its title are
-//! shown. Configured secrets are redacted by the caller.
+//! Invariants: the text is one short line without control characters. An HTML page is described by its kind and its
+//! title. Configured secrets are redacted by the caller.
 
 use http::HeaderValue;
 use serde_json::Value;
@@ -40,7 +40,9 @@ pub(in super::super) fn describe(content_type: Option<&HeaderValue>, body: &[u8]
 pub(in super::super) fn describe_other(content_type: Option<&HeaderValue>, body: &[u8]) -> Option<String> {
     let body = body.trim_ascii();
     if let Some(page) = html_page(content_type, body) {
-        return Some(format!("it is {page}; `url` may name a web page or a login page instead of the MCP endpoint"));
+        return Some(format!(
+            "it is {page}; `url` may name a web page or a login page instead of the MCP endpoint"
+        ));
     }
     let kind = content_type?.to_str().ok()?;
     let is_json = kind.to_ascii_lowercase().contains("json") || body.starts_with(b"{");
@@ -93,7 +95,11 @@ mod tests {
     #[test]
     fn the_usual_forms_of_errors_are_read() {
         for (kind, body, expected) in [
-            ("", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"quota used"}}"#, Some("quota used")),
+            (
+                "",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"quota used"}}"#,
+                Some("quota used"),
+            ),
             ("", r#"{"detail":"Not Found"}"#, Some("Not Found")),
             ("", r#"{"detail":[{"loc":["body"],"msg":"field required"}]}"#, Some("field required")),
             ("", r#"{"error":"invalid_request","error_description":"no id"}"#, Some("no id")),
@@ -102,14 +108,22 @@ mod tests {
             ("", r#""just text""#, Some("just text")),
             ("", r#"{"other":1}"#, None),
             ("", " \n ", None),
-            ("text/plain", "Rate limit\nexceeded, it's \"hard\"", Some("Rate limit\\nexceeded, it's \"hard\"")),
+            (
+                "text/plain",
+                "Rate limit\nexceeded, it's \"hard\"",
+                Some("Rate limit\\nexceeded, it's \"hard\""),
+            ),
             (
                 "text/html; charset=utf-8",
                 "<!DOCTYPE html><html><head><TITLE>502 Bad\n Gateway</TITLE>",
                 Some("an HTML page (`text/html; charset=utf-8`) with the title \"502 Bad Gateway\""),
             ),
             ("", "\u{feff}<html><body>x", Some("an HTML page")),
-            ("application/octet-stream", "a\0b", Some("3 bytes of the content type `application/octet-stream`")),
+            (
+                "application/octet-stream",
+                "a\0b",
+                Some("3 bytes of the content type `application/octet-stream`"),
+            ),
         ] {
             let kind = (!kind.is_empty()).then(|| HeaderValue::from_static(kind));
             assert_eq!(describe(kind.as_ref(), body.as_bytes()).as_deref(), expected, "{body}");
@@ -121,7 +135,10 @@ mod tests {
         let named = |kind: &'static str, body: &str| {
             describe_other(Some(&HeaderValue::from_static(kind)), body.as_bytes()).unwrap_or_default()
         };
-        assert!(named("text/html", "<html><title>Sign in</title>").contains("HTML page (`text/html`) with the title \"Sign in\""));
+        assert!(
+            named("text/html", "<html><title>Sign in</title>")
+                .contains("HTML page (`text/html`) with the title \"Sign in\"")
+        );
         assert!(named("text/plain", "hello").contains("`text/plain`, and it begins with: hello"));
         assert_eq!(named("text/plain", "{\"a\":NaN}"), "");
         assert_eq!(named("application/json", "nope"), "");
@@ -129,6 +146,8 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut() {
-        assert!(describe(None, "x".repeat(100_000).as_bytes()).is_some_and(|text| text.chars().count() <= 201));
+        assert!(
+            describe(None, "x".repeat(100_000).as_bytes()).is_some_and(|text| text.chars().count() <= 201)
+        );
     }
 }

@@ -34,8 +34,8 @@ use crate::config::{Config, Http};
 use crate::credential::Credential;
 use crate::error::Error;
 use net::http::{
-    DialPolicy, IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host, path,
-    retry_after, same_origin_target,
+    DialPolicy, IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host,
+    path, retry_after, same_origin_target,
 };
 use protocol::sanitize::shown;
 use runtime::memory::Payer;

@@ -154,7 +154,11 @@ impl AnswerReader<'_> {
         let head = Head {
             status,
             bare: status_error(status, response.headers()),
-            content_type: response.headers().get(CONTENT_TYPE).filter(|kind| *kind != "application/json").cloned(),
+            content_type: response
+                .headers()
+                .get(CONTENT_TYPE)
+                .filter(|kind| *kind != "application/json")
+                .cloned(),
         };
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
@@ -209,11 +213,7 @@ impl AnswerReader<'_> {
     }
 
     /// Reads the answer from a body with the type of an event stream.
-    async fn read_stream(
-        &self,
-        head: Head,
-        body: Body,
-    ) -> Result<RequestOutcome, Broken> {
+    async fn read_stream(&self, head: Head, body: Body) -> Result<RequestOutcome, Broken> {
         let status = head.status;
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
@@ -320,7 +320,7 @@ impl AnswerReader<'_> {
     }
 }
 
-/// What the head of a response says.
+/// The parts of the head of a response that decide how its body is read.
 struct Head {
     status: StatusCode,
     /// The error of the status alone.

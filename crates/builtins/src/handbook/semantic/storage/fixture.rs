@@ -101,8 +101,11 @@ pub(super) async fn answer(fixture: &Fixture, arguments: &Value) -> Value {
 
 /// Returns the collection of the fixture's handbook, so that a test can change it directly.
 pub(super) async fn collection(double: &Double) -> (ChromaClient, Uuid) {
-    let chroma =
-        ChromaClient::new(&DatabaseAddress::usual(double.url.clone()), &crate::server_context(&Shutdown::new())).expect("usable");
+    let chroma = ChromaClient::new(
+        &DatabaseAddress::usual(double.url.clone()),
+        &crate::server_context(&Shutdown::new()),
+    )
+    .expect("usable");
     let id = chroma.collection(NAME).await.expect("asked").expect("there").id;
     (chroma, id)
 }

@@ -30,8 +30,11 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
         let length: f64 = stored.vector.iter().map(|number| number * number).sum();
         assert!((length - 1.0).abs() < 1e-3, "{length}");
     }
-    let chroma =
-        ChromaClient::new(&DatabaseAddress::usual(double.url.clone()), &crate::server_context(&Shutdown::new())).expect("usable");
+    let chroma = ChromaClient::new(
+        &DatabaseAddress::usual(double.url.clone()),
+        &crate::server_context(&Shutdown::new()),
+    )
+    .expect("usable");
     let collection = chroma.collection(NAME).await.expect("asked").expect("there");
     let said = collection.metadata.expect("metadata");
     let wanted = json!({"kept_by": "switchyard handbook", "embedding_provider": "openai", "embedding_model": "m",
