@@ -14,7 +14,7 @@ pub fn breaker(c: &mut Criterion) {
         Breaker::new(config::BreakerConfig { threshold: 5, successes: 1, timeout: Duration::from_secs(30) });
     let good: Result<(), Error> = Ok(());
     c.bench_function("breaker, admit and record", |b| {
-        b.iter(|| breaker.judge(breaker.admit().expect("it is closed"), black_box(&good)));
+        b.iter(|| breaker.judge(breaker.admit(None).expect("it is closed"), black_box(&good)));
     });
 }
 

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use switchyard_fuzz::{pieces, split};
 
 const ID: u64 = 7;
-const FREELY: Terms = Terms { refused: &[], added: &[] };
+const FREELY: Terms = Terms { refused: &[], refused_objects: &[], added: &[] };
 
 // RULES G1
 fuzz_target!(|data: &[u8]| {

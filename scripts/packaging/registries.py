@@ -1,6 +1,6 @@
 """Packages for npm and for PyPI. Neither downloads anything while it is installed.
 
-npm: `switchyard-mcp` is a launcher of 2 KiB. It depends on one package for each platform, each with the program, and npm
+npm: `switchyard-mcp` is a launcher of 3 KiB. It depends on one package for each platform, each with the program, and npm
 installs the one that fits (`os`, `cpu`, `libc`).
 PyPI: a wheel with the program as its only script, so nothing of Python runs when it starts.
 Sources: package.json of the npm documentation, PEP 427 (wheels), PEP 639 (licenses), PEP 566 (metadata).
@@ -47,9 +47,8 @@ def npm_launcher(release):
         "files": ["switchyard.js"],
         "optionalDependencies": {f"{release.name}-{platform}": release.version for platform in PLATFORMS},
     }
-    launcher = (HERE / "npm/switchyard.js").read_text().replace("'switchyard-mcp'", f"'{release.name}'")
     readme = (HERE / "npm/README.md").read_text().replace("switchyard-mcp", release.name)
-    files = {"switchyard.js": (launcher.encode(), 0o755), "LICENSE": texts(release)["LICENSE"]}
+    files = {"switchyard.js": ((HERE / "npm/switchyard.js").read_bytes(), 0o755), "LICENSE": texts(release)["LICENSE"]}
     return packed(release, manifest, readme, files)
 
 

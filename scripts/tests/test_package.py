@@ -1,5 +1,5 @@
 """What `scripts/package` reads from a program file, and what its archives, wheels and lists of crates contain."""
-import gzip, io, pathlib, platform, sys, tarfile, tempfile, types, unittest, zipfile
+import gzip, io, json, os, pathlib, platform, shutil, subprocess, sys, tarfile, tempfile, types, unittest, zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from packaging import archives, inventory, program, registries
@@ -65,6 +65,59 @@ class Registries(unittest.TestCase):
     def test_every_platform_has_a_package_that_the_launcher_names(self):
         for one in (linux(), linux(libc="musl"), program.Program("", "darwin", "x86_64")):
             self.assertIn(one.npm, registries.PLATFORMS)
+
+
+@unittest.skipUnless(shutil.which("node"), "Node.js")
+class Launcher(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.modules = self.folder / "project/node_modules"
+        launcher = pathlib.Path(registries.HERE, "npm/switchyard.js").read_text()
+        self.launcher = self.package(self.modules, "switchyard-mcp") / "switchyard.js"
+        self.launcher.write_text(launcher)
+        told = "process.stdout.write(`${process.platform}-${process.arch}`)"
+        system = subprocess.run(["node", "-e", told], capture_output=True, text=True, check=True).stdout
+        self.platform = f"switchyard-mcp-{system}" + ("-gnu" if system.startswith("linux") else "")
+
+    def package(self, modules, name, version="1.2.3", says=None):
+        folder = modules / name
+        folder.joinpath("bin").mkdir(parents=True)
+        folder.joinpath("package.json").write_text(json.dumps({"name": name, "version": version}))
+        program = folder / "bin/switchyard"
+        program.write_text(f"#!/bin/sh\necho {says}\n")
+        program.chmod(0o755)
+        return folder
+
+    def run_it(self, **more):
+        ran = subprocess.run(["node", self.launcher], capture_output=True, text=True, env=os.environ | more, cwd=self.folder)
+        return ran.returncode, ran.stdout.strip(), ran.stderr
+
+    def test_the_program_beside_the_launcher_or_below_it_is_started(self):
+        self.package(self.modules, self.platform, says="beside")
+        self.assertEqual(self.run_it()[:2], (0, "beside"))
+        self.package(self.modules / "switchyard-mcp/node_modules", self.platform, says="own")
+        self.assertEqual(self.run_it()[:2], (0, "own"))
+
+    def test_programs_of_others_are_not_started(self):
+        elsewhere = self.folder / "elsewhere"
+        for modules in (self.folder / "node_modules", elsewhere, self.folder / ".node_modules", self.folder / ".node_libraries"):
+            self.package(modules, self.platform, says="theirs")
+        code, out, err = self.run_it(NODE_PATH=str(elsewhere), HOME=str(self.folder))
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("is not installed", err)
+
+    def test_another_version_or_a_link_out_of_the_package_is_refused(self):
+        folder = self.package(self.modules, self.platform, version="1.2.4", says="old")
+        code, out, err = self.run_it()
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("1.2.4, expected", err)
+        shutil.rmtree(folder)
+        folder = self.package(self.modules, self.platform)
+        folder.joinpath("bin/switchyard").unlink()
+        folder.joinpath("bin/switchyard").symlink_to("/bin/echo")
+        code, out, err = self.run_it()
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("leads out of its package", err)
 
 
 class Inventory(unittest.TestCase):

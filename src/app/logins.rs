@@ -7,7 +7,7 @@ use std::sync::Arc;
 use auth::Sealer;
 use downstream::guard::Guard;
 use downstream::login::Pages;
-use gateway::login_links::{LoginContext, LoginLinks};
+use gateway::login_links::{LocalHosts, LoginContext, LoginLinks};
 use gateway::logins::LoginService;
 use runtime::shutdown::Shutdown;
 
@@ -18,7 +18,8 @@ pub(super) fn context(
     config: &downstream::Config,
 ) -> LoginContext {
     let links = LoginLinks::new(Arc::clone(sealer), config.public_url.clone());
-    let links = Arc::new(links.over_tls(config.tls.is_some()));
+    let local = LocalHosts { listen: Some(config.listen), listed: config.hosts.listed_with_port() };
+    let links = Arc::new(links.over_tls(config.tls.is_some()).reached_at(local));
     LoginContext { service, links }
 }
 

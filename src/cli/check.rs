@@ -13,7 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
 use super::confirm::CommandStreams;
-use super::{ConfigFile, EXIT_USAGE, connect_check};
+use super::{ConfigFile, EXIT_USAGE, connect_check, doctor};
 use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
@@ -119,6 +119,10 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     if let Some(remark) = config.server.remark_on_hosts() {
         writeln!(streams.out, "note: server: {remark}")?;
     }
+    // The folder belongs to the machine that the gateway runs on, which may be another one.
+    if let Some(problem) = doctor::log_file_problem(config) {
+        writeln!(streams.out, "warning: server: {problem}")?;
+    }
     if servers.is_empty() {
         return Ok(());
     }
@@ -142,7 +146,7 @@ fn row(server: &upstream::Config) -> [String; 6] {
     [
         server.name.to_string(),
         transport.to_owned(),
-        server.target.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        server.target.to_string(),
         format!("{} s", server.timeout.as_secs_f64()),
         server.retry.attempts.to_string(),
         if server.enabled { "enabled" } else { "disabled" }.to_owned(),

@@ -11,6 +11,7 @@ use settings::one_line;
 use super::EXIT_USAGE;
 use super::operate::screen::width_of;
 use super::operate::table::{Cell, Table};
+use super::visible::VisibleWriter;
 use crate::connect::own_file::Addition;
 use crate::connect::{self, FileChange, diff};
 
@@ -164,8 +165,8 @@ pub(super) fn with_own_streams<T>(command: impl FnOnce(&mut CommandStreams<'_>) 
     let mut terminal = stdin.is_terminal().then(|| stdin.lock());
     command(&mut CommandStreams {
         input: terminal.as_mut().map(|input| input as &mut dyn BufRead),
-        out: &mut io::stdout(),
+        out: &mut VisibleWriter(io::stdout()),
         width: width_of(&io::stdout()),
-        err: &mut io::stderr(),
+        err: &mut VisibleWriter(io::stderr()),
     })
 }

@@ -178,7 +178,10 @@ fn of_text(
     let text =
         String::from_utf8(content).map_err(|_| Failure::Usage(format!("{source}: it is not UTF-8")))?;
     match of_command_line(&text).or_else(|| of_target(&text, arguments.name.as_deref())) {
-        Some(offer) => offer.map_err(|reason| Failure::Usage(format!("{source}: {reason}"))),
+        Some(offer) => {
+            let offer = offer.map_err(|reason| Failure::Usage(format!("{source}: {reason}")))?;
+            Ok(offer.pasted())
+        }
         None => Ok(Offer::snippet(&source, &text, arguments.name.as_deref())?),
     }
 }

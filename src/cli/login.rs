@@ -1,7 +1,7 @@
 //! `switchyard login` and `switchyard logout`: a person logs in to a server of the running gateway.
 //!
 //! ```text
-//! login ──POST──▶ gateway: a link ──▶ browser ──▶ GET every second until a person has logged in, or ten minutes
+//! login ──POST──▶ gateway: a link ──▶ browser ──▶ GET every second: logged in, refused, or ten minutes over
 //! ```
 //!
 //! Invariants: no token passes through this command. The link goes to standard output, so that another program can open
@@ -21,8 +21,8 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::browser;
 use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
+use super::{browser, visible};
 use gateway::login_links::LIFETIME;
 
 /// Between two looks at the login.
@@ -75,6 +75,15 @@ struct LoginView {
     #[serde(default)]
     scopes: Vec<String>,
     per: Option<String>,
+    /// The last attempt, if it failed.
+    failure: Option<FailureView>,
+}
+
+/// A failed attempt as the gateway shows it.
+#[derive(Deserialize, PartialEq)]
+struct FailureView {
+    reason: String,
+    at: String,
 }
 
 impl LoginView {
@@ -87,7 +96,7 @@ impl LoginView {
         let account = self.account.as_deref().unwrap_or("an account that the login service does not name");
         let scopes = if self.scopes.is_empty() { "none named".to_owned() } else { self.scopes.join(" ") };
         let users = if self.per.as_deref() == Some("shared") { "everybody here" } else { "you" };
-        plain(&format!("{account} (scopes: {scopes}; used by {users})"))
+        visible::line(&format!("{account} (scopes: {scopes}; used by {users})"))
     }
 }
 
@@ -135,17 +144,21 @@ async fn log_in(
     let place =
         if is_open { "in the browser that was opened" } else { "in a browser, under the address above" };
     say(terminal.err, &format!("log in to {server} {place}; waiting for at most ten minutes"))?;
-    let shown = finished(&remote, server).await?;
+    let shown = finished(&remote, server, before.failure.as_ref()).await?;
     say(terminal.out, &format!("logged in to {server} as {}", shown.line()))
 }
 
-/// Waits until a person has logged in.
-async fn finished(remote: &Remote, server: &str) -> Result<LoginView, Failed> {
+/// Waits until a person has logged in, or until an attempt after `before` has failed.
+async fn finished(remote: &Remote, server: &str, before: Option<&FailureView>) -> Result<LoginView, Failed> {
     let (begun, mut failed) = (Instant::now(), 0);
     while begun.elapsed() < LIFETIME {
         sleep(LOOK_EVERY).await;
         match remote.login::<LoginView>(Method::GET, server).await {
             Ok(shown) if shown.is_logged_in() => return Ok(shown),
+            Ok(LoginView { failure: Some(failure), .. }) if Some(&failure) != before => {
+                let reason = visible::line(&failure.reason);
+                return Err(Failed::Refused(format!("the login to {server} failed: {reason}")));
+            }
             Ok(_) => failed = 0,
             Err(Failed::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
             Err(error) => return Err(error),
@@ -163,13 +176,8 @@ async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) ->
 
 /// Writes a line, so that the user sees it at once.
 fn say(out: &mut dyn Write, text: &str) -> Result<(), Failed> {
-    let written = writeln!(out, "{}", plain(text)).and_then(|()| out.flush());
+    let written = writeln!(out, "{}", visible::line(text)).and_then(|()| out.flush());
     written.map_err(|error| Failed::Refused(error.to_string()))
-}
-
-/// Replaces control characters, because the text goes to a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -61,9 +61,38 @@ async fn a_login_opens_the_link_and_waits_until_somebody_has_logged_in() {
     assert_eq!(ended, Ok(()));
     assert_eq!(opened, ["http://127.0.0.1:8080/oauth/start?login=TICKET"]);
     assert!(text.starts_with("http://127.0.0.1:8080/oauth/start?login=TICKET\n"), "{text}");
-    assert!(text.contains("logged in to notes as ann?[2J (scopes: read write; used by you)"), "{text}");
+    assert!(text.contains(r"logged in to notes as ann\u{1b}[2J (scopes: read write; used by you)"), "{text}");
     let looks = server.seen().iter().filter(|seen| seen.line.starts_with("GET")).count();
     assert_eq!(looks, 4);
+}
+
+#[tokio::test]
+async fn a_refused_login_ends_with_its_reason_and_one_of_before_does_not() {
+    const BEFORE: &str = r#"{"server":"notes","state":"login_required","failure":{"reason":"old","at":"1"}}"#;
+    const REFUSED: &str =
+        r#"{"server":"notes","state":"login_required","failure":{"reason":"declined\u001b[2J","at":"2"}}"#;
+    let looks = AtomicUsize::new(0);
+    let server = TestServer::new(move |request: &Seen| -> Vec<Step> {
+        let is_look = request.line.starts_with("GET");
+        let number = if is_look { looks.fetch_add(1, Ordering::SeqCst) } else { 0 };
+        vec![json(
+            200,
+            if !is_look {
+                LINK
+            } else if number < 3 {
+                BEFORE
+            } else {
+                REFUSED
+            },
+        )]
+    })
+    .await;
+    let (ended, _, _) = logged_in(&server).await;
+    let mut err = Vec::new();
+    assert_eq!(exit(ended, &mut err), ExitCode::from(1));
+    let text = String::from_utf8(err).expect("UTF-8");
+    assert!(text.contains("the login to notes failed: declined?[2J"), "{text}");
+    assert_eq!(server.seen().iter().filter(|seen| seen.line.starts_with("GET")).count(), 4);
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ pub(super) fn exit(ended: Result<(), Failed>, err: &mut dyn Write) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(err, "{failed}");
+    let _ = writeln!(err, "{}", visible::lines(&failed.to_string()));
     match failed {
         Failed::Configuration(_) | Failed::Usage(_) => EXIT_USAGE.into(),
         Failed::Unreachable { .. } => EXIT_UNREACHABLE.into(),

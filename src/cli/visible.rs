@@ -1,37 +1,42 @@
-//! Text of servers as it may be shown on a terminal.
-//!
-//! Invariants: no character is left that moves the cursor, changes colors or the direction of writing, or hides text. It
-//! is written as its escape, such as `\u{1b}`, so that a reader sees that it was there.
+//! Text of servers as it may be shown on a terminal: with the invisible characters of [`protocol::visible`] as escapes.
 //!
 //! Not here: shortening (`operate::table`), and JSON (`operate::json_text`), which has escapes of its own.
 
-use std::fmt::Write as _;
+use std::io::{self, Write};
 
-use runtime::telemetry::is_harmless;
+use protocol::visible::visible;
+
+/// A stream to which texts of others are written: invisible characters are escaped, except line ends and tabs.
+pub(super) struct VisibleWriter<W>(pub(super) W);
+
+impl<W: Write> Write for VisibleWriter<W> {
+    /// Expects whole characters, as the macros of formatting write them.
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(text) {
+            Ok(text) => self.0.write_all(lines(text).as_bytes())?,
+            Err(_) => self.0.write_all(text)?,
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
 
 /// Returns `text` on one line: line ends and tabs become spaces.
 pub(super) fn line(text: &str) -> String {
-    escaped(text, |c| match c {
-        '\n' | '\t' => Some(' '),
-        _ => None,
-    })
+    visible(&text.replace("\r\n", "\n").replace(['\n', '\t'], " ")).to_string()
 }
 
 /// Returns `text` with its line ends and tabs.
 pub(super) fn lines(text: &str) -> String {
-    escaped(text, |c| matches!(c, '\n' | '\t').then_some(c))
-}
-
-fn escaped(text: &str, allowed: impl Fn(char) -> Option<char>) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.replace("\r\n", "\n").chars() {
-        match allowed(c).or_else(|| is_harmless(c).then_some(c)) {
-            Some(c) => shown.push(c),
-            // A string can always be written to.
-            None => drop(write!(shown, "{}", c.escape_unicode())),
-        }
-    }
-    shown
+    let text = text.replace("\r\n", "\n");
+    let parts = text.split_inclusive(['\n', '\t']).map(|part| {
+        let end = part.len() - usize::from(part.ends_with(['\n', '\t']));
+        format!("{}{}", visible(&part[..end]), &part[end..])
+    });
+    parts.collect()
 }
 
 #[cfg(test)]
@@ -44,7 +49,7 @@ mod tests {
             ("a\r\nb\tc", "a b c", "a\nb\tc"),
             ("\u{1b}[2J\u{7}", r"\u{1b}[2J\u{7}", r"\u{1b}[2J\u{7}"),
             ("\u{9b}31m", r"\u{9b}31m", r"\u{9b}31m"),
-            ("a\rb", r"a\u{d}b", r"a\u{d}b"),
+            ("a\rb", r"a\rb", r"a\rb"),
             ("\u{202e}gpj.exe", r"\u{202e}gpj.exe", r"\u{202e}gpj.exe"),
             ("Ünïcode 世界", "Ünïcode 世界", "Ünïcode 世界"),
         ] {

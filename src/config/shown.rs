@@ -24,7 +24,7 @@ const PUBLIC: &[&str] = &[
     "log_level", "map", "model", "no_proxy", "on_change", "pass_env", "path", "per", "prefix", "private_key_id", "project",
     "project_from", "provider", "proxy", "public_url", "redirect_uri", "resource", "role", "role_claim", "roles", "roles_claim",
     "scopes", "sharing", "state_dir", "store", "tenant", "token_endpoint", "token_header", "tool_names", "transport",
-    "type", "url", "username", "memory_budget",
+    "type", "url", "username", "memory_budget", "authorization_servers", "require",
 ];
 /// Whether the setting `key` has no secret, wherever it is.
 pub(crate) fn is_public_setting(key: &str) -> bool {

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::config::is_public_setting;
-use runtime::telemetry::is_harmless;
+use protocol::visible::escaped;
 
 /// Unchanged lines shown around a change.
 const CONTEXT: usize = 2;
@@ -22,8 +22,17 @@ enum LineChange {
     Added,
 }
 
-/// Returns the changed lines, with `-` and `+`, and some lines around them.
+/// Returns the changed lines, with `-` and `+`, and some lines around them. Values that may be secrets are hidden.
 pub fn diff(before: &str, after: &str) -> String {
+    difference(before, after, shown)
+}
+
+/// Returns the changed lines of two public texts.
+pub fn public_diff(before: &str, after: &str) -> String {
+    difference(before, after, visible_line)
+}
+
+fn difference(before: &str, after: &str, shown: impl Fn(&str) -> String) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let lines = changes(&old, &new);
     let is_near = |at: usize| {
@@ -94,10 +103,17 @@ fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t st
     all
 }
 
-/// Returns `line` without characters that act on a terminal or cannot be seen, and without a value that may be a secret.
+/// Returns `line` with its tabs and with its invisible characters as escapes.
+fn visible_line(line: &str) -> String {
+    line.split('\t')
+        .map(|part| part.chars().flat_map(escaped).collect::<String>())
+        .collect::<Vec<_>>()
+        .join("\t")
+}
+
+/// Returns `line` with visible characters only, and without a value that may be a secret.
 fn shown(line: &str) -> String {
-    let visible = |c: char| if is_harmless(c) || c == '\t' { c } else { char::REPLACEMENT_CHARACTER };
-    let line: String = line.chars().map(visible).collect();
+    let line = visible_line(line);
     let Some(at) = line.find([':', '=']) else { return line };
     let (name, value) = line.split_at(at + 1);
     if is_prose(name, value) {
@@ -158,7 +174,7 @@ mod tests {
             ("# My database password: correct horse battery", "# My database password: ***"),
             ("# The token of ann: s3cr3t", "# The token of ann: ***"),
             ("# The token of ann: it is s3cr3t", "# The token of ann: ***"),
-            ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", "command: sh\u{fffd}txt\u{fffd}\u{fffd}[2J"),
+            ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", r"command: sh\u{202e}txt\u{200b}\u{1b}[2J"),
         ] {
             assert_eq!(shown(line), wanted);
         }

@@ -7,15 +7,15 @@
 //! The name of a backup has the hash of what was written. A file is restored only if it still has that hash. At most
 //! two backups of a file are kept.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, Gid, RenameFlags, Uid, accessat, fchown, renameat_with};
 use sha2::{Digest, Sha256};
 
-use runtime::regular_file;
+use runtime::{private_file, regular_file};
 
 /// Largest file that is edited, in bytes.
 const MAX_BYTES: u64 = crate::config::import::MAX_JSON as u64;
@@ -134,8 +134,7 @@ impl Snapshot {
     fn prepare(&self, bytes: &[u8], hash: &str) -> io::Result<PathBuf> {
         fs::create_dir_all(folder(&self.path))?;
         let new = beside(&self.path, &format!("{NEW}{hash}-{}", std::process::id()));
-        let _ = fs::remove_file(&new); // of an attempt that was killed
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(NEW_MODE).open(&new)?;
+        let mut file = private_file::create(&new)?;
         let written = self.fill(&mut file, bytes);
         if written.is_err() {
             let _ = fs::remove_file(&new);
@@ -178,9 +177,7 @@ impl Snapshot {
     /// Replaces the file on a file system that cannot exchange two names.
     fn copy_and_rename(&self, new: &Path, backup: PathBuf) -> Result<PathBuf, Error> {
         let _ = fs::remove_file(&backup);
-        fs::hard_link(&self.path, &backup)
-            .or_else(|_| fs::copy(&self.path, &backup).map(drop))
-            .map_err(Error::Unwritable)?;
+        fs::hard_link(&self.path, &backup).or_else(|_| self.copy_to(&backup)).map_err(Error::Unwritable)?;
         if !self.is_content_of(&self.path) {
             let _ = fs::remove_file(&backup);
             return Err(Error::Changed);
@@ -189,13 +186,18 @@ impl Snapshot {
         Ok(backup)
     }
 
+    fn copy_to(&self, backup: &Path) -> io::Result<()> {
+        let content = regular_file::read(&self.path, MAX_BYTES)?;
+        self.fill(&mut private_file::create(backup)?, &content)
+    }
+
     /// Gives `new` the name of a file that did not exist.
     fn place(&self, new: &Path, hash: &str) -> Result<Option<PathBuf>, Error> {
         fs::hard_link(new, &self.path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Error::Changed,
             _ => Error::Unwritable(error),
         })?;
-        fs::write(beside(&self.path, &format!("{ABSENT}{hash}")), []).map_err(Error::Unwritable)?;
+        private_file::create(&beside(&self.path, &format!("{ABSENT}{hash}"))).map_err(Error::Unwritable)?;
         Ok(None)
     }
 
@@ -287,7 +289,8 @@ fn changed_if_absent(error: io::Error) -> Error {
     if error.kind() == ErrorKind::NotFound { Error::Changed } else { Error::Unwritable(error) }
 }
 
-/// Returns the backups and marks beside the file at `path`, each with its hash.
+/// Returns the backups and marks beside the file at `path`, each with its hash. Links, and files that another user put
+/// there, are none.
 fn backups(path: &Path) -> Vec<(PathBuf, String)> {
     let Ok(entries) = fs::read_dir(folder(path)) else { return Vec::new() };
     let hash_of = |found: &Path| {
@@ -295,7 +298,13 @@ fn backups(path: &Path) -> Vec<(PathBuf, String)> {
             found.file_name()?.to_str()?.strip_prefix(path.file_name()?.to_str()?)?.strip_prefix('.')?;
         rest.strip_prefix(BACKUP).or_else(|| rest.strip_prefix(ABSENT)).map(str::to_owned)
     };
-    let all = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let own = fs::metadata(path).map(|file| file.uid()).ok();
+    let is_backup = |found: &Path| {
+        fs::symlink_metadata(found).is_ok_and(|file| {
+            file.is_file() && (own == Some(file.uid()) || private_file::check_owner(&file).is_ok())
+        })
+    };
+    let all = entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|found| is_backup(found));
     all.filter_map(|found| hash_of(&found).map(|hash| (found, hash))).collect()
 }
 
@@ -304,7 +313,7 @@ fn is_mark(path: &Path) -> bool {
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
-    runtime::private_file::beside(path, ending)
+    private_file::beside(path, ending)
 }
 
 /// Returns the folder of `path`. A bare name has an empty parent, which cannot be opened.

@@ -83,6 +83,7 @@ pub(super) fn offer(client: &Client, file: &Path, (root, gateway): (&Json, &Url)
         refused: own.into_iter().map(refused).collect(),
         servers: others.into_iter().map(|(name, server)| (name, common(client.reference, server))).collect(),
         is_own: false,
+        is_typed: false,
     }
 }
 

@@ -30,7 +30,7 @@ pub use migrate::Registry;
 pub use registry::Offer;
 
 use crate::config::{self, import as config_import};
-pub use diff::diff;
+pub use diff::{diff, public_diff};
 
 /// Why a client is not connected.
 #[derive(Debug, thiserror::Error)]

@@ -68,7 +68,13 @@ impl Offer {
             servers,
             refused: Vec::new(),
             is_own: false,
+            is_typed: true,
         }
+    }
+
+    /// Marks the servers as pasted: nobody typed their references.
+    pub fn pasted(self) -> Self {
+        Self { is_typed: false, ..self }
     }
 
     /// The servers in a pasted text. `name` selects one, or names the only one. `source` is the name of the text.

@@ -30,6 +30,8 @@ pub struct Offer {
     pub(super) refused: Vec<(String, String)>,
     /// Whether they have the form of the configuration file already.
     pub(super) is_own: bool,
+    /// Whether the operator typed them as arguments, so that they may name secrets of the vault.
+    pub(super) is_typed: bool,
 }
 
 /// A text with more servers.
@@ -105,6 +107,12 @@ enum Verdict {
 
 /// Decides whether a server can be added.
 fn judge(offer: &Offer, server: &(String, Json), present: &Json) -> Result<Verdict, String> {
+    if let Some(secret) = import::named_secret(&server.1).filter(|_| offer.is_own && !offer.is_typed) {
+        let secret = one_line(&secret);
+        return Err(format!(
+            "it reads the secret `{secret}` of the vault: write it into the file yourself if that is meant"
+        ));
+    }
     let imported = convert(offer, vec![server.clone()])?;
     let parsed = PLACE.parse(&imported.yaml)?;
     let Some((own, value)) = PLACE.entries(&parsed).into_iter().next() else {
@@ -136,7 +144,7 @@ fn convert(offer: &Offer, servers: Members) -> Result<Imported, String> {
     }
     let mut file = vec![("mcpServers".to_owned(), Json::Object(servers))];
     file.extend(offer.inputs.clone().map(|inputs| ("inputs".to_owned(), inputs)));
-    import::of_servers(&offer.source, &file).map_err(|error| error.to_string())
+    import::of_servers(&offer.source, &file, offer.is_typed).map_err(|error| error.to_string())
 }
 
 /// Returns the configuration file with the servers of `yaml` added.

@@ -47,7 +47,7 @@ pub(super) fn read(source: &str, text: &str, name: Option<&str>) -> Result<Offer
             *server = common(reference, server);
         }
     }
-    Ok(Offer { source: source.to_owned(), inputs, servers, refused: Vec::new(), is_own })
+    Ok(Offer { source: source.to_owned(), inputs, servers, refused: Vec::new(), is_own, is_typed: false })
 }
 
 fn unknown() -> String {

@@ -122,6 +122,12 @@ def start_listening(name: str, command: Sequence[str], port: int, log: Path, pee
     return program
 
 
+def start_skills_peer(port: int, log: Path, peers: Peers) -> Program:
+    """Starts our own server with skills, on FastMCP."""
+    peer = Path(__file__).resolve().parent / "skills_peer.py"
+    return start_listening("skills_peer", [peers.program("peer-python"), str(peer), str(port)], port, log, peers)
+
+
 def start_tasks_peer(examples: Path, log: Path) -> Program:
     """Starts our own server with tasks (`cargo build --example tasks_peer`), which chooses its port itself."""
     peer = examples / "tasks_peer"

@@ -21,7 +21,16 @@ from typing import Any
 
 import suite
 from differences import Check, Difference, Run, Score, differences, score
-from programs import Failed, Gateway, Peers, everything, free_port, start_listening, start_tasks_peer
+from programs import (
+    Failed,
+    Gateway,
+    Peers,
+    everything,
+    free_port,
+    start_listening,
+    start_skills_peer,
+    start_tasks_peer,
+)
 from settled import Settled, reason, stale
 
 HERE = Path(__file__).resolve().parent
@@ -29,12 +38,15 @@ HERE = Path(__file__).resolve().parent
 SERVER_LEGS = ("http", "sse", "stdio", "http+noise", "sse+noise", "stdio+noise")
 #: A server of our own, because the everything server has no tasks.
 TASKS_LEGS = ("tasks", "tasks+noise")
+#: Another one, because it has no skills either. The scenarios of skills are of the newest revision only.
+SKILLS_LEGS = ("skills", "skills+noise")
+SKILLS_SET = "2026-07-28"
 CLIENT_LEG = "client"
 #: One process speaks one era, so in this leg each set has the process of its own: `era` in the registry file. With
 #: `stdio+noise` both sets meet the process of `era: auto`.
 PINNED_LEG = "stdio"
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "modern"}
-LEGS = (*SERVER_LEGS, *TASKS_LEGS, CLIENT_LEG)
+LEGS = (*SERVER_LEGS, *TASKS_LEGS, *SKILLS_LEGS, CLIENT_LEG)
 #: Enough to keep two cores busy; more makes the suite's own clocks run out.
 AT_A_TIME = 3
 
@@ -73,8 +85,13 @@ class Row:
 
 
 def fixture(leg: str) -> str:
-    """What stands behind the gateway in a leg: a transport of the everything server, or `tasks`."""
+    """What stands behind the gateway in a leg: a transport of the everything server, `tasks` or `skills`."""
     return leg.partition("+")[0]
+
+
+def direct_fixture(leg: str) -> str:
+    """What the direct run of a leg is made against. The everything server is tested over HTTP, whatever the leg."""
+    return fixture(leg) if leg in (*TASKS_LEGS, *SKILLS_LEGS) else "http"
 
 
 def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> dict[str, Any]:
@@ -82,6 +99,10 @@ def upstream(settings: Settings, kind: str, folder: Path, stack: ExitStack) -> d
     if kind == "tasks":
         peer = stack.enter_context(start_tasks_peer(settings.examples, folder / "server.log"))
         return {"url": f"http://127.0.0.1:{peer.first_line()}/mcp"}
+    if kind == "skills":
+        port = free_port()
+        stack.enter_context(start_skills_peer(port, folder / "server.log", settings.peers))
+        return {"url": f"http://127.0.0.1:{port}/mcp"}
     if kind == "stdio":
         program, *arguments = everything(settings.peers, kind, 0)
         return {"command": program, "args": arguments}
@@ -123,11 +144,14 @@ def gateway_server(settings: Settings, leg: str, folder: Path, era: str = "auto"
 
 
 def server_scenarios(settings: Settings, leg: str, revision: str) -> tuple[list[str], list[str]]:
-    """The scenarios that are the score of a leg, and those that only run. Tasks are only in legs of their own."""
+    """The scenarios that are the score of a leg, and those that only run. Tasks and skills have legs of their own."""
+    wanted = settings.scenarios
+    if leg in SKILLS_LEGS:
+        names = suite.of_skills(settings.peers) if revision == SKILLS_SET else []
+        return [name for name in names if not wanted or name in wanted], []
     scored, unscored = suite.required(settings.peers, "server", revision)
     tasks = [name for name in unscored if name.startswith("tasks-")]
     both = (tasks, []) if leg in TASKS_LEGS else (scored, [name for name in unscored if name not in tasks])
-    wanted = settings.scenarios
     scored, unscored = ([name for name in names if not wanted or name in wanted] for names in both)
     return scored, unscored
 
@@ -159,8 +183,9 @@ def test_leg(settings: Settings, leg: str, revisions: Sequence[str]) -> dict[str
 def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path) -> Run:
     """One set in one run of the suite, or scenario by scenario where only some of it are wanted."""
     scored, unscored = server_scenarios(settings, leg, revision)
-    some = [*scored, *unscored] if settings.scenarios or leg in TASKS_LEGS else []
-    if settings.scenarios and not some:
+    is_whole = not settings.scenarios and leg not in (*TASKS_LEGS, *SKILLS_LEGS)
+    some = [] if is_whole else [*scored, *unscored]
+    if not is_whole and not some:
         return {}
     run = suite.test_server(settings.peers, url, revision, folder, some)
     return {name: checks for name, checks in run.items() if name in scored or name in unscored}
@@ -170,10 +195,9 @@ def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path
 
 
 def client_scenarios(settings: Settings, revision: str) -> list[str]:
-    """All but those of skills, which no client can show through a gateway."""
+    """All of a set, scored or not."""
     scored, unscored = suite.required(settings.peers, "client", revision)
-    names = [name for name in [*scored, *unscored] if "skills" not in name]
-    return [name for name in names if not settings.scenarios or name in settings.scenarios]
+    return [name for name in [*scored, *unscored] if not settings.scenarios or name in settings.scenarios]
 
 
 def test_client(settings: Settings, through_gateway: bool, revision: str, scenario: str) -> list[Check]:
@@ -207,7 +231,7 @@ def compare(settings: Settings, leg: str, revision: str, scored: Sequence[str], 
 def run_servers(settings: Settings, legs: Sequence[str], revisions: Sequence[str], pool: Executor) -> list[Row]:
     """The direct runs and all legs beside each other; within a leg the sets run one by one."""
     sets = {leg: [one for one in revisions if any(server_scenarios(settings, leg, one))] for leg in legs}
-    direct = {leg: "tasks" if leg in TASKS_LEGS else "http" for leg in legs}
+    direct = {leg: direct_fixture(leg) for leg in legs}
     servers = {kind: direct_server(settings, kind, settings.out / f"direct-{kind}") for kind in set(direct.values())}
     bases = {
         kind: pool.submit(test_server, settings, kind, server, revisions, settings.out / f"direct-{kind}")
@@ -273,7 +297,7 @@ def report(rows: Sequence[Row], unneeded: Sequence[Settled], settings: Settings)
 def hold(settings: Settings, leg: str) -> None:
     """Starts a leg and keeps it until the input ends, to run the suite by hand."""
     with (
-        direct_server(settings, "tasks" if leg in TASKS_LEGS else "http", settings.out / "direct") as direct,
+        direct_server(settings, direct_fixture(leg), settings.out / "direct") as direct,
         gateway_server(settings, leg, settings.out / leg) as url,
     ):
         print(f"direct:  {direct}\ngateway: {url}\nlogs:    {settings.out}\n")

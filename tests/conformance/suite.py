@@ -34,6 +34,13 @@ def required(peers: Peers, side: str, revision: str) -> tuple[list[str], list[st
     return names, re.findall(rf"^    - (\S+) \[{side}\]$", unscored, re.MULTILINE)
 
 
+@cache
+def of_skills(peers: Peers) -> list[str]:
+    """The server scenarios of skills (SEP-2640), which are in no set of requirements."""
+    text = _output([peers.program("conformance"), "list", "--server"], peers)
+    return re.findall(r"^  - (sep-2640-\S+)", text, re.MULTILINE)
+
+
 def test_server(
     peers: Peers, url: str, revision: str, results: Path, scenarios: Sequence[str] = ()
 ) -> dict[str, list[Check]]:

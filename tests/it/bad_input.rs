@@ -189,7 +189,7 @@ async fn bodies_and_types_that_are_refused_before_they_are_read() {
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
     let with = |extra: (&'static str, &'static str)| [headers[0], headers[1], extra];
     assert_eq!(client.post(&list, &with(("content-type", "text/plain"))).await.status, 415);
-    assert_eq!(client.post(&list, &with(("accept", "application/json"))).await.status, 406);
+    assert_eq!(client.post(&list, &with(("accept", "text/html"))).await.status, 406);
     assert_eq!(client.post(&list, &with(("origin", "https://evil.example"))).await.status, 403);
     assert_eq!(client.post(&list, &with(("origin", "http://localhost:6274"))).await.status, 200);
     assert_eq!(client.post(&list, &with(("host", "evil.example"))).await.status, 403);

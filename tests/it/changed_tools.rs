@@ -125,9 +125,15 @@ async fn unless_it_is_said_otherwise_the_call_passes_and_operators_are_told() {
 
     let again = gateway.post("/servers/one/reconnect", "").await.json();
     assert_eq!(again["changed_tool_count"], 1, "to connect again is no approval");
-    let approved = gateway.post("/servers/one/tools/approve", "").await.json();
+    let approved = gateway.post("/servers/one/tools/approve?current=true", "").await.json();
     assert_eq!(approved["changed_tool_count"], 0);
-    for (query, status) in [("sha256=00", 400), ("tols=add", 400), ("tool=ad", 404)] {
+    for (query, status) in [
+        ("", 400),
+        ("tool=add", 400),
+        ("sha256=00", 400),
+        ("tols=add&current=true", 400),
+        ("tool=ad&current=true", 404),
+    ] {
         let answer = gateway.post(&format!("/servers/one/tools/approve?{query}"), "").await;
         assert_eq!(answer.status, status, "{query}: {}", answer.body);
     }
@@ -167,4 +173,98 @@ async fn what_the_registry_file_trusts_is_trusted_by_the_next_gateway_too() {
     assert_eq!(gateway.post("/reload", "").await.status, 200);
     assert_eq!(gateway.call("one", "add", json!({})).await.status, 200);
     assert_eq!(server.runs("add"), 1);
+}
+
+/// A terminal in which `approve` waits for an answer.
+struct Asked {
+    child: std::process::Child,
+    shown: std::sync::mpsc::Receiver<String>,
+}
+
+impl Asked {
+    fn start(gateway: &Running, arguments: &str) -> Self {
+        use std::io::Read;
+        use std::process::{Command, Stdio};
+        let line =
+            format!("{} approve one {arguments} --url {}", env!("CARGO_BIN_EXE_switchyard"), gateway.url(""));
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("TERM", "dumb").current_dir(gateway.folder());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+        let mut out = child.stdout.take().expect("piped");
+        let (put, shown) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let (mut text, mut part) = (String::new(), [0; 4096]);
+            while let Ok(length @ 1..) = out.read(&mut part) {
+                text += &String::from_utf8_lossy(&part[..length]);
+                if put.send(text.clone()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, shown }
+    }
+
+    /// Waits until the question is there, and returns what is shown.
+    fn until_asked(&self) -> String {
+        loop {
+            let shown = self.shown.recv_timeout(std::time::Duration::from_secs(20)).expect("it asks");
+            if shown.contains("[y/N]") {
+                return shown;
+            }
+        }
+    }
+
+    /// Types `answer`, and returns the exit code.
+    fn answer(mut self, answer: &str) -> Option<i32> {
+        use std::io::Write;
+        self.child.stdin.take().expect("piped").write_all(answer.as_bytes()).expect("typed");
+        while self.shown.recv().is_ok() {}
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+#[tokio::test]
+async fn approve_shows_the_difference_and_approves_nothing_else() {
+    let server = Scripted::modern().tool(tool(FIRST)).tool(Tool::named("other")).start();
+    let gateway = scene(&server, "on_change: block").await;
+    change(&gateway, &server, 1).await;
+    let run = |arguments: &[&str]| {
+        let url = gateway.url("");
+        let output = gateway.gateway().output(&[&["approve", "one"], arguments, &["--url", &url]].concat());
+        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+    };
+    let (code, shown) = run(&[]);
+    assert!(
+        code == Some(1) && shown.contains("+   \"description\": \"Adds two numbers. Before that"),
+        "{shown}"
+    );
+    assert_eq!(run(&["--yes", "--tool", "add", "--sha256", "00"]).0, Some(1), "another definition");
+    assert_eq!(one(&gateway).await["changed_tool_count"], 1);
+
+    let asked = Asked::start(&gateway, "");
+    let shown = asked.until_asked();
+    assert!(
+        shown.contains(SECOND) && shown.contains("-   \"description\": \"Adds two numbers.\""),
+        "{shown}"
+    );
+    assert_eq!(asked.answer("n\n"), Some(1));
+    assert_eq!(one(&gateway).await["changed_tool_count"], 1);
+
+    let asked = Asked::start(&gateway, "--tool add");
+    asked.until_asked();
+    server.change_tools(vec![
+        tool("A third one."),
+        Tool::named("other"),
+        Tool::named("new"),
+        Tool::named("late"),
+    ]);
+    eventually("the third one was seen", async || definition(&gateway, "late").await).await;
+    assert_eq!(asked.answer("y\n"), Some(1), "the server changed it again");
+    assert_eq!(one(&gateway).await["changed_tool_count"], 1);
+
+    let asked = Asked::start(&gateway, "");
+    assert!(asked.until_asked().contains("A third one."));
+    assert_eq!(asked.answer("y\n"), Some(0));
+    assert_eq!(definition(&gateway, "add").await.expect("listed")["description"], "A third one.");
+    assert_eq!(run(&["--yes"]).0, Some(0), "nothing is left to approve");
 }

@@ -51,7 +51,7 @@ const REST: [(&str, &str, Needs); 13] = [
     ("POST", "/servers/one/reconnect", Needs::Superuser),
     ("POST", "/servers/one/disable", Needs::Superuser),
     ("POST", "/servers/one/enable", Needs::Superuser),
-    ("POST", "/servers/one/tools/approve", Needs::Superuser),
+    ("POST", "/servers/one/tools/approve?current=true", Needs::Superuser),
     ("POST", "/reload", Needs::Superuser),
 ];
 

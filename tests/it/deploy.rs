@@ -190,6 +190,60 @@ fn compose_starts_the_image_with_the_file_beside_it() {
 }
 
 #[test]
+fn compose_with_r2r_mounts_a_file_that_the_program_takes() {
+    let [compose] = &yaml(&file("deploy/r2r/compose.yaml"))[..] else { panic!("one document") };
+    let services = compose["services"].as_object().expect("services");
+    let gateway_service = &services["switchyard"];
+    let [registry, documents] = texts(&gateway_service["volumes"])[..] else { panic!("two volumes") };
+    let here = registry.split(':').next().expect("a path");
+    let registry = file(&format!("deploy/{here}"));
+    for needed in texts(&gateway_service["depends_on"]) {
+        assert!(services.contains_key(needed), "{needed}");
+        assert!(registry.contains(&format!("://{needed}:")), "{needed} is used");
+    }
+    let [.., folder, "ro"] = documents.split(':').collect::<Vec<_>>()[..] else { panic!("{documents}") };
+    assert!(registry.contains(&format!("ingest_roots: [{folder}]")), "{folder}");
+    let variables = gateway_service["environment"].as_object().expect("variables").keys();
+    let given = variables.fold(gateway(&registry), |gateway, name| gateway.env(name, "x"));
+    let output = given.output(&["check", "mcp_servers.yaml"]);
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{text}");
+}
+
+#[tokio::test]
+async fn service_of_cloud_run_names_port_probes_and_variables_of_the_image() {
+    let [service] = &yaml(&file("deploy/cloud-run/service.yaml"))[..] else { panic!("one document") };
+    let template = &service["spec"]["template"];
+    let container = &template["spec"]["containers"][0];
+    are_arguments(&texts(&container["args"]));
+    let port = &container["ports"][0]["containerPort"];
+    assert!(file("deploy/Dockerfile").contains(&format!("EXPOSE {port}\n")), "{port}");
+    for probe in ["startupProbe", "livenessProbe"] {
+        is_route(container[probe]["httpGet"]["path"].as_str().expect("a path"));
+    }
+    let scale = |name: &str| {
+        let number = template["metadata"]["annotations"][format!("autoscaling.knative.dev/{name}")].as_str();
+        number.expect("a text").parse::<u32>().expect("a number")
+    };
+    assert!(1 <= scale("minScale") && scale("minScale") <= scale("maxScale"));
+    let registry = file("deploy/cloud-run/mcp_servers.yaml");
+    let image = file("deploy/cloud-run/Dockerfile");
+    for variable in container["env"].as_array().expect("a list") {
+        assert!(registry.contains(&format!("${{{}}}", variable["name"].as_str().expect("a name"))));
+    }
+    let folder = image.lines().find_map(|line| line.strip_prefix("COPY . ")).expect("documents");
+    assert!(registry.contains(&format!("path: {folder}\n")));
+    let documents = tempfile::tempdir().expect("a folder");
+    std::fs::write(documents.path().join("a.md"), "# Cranes\n\nCranes rest in the harbour.")
+        .expect("written");
+    let registry = registry.replace(folder, documents.path().to_str().expect("UTF-8"));
+    is_valid(&registry);
+    let running = gateway(&registry).start().await;
+    let client = running.mcp().to(&running.url("/health/live"));
+    assert_eq!(client.bare(http::Method::GET, &[]).await.status, 200);
+}
+
+#[test]
 fn the_unit_starts_reloads_and_ends_the_program_as_it_is() {
     let unit = file("deploy/switchyard.service");
     let [start] = values(&unit, "ExecStart")[..] else { panic!("one command") };
@@ -258,7 +312,7 @@ fn the_unit_delegates_its_control_group_and_leaves_it_writable() {
 
 #[test]
 fn the_docs_name_every_file() {
-    let docs = file("docs/operations.md");
+    let docs = file("docs/operations.md") + &file("docs/migrate/handbook.md");
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")).expect("a folder") {
         let name = entry.expect("a file").file_name().into_string().expect("UTF-8");
         assert!(docs.contains(&format!("deploy/{name}")) || name.ends_with(".dockerignore"), "{name}");

@@ -98,6 +98,10 @@ fn import_makes_a_file_of_each_that_is_valid() {
                 "url: \"redis://localhost:6379\"",
                 "listen: \"127.0.0.1:8080\"",
                 "password: \"${R2R_SERVICE_PASSWORD}\"",
+                "project_from: client",
+                "ingest_roots: [\".\"]",
+                "# Left out:",
+                "`server.reload`: ",
             ],
         ),
         (
@@ -119,6 +123,9 @@ fn import_makes_a_file_of_each_that_is_valid() {
         let (code, told, err) = run(&out, &["check", "mcp_servers.yaml"]);
         assert_eq!(code, Some(0), "{name}: {err}");
         assert!(told.starts_with(&format!("mcp_servers.yaml: valid, {servers} server")), "{told}");
+        let has_log_folder = std::path::Path::new("/var/log/r2r_mcp").is_dir();
+        let is_told = told.contains("there is no folder /var/log/r2r_mcp: `mkdir -p /var/log/r2r_mcp`");
+        assert_eq!(is_told, name == "r2r_mcp_config" && !has_log_folder, "{told}");
     }
 }
 
@@ -126,7 +133,10 @@ fn import_makes_a_file_of_each_that_is_valid() {
 fn import_names_each_line_that_it_leaves_out() {
     let (_, out, err) = run(&foreign("r2r_mcp_config"), &["import", "mcp_servers.yaml"]);
     for line in ["server.reload", "server.host", "monitoring.prometheus.port", "monitoring.sentry.dsn"] {
-        assert!(err.contains(&format!("`{line}`")), "{line}: {err}");
+        assert!(
+            err.contains(&format!("`{line}`")) && out.contains(&format!("#   `{line}`")),
+            "{line}: {err}"
+        );
     }
     assert!(!out.contains("allow_unauthenticated: true"), "nobody wrote that: {out}");
     assert!(!out.contains("SENTRY_DSN"), "{out}");

@@ -155,7 +155,7 @@ async fn no_form_of_the_events_has_characters_that_act_on_a_terminal() {
         let shown = gateway.gateway().output(&["logs", "-o", format, "--url", &gateway.url("")]).stdout;
         let shown = String::from_utf8(shown).expect("UTF-8");
         assert!(shown.contains("evil"), "{format}: {shown}");
-        let acting = |c: char| c != '\n' && !runtime::telemetry::is_harmless(c);
+        let acting = |c: char| c != '\n' && !protocol::visible::is_visible(c);
         assert!(!shown.contains(acting), "{format}: {shown:?}");
     }
 }

@@ -17,25 +17,29 @@ use crate::support::{Gateway, Registry, eventually};
 /// Keys of three principals.
 pub const ALICE: &str = "swy_alice_0123456789abcdef0123456789abcdef0123456789abcdef";
 pub const BOB: &str = "swy_bob_0123456789abcdef0123456789abcdef0123456789abcdef";
-const CAROL: &str = "swy_carol_0123456789abcdef0123456789abcdef0123456789abcdef";
+pub const CAROL: &str = "swy_carol_0123456789abcdef0123456789abcdef0123456789abcdef";
+/// The key of a superuser.
+pub const OPERATOR: &str = "swy_operator_0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// The setting `server` with these keys.
 pub fn keys() -> String {
-    let of = |(id, key): (&str, &str)| {
-        format!("{{id: {id}, hash: \"sha256:{}\", role: caller}}", hex(&Sha256::digest(key.as_bytes())))
+    let of = |(id, key, role): (&str, &str, &str)| {
+        format!("{{id: {id}, hash: \"sha256:{}\", role: {role}}}", hex(&Sha256::digest(key.as_bytes())))
     };
-    let keys = [("alice", ALICE), ("bob", BOB), ("carol", CAROL)].map(of).join(", ");
+    let callers = [("alice", ALICE), ("bob", BOB), ("carol", CAROL)].map(|(id, key)| (id, key, "caller"));
+    let keys: Vec<_> = callers.into_iter().chain([("operator", OPERATOR, "superuser")]).map(of).collect();
+    let keys = keys.join(", ");
     format!("server: {{auth_mode: api_key, api_keys: [{keys}]}}")
 }
 
-struct World {
-    gateway: Running,
-    server: Server,
-    login_service: AuthorizationServer,
+pub struct World {
+    pub gateway: Running,
+    pub server: Server,
+    pub login_service: AuthorizationServer,
 }
 
 /// A gateway whose server `notes` demands the token of one of `accounts`.
-async fn world(server: Scripted, accounts: &[&str], (oauth, settings): (&str, &str)) -> World {
+pub async fn world(server: Scripted, accounts: &[&str], (oauth, settings): (&str, &str)) -> World {
     let login_service = AuthorizationServer::start();
     login_service.accounts(accounts);
     let server = server.tool(Tool::named("a")).start();
@@ -250,14 +254,7 @@ async fn principals_with_logins_of_their_own_never_use_the_token_of_another() {
     let world = world(Scripted::modern(), &["ada", "grace"], (", per: principal", &keys())).await;
     let (alice, bob) = (("ada", ALICE), ("grace", BOB));
     for (_, key) in [alice, bob] {
-        let rest = client_at(&world, "/api/v1/mcp/servers/notes/login", key);
-        let link = rest.post("{}", &[]).await;
-        assert_eq!(link.status, 200, "{link:?}");
-        let browser = Browser::new();
-        let sign_in = browser.open(link.json()["url"].as_str().expect("a URL")).await;
-        let consent = browser.submit(&sign_in, &[("credential", key)]).await;
-        let done = browser.submit(&consent, &[]).await;
-        assert_eq!(done.url.path(), "/oauth/callback", "{done:?}");
+        log_in_as(&world, key).await;
     }
     for round in 0..20 {
         for (account, key) in [alice, bob] {
@@ -276,7 +273,21 @@ async fn principals_with_logins_of_their_own_never_use_the_token_of_another() {
     assert!(refused["content"][0]["text"].as_str().expect("a text").contains("log in"), "{refused}");
 }
 
-fn client_at(world: &World, path: &str, key: &str) -> Client {
+/// Logs the principal of `key` in. Returns its browser, which has a session then.
+pub async fn log_in_as(world: &World, key: &str) -> Browser {
+    let rest = client_at(world, "/api/v1/mcp/servers/notes/login", key);
+    let link = rest.post("{}", &[]).await;
+    assert_eq!(link.status, 200, "{link:?}");
+    let browser = Browser::new();
+    let sign_in = browser.open(link.json()["url"].as_str().expect("a URL")).await;
+    let consent = browser.submit(&sign_in, &[("credential", key)]).await;
+    let done = browser.submit(&consent, &[]).await;
+    assert_eq!(done.url.path(), "/oauth/callback", "{done:?}");
+    browser
+}
+
+/// A client of the route `path` with the key `key`.
+pub fn client_at(world: &World, path: &str, key: &str) -> Client {
     Client::at(&world.gateway.url(path)).with_header("authorization", &format!("Bearer {key}"))
 }
 

@@ -239,7 +239,7 @@ async fn an_operator_resets_reconnects_reloads_and_approves() {
     gateway.offers(&["other"]).await;
     let servers = run(&gateway, &["servers"]);
     assert!(servers.2.contains("one: 1 tools are not what they were"), "{}", servers.2);
-    let approved = run(&gateway, &["approve", "one", "--tool", "add", "-o", "json"]).json();
+    let approved = run(&gateway, &["approve", "one", "--tool", "add", "--yes", "-o", "json"]).json();
     assert_eq!(approved["changed_tool_count"], 0);
     assert_eq!(run(&gateway, &["approve", "one", "--tool", "nothing"]).0, Some(1));
     gateway.rewrite(&Registry::new().http("one", &server.url()).http("two", &server.url()).yaml());

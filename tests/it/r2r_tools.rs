@@ -143,3 +143,48 @@ async fn legacy_clients_each_have_a_history_of_their_own() {
         assert_eq!(history["queries"][0]["query"], wanted);
     }
 }
+
+/// The state of the breaker of `r2r`, and the failures that it counted.
+async fn breaker(gateway: &Running) -> (String, u64) {
+    let breakers = gateway.get("/circuit-breakers").await.json();
+    let found = breakers["circuit_breakers"].as_array().expect("a list");
+    let own = found.iter().find(|one| one["server"] == "r2r").expect("its breaker");
+    (own["state"].as_str().expect("a state").to_owned(), own["failure_count"].as_u64().expect("a number"))
+}
+
+#[tokio::test]
+async fn service_that_answers_5xx_or_nothing_opens_the_breaker() {
+    let search = "POST /v3/retrieval/search";
+    for fault in [Fault::Status(500), Fault::Status(507), Fault::Hang] {
+        let (r2r, _folder, gateway) = serving().await;
+        r2r.fail_next("/retrieval/search", 100, fault.clone());
+        for number in 0..5 {
+            let body = json!({"server": "r2r", "tool": "r2r_search", "arguments": {"query": format!("q{number}")}, "timeout": 5});
+            let answer = gateway.post("/call", &body.to_string()).await;
+            assert_ne!(answer.status, 200, "{answer:?}");
+            if breaker(&gateway).await.0 == "open" {
+                break;
+            }
+        }
+        assert_eq!(breaker(&gateway).await.0, "open", "{fault:?}");
+        let before = r2r.count(search);
+        let refused = gateway.call("r2r", "r2r_search", json!({"query": "later"})).await;
+        assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("circuit_open")), "{refused:?}");
+        assert_eq!(r2r.count(search), before, "nothing is sent");
+    }
+}
+
+#[tokio::test]
+async fn answers_are_made_from_five_passages_by_meaning() {
+    let (r2r, _folder, gateway) = serving().await;
+    gateway.call("r2r", "r2r_rag_query", json!({"question": "when do access tokens expire"})).await;
+    let seen = r2r.seen();
+    let asked = seen.iter().rfind(|request| request.path == "/v3/retrieval/rag").expect("it was asked");
+    let asked: Value = serde_json::from_str(&asked.body).expect("JSON");
+    let settings = &asked["search_settings"];
+    assert_eq!((&settings["limit"], &settings["use_semantic_search"]), (&json!(5), &json!(true)), "{asked}");
+    assert!(
+        settings.get("use_hybrid_search").is_none() && settings.get("use_fulltext_search").is_none(),
+        "{asked}"
+    );
+}

@@ -102,7 +102,7 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
         let data = &failed["data"];
         assert_eq!(
             (&data["type"], &data["retry_after_seconds"], &data["guidance"]),
-            (&json!("service_unavailable"), &json!(40.0), &json!("The index is being built.")),
+            (&json!("service_unavailable"), &json!(40), &json!("The index is being built.")),
             "{failed}"
         );
         assert_eq!(
@@ -120,6 +120,41 @@ async fn a_time_to_wait_and_advice_pass_in_an_answer_and_in_an_error_of_http() {
             (&json!("The index is being built."), &json!("INDEX_BUILDING"))
         );
     }
+}
+
+#[tokio::test]
+async fn a_bug_of_the_bridge_stays_one_with_its_id_and_an_outage_has_a_time() {
+    let bridge = Bridge::start();
+    let gateway = serving(&bridge).await;
+    let error = json!({"message": "no", "data": {"type": "internal_error", "error_id": "e-77"}});
+    bridge.fail(INVOKE, Some(unsuccessful(&error)));
+    let told_error = told(&gateway).await;
+    assert_eq!(
+        (&told_error["type"], &told_error["error_id"], &told_error["retryable"]),
+        (&json!("internal_error"), &json!("e-77"), &json!(false)),
+        "{told_error}"
+    );
+    bridge.fail(INVOKE, Some(Fault::status(500, &json!({"detail": error}))));
+    let data = gateway.mcp().call("rag_crag", question()).await.error()["data"].clone();
+    assert_eq!(
+        (&data["type"], &data["backend"]["error_id"], &data["status_code"], &data["retryable"]),
+        (&json!("internal_error"), &json!("e-77"), &json!(500), &json!(false)),
+        "{data}"
+    );
+    bridge.fail(INVOKE, Some(unsuccessful(&json!("the database is away"))));
+    let failed = told(&gateway).await;
+    assert_eq!(
+        (&failed["type"], failed["retry_after_seconds"].as_f64()),
+        (&json!("service_unavailable"), Some(30.0)),
+        "{failed}"
+    );
+    bridge.fail(INVOKE, Some(Fault::status(503, &json!({"detail": "away"}))));
+    let data = gateway.mcp().call("rag_crag", question()).await.error()["data"].clone();
+    assert_eq!(
+        (&data["status_code"], data["retry_after_seconds"].as_f64()),
+        (&json!(503), Some(30.0)),
+        "{data}"
+    );
 }
 
 #[tokio::test]

@@ -159,7 +159,8 @@ async fn a_new_certificate_is_shown_to_new_connections_and_a_bad_one_to_nobody()
 #[tokio::test]
 async fn a_client_is_the_principal_of_its_certificate_and_others_get_no_connection() {
     let authority = Authority::new();
-    let roles = ", client_ca: ca.pem, client_roles: {robot.example: caller, watcher.example: reader}";
+    let roles =
+        ", client_ca: ca.pem, client_roles: {\"dns:robot.example\": caller, \"dns:watcher.example\": reader}";
     let (gateway, server) = started(&authority, ("certificate", roles)).await;
     let robot = authority.named("robot.example");
     let call = async |own: &Pair| {

@@ -28,11 +28,39 @@ pub(super) struct ApprovalQuery {
     /// that the server changed again since.
     #[param(nullable = false)]
     sha256: Option<String>,
+    /// With `sha256`: the server from which `tool` may take its bare name, `previous_owner` of `changed_tools`. Without it
+    /// the name stays where it is.
+    #[param(nullable = false, example = "files")]
+    previous_owner: Option<String>,
+    /// `true` instead of `sha256` approves whatever the server shows by then, without a look at it.
+    #[param(nullable = false)]
+    current: Option<bool>,
+}
+
+impl ApprovalQuery {
+    /// Returns the approval of a definition that somebody looked at, or explicitly of the current one.
+    fn approval(&self) -> Result<Approval<'_>, &'static str> {
+        let Self { tool, sha256, previous_owner, current } = self;
+        match (sha256, current.unwrap_or(false)) {
+            (None, false) => Err(
+                "say what you looked at, with `tool` and `sha256` of `changed_tools`; `current=true` approves \
+                                  whatever the server shows now",
+            ),
+            (Some(_), true) => Err("`sha256` and `current` exclude each other"),
+            (Some(_), _) if tool.is_none() => Err("`sha256` says nothing without `tool`"),
+            (None, _) if previous_owner.is_some() => Err("`previous_owner` says nothing without `sha256`"),
+            _ => Ok(Approval {
+                tool: tool.as_deref(),
+                sha256: sha256.as_deref(),
+                previous_owner: previous_owner.as_deref(),
+            }),
+        }
+    }
 }
 
 /// Approve tools that changed
 ///
-/// Trusts the definitions that the server shows now in place of those it showed first; tools that were
+/// Trusts the definition with `sha256`, or with `current=true` whatever the server shows now. Tools that were
 /// blocked for that are listed and called again. Tools that are trusted already stay so. Needs the role *superuser*.
 #[utoipa::path(
     post, path = "/servers/{name}/tools/approve", tag = "servers", operation_id = "approve_tools",
@@ -45,11 +73,8 @@ pub(super) async fn approve(
     wanted: Result<Query<ApprovalQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let Query(ApprovalQuery { tool, sha256 }) = wanted?;
-    if tool.is_none() && sha256.is_some() {
-        return Err(Problem::new(ErrorCode::InvalidRequest, "`sha256` says nothing without `tool`"));
-    }
-    let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
+    let Query(query) = wanted?;
+    let approval = query.approval().map_err(|reason| Problem::new(ErrorCode::InvalidRequest, reason))?;
     let server = manager.approve(&name, approval).await?;
     Ok(json(&Server::from(&server)))
 }
@@ -57,7 +82,7 @@ pub(super) async fn approve(
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
         Self::new(ErrorCode::InvalidRequest, rejection.body_text())
-            .hinting("the parameters are `tool` and `sha256`, each at most once")
+            .hinting("the parameters are `tool`, `sha256`, `previous_owner` and `current`, each at most once")
     }
 }
 
@@ -99,11 +124,22 @@ mod tests {
             gateway.post(&format!("/api/v1/mcp/servers/docs/tools/approve{query}"), "").await
         };
         assert_eq!(approve("?tool=t&sha256=00").await.problem(), (409, "other_definition".into()));
-        assert_eq!(approve("?tool=v").await.problem(), (404, "tool_not_found".into()));
-        assert_eq!(approve("?sha256=00").await.problem(), (400, "invalid_request".into()));
-        assert_eq!(approve("?tool=t&tool=u").await.problem(), (400, "invalid_request".into()));
-        assert_eq!(approve("?tool=u").await.json()["changed_tool_count"], 1, "another tool");
-        assert_eq!(approve("").await.json()["changed_tool_count"], 0);
-        assert_eq!(approve("").await.status, 200, "once more does no harm");
+        assert_eq!(approve("?tool=v&current=true").await.problem(), (404, "tool_not_found".into()));
+        for unclear in [
+            "",
+            "?tool=t",
+            "?current=false",
+            "?tool=t&current=false",
+            "?sha256=00",
+            "?tool=t&sha256=00&current=true",
+            "?tool=t&current=true&previous_owner=x",
+            "?tool=t&tool=u&current=true",
+            "?current=1",
+        ] {
+            assert_eq!(approve(unclear).await.problem(), (400, "invalid_request".into()), "{unclear}");
+        }
+        assert_eq!(approve("?tool=u&current=true").await.json()["changed_tool_count"], 1, "another tool");
+        assert_eq!(approve("?current=true").await.json()["changed_tool_count"], 0);
+        assert_eq!(approve("?current=true").await.status, 200, "once more does no harm");
     }
 }

@@ -69,7 +69,7 @@ mod tests {
         let ms = shown["probe_in_ms"].as_f64().expect("a number");
         assert!(seconds > 29.0 && (ms - seconds * 1000.0).abs() < 0.001, "{shown}");
         let reset = gateway.post("/api/v1/mcp/circuit-breakers/docs/reset", "").await.json();
-        let closed = json!({"server": "docs", "state": "closed", "failure_count": 0, "seconds_until_probe": null, "probe_in_ms": null});
+        let closed = json!({"server": "docs", "state": "closed", "failure_count": 0, "success_count": 0, "seconds_until_probe": null, "probe_in_ms": null});
         assert_eq!(reset, closed);
         let unknown = gateway.post("/api/v1/mcp/circuit-breakers/dosc/reset", "").await;
         assert_eq!(unknown.problem(), (404, "server_not_found".into()));

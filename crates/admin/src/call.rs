@@ -3,6 +3,8 @@
 //! Not here: parsing the body (`body`), the form of the answer (`answer`), who may call (`operations`),
 //! everything between Switchyard and the server (`manager`).
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -13,16 +15,16 @@ use bytes::Bytes;
 use super::answer::{Answer, printed};
 use super::body::{self, CallRequest, received};
 use super::call_audit;
-use super::charged::json_charged;
 use super::error::finished;
 use super::openapi::CallProblems;
 use super::problem::Problem;
-use super::{Api, authorised, call_stream, view};
+use super::{Api, authorised, call_stream, json_bytes, view};
 use auth::{Action, Principal};
 use gateway::manager::Scope;
 use gateway::manager::live_events::CallSource;
 use runtime::memory::Account;
 use runtime::telemetry::RequestId;
+use upstream::Affinity;
 
 /// Run a tool
 ///
@@ -120,8 +122,9 @@ async fn answer(
     };
     let explained = |error| manager.snapshot().explained(principal, (&scope, &tool), error);
     let called = call_audit::noted(record, called.map_err(explained))?;
-    let tool = view::tool_name(&manager.snapshot(), &called.server, &called.subject);
-    Ok(json_charged(printed(&called, &tool, id, principal)?))
+    let snapshot = manager.seen_by(Some(&Affinity::of_program(Arc::clone(principal.id()))));
+    let tool = view::tool_name(&snapshot, &called.server, &called.subject);
+    Ok(json_bytes(printed(&called, &tool, id, principal)?))
 }
 
 #[cfg(test)]

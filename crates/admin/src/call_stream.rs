@@ -36,7 +36,7 @@ use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
+use protocol::{Accept, ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
@@ -49,14 +49,10 @@ const WAITING: usize = 64;
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Whether the client prefers an event stream: `Accept` names it, and not JSON before it.
+/// Whether the client prefers an event stream: `Accept` names it, and JSON neither before it nor with a higher weight.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
-    let types = lists.flat_map(|list| list.split(','));
-    let mut types = types.map(|range| range.split(';').next().unwrap_or_default().trim());
-    let is = |range: &str, wanted: &str| range.eq_ignore_ascii_case(wanted);
-    let first = types.find(|range| is(range, EVENT_STREAM) || is(range, "application/json"));
-    first.is_some_and(|range| is(range, EVENT_STREAM))
+    let accept = Accept::of(headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok()));
+    accept.prefers_named_events()
 }
 
 /// Begins a call and returns its stream.
@@ -71,7 +67,7 @@ pub(super) fn begin(
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let caller = Arc::new(Caller::of_program(principal.clone(), scope, capabilities()));
+    let caller = Arc::new(Caller::of_program(principal.clone(), scope, Some(capabilities())));
     let source = CallSource { request_id: Some(id), is_rest: true };
     let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
@@ -192,7 +188,7 @@ impl Running {
             }
         }
         let ended = ended.and_then(|called| {
-            let snapshot = self.gateway.manager().snapshot();
+            let snapshot = self.gateway.manager().seen_by(Some(&self.caller.affinity));
             let tool = view::tool_name(&snapshot, &called.server, &called.subject);
             let printed = printed(&called, &tool, self.id, &self.caller.principal)?;
             Ok((called, self.charged("result", &printed).map_err(exhausted)?))

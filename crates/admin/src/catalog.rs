@@ -13,14 +13,14 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Api;
-use super::charged::{held, json_charged};
+use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::list_query::ListQuery;
 use super::openapi::{NamedProblems, QueryNamedProblems, ToolProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::ListedTool;
+use super::{Api, json_bytes};
 use auth::Principal;
 use gateway::manager::{Error, Named, Scope};
 use json::Raw;
@@ -80,7 +80,7 @@ pub(super) async fn one(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    let snapshot = api.manager.snapshot();
+    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
     let tools = snapshot.catalog(&Scope::All)?.tools();
     let Some(entry) = tools.iter().find(|entry| entry.exposed == name) else {
         let names = tools.iter().map(|entry| entry.exposed.as_str());
@@ -88,7 +88,7 @@ pub(super) async fn one(
         return Err(snapshot.explained(&principal, (&Scope::All, &name), error).into());
     };
     let tool = Raw::of(&ListedTool::of(&snapshot, entry));
-    Ok(json_charged(held(tool.bytes().clone(), principal.id())?))
+    Ok(json_bytes(held(tool.bytes().clone(), principal.id())?))
 }
 
 /// One server's tools
@@ -120,7 +120,7 @@ async fn list(
     (scope, query): (Scope, &ListQuery),
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let snapshot = api.manager.snapshot();
+    let snapshot = api.manager.seen_by_program(principal.id(), &scope).await;
     let catalog = Arc::clone(snapshot.catalog(&scope)?);
     let page = query.page(&snapshot, catalog.tools()).await?;
     let print = printed("tools", page, principal.id(), |entry| ListedTool::of(&snapshot, entry));

@@ -1,6 +1,7 @@
 //! Charges answers to the memory budget as long as their clients leave them unread.
 //!
-//! Invariant: an answer of `SMALL` bytes or more is charged once, to the principal that asked for it.
+//! Invariant: an answer of `SMALL` bytes or more is charged once, to the principal that asked for it. If there is no room
+//! for it, the request is refused, unless it has changed something.
 //!
 //! Not here: the budget (`runtime::memory`), results of calls, which are charged while they are printed (`answer`),
 //! lists that several clients read (`printed_lists`).
@@ -14,24 +15,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
-use super::json_bytes;
 use super::problem::Problem;
 use protocol::ErrorCode;
-use runtime::memory::{self, Account, ChargeKind, Exhausted, SMALL};
+use runtime::memory::{self, Account, ChargeKind, Exhausted, SMALL, budget};
 
 /// When to send a refused request again.
 const RETRY_IN: Duration = Duration::from_secs(1);
-
-/// Marks a response whose body is charged already.
-#[derive(Debug, Clone, Copy)]
-struct Charged;
-
-/// A JSON text that is charged already, as an answer.
-pub(super) fn json_charged(body: Bytes) -> Response {
-    let mut response = json_bytes(body);
-    response.extensions_mut().insert(Charged);
-    response
-}
 
 /// Charges `body` to `principal` as long as it is unread, if it is large.
 pub(super) fn held(body: Bytes, principal: &Arc<str>) -> Result<Bytes, Exhausted> {
@@ -39,27 +28,26 @@ pub(super) fn held(body: Bytes, principal: &Arc<str>) -> Result<Bytes, Exhausted
 }
 
 /// A text of another media type, charged to `account`.
-pub(super) fn text_for(
-    account: Account,
-    media_type: &'static str,
-    text: String,
-) -> Result<Response, Problem> {
-    let text = memory::hold(text.into(), || account, ChargeKind::Answer)?;
-    let mut response = ([(CONTENT_TYPE, media_type)], text).into_response();
-    response.extensions_mut().insert(Charged);
-    Ok(response)
+pub(super) fn text_for(account: Account, media_type: &'static str, text: Bytes) -> Result<Response, Problem> {
+    let text = memory::hold(text, || account, ChargeKind::Answer)?;
+    Ok(([(CONTENT_TYPE, media_type)], text).into_response())
 }
 
-/// Charges the body of `response`, which is in memory, to `principal`, unless that was done when it was made.
-pub(super) async fn charged(mut response: Response, principal: &Arc<str>) -> Response {
+/// Charges the body of `response`, which is in memory, to `principal`. The answer of a request that `is_done` is not
+/// refused.
+pub(super) async fn charged(response: Response, principal: &Arc<str>, is_done: bool) -> Response {
     let size = response.body().size_hint().lower();
-    if response.extensions_mut().remove::<Charged>().is_some() || size < SMALL as u64 {
+    if size < SMALL as u64 {
         return response;
     }
     let (parts, body) = response.into_parts();
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    if is_done {
+        let bytes = budget().hold_beyond(bytes, Account::Principal(Arc::clone(principal)));
+        return Response::from_parts(parts, Body::from(bytes));
+    }
     match held(bytes, principal) {
         Ok(bytes) => Response::from_parts(parts, Body::from(bytes)),
         Err(exhausted) => Problem::from(exhausted).into_response(),

@@ -6,6 +6,7 @@
 //!
 //! Not here: the session of the visitor (`downstream`).
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use axum::Router;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 
 use super::not_found;
 use super::pages::Page;
+use protocol::visible::INVISIBLE;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -51,8 +53,21 @@ static PAGES: LazyLock<Vec<(&str, Page)>> = LazyLock::new(|| {
         protect(&mut page.headers);
         (name, page)
     };
-    FILES.iter().map(page).map(protected).collect()
+    let invisible = ("invisible.js", Page::new(Bytes::from(invisible()), SCRIPT, "no-cache"));
+    FILES.iter().map(page).chain([invisible]).map(protected).collect()
 });
+
+/// Returns the script with the invisible characters, so that the dashboard has the same ones as all other parts.
+fn invisible() -> String {
+    let mut script = "// The invisible characters of `protocol::visible`, but for line ends and tabs.\n\
+                      export const INVISIBLE = /(?![\\n\\t])["
+        .to_owned();
+    for range in INVISIBLE {
+        // A string can always be written to.
+        let _ = write!(script, "\\u{{{:x}}}-\\u{{{:x}}}", u32::from(*range.start()), u32::from(*range.end()));
+    }
+    script + "]/gu;\n"
+}
 
 fn protect(headers: &mut HeaderMap) {
     for (name, value) in [
@@ -101,29 +116,17 @@ mod tests {
     }
 
     #[test]
-    fn every_character_that_cannot_be_seen_is_replaced() {
-        let (_, _, bytes) = FILES.iter().find(|(name, ..)| *name == "dom.js").expect("a file");
-        let text = std::str::from_utf8(bytes).expect("UTF-8");
-        let class =
-            text.split("UNSEEN = /[").nth(1).and_then(|rest| rest.split("]/gu").next()).expect("a class");
-        let code = |text: &str| {
-            let digits = text.trim_start_matches("\\u").trim_matches(['{', '}']);
-            u32::from_str_radix(digits, 16).expect("digits")
-        };
-        let mut ranges: Vec<[u32; 2]> = Vec::new();
-        for part in class.split("\\u").skip(1) {
-            let is_first = part.ends_with('-');
-            let code = code(part.trim_end_matches('-'));
-            match ranges.last_mut().filter(|[_, last]| *last == u32::MAX) {
-                Some(open) => open[1] = code,
-                None => ranges.push([code, if is_first { u32::MAX } else { code }]),
-            }
-        }
-        for c in '\0'..=char::MAX {
-            let is_replaced = ranges.iter().any(|[first, last]| (*first..=*last).contains(&u32::from(c)));
-            let is_unseen = !runtime::telemetry::is_harmless(c) && !matches!(c, '\t' | '\n' | '\r');
-            assert_eq!(is_replaced, is_unseen, "{c:?}");
-        }
+    fn dashboard_has_the_invisible_characters_of_all_other_parts() {
+        let script = invisible();
+        assert!(
+            script.contains(r"(?![\n\t])[\u{0}-\u{1f}\u{7f}-\u{9f}") && script.ends_with("]/gu;\n"),
+            "{script}"
+        );
+        assert_eq!(script.matches("\\u{").count(), 2 * INVISIBLE.len());
+        assert!(PAGES.iter().any(|(name, page)| *name == "invisible.js" && page.bytes == script));
+        let (_, _, dom) = FILES.iter().find(|(name, ..)| *name == "dom.js").expect("a file");
+        let dom = std::str::from_utf8(dom).expect("UTF-8");
+        assert!(dom.contains("from './invisible.js'") && dom.contains("replace(INVISIBLE, escaped)"));
     }
 
     #[test]

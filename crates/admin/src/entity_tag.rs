@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use utoipa::IntoParams;
 
-use super::charged::json_charged;
+use super::json_bytes;
 use runtime::hex::hex;
 
 /// The header of a conditional request.
@@ -42,7 +42,7 @@ impl Tagged {
         let mut response = if is_known(request, &self.tag) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
-            json_charged(self.body)
+            json_bytes(self.body)
         };
         let headers = response.headers_mut();
         headers.insert(ETAG, self.tag);

@@ -77,9 +77,7 @@ fn add_facts(document: &mut Document, error: manager::Error) {
         E::ToolChanged { changed, .. } => document.changed = changed,
         E::Upstream { source, .. } => {
             document.backend = source.facts().cloned();
-            if let upstream::Error::Status { status, .. } | upstream::Error::Backend { status, .. } = source {
-                document.server_status = Some(status);
-            }
+            document.server_status = source.status();
         }
         E::AmbiguousArgument { .. }
         | E::OtherDefinition { .. }

@@ -47,7 +47,7 @@ documents do not have them.
 |---|---|---|---|
 | `type` | every error | the kind of the error, see the table of codes | specifications of `r2r` and `rag` |
 | `retry_after`, in seconds | every error with a time to wait | `retry_after_ms` | specification of `r2r` |
-| `retry_after_seconds` | `type` `service_unavailable` and `connection_limit_exceeded` | `retry_after_ms` | specification of `rag` |
+| `retry_after_seconds` | `type` `service_unavailable` and `connection_limit_exceeded` | `retry_after_ms`; 30 if the time is not known and a retry can succeed | specification of `rag` |
 | `guidance` | `type` `service_unavailable` | `hint` | specification of `rag` |
 | `suggestion`, with `field`, `rejected_value`, `valid_range` | an invalid parameter | `hint` | specification of `rag` |
 | `error_id` | `internal_error` | `request_id` | specification of `rag` |

@@ -34,6 +34,7 @@ mod json_object;
 mod list_query;
 mod logins;
 mod metrics;
+mod metrics_text;
 mod offers;
 mod openapi;
 mod operations;
@@ -65,6 +66,7 @@ use gateway::login_links::LoginContext;
 use gateway::manager::Manager;
 use gateway::manager::live_events::LiveEvents;
 use json::Raw;
+use metrics_text::MetricsText;
 use printed_lists::Lists;
 use problem::Problem;
 use protocol::ErrorCode;
@@ -128,6 +130,7 @@ pub struct Api {
     lists: Lists,
     gateway: Gateway,
     calls: OpenCalls,
+    metrics: MetricsText,
 }
 
 impl Api {
@@ -135,7 +138,14 @@ impl Api {
     pub fn new(manager: Arc<Manager>, options: Options) -> Self {
         let own = || Gateway::new(Arc::clone(&manager), options.drain.clone());
         let gateway = options.gateway.clone().unwrap_or_else(own);
-        Self { manager, options, lists: Lists::default(), gateway, calls: OpenCalls::default() }
+        Self {
+            manager,
+            options,
+            lists: Lists::default(),
+            gateway,
+            calls: OpenCalls::default(),
+            metrics: MetricsText::default(),
+        }
     }
 
     /// The routes of this API; see [`router`]. Streaming calls that [`call()`] began are answered there.
@@ -196,8 +206,7 @@ async fn authorise(
             record.ended(outcome);
         }
     }
-    // The change of an operator is done, so its answer is not refused.
-    if action.is_operation() { response } else { charged::charged(response, &payer).await }
+    charged::charged(response, &payer, action.is_operation()).await
 }
 
 /// Returns `principal` as the audit log shows it.

@@ -22,7 +22,7 @@ use super::view::date;
 use super::{Api, authorised, json, who};
 use auth::{Action, Principal};
 use gateway::login_links::LoginContext;
-use gateway::logins::{LoginError, LoginState, LoginStatus, Per};
+use gateway::logins::{FailedLogin, LoginError, LoginState, LoginStatus, Per};
 use protocol::ErrorCode;
 use runtime::telemetry::RequestId;
 use runtime::telemetry::audit;
@@ -83,6 +83,21 @@ struct Login {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     reason: Option<String>,
+    /// The last attempt of this principal to log in, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failure: Option<LoginFailure>,
+}
+
+/// A failed attempt to log in.
+#[derive(Debug, Serialize, ToSchema)]
+struct LoginFailure {
+    /// Why it failed.
+    #[schema(examples("the login was declined (access_denied)"))]
+    reason: String,
+    /// When it failed.
+    #[schema(format = DateTime)]
+    at: String,
 }
 
 impl Login {
@@ -102,6 +117,9 @@ impl Login {
                 Per::Principal => LoginUsers::Principal,
             },
             reason: status.reason.map(clipped),
+            failure: status
+                .failure
+                .map(|FailedLogin { reason, at }| LoginFailure { reason: clipped(reason), at: date(at) }),
         }
     }
 }

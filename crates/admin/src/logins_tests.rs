@@ -12,7 +12,7 @@ use super::super::fixture::{Answered, Gateway, request, server};
 use super::*;
 use auth::{Role, Sealer};
 use gateway::login_links::LoginLinks;
-use gateway::logins::{CodeResponse, Consent, LoginService, OwnClient, SealState};
+use gateway::logins::{CodeResponse, Consent, ErrorResponse, LoginService, OwnClient, SealState};
 
 /// Logins in memory: each principal has an own one at `docs`, and all share the one at `wiki`.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl LoginService for Fake {
         async { Err(LoginError::NotOffered) }.boxed()
     }
 
-    fn abandon(&self, _: &str, _: &Principal, _: &str, _: Option<&str>) -> Result<(), LoginError> {
+    fn abandon(&self, _: &str, _: &Principal, _: &str, _: ErrorResponse<'_>) -> Result<(), LoginError> {
         Err(LoginError::NotOffered)
     }
 
@@ -65,7 +65,7 @@ impl LoginService for Fake {
         let state = if is_out { LoginState::LoginRequired } else { LoginState::LoggedIn };
         let (account, scopes) = (Some("ann@example.org".to_owned()), vec!["read".to_owned()]);
         let expires_at = Some(UNIX_EPOCH + Duration::from_hours(24));
-        Some(LoginStatus { state, account, scopes, expires_at, reason, per })
+        Some(LoginStatus { state, account, scopes, expires_at, reason, failure: None, per })
     }
 }
 

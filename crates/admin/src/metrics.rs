@@ -1,15 +1,16 @@
 //! `/metrics`: the counters, for Prometheus.
 //!
-//! Not here: the names (`telemetry::metrics`), and counting.
+//! Not here: the names (`telemetry::metrics`), counting, and how often the text is made (`metrics_text`).
 
 use axum::extract::State;
 use axum::response::Response;
+use bytes::Bytes;
 
-use super::Api;
 use super::charged::text_for;
 use super::openapi::ReadProblems;
 use super::problem::Problem;
-use gateway::manager::ServerStatus;
+use super::{Api, CountClients};
+use gateway::manager::{Manager, ServerStatus};
 use protocol::ErrorCode;
 use runtime::memory::{Account, budget};
 use runtime::telemetry::metrics::{
@@ -27,7 +28,17 @@ use upstream::breaker;
         content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
     ), ReadProblems)
 )]
-pub(super) async fn metrics(State(Api { manager, options, .. }): State<Api>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    let Api { manager, options, metrics, .. } = api;
+    let made = metrics.fetch(move || printed(&manager, options.count_clients)).await;
+    let text =
+        made.ok_or_else(|| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
+    // Not to the principal: the metrics are needed most while that has no room for anything else.
+    text_for(Account::Nobody, MEDIA_TYPE, text)
+}
+
+/// The text of the current metrics.
+fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Bytes> {
     let (servers, store) = (manager.list_servers(), manager.store());
     let words = Words {
         states: upstream::State::ALL.map(upstream::State::as_str),
@@ -44,11 +55,8 @@ pub(super) async fn metrics(State(Api { manager, options, .. }): State<Api>) -> 
             faults: counts.faults,
         })
         .collect();
-    let clients = options.count_clients.map(|count| count());
-    let text = metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there())
-        .map_err(|_| Problem::new(ErrorCode::InternalError, "the metrics could not be printed"))?;
-    // Not to the principal: the metrics are needed most while that has no room for anything else.
-    text_for(Account::Nobody, MEDIA_TYPE, text)
+    let clients = count_clients.map(|count| count());
+    metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there()).ok().map(Bytes::from)
 }
 
 fn in_memory() -> MemoryUsage {

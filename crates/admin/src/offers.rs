@@ -13,13 +13,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
-use serde_json::json;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::body::{self, received};
 use super::call_audit;
-use super::charged::{held, json_charged};
+use super::charged::held;
 use super::entity_tag::{IfNoneMatch, Tagged};
 use super::json_object::JsonObject;
 use super::list_query::ListQuery;
@@ -27,7 +26,7 @@ use super::openapi::{QueryNamedProblems, ServerReadProblems};
 use super::printed_lists::printed;
 use super::problem::Problem;
 use super::view::in_ms;
-use super::{Api, refusal};
+use super::{Api, json_bytes, refusal};
 use auth::Principal;
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{Named, Scope};
@@ -146,7 +145,7 @@ async fn list(
     (kind, query): (Kind, &ListQuery),
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let snapshot = api.manager.snapshot();
+    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
     let catalog = snapshot.catalog(&Scope::All)?;
     let page = query.page(&snapshot, catalog.listing(kind).entries()).await?;
     Ok(Tagged::of(printed("items", page, principal.id(), Offered::of).await?).answer(headers))
@@ -199,7 +198,7 @@ pub(super) async fn read(
     let body = received(body, api.options.max_body).await?;
     let [uri] = body::members(&headers, &body, ["uri"])?;
     let uri = body::required_text(uri.as_ref(), "uri", MAX_NAME)?;
-    let snapshot = api.manager.snapshot();
+    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
     let listed = snapshot.catalog(&Scope::All)?.resources().listed(&uri);
     let server = listed.map(|entry| entry.route.server.to_string());
     let params = Raw::object(&[("uri", &Raw::of(&uri))]);
@@ -238,7 +237,8 @@ pub(super) async fn prompt(
     let body = received(body, api.options.max_body).await?;
     let [arguments] = body::members(&headers, &body, ["arguments"])?;
     let arguments = body::optional_object(arguments, "arguments")?.unwrap_or_else(Raw::empty_object);
-    let route = api.manager.snapshot().route(&Scope::All, Named::Prompt, &name);
+    let snapshot = api.manager.seen_by_program(principal.id(), &Scope::All).await;
+    let route = snapshot.route(&Scope::All, Named::Prompt, &name);
     let server = route.ok().map(|route| route.server.to_string());
     let params = Raw::object(&[("name", &Raw::of(&name)), ("arguments", &arguments)]);
     ask(&api, (&principal, id), (method::PROMPTS_GET, name, params), server).await
@@ -253,7 +253,7 @@ async fn ask(
 ) -> Result<Response, Problem> {
     let begun = Instant::now();
     let record = call_audit::begun((principal, id), server.as_deref(), || format!("{method} {subject}"))?;
-    let caller = Caller::of_program(principal.clone(), Scope::All, Raw::of(&json!({})));
+    let caller = Caller::of_program(principal.clone(), Scope::All, None);
     let request = Request { id: MessageId::from_u64(1), method: method.into(), params: Some(params) };
     let reply = api.gateway.handle(&caller, &request, &Outlet::unread()).await;
     let reply = collect(reply, caller.version.era()).await;
@@ -262,7 +262,7 @@ async fn ask(
     }
     let result = result(reply, server.as_deref())?;
     let answer = ReadAnswer { result, server, duration_ms: in_ms(begun.elapsed()), request_id: id };
-    Ok(json_charged(held(Raw::of(&answer).bytes().clone(), principal.id())?))
+    Ok(json_bytes(held(Raw::of(&answer).bytes().clone(), principal.id())?))
 }
 
 fn result(reply: Reply, server: Option<&str>) -> Result<Raw, Problem> {

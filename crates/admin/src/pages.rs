@@ -1,6 +1,7 @@
 //! Pages that are part of the program: `/openapi.json`, the files of Swagger UI below `/docs/`, and `/docs/errors`.
 //!
-//! Invariants: a page is served as it lies in memory, so any number of unread answers shares one copy. Each page has an
+//! Invariants: a page is served as it lies in memory, so any number of unread answers shares one copy, and the memory
+//! budget does not charge it. Each page has an
 //! entity tag, and a client that names it gets 304 without a body. The pages load nothing from elsewhere.
 //!
 //! Not here: what the document says (`openapi`).
@@ -21,6 +22,7 @@ use utoipa_swagger_ui::{Config, SwaggerFile, Url};
 
 use super::{entity_tag, error_page, not_found, openapi, operations};
 use protocol::error_code::PAGE;
+use runtime::memory::{SMALL, budget};
 
 /// Scripts and styles of our own only; Swagger UI writes styles into its page.
 const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -90,6 +92,9 @@ impl Page {
             (ETAG, entity_tag::of(&bytes)),
             (CACHE_CONTROL, HeaderValue::from_static(cache)),
         ]);
+        if bytes.len() >= SMALL {
+            budget().exempt(&bytes);
+        }
         Self { bytes, headers }
     }
 

@@ -32,7 +32,7 @@ struct Facts {
     nearest: Vec<String>,
     unreached: Vec<String>,
     candidates: Vec<String>,
-    server_status: Option<u16>,
+    status_code: Option<u16>,
 }
 
 /// Whether the call failed because the server needs input that it did not get.
@@ -55,7 +55,7 @@ pub(super) fn problem(error: &ErrorObject) -> Problem {
         (document.server, document.tool) = (facts.server, facts.tool);
         (document.available, document.nearest) = (facts.available, facts.nearest);
         (document.unreached, document.candidates) = (facts.unreached, facts.candidates);
-        document.server_status = facts.server_status;
+        document.server_status = facts.status_code;
         document.backend = error.data().and_then(|data| data.get("backend")).filter(json::Raw::is_object);
     })
 }

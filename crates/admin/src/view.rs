@@ -241,6 +241,8 @@ pub(super) struct Breaker {
     state: BreakerState,
     /// Failures in a row, up to now.
     failure_count: u32,
+    /// Probes in a row that succeeded while half-open; `circuit_breaker_success_threshold` of them close it.
+    success_count: u32,
     /// Seconds until a call is let through to probe; `null` while closed and while one probes.
     #[schema(minimum = 0, required = true)]
     seconds_until_probe: Option<f64>,
@@ -256,6 +258,7 @@ impl From<&ServerStatus> for Breaker {
             server: server.config.name.to_string(),
             state: breaker.state.into(),
             failure_count: breaker.consecutive_failures,
+            success_count: breaker.successes,
             seconds_until_probe: breaker.retry_in.map(|pause| pause.as_secs_f64()),
             probe_in_ms: breaker.retry_in.map(in_ms),
         }

@@ -7,7 +7,8 @@ import { badge, fill, fillIfChanged, h, heading, number } from './dom.js';
 import { state, watch } from './state.js';
 
 function approve(server, change) {
-  const query = `?tool=${encodeURIComponent(change.tool)}&sha256=${encodeURIComponent(change.sha256)}`;
+  const seen = { tool: change.tool, sha256: change.sha256, ...(change.previous_owner && { previous_owner: change.previous_owner }) };
+  const query = `?${new URLSearchParams(seen)}`;
   return action('Approve', {
     title: `Approve ${change.tool} of ${server}?`, verb: 'Approve', done: `${change.tool} is approved`,
     text: 'The definition that you see here is trusted from now on. If the server changed it again meanwhile, nothing is approved.',

@@ -1,12 +1,16 @@
 // Builds elements. Every text becomes a text node, so no text of a server can become markup.
 
-// Control characters, and those that are invisible or change the direction of a text.
-const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+import { INVISIBLE } from './invisible.js';
+
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** Returns `text` with every invisible character replaced by a visible one. */
+function escaped(c) {
+  return c === '\r' ? '\\r' : `\\u{${c.codePointAt(0).toString(16)}}`;
+}
+
+/** Returns `text` with invisible characters as escapes, as the command line shows it. Line ends and tabs stay. */
 export function visible(text) {
-  return String(text).replace(UNSEEN, '\ufffd');
+  return String(text).replaceAll('\r\n', '\n').replace(INVISIBLE, escaped);
 }
 
 function append(element, children) {

@@ -41,7 +41,7 @@ function end(name, redraw) {
 function card(login, redraw) {
   const facts = [login.account && ['Account', login.account], login.scopes?.length > 0 && ['Scopes', login.scopes.join(' ')],
     login.expires_at && ['Token until', login.expires_at], ['Used by', login.per === 'shared' ? 'all principals' : `you (${visitor.principal})`],
-    login.reason && ['Reason', login.reason]].filter(Boolean);
+    login.reason && ['Reason', login.reason], login.failure && ['Last attempt', `failed: ${login.failure.reason}`]].filter(Boolean);
   const mayChange = login.per === 'shared' ? may('superuser') : may('caller');
   return h('article', { class: 'change', 'aria-label': `Login at ${login.server}` },
     h('div', { class: 'heading small-heading' }, h('div', {}, h('h2', {}, login.server), h('p', {}, badge(...(STATES[login.state] ?? [login.state, 'warn'])))),

@@ -20,7 +20,7 @@ use crate::password_hash;
 use crate::revocation::RevocationState;
 use runtime::hex::{hex, read_sha256};
 
-const PREFIX: &str = "swy_";
+pub(super) const PREFIX: &str = "swy_";
 const RANDOM_BYTES: usize = 24;
 /// Limit of the length of a key; longer texts are not hashed.
 pub(super) const MAX_KEY_BYTES: usize = PREFIX.len() + MAX_ID_BYTES + 1 + 2 * RANDOM_BYTES;

@@ -267,3 +267,37 @@ fn times_are_read_in_utc() {
         assert_eq!(seconds(text), expected, "{text}");
     }
 }
+
+#[test]
+fn iss_and_aud_are_left_out_by_an_explicit_setting_that_is_named() {
+    let jwt = |changes: serde_json::Value| {
+        let mut jwt = json!({"algorithm": "HS256", "secret": "0123456789abcdef0123456789abcdef"});
+        jwt.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+        read(json!({"auth_mode": "jwt", "jwt": jwt}))
+    };
+    for (changes, lifted) in [
+        (json!({"require": ["exp"]}), Some("without `iss` and `aud`")),
+        (json!({"require": ["exp", "sub"], "issuer": "me"}), Some("without `iss` and `aud`")),
+        (json!({"require": ["exp", "aud"], "audience": "a"}), Some("without `iss`")),
+        (json!({"require": ["exp", "iss"], "issuer": "me"}), Some("without `aud`")),
+        (json!({"require": ["exp", "iss", "aud", "sub"], "issuer": "me", "audience": "a"}), None),
+        (json!({"issuer": "me", "audience": "a"}), None),
+    ] {
+        let (config, problems) = jwt(changes.clone());
+        assert_eq!(problems, [""; 0], "{changes}");
+        let exception = config.tokens().expect("tokens").exception();
+        assert_eq!(exception.is_some(), lifted.is_some(), "{changes}");
+        assert!(exception.unwrap_or_default().contains(lifted.unwrap_or_default()), "{changes}");
+    }
+    for (changes, wanted) in [
+        (json!({}), "`issuer` is missing"),
+        (json!({"require": ["exp", "iss"]}), "`issuer` is missing"),
+        (json!({"require": ["exp", "aud"]}), "`audience` is missing"),
+        (json!({"require": ["iss", "aud"], "issuer": "me", "audience": "a"}), "`exp` is not listed"),
+        (json!({"require": []}), "`exp` is not listed"),
+        (json!({"require": ["exp", "jti"]}), "jti"),
+    ] {
+        let found = jwt(changes.clone()).1;
+        assert!(found.iter().any(|problem| problem.contains(wanted)), "{changes}: {found:?} lacks {wanted}");
+    }
+}

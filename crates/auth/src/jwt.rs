@@ -1,28 +1,28 @@
-//! JSON Web Tokens of one issuer: strict checks (RFC 7519, RFC 8725), and signing.
+//! Tokens of one issuer: strict checks (RFC 7519, RFC 8725), of signatures or by introspection.
 //!
 //! Invariants: algorithms and keys come from the configuration, never from the token. All algorithms are of
 //! one family. `kid` only chooses among the configured keys, and `jku`, `x5u`, `x5c` and `jwk` are ignored.
-//! `exp`, `iss`, `aud` and `sub` are required, and `nbf`, if present, must have passed. No key occurs twice
+//! `exp`, `iss`, `aud` and `sub` are required (`iss` and `aud` unless `jwt.require` leaves them out), and `nbf`, if present, must have passed. No key occurs twice
 //! in header or claims, so all readers of a token see the same role.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, EncodingKey, Header, Validation};
-use secrecy::{ExposeSecret, SecretString};
+use jsonwebtoken::{Algorithm, Validation};
 use serde_json::value::RawValue;
 
-use super::jwt_keys::{VerificationKey, VerificationKeys, encoding_key};
+use super::introspection::Introspector;
+use super::jwt_keys::{VerificationKey, VerificationKeys};
 use super::key_set::KeySet;
 use super::principal::{Principal, Role};
 use super::role_words::RoleWords;
-use super::token_config::{Jwt, KeySource};
+use super::token_config::{Jwt, KeySource, RequiredClaims};
 use super::{Denied, Error, Reason};
 use crate::revocation::RevocationState;
 use crate::token_cache::{CachedTokens, Now, TokenDigest};
@@ -38,10 +38,12 @@ const REFUSED_HEADERS: [&str; 4] = ["crit", "b64", "enc", "zip"];
 /// Issuer, audience and scopes of accepted tokens, as published for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSource {
-    /// Their `iss`.
-    pub issuer: String,
-    /// A value that their `aud` must contain.
-    pub audience: String,
+    /// Their `iss`, if it is checked.
+    pub issuer: Option<String>,
+    /// A value that their `aud` must contain, if it is checked.
+    pub audience: Option<String>,
+    /// The login services that give tokens, as clients are told; the issuer, unless the configuration names others.
+    pub authorization_servers: Vec<String>,
     /// The scopes to request. They are known only if the role is read from the scopes.
     pub scopes: Vec<String>,
     /// The scope that lets a client call tools, if the role is read from the scopes.
@@ -53,6 +55,10 @@ impl TokenSource {
         Self {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),
+            authorization_servers: match config.authorization_servers.as_slice() {
+                [] => config.issuer.iter().cloned().collect(),
+                named => named.to_vec(),
+            },
             scopes: config.roles.scopes(),
             caller_scope: config.roles.scope_for(Role::Caller),
         }
@@ -64,10 +70,13 @@ pub(super) struct Verifier {
     ring: ArcSwap<KeyRing>,
     /// The schedule of keys that a login service publishes.
     key_set: Option<Arc<KeySet>>,
-    source: Arc<TokenSource>,
-    validation: Validation,
+    pub(super) source: Arc<TokenSource>,
+    pub(super) validation: Validation,
+    pub(super) required: RequiredClaims,
     roles: RoleWords,
     parties: Vec<String>,
+    /// Asks about opaque tokens, in the place of keys.
+    pub(super) introspector: Option<Arc<Introspector>>,
 }
 
 /// The keys in use.
@@ -100,7 +109,8 @@ impl Verifier {
         let key_set = match &config.key {
             KeySource::Published(location) => {
                 let (location, network) = (location.clone(), config.network.clone());
-                Some(Arc::new(KeySet::new(location, config.issuer.clone(), network)))
+                let issuer = config.issuer.clone().unwrap_or_default();
+                Some(Arc::new(KeySet::new(location, issuer, network)))
             }
             _ => None,
         };
@@ -109,8 +119,15 @@ impl Verifier {
             key_set,
             source: Arc::new(TokenSource::of(config)),
             validation: validation(config)?,
+            required: config.required,
             roles: config.roles.clone(),
             parties: config.parties.clone(),
+            introspector: match &config.key {
+                KeySource::Introspection(endpoint) => {
+                    Some(Arc::new(Introspector::new(endpoint, &config.network)?))
+                }
+                _ => None,
+            },
         })
     }
 
@@ -118,6 +135,9 @@ impl Verifier {
     pub(super) fn check(&self, token: &str) -> Result<Principal, Denied> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Denied::Credential(Reason::Oversized));
+        }
+        if let Some(introspector) = &self.introspector {
+            return introspector.known(token);
         }
         let (name, now, ring) = (TokenDigest::of(token), Now::read(), self.ring.load());
         if let Some(principal) = ring.known.find(&name, now) {
@@ -129,7 +149,7 @@ impl Verifier {
             }
             read => read.map_err(Denied::Credential)?,
         };
-        let principal = self.principal(&claims, key)?;
+        let principal = self.principal(&claims, &key.revocation_state)?;
         if let Some(exp) = claims.get_as("exp") {
             ring.known.keep(name, &principal, now, exp);
         }
@@ -152,17 +172,21 @@ impl Verifier {
         self.key_set.is_some()
             && (keys.is_empty() || is_named())
             && unverified_claims(token).is_ok_and(|claims| {
-                claims.get_as::<String>("iss").as_deref() == Some(&*self.source.issuer)
+                self.is_of_issuer(&claims)
                     && exp(&claims) > Duration::from_secs(jsonwebtoken::get_current_timestamp()).as_secs_f64()
             })
     }
 
     /// Returns the principal and role that the claims of a verified token name.
-    fn principal(&self, claims: &Raw, key: &VerificationKey) -> Result<Principal, Denied> {
+    pub(super) fn principal(
+        &self,
+        claims: &Raw,
+        revocation_state: &RevocationState,
+    ) -> Result<Principal, Denied> {
         let subject = claims.get_as::<String>("sub").filter(|subject| is_subject(subject));
         let subject = subject.ok_or(Denied::Credential(Reason::Claims))?;
         let role = self.roles.role_in(claims).ok_or(Denied::NoRole)?;
-        Ok(Principal::of_token(&subject, role).under(key.revocation_state.clone()))
+        Ok(Principal::of_token(&subject, role).under(revocation_state.clone()))
     }
 
     /// Replaces `before`. A principal stays authenticated if its token would be accepted again, with the same
@@ -182,9 +206,16 @@ impl Verifier {
         let asks_the_same = self.source.issuer == before.source.issuer
             && self.roles == before.roles
             && self.parties == before.parties
+            && self.required == before.required
             && self.validation.aud == before.validation.aud;
         if asks_the_same && has_same_algorithms {
             keys.go_on(&ring.keys);
+        }
+        if let (Some(own), Some(known)) = (&self.introspector, &before.introspector)
+            && asks_the_same
+            && own.is_of(known)
+        {
+            self.introspector = Some(Arc::clone(known));
         }
         self.ring = KeyRing::of(keys);
         self
@@ -222,7 +253,9 @@ impl Verifier {
 
     /// The revocation states of all its keys.
     pub(super) fn revocation_states(&self) -> Vec<RevocationState> {
-        self.ring.load().keys.revocation_states()
+        let of_keys = self.ring.load().keys.revocation_states();
+        let of_service = self.introspector.iter().map(|service| service.revocation_state().clone());
+        of_keys.into_iter().chain(of_service).collect()
     }
 
     /// Verifies everything but subject and role. Returns the claims, and the key of the signature.
@@ -237,15 +270,23 @@ impl Verifier {
         let claims = decoded.map_err(|error| reason_of(error.kind()))?.claims;
         let claims = strict_object(claims.get().as_bytes())?;
         // The library would accept a list of issuers, but RFC 7519, section 4.1.1 does not allow one.
-        match claims.get_as::<String>("iss") {
-            Some(issuer) if issuer == self.source.issuer => {}
-            _ => return Err(Reason::Issuer),
+        if !self.is_of_issuer(&claims) {
+            return Err(Reason::Issuer);
         }
         if self.is_for_known_party(&claims) { Ok((claims, key)) } else { Err(Reason::Party) }
     }
 
+    /// Whether the token is of the configured issuer. A token without `iss` is, if the claim is not required.
+    pub(super) fn is_of_issuer(&self, claims: &Raw) -> bool {
+        let Some(expected) = &self.source.issuer else { return true };
+        match claims.get("iss") {
+            Some(issuer) => issuer.read::<String>().is_ok_and(|issuer| issuer == *expected),
+            None => !self.required.issuer,
+        }
+    }
+
     /// Whether the token was issued to an accepted client: `azp`, or `client_id` (RFC 9068) if there is none.
-    fn is_for_known_party(&self, claims: &Raw) -> bool {
+    pub(super) fn is_for_known_party(&self, claims: &Raw) -> bool {
         let party = || claims.get("azp").or_else(|| claims.get("client_id"))?.read::<String>().ok();
         self.parties.is_empty() || party().is_some_and(|party| self.parties.contains(&party))
     }
@@ -262,7 +303,10 @@ fn is_subject(text: &str) -> bool {
 }
 
 fn validation(config: &Jwt) -> Result<Validation, Error> {
-    let first = config.algorithms.first().ok_or(Error::Key("no algorithm is configured"))?;
+    let introspected = [Algorithm::HS256]; // no signature is verified then
+    let is_introspected = matches!(config.key, KeySource::Introspection(_));
+    let algorithms = if is_introspected { &introspected[..] } else { &config.algorithms };
+    let first = algorithms.first().ok_or(Error::Key("no algorithm is configured"))?;
     if config.algorithms.iter().any(|algorithm| algorithm.family() != first.family()) {
         return Err(Error::Key("the algorithms are of different families"));
     }
@@ -270,9 +314,16 @@ fn validation(config: &Jwt) -> Result<Validation, Error> {
     validation.algorithms.clone_from(&config.algorithms);
     validation.leeway = config.leeway.as_secs();
     validation.validate_nbf = true;
-    validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-    validation.set_issuer(&[&config.issuer]);
-    validation.set_audience(&[&config.audience]);
+    let optional = [(config.required.issuer, "iss"), (config.required.audience, "aud")];
+    let named = optional.iter().filter_map(|(is_required, name)| is_required.then_some(*name));
+    validation.set_required_spec_claims(&["exp", "sub"].into_iter().chain(named).collect::<Vec<_>>());
+    if let Some(issuer) = &config.issuer {
+        validation.set_issuer(&[issuer]);
+    }
+    match &config.audience {
+        Some(audience) => validation.set_audience(&[audience]),
+        None => validation.validate_aud = false,
+    }
     Ok(validation)
 }
 
@@ -311,73 +362,6 @@ const fn reason_of(kind: &ErrorKind) -> Reason {
         ErrorKind::MissingRequiredClaim(_) | ErrorKind::InvalidClaimFormat(_) => Reason::Claims,
         ErrorKind::InvalidAlgorithm | ErrorKind::InvalidKeyFormat => Reason::Header,
         _ => Reason::Malformed,
-    }
-}
-
-/// The claims of a token that Switchyard signs.
-#[derive(Debug, Clone, Copy)]
-pub struct Grant<'a> {
-    /// The subject.
-    pub subject: &'a str,
-    /// The role of the subject.
-    pub role: Role,
-    /// How long the token is valid, from `now` on.
-    pub lifetime: Duration,
-}
-
-/// Signs tokens that an instance with the same configuration accepts.
-pub struct Signer {
-    verifier: Verifier,
-    config: Jwt,
-    key: EncodingKey,
-    header: Header,
-}
-
-impl Signer {
-    /// A signer with the configured secret. If the configuration has only the public key, it signs with
-    /// `private_key` (PEM). `kid` names the key in a key set.
-    pub fn new(config: &Jwt, private_key: Option<&[u8]>, kid: Option<&str>) -> Result<Self, Error> {
-        if matches!(config.key, KeySource::Published(_)) {
-            return Err(Error::Key("tokens come from the login service, which alone has the private key"));
-        }
-        let verifier = Verifier::new(config)?;
-        let algorithm = verifier.validation.algorithms[0];
-        let key = match (&config.key, private_key) {
-            (KeySource::Secret(secret), None) => EncodingKey::from_secret(secret.expose_secret().as_bytes()),
-            (KeySource::Secret(_), Some(_)) => {
-                return Err(Error::Key(
-                    "tokens are signed with the configured secret, not with a private key",
-                ));
-            }
-            (_, Some(pem)) => encoding_key(algorithm, pem)?,
-            (_, None) => return Err(Error::Key("only the public key is configured; give the private key")),
-        };
-        let mut header = Header::new(algorithm);
-        header.kid = kid.map(str::to_owned);
-        Ok(Self { verifier, config: config.clone(), key, header })
-    }
-
-    /// Signs a token and verifies it once. A private key that does not match the configured public key is
-    /// therefore an error here, not a puzzle later.
-    pub fn sign(&self, grant: &Grant<'_>, now: SystemTime) -> Result<SecretString, Error> {
-        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let (role_claim, word) = self
-            .config
-            .roles
-            .words_for(grant.role)
-            .ok_or(Error::Key("no word in `role_map` stands for this role"))?;
-        let claims = serde_json::json!({
-            "iss": self.config.issuer, "aud": self.config.audience, "sub": grant.subject,
-            "iat": since(now), "exp": since(now).saturating_add(grant.lifetime.as_secs()),
-            "jti": uuid::Uuid::new_v4().to_string(), role_claim: word,
-        });
-        let token = jsonwebtoken::encode(&self.header, &claims, &self.key)?;
-        match self.verifier.check(&token) {
-            Ok(_) => Ok(token.into()),
-            Err(_) => Err(Error::Key(
-                "a token signed with this key would not be accepted: wrong key, `kid` or subject",
-            )),
-        }
     }
 }
 

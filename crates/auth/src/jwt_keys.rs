@@ -77,8 +77,8 @@ impl VerificationKeys {
                 one(decoding_key(algorithms, &read_file(path)?)?, algorithms)
             }
             KeySource::JwksFile(path) => set(&read_file(path)?, algorithms),
-            // They are fetched later.
-            KeySource::Published(_) => Ok(Self::none()),
+            // They are fetched later, or a login service is asked about each token.
+            KeySource::Published(_) | KeySource::Introspection(_) => Ok(Self::none()),
         }
     }
 

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
+use jsonwebtoken::{EncodingKey, Header};
+
 use super::*;
+use crate::Grant;
 
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef-test";
 const ISSUER: &str = "https://login.example.org/";
@@ -13,14 +16,16 @@ pub(crate) fn now() -> u64 {
 
 pub(crate) fn config(algorithms: &[Algorithm], key: KeySource) -> Jwt {
     Jwt {
-        issuer: ISSUER.into(),
-        audience: "switchyard".into(),
+        issuer: Some(ISSUER.into()),
+        required: RequiredClaims::default(),
+        audience: Some("switchyard".into()),
         algorithms: algorithms.to_vec(),
         key,
         leeway: Duration::from_secs(30),
         roles: RoleWords::default(),
         parties: Vec::new(),
         network: net::http::Network::default(),
+        authorization_servers: Vec::new(),
     }
 }
 
@@ -352,4 +357,41 @@ fn reasons_are_told_apart_for_the_log() {
         assert_eq!(verifier.check(&token), Err(Denied::Credential(reason)));
     }
     assert_eq!(verifier.check(&token(json!({"role": "admin"}))), Err(Denied::NoRole));
+}
+
+#[test]
+fn claims_that_are_not_required_may_be_missing_and_configured_ones_still_count() {
+    let required = |issuer, audience| RequiredClaims { issuer, audience };
+    let is_accepted = |config: &Jwt, changes: Value| {
+        let token = jsonwebtoken::encode(
+            &Header::new(Algorithm::HS256),
+            &with(changes),
+            &EncodingKey::from_secret(SECRET.as_bytes()),
+        );
+        Verifier::new(config).expect("a key").check(&token.expect("signed")).is_ok()
+    };
+    let (none, foreign) = (json!({"iss": null, "aud": null}), json!({"iss": "x", "aud": "y"}));
+    let open = Jwt { issuer: None, audience: None, required: required(false, false), ..hmac() };
+    let named = Jwt { required: required(false, false), ..hmac() };
+    for (config, changes, accepted) in [
+        (&hmac(), none.clone(), false),
+        (&open, none.clone(), true),
+        (&open, foreign.clone(), true),
+        (&open, json!({}), true),
+        (&named, none, true),
+        (&named, json!({}), true),
+        (&named, json!({"iss": "x", "aud": null}), false),
+        (&named, json!({"iss": null, "aud": "y"}), false),
+        (&Jwt { required: required(true, false), ..hmac() }, json!({"iss": null}), false),
+        (&Jwt { required: required(true, false), ..hmac() }, json!({"aud": null}), true),
+        (&Jwt { required: required(false, true), ..hmac() }, json!({"iss": null}), true),
+        (&Jwt { required: required(false, true), ..hmac() }, json!({"aud": null}), false),
+        // The subject and the end of a token are always required.
+        (&open, json!({"exp": null}), false),
+        (&open, json!({"sub": null}), false),
+        (&open, json!({"exp": 1}), false),
+        (&open, json!({"nbf": now() + 600}), false),
+    ] {
+        assert_eq!(is_accepted(config, changes.clone()), accepted, "{changes} {:?}", config.required);
+    }
 }

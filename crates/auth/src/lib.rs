@@ -8,10 +8,12 @@
 //!
 //! Not here: HTTP answers (`downstream`, `admin`), which callers apply [`Role::may`] to what.
 
+mod active_tokens;
 mod api_key;
 mod api_keys;
 mod config;
 mod derive;
+mod introspection;
 mod jwt;
 mod jwt_keys;
 mod key_set;
@@ -24,6 +26,7 @@ mod revocation;
 mod role_words;
 mod seal;
 mod sealing_keys;
+mod signer;
 mod token_cache;
 mod token_config;
 pub mod vault;
@@ -40,11 +43,13 @@ use tokio::sync::watch;
 
 pub use api_key::{ApiKey, KeyHash, generate, is_id};
 pub use config::Config;
-pub use jwt::{Grant, Signer, TokenSource};
+pub use introspection::Introspection;
+pub use jwt::TokenSource;
 pub use principal::{Action, Principal, Role};
 pub use role_words::RoleWords;
 pub use seal::{Sealer, read_seal_keys};
-pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey};
+pub use signer::{Grant, Signer};
+pub use token_config::{Jwt, KeySetLocation, KeySource, PublicKey, RequiredClaims};
 
 /// Header that may carry an API key instead of `Authorization`.
 pub const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
@@ -123,6 +128,9 @@ pub enum Reason {
     /// Issued to a client that is not listed.
     #[error("issued to a client that is not listed in `azp`")]
     Party,
+    /// The login service says that the token is not active.
+    #[error("the login service says that the token is not active")]
+    Inactive,
     /// `nbf` is in the future.
     #[error("not yet valid")]
     NotYet,
@@ -206,7 +214,7 @@ impl Verification {
     fn verifier_of(&self, headers: &HeaderMap, text: &str) -> Option<&jwt::Verifier> {
         match self {
             Self::Jwt(verifier) => Some(verifier),
-            Self::Any(_, verifier) if is_token(headers, text) => Some(verifier),
+            Self::Any(_, verifier) if is_token(verifier, headers, text) => Some(verifier),
             Self::Any(..) | Self::None(_) | Self::ApiKey(_) => None,
         }
     }
@@ -222,7 +230,7 @@ impl Verification {
             Self::Jwt(verifier) => verifier.check(credential(headers, &[AUTHORIZATION])?),
             Self::Any(keys, verifier) => {
                 let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
-                if is_token(headers, text) {
+                if is_token(verifier, headers, text) {
                     verifier.check(text)
                 } else {
                     keys.check(text, SystemTime::now())
@@ -323,6 +331,9 @@ impl Authenticator {
             }
             let text = credential(headers, &[AUTHORIZATION, API_KEY_HEADER])?;
             if let Some(verifier) = mode.verifier_of(headers, text) {
+                if let Some(asked) = verifier.asked_about(text).await {
+                    return asked;
+                }
                 verifier.fetched_for(text).await?;
                 let unknown = Denied::Credential(Reason::UnknownKid);
                 return self.authenticate(headers).map_err(|denied| match denied {
@@ -357,9 +368,15 @@ fn credential<'h>(headers: &'h HeaderMap, places: &[HeaderName]) -> Result<&'h s
 /// Reports whether `text`, the only credential in `headers`, has the form of a token. If tokens and API keys are both
 /// accepted, the form alone decides: a bad token is never tried as a key. A token has three parts, and the first begins
 /// a JSON object in Base64. An API key has no dot. A key of another system that looks like a token must be sent in
-/// `X-API-Key`.
-fn is_token(headers: &HeaderMap, text: &str) -> bool {
-    !headers.contains_key(API_KEY_HEADER) && text.starts_with("ey") && text.split('.').count() == 3
+/// `X-API-Key`. With introspection a token may have any form but that of a key of Switchyard.
+fn is_token(verifier: &jwt::Verifier, headers: &HeaderMap, text: &str) -> bool {
+    let has_form = || {
+        if verifier.is_introspecting() {
+            return !text.starts_with(api_key::PREFIX);
+        }
+        text.starts_with("ey") && text.split('.').count() == 3
+    };
+    !headers.contains_key(API_KEY_HEADER) && has_form()
 }
 
 fn bearer(text: &str) -> Option<&str> {

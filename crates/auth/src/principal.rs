@@ -218,6 +218,11 @@ impl Principal {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether `id` is that of requests without a credential.
+    pub fn is_anonymous_id(id: &str) -> bool {
+        *id == *ANONYMOUS
+    }
+
     /// Whether its requests had no credential, because the configuration asks for none.
     pub fn is_anonymous(&self) -> bool {
         **self.id() == *ANONYMOUS

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use secrecy::{ExposeSecret, SecretString};
-use url::Url;
+use url::{Host, Url};
 
+use super::introspection::Introspection;
 use super::role_words::{RoleWords, filled};
 use net::http::Network;
 use settings::{Fields, Setting};
@@ -42,10 +43,12 @@ const ALGORITHMS: [(&str, Algorithm); 12] = [
 /// Which tokens are accepted.
 #[derive(Debug, Clone)]
 pub struct Jwt {
-    /// The only accepted `iss`.
-    pub issuer: String,
-    /// A value that `aud` must contain.
-    pub audience: String,
+    /// The only accepted `iss`. Without one, tokens of every issuer that the key verifies are accepted.
+    pub issuer: Option<String>,
+    /// A value that `aud` must contain. Without one, tokens for every audience are accepted.
+    pub audience: Option<String>,
+    /// Whether tokens need `iss` and `aud`.
+    pub required: RequiredClaims,
     /// The accepted algorithms, at least one and all of one family.
     pub algorithms: Vec<Algorithm>,
     /// The keys that verify signatures.
@@ -54,10 +57,27 @@ pub struct Jwt {
     pub leeway: Duration,
     /// The claim that names the role, and its values.
     pub roles: RoleWords,
+    /// The login services that clients get tokens from. None: the issuer.
+    pub authorization_servers: Vec<String>,
     /// The clients that tokens may be issued to (`azp`, else `client_id`); none: every client.
     pub parties: Vec<String>,
     /// The way to the login service.
     pub network: Network,
+}
+
+/// The claims that tokens need beside `exp` and `sub`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequiredClaims {
+    /// `iss`, as the configuration names it.
+    pub issuer: bool,
+    /// `aud`, as the configuration names it.
+    pub audience: bool,
+}
+
+impl Default for RequiredClaims {
+    fn default() -> Self {
+        Self { issuer: true, audience: true }
+    }
 }
 
 /// The keys that verify signatures.
@@ -71,6 +91,8 @@ pub enum KeySource {
     JwksFile(PathBuf),
     /// A JSON Web Key Set that a login service publishes.
     Published(KeySetLocation),
+    /// None: a login service is asked about each token, which may be opaque.
+    Introspection(Introspection),
 }
 
 /// Where a login service publishes its keys.
@@ -92,30 +114,108 @@ pub enum PublicKey {
 }
 
 impl Jwt {
+    /// Describes which checks `require` lifts, for `check` and the log of each start.
+    pub fn exception(&self) -> Option<String> {
+        let RequiredClaims { issuer, audience } = self.required;
+        let lifted = match (issuer, audience) {
+            (true, true) => return None,
+            (false, true) => "without `iss`",
+            (true, false) => "without `aud`",
+            (false, false) => "without `iss` and `aud`",
+        };
+        Some(format!(
+            "`jwt.require`: tokens {lifted} are accepted, also those that were made for other programs"
+        ))
+    }
+
     pub(super) fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
         let mut fields = setting.fields()?;
-        let issuer = fields.require("issuer", "the `iss` of the tokens, such as https://login.example.org/");
-        let audience = fields.require("audience", "the `aud` of the tokens, such as switchyard");
-        let algorithms = read_algorithms(&mut fields);
+        let required = fields.take("require").map(|claims| read_required(&claims)).unwrap_or_default();
+        let issuer_hint = "the `iss` of the tokens, such as https://login.example.org/";
+        let issuer = named(&mut fields, "issuer", required.issuer, issuer_hint);
+        let audience_hint = "the `aud` of the tokens, such as switchyard";
+        let audience = named(&mut fields, "audience", required.audience, audience_hint);
+        let introspection = fields.take("introspection");
+        let algorithms = if introspection.is_some() { Vec::new() } else { read_algorithms(&mut fields) };
         let family = algorithms.first().map(|algorithm| algorithm.family());
-        let issuer = issuer.and_then(|issuer| filled(&issuer));
         let published = issuer.as_deref().and_then(parse_issuer).map(KeySetLocation::Issuer);
-        let key = read_key_source(&mut fields, (family, published), folder);
+        let key = match &introspection {
+            Some(introspection) => read_introspection(introspection).map(KeySource::Introspection),
+            None => read_key_source(&mut fields, (family, published), folder),
+        };
+        let authorization_servers =
+            fields.take("authorization_servers").map(|servers| read_servers(&servers)).unwrap_or_default();
         let parties = fields.take("azp").map(|parties| read_parties(&parties)).unwrap_or_default();
         let leeway = fields.seconds("leeway", 0.0..=MAX_LEEWAY_SECONDS).unwrap_or(DEFAULT_LEEWAY);
         let roles = RoleWords::from_fields(&mut fields);
         fields.finish();
+        if required.issuer && issuer.is_none() || required.audience && audience.is_none() {
+            return None;
+        }
         Some(Self {
-            issuer: issuer?,
-            audience: filled(&audience?)?,
+            issuer,
+            audience,
+            required,
             algorithms,
             key: key?,
             leeway,
             roles,
+            authorization_servers,
             parties,
             network: Network::default(),
         })
     }
+}
+
+/// Reads a text that is missing only if `is_required` is false.
+fn named(fields: &mut Fields<'_>, name: &'static str, is_required: bool, hint: &str) -> Option<String> {
+    let setting = if is_required { fields.require(name, hint) } else { fields.take(name) };
+    setting.and_then(|setting| filled(&setting))
+}
+
+/// Reads `require`: the claims that tokens need. `exp` is among them, because a token without an end cannot be revoked.
+fn read_required(setting: &Setting<'_>) -> RequiredClaims {
+    let options = ["exp", "sub", "iss", "aud"].map(|name| (name, name));
+    let items = setting.list().unwrap_or_default();
+    let names: Vec<&str> = items.iter().filter_map(|item| item.choice(&options)).collect();
+    if !names.contains(&"exp") {
+        let hint = "such as `require: [exp]`, which leaves out `iss` and `aud`".to_owned();
+        setting.key_problem("`exp` is not listed, and every token needs it", Some(hint));
+    }
+    RequiredClaims { issuer: names.contains(&"iss"), audience: names.contains(&"aud") }
+}
+
+/// Reads `introspection`, which replaces algorithms and keys. The token of each client and the secret are
+/// sent there, so the URL needs HTTPS, unless it leads to this machine.
+fn read_introspection(setting: &Setting<'_>) -> Option<Introspection> {
+    let mut fields = setting.fields()?;
+    let url = fields.require("url", "the introspection endpoint of the login service");
+    let client_id = fields.require("client_id", "the id of Switchyard at the login service");
+    let client_secret =
+        fields.require("client_secret", "the secret of Switchyard at the login service, as `${NAME}`");
+    fields.finish();
+    let hint = "write it as https://…; http is accepted for a loopback address";
+    let is_one = |url: &Url| {
+        let is_local = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        parse_url(url.as_str()).is_some() && (url.scheme() == "https" || is_local)
+    };
+    Some(Introspection {
+        url: url?.url_that("an https URL without user, password and fragment", hint, is_one)?,
+        client_id: filled(&client_id?)?,
+        client_secret: client_secret?.secret()?,
+    })
+}
+
+/// Reads `authorization_servers`, the URLs of login services.
+fn read_servers(setting: &Setting<'_>) -> Vec<String> {
+    let items = setting.list().unwrap_or_default();
+    let read = |text: &str| parse_issuer(text).map(|_| text.to_owned());
+    items.iter().filter_map(|item| item.parsed("the URL of a login service", read)).collect()
 }
 
 /// Reads `algorithm`, or several `algorithms` of one family.

@@ -47,7 +47,7 @@ pub(super) fn passing(reply: Reply) -> Reply {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolResult<'a> {
-    content: [TextContent<'a>; 1],
+    content: &'a [TextContent<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
     structured_content: Option<&'a Raw>,
     is_error: bool,
@@ -63,7 +63,7 @@ struct TextContent<'a> {
 /// without support for structured content.
 pub(super) fn result(answer: &Raw) -> Raw {
     let content = [TextContent { r#type: "text", text: answer.as_str() }];
-    Raw::of(&ToolResult { content, structured_content: Some(answer), is_error: false })
+    Raw::of(&ToolResult { content: &content, structured_content: Some(answer), is_error: false })
 }
 
 /// Makes an error result of a refusal.
@@ -74,6 +74,18 @@ pub(super) fn refused(refusal: &Refusal) -> Raw {
 /// Makes an error result of `why`, an object. It has no `structuredContent`, which would have to fit the
 /// tool's output schema.
 pub(super) fn failed(why: &Raw) -> Raw {
-    let content = [TextContent { r#type: "text", text: why.as_str() }];
-    Raw::of(&ToolResult { content, structured_content: None, is_error: true })
+    failed_with(&[why.as_str()])
+}
+
+/// Makes an error result of a refusal by `tool`. Beside the JSON it has a line for people, which begins with
+/// `Error in TOOL:` (specification of `chroma`).
+pub(super) fn refused_by(tool: &str, refusal: &Refusal) -> Raw {
+    let message = refusal.message();
+    let text = format!("Error in {tool}: {}", message.strip_prefix(&format!("{tool}: ")).unwrap_or(message));
+    failed_with(&[refusal.raw().as_str(), &text])
+}
+
+fn failed_with(texts: &[&str]) -> Raw {
+    let content: Vec<_> = texts.iter().map(|text| TextContent { r#type: "text", text }).collect();
+    Raw::of(&ToolResult { content: &content, structured_content: None, is_error: true })
 }

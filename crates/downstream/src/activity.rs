@@ -17,8 +17,7 @@
 //! be replaced by small ones. And it knows whether the connection only waits for its client, and therefore yields its
 //! slot to a new connection when all slots are taken ([`Activity::waits`]).
 //!
-//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`), the slots (`socket_slots`) and how
-//! many of them are kept for one principal (`socket_shares`).
+//! Not here: closing the connection (`http1`), the sum of all heads (`head_budget`), the slots (`socket_slots`, `socket_shares`).
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,12 +29,12 @@ use tokio::time::Instant;
 
 use super::head_budget::{FREE, Share};
 use super::socket_shares::KeptSlot;
+use runtime::memory::Account;
 use runtime::worker::now;
 
-/// How long a connection may take for one part of a longer answer. A part can be some hundred kilobytes, so a slow
-/// client has enough time. The limit exists because the answer occupies slots of servers.
+/// How long a connection may take for one part of a longer answer, some hundred kilobytes at most. The limit exists
+/// because the answer occupies slots of servers.
 const PART_LIMIT: Duration = Duration::from_mins(2);
-
 /// Initial size of the read buffer of a connection, in bytes. An idle connection does not keep a larger one.
 const USUAL_BUFFER: usize = 16 * 1024 - 1;
 
@@ -79,8 +78,7 @@ struct State {
     is_body_left: bool,
     /// Since when a request waits for more of its body.
     body_blocked: Option<Instant>,
-    /// The share of the principal of the last request, if that had a valid credential. Without one, the connection
-    /// yields its slot more often.
+    /// The share of the client of the last request. Without a valid credential, the connection yields its slot more often.
     kept: Option<KeptSlot>,
     claims: Claims,
 }
@@ -101,8 +99,13 @@ impl State {
         matches!(self.phase, Phase::Fresh | Phase::Idle) && !self.is_unflushed && !self.is_body_left
     }
 
+    /// Whether a principal keeps the slot. One that only counts for its client is not kept.
+    fn is_kept(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.principal().is_some())
+    }
+
     fn waits(&self) -> Option<Waiting> {
-        let is_kept = self.kept.is_some();
+        let is_kept = self.is_kept();
         let since = match self.phase {
             _ if is_kept && !self.is_idle() => None,
             Phase::Fresh | Phase::Head | Phase::Idle => self.since,
@@ -159,7 +162,7 @@ impl Activity {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Records that the connection is ready for requests, after its handshake if it has one. `waker` wakes its task.
+    /// Records that the connection is ready for requests, after its handshake. `waker` wakes its task.
     pub(super) fn opened(&self, waker: Waker) {
         let mut state = self.state();
         state.since = Some(Instant::now());
@@ -171,9 +174,19 @@ impl Activity {
         self.state().kept.as_ref().is_some_and(|kept| kept.is_for(principal))
     }
 
+    /// The account of the principal of the last request.
+    pub(super) fn account(&self) -> Account {
+        Account::of(self.state().kept.as_ref().and_then(KeptSlot::principal))
+    }
+
     /// Whether the slot is kept for a principal.
     pub(super) fn is_kept(&self) -> bool {
-        self.state().kept.is_some()
+        self.state().is_kept()
+    }
+
+    /// Whether the slot counts for clients without a credential.
+    pub(super) fn is_counted(&self) -> bool {
+        self.state().kept.as_ref().is_some_and(|kept| kept.principal().is_none())
     }
 
     /// Keeps the slot as `kept` says, and no longer for another principal.
@@ -212,7 +225,7 @@ impl Activity {
         }
     }
 
-    /// Refuses the claim on the slot, because a request has arrived.
+    /// Refuses the claim, because a request has arrived.
     pub(super) fn refuse_claim(&self) {
         let mut state = self.state();
         state.claims.has_refused = true;
@@ -273,7 +286,7 @@ impl Activity {
         let mut state = self.state();
         if state.claims.current.is_some() {
             // If it is kept for nobody, once is enough. Otherwise requests sent ahead would save it forever.
-            if state.is_idle() && (state.kept.is_some() || !state.claims.has_refused) {
+            if state.is_idle() && (state.is_kept() || !state.claims.has_refused) {
                 return IdleAction::YieldIfIdle;
             }
             if state.waits().is_some() {
@@ -357,6 +370,11 @@ impl RunningRequest {
     /// Records that the connection got a part of an answer that has more parts.
     pub(super) fn handed(&self) {
         self.0.state().handed = Some(now());
+    }
+
+    /// The account that pays for the answer.
+    pub(super) fn account(&self) -> Account {
+        self.0.account()
     }
 
     /// Records that the connection asks for the next part.

@@ -84,7 +84,7 @@ async fn a_peer_that_reads_next_to_nothing_of_an_answer_is_given_up() {
 
 /// A share of a principal in the slots.
 fn kept() -> KeptSlot {
-    SocketShares::new(1).keep(&Arc::from("one")).expect("a share")
+    SocketShares::new(1).keep(&crate::socket_shares::Owner::Principal("one".into())).expect("a share")
 }
 
 /// Whether the connection yields its slot: kept for nobody, and kept for a principal.

@@ -160,6 +160,16 @@ impl Hosts {
         }
     }
 
+    /// The entries of the list that have a port, as texts.
+    pub fn listed_with_port(&self) -> Vec<String> {
+        match self {
+            Self::Loopback | Self::LoopbackAnd(_) => Vec::new(),
+            Self::Listed(list) => {
+                list.iter().filter(|listed| listed.port.is_some()).map(Authority::to_string).collect()
+            }
+        }
+    }
+
     /// Whether `host` is an accepted name of Switchyard.
     pub fn allow(&self, host: &Authority) -> bool {
         match self {

@@ -1,8 +1,10 @@
 //! The bodies that a connection carries: one of a request, which has to arrive in time, and one of a response, which
 //! keeps its request running until its last byte.
 //!
-//! Invariant: a result that breaks off makes the body of its response break off. Then hyper closes the connection
-//! without an end of the body. So no client takes half a response for a whole one.
+//! Invariants: a result that breaks off makes the body of its response break off. Then hyper closes the connection
+//! without an end of the body. So no client takes half a response for a whole one. Every part of a body is charged to
+//! the memory budget until the system has it, whatever made it ([`AnswerBody`]). Answers that can be refused with an error are
+//! charged before (`exchange`, `message_encoder`, and `charged` of the REST API), and not again here.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,6 +24,7 @@ use super::socket_slots::ClientSlot;
 use auth::Principal;
 use json::Raw;
 use protocol::{RequestId, Response};
+use runtime::memory::{self, Account, ChargeKind, SMALL};
 use runtime::worker::suppress_wakes;
 use upstream::ResponseStream;
 
@@ -131,23 +134,25 @@ const JOINED: usize = 64 * 1024;
 /// A body that is there, in parts that are not copied into one, such as a head, a large payload, a short tail.
 pub(super) struct SegmentedBody<const N: usize> {
     rest: std::array::IntoIter<Bytes, N>,
+    /// Whether the last two parts are copied into one when the connection takes them.
+    joins_last: bool,
 }
 
 impl<const N: usize> SegmentedBody<N> {
     /// These, as they are.
     pub(super) fn of(parts: [Bytes; N]) -> Self {
-        Self { rest: parts.into_iter() }
+        Self { rest: parts.into_iter(), joins_last: false }
     }
 }
 
-impl SegmentedBody<3> {
+impl SegmentedBody<4> {
     /// Joins the tail to the end of the payload if the payload fills what a connection takes at once. Otherwise
     /// the tail would need a write and a read of its own.
     pub(super) fn new([head, mut payload, tail]: [Bytes; 3]) -> Self {
         let room = TAKEN.saturating_sub(head.len());
-        let is_joined = payload.len() > room && payload.len() - room <= JOINED;
-        let tail = if is_joined { [payload.split_off(room), tail].concat().into() } else { tail };
-        Self::of([head, payload, tail])
+        let joins_last = payload.len() > room && payload.len() - room <= JOINED;
+        let end = if joins_last { payload.split_off(room) } else { Bytes::new() };
+        Self { joins_last, ..Self::of([head, payload, end, tail]) }
     }
 }
 
@@ -159,7 +164,14 @@ impl<const N: usize> HttpBody for SegmentedBody<N> {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(self.rest.next().map(|part| Ok(Frame::data(part))))
+        // An empty part would end a body in chunks.
+        let Some(part) = self.rest.find(|part| !part.is_empty()) else { return Poll::Ready(None) };
+        let part = match self.rest.as_slice() {
+            [tail] if self.joins_last => [part, tail.clone()].concat().into(),
+            _ => return Poll::Ready(Some(Ok(Frame::data(part)))),
+        };
+        self.rest.next();
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -227,6 +239,8 @@ impl HttpBody for StreamingBody {
 
 /// The body of an answer. Its request counts as running for as long as it exists. A connection that has no
 /// room for more does not ask for the next part, which is how `Activity` sees a client that reads too slowly.
+///
+/// Each part is charged until it was written. If there is no room for it, the body breaks off.
 pub(super) struct AnswerBody {
     body: Body,
     /// Whether the connection has a part and was not back for more.
@@ -251,7 +265,9 @@ impl HttpBody for AnswerBody {
         if std::mem::take(&mut self.is_handed) {
             self.running.asked();
         }
-        let part = Pin::new(&mut self.body).poll_frame(cx);
+        let part = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let part =
+            Poll::Ready(part.map(|part| part.and_then(|part| charged(part, || self.running.account()))));
         if matches!(part, Poll::Ready(Some(Ok(_)))) && !self.body.is_end_stream() {
             self.is_handed = true;
             self.running.handed();
@@ -266,6 +282,15 @@ impl HttpBody for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// A part of a body that is charged to `account`, if it is large.
+fn charged(part: Frame<Bytes>, account: impl FnOnce() -> Account) -> Result<Frame<Bytes>, axum::Error> {
+    if part.data_ref().is_none_or(|data| data.len() < SMALL) {
+        return Ok(part);
+    }
+    let data = part.into_data().unwrap_or_default();
+    memory::hold(data, account, ChargeKind::Answer).map(Frame::data).map_err(axum::Error::new)
 }
 
 #[cfg(test)]
@@ -300,7 +325,8 @@ mod tests {
                 parts.push(frame.expect("it cannot fail").into_data().expect("data"));
             }
             assert_eq!(parts[1].as_ptr(), payload.as_ptr(), "{length}: the first part is not copied");
-            assert_eq!(parts[2].len(), joined, "{length}");
+            assert_eq!(parts[2..].concat().len(), joined, "{length}");
+            assert_eq!(parts.len(), 3, "{length}");
             assert_eq!(parts.concat(), [b"{", &payload[..], b"}"].concat(), "{length}");
         }
     }

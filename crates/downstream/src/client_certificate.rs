@@ -1,7 +1,8 @@
 //! The name in the certificate of a client: the key of `client_roles`.
 //!
 //! Invariants: the name is the first URI among the subject alternative names, else the first DNS name, else the first
-//! e-mail address, else the only common name. An empty, overlong or unprintable name is none.
+//! e-mail address, else the only common name. It begins with its kind, so that a name of one kind never stands for
+//! another: an authority may check DNS names and not common names. An empty, overlong or unprintable name is none.
 //!
 //! Not here: whether the certificate is good, which the handshake has checked before.
 
@@ -15,11 +16,30 @@ pub(super) fn name_in(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let alternative = certificate.subject_alternative_name().ok()?;
     let names = alternative.map(|found| found.value.general_names.as_slice()).unwrap_or_default();
-    let first = |of: fn(&GeneralName<'_>) -> Option<String>| names.iter().find_map(of);
-    let name = first(uri).or_else(|| first(dns)).or_else(|| first(email));
-    let name = name.or_else(|| common_name(&certificate))?;
+    let first = |kind: &'static str, of: fn(&GeneralName<'_>) -> Option<String>| {
+        names.iter().find_map(of).map(|name| (kind, name))
+    };
+    let name = first("uri:", uri).or_else(|| first("dns:", dns)).or_else(|| first("email:", email));
+    let (kind, name) = name.or_else(|| Some(("cn:", common_name(&certificate)?)))?;
     let fits = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
-    fits.then_some(name)
+    fits.then(|| format!("{kind}{name}"))
+}
+
+/// The kinds of names, as a name in `client_roles` begins with one.
+pub(super) const KINDS: [&str; 4] = ["dns:", "email:", "uri:", "cn:"];
+
+/// Returns `name` with the kind that it most likely has, for a hint.
+pub(super) fn with_kind(name: &str) -> String {
+    let kind = if name.contains("://") {
+        "uri:"
+    } else if name.contains('@') {
+        "email:"
+    } else if name.contains('.') && !name.contains(' ') {
+        "dns:"
+    } else {
+        "cn:"
+    };
+    format!("{kind}{name}")
 }
 
 fn uri(name: &GeneralName<'_>) -> Option<String> {

@@ -207,7 +207,9 @@ impl Config {
         let readers =
             "`anonymous_role: reader`: everybody may read the REST API without a credential".to_owned();
         let is_open = self.allow_unauthenticated && self.auth.is_open();
-        is_open.then_some(open).into_iter().chain(self.anonymous_reader.then_some(readers)).collect()
+        let of_tokens = self.auth.tokens().and_then(auth::Jwt::exception);
+        let of_readers = self.anonymous_reader.then_some(readers);
+        is_open.then_some(open).into_iter().chain(of_readers).chain(of_tokens).collect()
     }
 
     /// Accepts requests for the host of `public_url`, and from its pages.

@@ -176,19 +176,23 @@ fn roles_of_certificates_need_an_authority_and_a_mode() {
         tls.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         tls
     };
-    let full = tls(json!({"client_ca": "ca", "client_roles": {"robot": "caller"}}));
+    let full = tls(json!({"client_ca": "ca", "client_roles": {"cn:robot": "caller"}}));
     assert_eq!(problems(json!({"tls": tls(json!({}))})), [""; 0]);
     assert_eq!(problems(json!({"auth_mode": "certificate", "tls": full})), [""; 0]);
     for (settings, wanted) in [
         (json!({"auth_mode": "certificate"}), "`auth_mode: certificate`, but no certificate has a role"),
         (json!({"tls": full}), "`tls.client_roles` has no effect without `auth_mode`"),
         (
-            json!({"tls": tls(json!({"client_roles": {"robot": "caller"}}))}),
+            json!({"tls": tls(json!({"client_ca": "ca", "client_roles": {"robot.example": "caller"}}))}),
+            "the name does not say its kind: `dns:`, `email:`, `uri:` or `cn:` (common name) before it",
+        ),
+        (
+            json!({"tls": tls(json!({"client_roles": {"cn:robot": "caller"}}))}),
             "tls.client_roles: it has no effect without `client_ca`",
         ),
         (json!({"tls": {"cert": "c"}}), "tls: `key` is missing"),
     ] {
         let found = problems(settings);
-        assert!(found.iter().any(|problem| problem.starts_with(wanted)), "{found:?} lacks {wanted}");
+        assert!(found.iter().any(|problem| problem.contains(wanted)), "{found:?} lacks {wanted}");
     }
 }

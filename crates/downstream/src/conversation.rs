@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use super::error::{MessageRefusal, described};
 use super::exchange::{Exchange, Named};
 use super::headers::check_meta;
+use super::message_encoder::MessageEncoder;
 use super::outside_calls::OutsideCalls;
 use super::sessions::Session;
 use gateway::subscriptions::Feed;
@@ -103,11 +104,12 @@ impl Conversation {
         let request = (request, named);
         let mut exchange = Exchange::detached(&self.gateway, caller, request, running, &self.requests);
         let (outgoing, frame, encoder) = (self.outgoing.clone(), self.frame, exchange.encoder());
+        let questions = Arc::clone(&self.session.questions);
         self.requests.spawn(async move {
             while let Some(message) = exchange.next().await {
                 let end = torn_down(&message).filter(|_| listens);
                 for message in [Some(message), end].into_iter().flatten() {
-                    let Some(text) = encoder.encode(&message, frame) else { continue };
+                    let Some(text) = encoder.encode(&message, Some(&questions), frame) else { continue };
                     if outgoing.send(text).await.is_err() {
                         cancel.cancel(); // the client has disconnected
                         return;
@@ -154,7 +156,32 @@ impl Conversation {
                 && !self.announcing.swap(true, Ordering::Relaxed)
             {
                 let asks = OutsideCalls::of(&self.gateway, &caller, &self.session.questions);
-                self.requests.spawn_until_end(announce((feed, asks), self.outgoing.clone(), self.frame));
+                let announced = self.announce(&caller, (feed, asks));
+                self.requests.spawn_until_end(announced);
+            }
+        }
+    }
+
+    /// Sends notifications to the legacy client, and server requests that belong to no call, until the channel closes.
+    fn announce(
+        &self,
+        caller: &Caller,
+        (mut feed, mut asks): (Feed, OutsideCalls),
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (outgoing, frame) = (self.outgoing.clone(), self.frame);
+        let encoder = MessageEncoder::new(caller.principal.id(), caller.version.era());
+        let questions = Arc::clone(&self.session.questions);
+        async move {
+            loop {
+                let message = tokio::select! {
+                    notice = feed.next() => Message::Notification(notice),
+                    message = asks.next() => message,
+                    () = outgoing.closed() => return,
+                };
+                let Some(text) = encoder.encode(&message, Some(&questions), frame) else { continue };
+                if outgoing.send(text).await.is_err() {
+                    return;
+                }
             }
         }
     }
@@ -171,20 +198,6 @@ fn torn_down(message: &Message) -> Option<Message> {
     let Message::Response(Response { id: Some(id), reply: Ok(_) }) = message else { return None };
     let params = Raw::empty_object().with("requestId", id.raw());
     Some(Message::Notification(Notification { method: method::CANCELLED.into(), params: Some(params) }))
-}
-
-/// Sends notifications to a legacy client, and server requests that belong to no call, until the channel closes.
-async fn announce((mut feed, mut asks): (Feed, OutsideCalls), outgoing: mpsc::Sender<Bytes>, frame: Frame) {
-    loop {
-        let message = tokio::select! {
-            notice = feed.next() => Message::Notification(notice),
-            message = asks.next() => message,
-            () = outgoing.closed() => return,
-        };
-        if outgoing.send(frame(message.encode())).await.is_err() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub enum MessageRefusal {
     },
     /// The limit of clients is reached.
     #[error(
-        "all {most} connections are taken; come back when one has ended, or have the operator raise max_connections"
+        "all {most} connections are taken, or all that one principal may have; come back when one has ended, or have the operator raise max_connections"
     )]
     NoPlace {
         /// The limit.

@@ -15,18 +15,22 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
+use tokio_util::sync::CancellationToken;
 
 use super::bodies::{SegmentedBody, StreamingBody, enveloped};
-use super::error::status_of;
+use super::error::{MessageRefusal, status_of};
 use super::exchange::{Exchange, Step};
+use super::headers::{EVENTS_NEEDED, ResponseFormat};
 use super::message_encoder::{MessageEncoder, retry};
 use super::outside_calls::OutsideCalls;
 use super::replay::{Log, Reader};
 use super::sessions::{Session, SessionReader};
 use gateway::Gateway;
+use gateway::error::memory_exhausted;
 use gateway::subscriptions::Feed;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{Closed, ErrorObject, Message, RequestId};
+use protocol::{Closed, Era, ErrorObject, Message, RequestId};
+use runtime::memory::{self, Account, ChargeKind, SMALL};
 use runtime::shutdown::Shutdown;
 use runtime::worker::{now, until};
 use upstream::ResponseStream;
@@ -42,21 +46,29 @@ const RESUME_AFTER: Duration = Duration::from_secs(1);
 /// When clients come back whose streams the gateway ends.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 
-/// A payload that is not larger is copied, which costs less than to hand it over in parts.
-const COPIED: usize = 16 * 1024;
-
-/// The form of a response that the client of a session prefers, where it accepts both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseFormat {
-    Json,
-    Stream,
-}
+/// A payload that is not larger is copied, which costs less than to hand it over in parts. A larger one is charged, and
+/// its copy would have to be charged too.
+const COPIED: usize = SMALL;
 
 /// A page of a list for a modern client. A large one is copied for none who reads it.
-pub(super) fn listed(id: RequestId, listed: Result<Closed, ErrorObject>) -> Response {
+pub(super) fn listed(
+    id: RequestId,
+    listed: Result<Closed, ErrorObject>,
+    format: ResponseFormat,
+    principal: &Arc<str>,
+) -> Response {
     match listed {
+        Ok(page) if format == ResponseFormat::OnlyStream => {
+            event_stream(Event::of(page.encode(&id)).encode().into())
+        }
         Ok(page) if page.size() > COPIED => {
-            json(Body::new(SegmentedBody::of(page.parts(&id))), StatusCode::OK)
+            let [head, page] = page.parts(&id);
+            match memory::hold(page, || Account::of(Some(principal)), ChargeKind::Answer) {
+                Ok(page) => json(Body::new(SegmentedBody::of([head, page])), StatusCode::OK),
+                Err(_) => {
+                    given(&protocol::Response { id: Some(id), reply: Err(memory_exhausted(Era::Modern)) })
+                }
+            }
         }
         Ok(page) => json(page.encode(&id).into(), StatusCode::OK),
         Err(error) => given(&protocol::Response { id: Some(id), reply: Err(error) }),
@@ -68,8 +80,12 @@ fn given(response: &protocol::Response) -> Response {
     whole(response, status_of(&response.reply))
 }
 
-/// The answer to a request: JSON when its response comes first, else a stream.
-pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response {
+/// The answer to a request: JSON when its response comes first and the client accepts that, else a stream.
+pub(super) async fn answer(mut exchange: Exchange, format: ResponseFormat, tasks: &Shutdown) -> Response {
+    if format == ResponseFormat::OnlyJson {
+        // Boxed: it is rarely needed.
+        return Box::pin(as_json(exchange, || {})).await;
+    }
     let first = async {
         loop {
             // A modern client is not notified of pauses.
@@ -81,37 +97,76 @@ pub(super) async fn answer(mut exchange: Exchange, tasks: &Shutdown) -> Response
     };
     match within(KEEP_ALIVE_EVERY, first).await {
         Some(Some(Step::Message(Message::Response(response)))) => {
-            if exchange.is_modern() {
-                given(&response)
+            let status = status(&exchange, &response);
+            // An error whose status is not 200 has no other form than JSON.
+            if format == ResponseFormat::OnlyStream && status == StatusCode::OK {
+                event_stream(event(&exchange.encoder(), &Message::Response(response)).into())
             } else {
-                whole(&response, StatusCode::OK)
+                whole(&response, status)
             }
+        }
+        Some(Some(Step::Stream(stream))) if format == ResponseFormat::OnlyStream => {
+            let response = exchange.collected(stream).await;
+            event_stream(event(&exchange.encoder(), &response).into())
         }
         Some(Some(Step::Message(first))) => {
             let first = event(&exchange.encoder(), &first);
             stream_of(exchange, first, tasks)
         }
-        Some(Some(Step::Stream(stream))) => passed(exchange.id(), stream),
+        Some(Some(Step::Stream(stream))) => passed(&exchange, stream),
         // Cancelled before anything was said: a stream that ends, because JSON would need a body.
         Some(Some(Step::Pause(_)) | None) => event_stream(Body::empty()),
         None => stream_of(exchange, KEEP_ALIVE, tasks),
     }
 }
 
-/// The answer to a request of a session, whose stream can be read again and on other connections.
+/// The HTTP status of the response to the client of `exchange`.
+fn status(exchange: &Exchange, response: &protocol::Response) -> StatusCode {
+    if exchange.is_modern() { status_of(&response.reply) } else { StatusCode::OK }
+}
+
+/// The answer to a client that accepts JSON alone, however long it takes. Notifications are left out, because the
+/// response has no place for them. A server request cannot be left out: it makes the answer a refusal, and `cancel`
+/// ends the call.
+async fn as_json(mut exchange: Exchange, cancel: impl FnOnce()) -> Response {
+    loop {
+        match exchange.step().await {
+            Some(Step::Message(Message::Response(response))) => {
+                return whole(&response, status(&exchange, &response));
+            }
+            Some(Step::Stream(stream)) => return passed(&exchange, stream),
+            Some(Step::Message(Message::Request(_))) => {
+                cancel();
+                let refusal = MessageRefusal::Accept(EVENTS_NEEDED);
+                return refusal.into_response(Some(exchange.id().clone()), exchange.named());
+            }
+            Some(Step::Message(Message::Notification(_)) | Step::Pause(_)) => {}
+            // Cancelled, so there is no response.
+            None => {
+                let mut nothing = Response::new(Body::empty());
+                *nothing.status_mut() = StatusCode::ACCEPTED;
+                return nothing;
+            }
+        }
+    }
+}
+
+/// The answer to a request of a session, whose stream can be read again and on other connections. `cancel` ends the
+/// request.
 pub(super) async fn recorded(
     mut exchange: Exchange,
-    form: ResponseFormat,
-    session: &Arc<Session>,
+    format: ResponseFormat,
+    (session, cancel): (&Arc<Session>, CancellationToken),
     tasks: &Shutdown,
 ) -> Response {
-    let first = match form {
-        ResponseFormat::Stream => None,
+    let first = match format {
+        ResponseFormat::OnlyJson => return Box::pin(as_json(exchange, || cancel.cancel())).await,
+        ResponseFormat::Stream | ResponseFormat::OnlyStream => None,
         ResponseFormat::Json => match within(STREAM_AFTER, exchange.step()).await {
             Some(Some(Step::Message(Message::Response(response)))) => {
                 return whole(&response, StatusCode::OK);
             }
-            Some(Some(Step::Stream(stream))) => return passed(exchange.id(), stream),
+            Some(Some(Step::Stream(stream))) => return passed(&exchange, stream),
             Some(None) => return event_stream(Body::empty()),
             Some(first) => first,
             None => None,
@@ -251,13 +306,21 @@ impl Notices {
 
 fn event(encoder: &MessageEncoder, message: &Message) -> Bytes {
     let frame = |data| Event::of(data).encode();
-    encoder.encode(message, frame).unwrap_or(KEEP_ALIVE)
+    // A client without a session is asked nothing.
+    encoder.encode(message, None, frame).unwrap_or(KEEP_ALIVE)
 }
 
-/// The response to the request `id` whose result is still arriving, unless all of it is there.
-fn passed(id: &RequestId, mut stream: Box<ResponseStream>) -> Response {
+/// The response of `exchange` whose result is still arriving, unless all of it is there.
+fn passed(exchange: &Exchange, mut stream: Box<ResponseStream>) -> Response {
+    let id = exchange.id();
     let body = match stream.arrived() {
-        Some((result, ending)) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
+        Some((result, ending)) => match memory::hold(result, || exchange.account(), ChargeKind::Answer) {
+            Ok(result) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
+            Err(_) => {
+                let reply = Err(memory_exhausted(exchange.era()));
+                return whole(&protocol::Response { id: Some(id.clone()), reply }, StatusCode::OK);
+            }
+        },
         None => Body::new(StreamingBody::new(id, stream)),
     };
     json(body, StatusCode::OK)
@@ -302,7 +365,8 @@ mod tests {
         for (length, parts) in [(10, 1), (COPIED - 3, 1), (COPIED, 2), (200_000, 2)] {
             let page = Closed::new(&Raw::of(&"x".repeat(length)));
             let kept = page.result();
-            let mut body = listed(id.clone(), Ok(page.clone())).into_body();
+            let mut body =
+                listed(id.clone(), Ok(page.clone()), ResponseFormat::Json, &"one".into()).into_body();
             let mut frames = Vec::new();
             while let Some(frame) = body.frame().await {
                 frames.push(frame.expect("it cannot fail").into_data().expect("data"));

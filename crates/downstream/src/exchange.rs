@@ -5,7 +5,8 @@
 //!
 //! Invariants: no message follows the response. A cancelled request has no response. A notice carries the
 //! client's own progress token or does not arrive. A server request that the client does not support is refused. One
-//! that is open at the end of the call is cancelled before the response.
+//! that is open at the end of the call is cancelled before the response. A response is charged to the memory budget as
+//! soon as it is made, because it may wait for its client.
 //!
 //! The owner of a running request differs by era. A modern client's request dies with this object,
 //! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
@@ -28,11 +29,11 @@ use super::message_encoder::MessageEncoder;
 use super::questions::{End, OpenQuestion, Questions};
 use super::sessions::SessionRequest;
 use crate::admission::Slot;
-use gateway::error::{audit_full, internal, revoked};
+use gateway::error::{audit_full, internal, memory_exhausted, revoked};
 use gateway::manager::live_events::CallSource;
 use gateway::{Caller, Gateway, era};
 use json::Raw;
-use protocol::{Closed, ErrorObject, Message, Reply, Request, RequestId, Response, meta};
+use protocol::{Closed, Era, ErrorObject, Message, Reply, Request, RequestId, Response, meta};
 use runtime::memory::Account;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::{self, untrusted};
@@ -232,9 +233,24 @@ impl Exchange {
         MessageEncoder::new(self.caller.principal.id(), self.caller.version.era())
     }
 
+    /// The account of its client.
+    pub(super) fn account(&self) -> Account {
+        Account::of(Some(self.caller.principal.id()))
+    }
+
+    /// The era of its client.
+    pub(super) fn era(&self) -> Era {
+        self.caller.version.era()
+    }
+
     /// Which request it is.
     pub const fn id(&self) -> &RequestId {
         &self.id
+    }
+
+    /// The HTTP request in which it came.
+    pub(super) const fn named(&self) -> Named {
+        self.named
     }
 
     /// The next step; none after the last one.
@@ -360,11 +376,15 @@ async fn answer(
         };
         // Pinned here, because a scope around the future itself would need room for it once more.
         let handled = pin!(gateway.handle(caller, request, outlet));
-        let mut received = if gateway.manager().live_events().is_watched() {
+        let received = if gateway.manager().live_events().is_watched() {
             CallSource { request_id: named, is_rest: false }.during(handled).await
         } else {
             handled.await
         };
+        // It does not matter if a server made it, the cache, or an edit on the way.
+        let charged = received.charged(Some(caller.principal.id()));
+        let full = |_| ResponseBody::Buffered(Err(memory_exhausted(caller.version.era())));
+        let mut received = charged.unwrap_or_else(full);
         audited.end(&mut received);
         received
     };

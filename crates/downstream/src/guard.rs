@@ -25,7 +25,8 @@ use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::Metadata;
 use super::refusal::Refusal;
 use super::request_class::{
-    is_for_people, is_health, is_of_oauth, is_of_oauth_client, is_probe, is_public, is_rest_read,
+    is_for_people, is_health, is_of_oauth, is_of_oauth_client, is_of_operator, is_probe, is_public,
+    is_rest_read,
 };
 use super::tls_handshake::Certified;
 use crate::bodies::FromClient;
@@ -194,6 +195,7 @@ impl Guard {
             Identity::Host => parts.extensions.get().cloned().ok_or(Denied::Missing),
         };
         match judged {
+            Ok(principal) if principal.is_anonymous() => self.ambient(parts, principal).map(Checked::Done),
             Ok(principal) => Ok(Checked::Done(Some(principal))),
             Err(Denied::Unchecked) => Ok(Checked::NeedsSlowHash),
             Err(Denied::Missing) if self.browser.may_have_session(parts) => Ok(Checked::NeedsSession),
@@ -210,7 +212,7 @@ impl Guard {
         if denied == Denied::Missing
             && let Some(Certified(client)) = parts.extensions.get()
         {
-            return Ok(Some(client.clone()));
+            return self.ambient(parts, client.clone());
         }
         if denied == Denied::Missing
             && let Some(reader) = self.anonymous.as_ref().filter(|_| is_rest_read(parts))
@@ -224,6 +226,15 @@ impl Guard {
             return Err(Refusal::NoSuchPath);
         }
         Err(Refusal::Denied(denied))
+    }
+
+    /// Accepts a principal that nothing in the headers names: any page that a browser shows could have caused the request.
+    /// An action of an operator must therefore come from a page of Switchyard, or from a program, which names no page.
+    fn ambient(&self, parts: &request::Parts, principal: Principal) -> Result<Option<Principal>, Refusal> {
+        if is_of_operator(parts) && self.browser.is_of_other_page(parts) {
+            return Err(Refusal::OperatorPage);
+        }
+        Ok(Some(principal))
     }
 
     /// Authenticates the head, in whichever way its credential needs.

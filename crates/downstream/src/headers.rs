@@ -12,16 +12,35 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::error::MessageRefusal;
 use gateway::tools::Mirrored;
 use json::{Part, Raw};
-use protocol::{Request, Version, headers, meta, sanitize};
+use protocol::{Accept, Request, Version, headers, meta, sanitize};
 
 /// Header names, parsed once: a lookup by text would parse the name each time.
 static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 static METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
 static NAME: HeaderName = HeaderName::from_static(headers::NAME);
 
-/// Values of `Accept` that cover both forms of answers, JSON and event streams.
-const USUAL_ACCEPT: [&str; 3] =
-    ["application/json, text/event-stream", "text/event-stream, application/json", "*/*"];
+/// The media type of an answer that consists of messages, in the error for a client that accepts JSON alone.
+pub(crate) const EVENTS_NEEDED: &str =
+    "text/event-stream, because this request is answered with notifications or server requests";
+/// Values of `Accept` of most clients, and what they mean.
+const USUAL_ACCEPT: [(&str, ResponseFormat); 3] = [
+    ("application/json, text/event-stream", ResponseFormat::Json),
+    ("text/event-stream, application/json", ResponseFormat::Stream),
+    ("*/*", ResponseFormat::Json),
+];
+
+/// The forms of a response that a client accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResponseFormat {
+    /// Both. JSON is better, if the response is the first thing to arrive.
+    Json,
+    /// Both. An event stream is better in a session, where it can be resumed.
+    Stream,
+    /// JSON alone.
+    OnlyJson,
+    /// An event stream alone.
+    OnlyStream,
+}
 
 /// Returns the value of a header that may occur once, without the white space around it.
 pub fn single<K>(map: &HeaderMap, name: K) -> Result<Option<&str>, MessageRefusal>
@@ -87,38 +106,32 @@ pub(crate) fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> 
     }
 }
 
-/// Requires that the client accepts every one of `types`.
-pub(crate) fn check_accept(
-    map: &HeaderMap,
-    types: &'static [&'static str],
-    shown: &'static str,
-) -> Result<(), MessageRefusal> {
-    if map.get(ACCEPT).is_some_and(|value| USUAL_ACCEPT.iter().any(|usual| value == usual)) {
-        return Ok(());
+/// Returns the forms of answers that the client accepts, the better one first. Refuses a client that accepts none.
+pub(crate) fn response_format(map: &HeaderMap) -> Result<ResponseFormat, MessageRefusal> {
+    let usual = map.get(ACCEPT).filter(|_| !has_repeated(map));
+    if let Some((_, format)) =
+        USUAL_ACCEPT.iter().find(|(value, _)| usual.is_some_and(|usual| usual == value))
+    {
+        return Ok(*format);
     }
-    let accepts = |wanted: &str| {
-        let family = wanted.split('/').next().unwrap_or_default();
-        let has = |range: &str| {
-            let range = range.split(';').next().unwrap_or_default().trim();
-            let is_family = |of: &str| of.eq_ignore_ascii_case(family);
-            range.eq_ignore_ascii_case(wanted)
-                || range == "*/*"
-                || range.strip_suffix("/*").is_some_and(is_family)
-        };
-        let mut values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        values.any(|value| value.split(',').any(has))
-    };
-    if types.iter().all(|wanted| accepts(wanted)) { Ok(()) } else { Err(MessageRefusal::Accept(shown)) }
+    let accept = accepted(map);
+    match (accept.allows_json(), accept.allows_events()) {
+        (true, true) if accept.prefers_events() => Ok(ResponseFormat::Stream),
+        (true, true) => Ok(ResponseFormat::Json),
+        (true, false) => Ok(ResponseFormat::OnlyJson),
+        (false, true) => Ok(ResponseFormat::OnlyStream),
+        (false, false) => Err(MessageRefusal::Accept("application/json or text/event-stream")),
+    }
 }
 
-/// Whether the client prefers an event stream to JSON, because `Accept` names the stream first.
-///
-/// Without `q` both are equal (RFC 9110, 12.5.1), so Switchyard may choose. In a session, an event
-/// stream can be resumed after its connection broke.
-pub(crate) fn prefers_stream(map: &HeaderMap) -> bool {
-    let values = map.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut ranges = values.flat_map(|value| value.split(',')).map(str::trim);
-    ranges.next().is_some_and(|first| first.eq_ignore_ascii_case("text/event-stream"))
+/// Requires that the client accepts an event stream, for an answer that has no other form.
+pub(crate) fn check_accepts_events(map: &HeaderMap) -> Result<(), MessageRefusal> {
+    if accepted(map).allows_events() { Ok(()) } else { Err(MessageRefusal::Accept(EVENTS_NEEDED)) }
+}
+
+/// The forms that the client accepts. A value that is not text allows nothing.
+fn accepted(map: &HeaderMap) -> Accept {
+    Accept::of(map.get_all(ACCEPT).iter().map(|value| value.to_str().unwrap_or("unreadable")))
 }
 
 /// Whether a request is modern: its body declares a modern revision, or its version header names no

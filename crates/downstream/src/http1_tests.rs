@@ -25,8 +25,10 @@ async fn connected(live: &Shutdown) -> (SocketSlot, std::net::TcpStream) {
         limits: Limits::default(),
     };
     let slots = SocketSlots::new(1);
-    let (slot, stream) =
-        (slots.open(slots.take().expect("free")), ClientStream::Plain(MovingSocket::new(socket)));
+    let (slot, stream) = (
+        slots.open(slots.take().expect("free"), std::net::Ipv4Addr::LOCALHOST.into()),
+        ClientStream::Plain(MovingSocket::new(socket)),
+    );
     live.spawn(connection((stream, None), slot.client.clone(), context));
     (slot, client)
 }

@@ -13,6 +13,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -207,7 +208,9 @@ impl<S: Site> Server<'_, S> {
             site: self.site.clone(),
             limits: self.limits,
         };
-        let slot = self.slots.open(permit);
+        // A socket that has no peer any more is about to fail.
+        let address = socket.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
+        let slot = self.slots.open(permit, address);
         let (bulk, handshakes) = (self.workers.bulk().cloned(), self.handshakes.clone());
         self.workers.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };

@@ -159,6 +159,6 @@ mod tests {
             (&"connection_limit_exceeded".into(), &"too_many_connections".into())
         );
         assert_eq!((&data["max_connections"], &data["current_connections"]), (&7.into(), &7.into()));
-        assert_eq!(data["retry_after_seconds"], 5.0);
+        assert_eq!(data["retry_after_seconds"], 5);
     }
 }

@@ -1,8 +1,7 @@
 //! Messages for a client as they wait for it: encoded, and charged to its principal until they were written.
 //!
 //! Invariant: a response is never dropped silently. If the memory budget has no room for it, the client gets an
-//! error in its place; a notification is dropped and counted. A question of a server found its room when it came,
-//! and their number is limited.
+//! error in its place. A notification is dropped and counted, and a question of a server is refused.
 //!
 //! Not here: the admission rule ([`runtime::memory`]), where a message waits (`replay`, `conversation`).
 
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::questions::Questions;
 use gateway::error::memory_exhausted;
 use protocol::{Era, Message, Response};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
@@ -29,13 +29,24 @@ impl MessageEncoder {
         Self { principal: Arc::clone(principal), era }
     }
 
-    /// `message` in the form that `frame` gives it; none for a notification without room.
-    pub(super) fn encode(&self, message: &Message, frame: impl Fn(Bytes) -> Bytes) -> Option<Bytes> {
+    /// `message` in the form that `frame` gives it; none for a notification without room, and for a question of a
+    /// server, which is then refused.
+    pub(super) fn encode(
+        &self,
+        message: &Message,
+        questions: Option<&Questions>,
+        frame: impl Fn(Bytes) -> Bytes,
+    ) -> Option<Bytes> {
         match (self.charged(message, &frame), message) {
             (Ok(encoded), _) => Some(encoded),
             (Err(_), Message::Response(response)) => Some(frame(self.refused(response).encode())),
             (Err(_), Message::Notification(_)) => Limit::CallNotices.met(None),
-            (Err(_), Message::Request(_)) => Some(frame(message.encode())),
+            (Err(_), Message::Request(request)) => {
+                if let Some(questions) = questions {
+                    questions.refuse(&request.id);
+                }
+                Limit::SessionQuestions.met(None)
+            }
         }
     }
 

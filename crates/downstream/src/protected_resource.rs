@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! 401, WWW-Authenticate: Bearer resource_metadata="…/.well-known/oauth-protected-resource/mcp"
-//!   ──▶ GET it, without a credential ──▶ {"resource": …, "authorization_servers": [the issuer], …}
+//!   ──▶ GET it, without a credential ──▶ {"resource": …, "authorization_servers": [the issuer, or configured ones], …}
 //! ```
 //!
-//! Invariants: the document exists only while tokens are accepted whose issuer is a URL; otherwise there is no
-//! issuer to name. It contains only configured values, the requested path if it is a known one, and an allowed
+//! Invariants: the document exists only while tokens are accepted whose login services are URLs; otherwise there is none
+//! to name. It contains only configured values, the requested path if it is a known one, and an allowed
 //! `Host`. Headers that a proxy or client may have added (`X-Forwarded-…`) are not used.
 //!
 //! Not here: which tokens are accepted ([`auth`]), access (`guard`), which treats it as public like `/health`.
@@ -53,7 +53,7 @@ pub(super) enum OwnUrl {
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     resource: &'a str,
-    authorization_servers: [&'a str; 1],
+    authorization_servers: &'a [String],
     bearer_methods_supported: [&'static str; 1],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     scopes_supported: &'a [String],
@@ -96,13 +96,14 @@ impl Metadata {
         let source = self.source()?;
         // Tokens for another resource would be refused, so the configured audience is named under every host (RFC
         // 8707).
-        let resource = match WebUrl::parse(&source.audience) {
-            Some(_) => source.audience.clone(),
+        let audience = source.audience.as_ref().filter(|audience| WebUrl::parse(audience).is_some());
+        let resource = match audience {
+            Some(audience) => audience.clone(),
             None => format!("{}{path}", self.base(&source, host)?),
         };
         Some(Raw::of(&Document {
             resource: &resource,
-            authorization_servers: [&source.issuer],
+            authorization_servers: &source.authorization_servers,
             bearer_methods_supported: ["header"],
             scopes_supported: &source.scopes,
             resource_name: "Switchyard",
@@ -121,9 +122,12 @@ impl Metadata {
         self.source()?.caller_scope.clone().filter(|scope| scope.bytes().all(is_scope_byte))
     }
 
-    /// Returns the source of accepted tokens, if its issuer is a URL that clients can open.
+    /// Returns the source of accepted tokens, if its login services are URLs that clients can open.
     fn source(&self) -> Option<Arc<TokenSource>> {
-        self.authenticator.token_source().filter(|source| WebUrl::parse(&source.issuer).is_some())
+        let is_web = |issuer: &String| WebUrl::parse(issuer).is_some();
+        let source = self.authenticator.token_source()?;
+        let has_servers = !source.authorization_servers.is_empty();
+        (has_servers && source.authorization_servers.iter().all(is_web)).then_some(source)
     }
 
     /// Returns the base URL of Switchyard. Without a configured `public_url` it has the requested host, and the
@@ -135,7 +139,8 @@ impl Metadata {
             OwnUrl::Https => return Some(format!("https://{}", host?)),
             OwnUrl::Http => host?,
         };
-        let audience = WebUrl::parse(&source.audience).filter(|audience| audience.authority == *host);
+        let audience = source.audience.as_deref().and_then(WebUrl::parse);
+        let audience = audience.filter(|audience| audience.authority == *host);
         Some(format!("{}://{host}", audience.map_or("http", |audience| audience.scheme)))
     }
 }

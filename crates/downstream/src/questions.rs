@@ -66,6 +66,13 @@ impl Questions {
         }
     }
 
+    /// Refuses the request `id`, which the client was not sent.
+    pub(super) fn refuse(&self, id: &RequestId) {
+        // The server is answered when it is dropped, without the lock.
+        let refused = id.as_u64().and_then(|id| self.lock().open.remove(&id));
+        drop(refused);
+    }
+
     /// Refuses all open and later requests, because the client can no longer answer.
     pub fn close(&self) {
         let mut table = self.lock();

@@ -61,6 +61,11 @@ pub enum Refusal {
     /// An OAuth client of a Switchyard sent the request, because the metadata of a server led it here.
     #[error("the metadata of a server may not name a route of the gateway as its endpoint")]
     Loop,
+    /// A browser shows a page of others that sent an action of an operator, and nothing else names the sender.
+    #[error(
+        "without a credential, an action of an operator is accepted from the pages of this gateway and from programs only"
+    )]
+    OperatorPage,
     /// The body is larger than allowed.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
@@ -152,7 +157,7 @@ impl Refusal {
         match self {
             Self::HostCount => ErrorCode::BadHost,
             Self::Host => ErrorCode::HostNotAllowed,
-            Self::Origin => ErrorCode::OriginNotAllowed,
+            Self::Origin | Self::OperatorPage => ErrorCode::OriginNotAllowed,
             Self::Csrf => ErrorCode::CsrfTokenRequired,
             Self::TooLarge { .. } => ErrorCode::BodyTooLarge,
             Self::BodyTimedOut => ErrorCode::BodyTimeout,

@@ -16,6 +16,8 @@
 //!
 //! Not here: the messages (`exchange`), HTTP (`events`).
 
+mod reader;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,11 +28,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+pub use reader::Reader;
+
 use super::message_encoder::{MessageEncoder, retry};
 use super::questions::Questions;
 use net::sse::Event;
 use protocol::{Era, Message, RequestId};
-use runtime::memory::Charge;
+use runtime::memory::{Charge, SMALL};
 
 /// Limit of events that one stream stores.
 const MAX_EVENTS: usize = 256;
@@ -200,6 +204,8 @@ struct State {
     next: u64,
     /// Bytes of notices among the events.
     notice_bytes: usize,
+    /// Those of small ones, which are charged as a whole.
+    small_bytes: usize,
     /// The number of the current reader; older readers have ended.
     reader: u64,
     /// The reader that must reconnect later, and its last event.
@@ -236,7 +242,7 @@ impl Log {
         let mut state = self.lock();
         let id = self.next_id(&state);
         let frame = |data| Event { id: Some(id.clone()), ..Event::of(data) }.encode();
-        if let Some(text) = self.encoder.encode(message, frame) {
+        if let Some(text) = self.encoder.encode(message, Some(&self.questions), frame) {
             self.add(&mut state, text, kind);
         }
     }
@@ -295,6 +301,7 @@ impl Log {
         state.next += 1;
         if kind == Kind::Notice {
             state.notice_bytes += text.len();
+            state.small_bytes += small(&text);
         }
         state.events.push_back(Numbered { number, text, kind });
         self.make_room(state);
@@ -310,13 +317,14 @@ impl Log {
             };
             if let Some(Numbered { text, kind: Kind::Notice, .. }) = state.events.remove(at) {
                 state.notice_bytes -= text.len();
+                state.small_bytes -= small(&text);
             }
         }
     }
 
     fn is_charged(&self, state: &mut State) -> bool {
         let charge = state.charge.get_or_insert_with(|| self.encoder.charge());
-        charge.cover(state.notice_bytes).is_ok()
+        charge.cover(state.small_bytes).is_ok()
     }
 
     fn may_go(&self, event: &Numbered) -> bool {
@@ -343,56 +351,9 @@ impl Log {
     }
 }
 
-/// Reads one stream.
-#[derive(Debug)]
-pub struct Reader {
-    log: Arc<Log>,
-    mine: u64,
-    next: u64,
-}
-
-enum Read {
-    Event(Bytes),
-    Wait,
-    End,
-}
-
-impl Reader {
-    /// The stream it reads.
-    pub const fn log(&self) -> &Arc<Log> {
-        &self.log
-    }
-
-    /// Returns the next event as it is sent. Returns none if the stream has ended, if another reader
-    /// took its place, or if it must be read on another connection. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Bytes> {
-        let log = Arc::clone(&self.log);
-        loop {
-            let changed = log.changed.notified();
-            match self.ready() {
-                Read::Event(text) => return Some(text),
-                Read::End => return None,
-                Read::Wait => changed.await,
-            }
-        }
-    }
-
-    fn ready(&mut self) -> Read {
-        let mut state = self.log.lock();
-        if state.reader != self.mine {
-            return Read::End;
-        }
-        let at = state.events.partition_point(|event| event.number < self.next);
-        if let Some(event) = state.events.get(at) {
-            self.next = event.number + 1;
-            return Read::Event(event.text.clone());
-        }
-        if let Some((_, last)) = state.pause.take_if(|(reader, _)| *reader == self.mine) {
-            state.reader += 1;
-            return Read::Event(last);
-        }
-        if state.is_ended { Read::End } else { Read::Wait }
-    }
+/// The bytes of an event that is not charged by itself.
+fn small(text: &Bytes) -> usize {
+    if text.len() < SMALL { text.len() } else { 0 }
 }
 
 #[cfg(test)]

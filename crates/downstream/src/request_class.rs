@@ -9,7 +9,7 @@ use http::{Method, request};
 
 use super::protected_resource;
 use super::refusal::AnswerFormat;
-use net::http::CDN_LOOP;
+use net::http::is_own_loop;
 
 /// Paths that need no credential, for GET and HEAD: health checks, and the API description, which is equal in all
 /// installations. A browser opens the description before its user can enter a credential. The only other public paths are
@@ -27,6 +27,9 @@ const OAUTH_METADATA: [&str; 2] =
 /// Path prefixes of the scripts and styles of the page at `/docs`, and of the dashboard. The files are equal in all
 /// installations; what the dashboard shows comes from the REST API.
 const PAGES: [&str; 2] = ["/docs/", "/ui/"];
+/// Path prefix of the REST API, and the routes below it that reach servers for a client.
+const REST: &str = "/api/v1/mcp/";
+const CALLS: [&str; 3] = ["call", "prompts", "resources/read"];
 /// Path prefix of the pages for people (`login`). They authenticate their visitors themselves, by sessions of browsers,
 /// and check the origin of forms more strictly than [`super::authority::Origins`] does.
 const FOR_PEOPLE: &str = "/oauth/";
@@ -56,9 +59,19 @@ pub(super) fn is_of_oauth(path: &str) -> bool {
 /// Whether an OAuth client of a Switchyard sent the request, and it may change something over REST.
 pub(super) fn is_of_oauth_client(parts: &request::Parts) -> bool {
     let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
-    !is_safe
-        && AnswerFormat::of(parts.uri.path()) == AnswerFormat::Rest
-        && parts.headers.contains_key(CDN_LOOP)
+    !is_safe && AnswerFormat::of(parts.uri.path()) == AnswerFormat::Rest && is_own_loop(&parts.headers)
+}
+
+/// Whether the request is an action of an operator over REST, or reads the configuration. Calls of tools, prompts and
+/// resources are none, as web clients on this machine make them.
+pub(super) fn is_of_operator(parts: &request::Parts) -> bool {
+    let Some(route) = parts.uri.path().strip_prefix(REST) else { return false };
+    match parts.method {
+        Method::GET | Method::HEAD => route == "configuration",
+        _ => !CALLS.iter().any(|calls| {
+            route == *calls || route.strip_prefix(calls).is_some_and(|rest| rest.starts_with('/'))
+        }),
+    }
 }
 
 /// Whether the request reads the REST API. MCP uses GET too, for streams and sessions, but those need a credential.

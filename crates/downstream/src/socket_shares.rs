@@ -2,16 +2,40 @@
 //!
 //! A connection whose last request had a valid credential is kept for its principal: it yields its slot only between
 //! two requests (`activity`). One principal may keep at most seven times as many connections as are not kept. So a
-//! principal that is alone leaves an eighth of the slots to others ([`FairShares`]).
+//! principal that is alone leaves an eighth of the slots to others ([`FairShares`]). If there are several, a sixteenth of
+//! the slots is for those that keep few.
+//!
+//! Clients without a credential have shares too, by their address. Their connections are counted and not protected.
 //!
 //! Invariants: no more connections are kept than there are slots. A principal without a kept connection costs nothing.
 //! The lock is taken only if a connection changes its principal, and while it is held no other one is taken.
 //!
 //! Not here: which connections yield (`activity`, `socket_slots`), who sent a request (`guard`).
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use runtime::fair_shares::FairShares;
+use runtime::fair_shares::{FairShares, free_for};
+
+/// The owner of connections.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// The principal with this id.
+    Principal(Arc<str>),
+    /// Clients without a credential that have one address.
+    Address(IpAddr),
+}
+
+impl Owner {
+    /// The clients without a credential at `address`. Addresses of IPv6 with the same first 64 bits are one, because a
+    /// single client has all of them.
+    pub(super) fn at(address: IpAddr) -> Self {
+        Self::Address(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => std::net::Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        })
+    }
+}
 
 /// The shares of one listener. Clones share them.
 #[derive(Debug, Clone)]
@@ -20,14 +44,14 @@ pub(super) struct SocketShares(Arc<Mutex<Shares>>);
 #[derive(Debug)]
 struct Shares {
     most: usize,
-    /// Slots that each principal keeps, by its id.
-    kept: FairShares<Arc<str>, 7>,
+    /// Slots that each owner keeps.
+    kept: FairShares<Owner, 7>,
 }
 
-/// A slot that is kept for a principal, until this is dropped.
+/// A slot that counts for its owner, until this is dropped.
 #[derive(Debug)]
 pub(super) struct KeptSlot {
-    principal: Arc<str>,
+    owner: Owner,
     shares: SocketShares,
 }
 
@@ -37,13 +61,13 @@ impl SocketShares {
         Self(Arc::new(Mutex::new(Shares { most, kept: FairShares::new() })))
     }
 
-    /// Keeps one more slot for `principal`, if its share allows that. Otherwise returns how many it keeps.
-    pub(super) fn keep(&self, principal: &Arc<str>) -> Result<KeptSlot, usize> {
+    /// Keeps one more slot for `owner`, if its share allows that. Otherwise returns how many it keeps.
+    pub(super) fn keep(&self, owner: &Owner) -> Result<KeptSlot, usize> {
         let mut shares = self.lock();
-        let free = shares.most - shares.kept.sum();
-        shares.kept.take(principal, 1, free)?;
+        let free = free_for(shares.kept.of(owner), shares.kept.sum(), shares.most);
+        shares.kept.take(owner, 1, free)?;
         drop(shares);
-        Ok(KeptSlot { principal: Arc::clone(principal), shares: self.clone() })
+        Ok(KeptSlot { owner: owner.clone(), shares: self.clone() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Shares> {
@@ -53,15 +77,23 @@ impl SocketShares {
 }
 
 impl KeptSlot {
+    /// The principal for which it is kept; none for clients without a credential, which are only counted.
+    pub(super) const fn principal(&self) -> Option<&Arc<str>> {
+        match &self.owner {
+            Owner::Principal(id) => Some(id),
+            Owner::Address(_) => None,
+        }
+    }
+
     /// Whether it is kept for `principal`.
     pub(super) fn is_for(&self, principal: &Arc<str>) -> bool {
-        Arc::ptr_eq(&self.principal, principal) || self.principal == *principal
+        self.principal().is_some_and(|own| Arc::ptr_eq(own, principal) || own == principal)
     }
 }
 
 impl Drop for KeptSlot {
     fn drop(&mut self) {
-        self.shares.lock().kept.give_back(&self.principal, 1);
+        self.shares.lock().kept.give_back(&self.owner, 1);
     }
 }
 
@@ -69,21 +101,24 @@ impl Drop for KeptSlot {
 mod tests {
     use super::*;
 
+    fn owner(name: &str) -> Owner {
+        Owner::Principal(name.into())
+    }
+
     /// Keeps as many slots for `name` as its share allows.
     fn fill(shares: &SocketShares, name: &str) -> Vec<KeptSlot> {
-        let name = Arc::from(name);
-        std::iter::from_fn(|| shares.keep(&name).ok()).collect()
+        std::iter::from_fn(|| shares.keep(&owner(name)).ok()).collect()
     }
 
     #[test]
-    fn a_principal_leaves_an_eighth_of_what_it_found() {
+    fn a_principal_leaves_an_eighth_and_several_leave_a_sixteenth() {
         for (most, expected) in
-            [(4_096, [3_584, 448, 56]), (256, [224, 28, 4]), (16, [14, 2, 0]), (7, [7, 0, 0]), (1, [1, 0, 0])]
+            [(4_096, [3_584, 224, 28]), (256, [224, 14, 2]), (16, [14, 1, 1]), (7, [7, 0, 0]), (1, [1, 0, 0])]
         {
             let shares = SocketShares::new(most);
             let kept = ["one", "two", "three"].map(|name| fill(&shares, name));
             assert_eq!(kept.each_ref().map(Vec::len), expected, "{most}");
-            assert_eq!(shares.keep(&Arc::from("one")).err(), Some(expected[0]));
+            assert_eq!(shares.keep(&owner("one")).err(), Some(expected[0]));
             drop(kept);
             assert_eq!(fill(&shares, "four").len(), expected[0], "all were given back");
             assert_eq!(shares.lock().kept.len(), 0, "a principal without a slot is forgotten");
@@ -91,12 +126,34 @@ mod tests {
     }
 
     #[test]
+    fn many_principals_that_take_what_they_can_leave_slots_to_a_newcomer() {
+        for most in [256, 4_096] {
+            let shares = SocketShares::new(most);
+            let kept: Vec<_> = (0..16).flat_map(|at| fill(&shares, &at.to_string())).collect();
+            assert!(kept.len() < most, "{}", kept.len());
+            let (old, new) = ("127.0.0.1", "127.0.0.2");
+            let [old, new] = [old, new].map(|address| Owner::at(address.parse().expect("an address")));
+            let (first, second) = (shares.keep(&old), shares.keep(&new));
+            assert!(first.is_ok() && second.is_ok(), "{most}");
+        }
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_client() {
+        let at = |address: &str| Owner::at(address.parse().expect("an address"));
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+    }
+
+    #[test]
     fn copies_of_an_id_are_one_principal() {
         let shares = SocketShares::new(2);
-        let kept = shares.keep(&Arc::from("one")).expect("free");
+        let kept = shares.keep(&owner("one")).expect("free");
         assert!(kept.is_for(&Arc::from("one")) && !kept.is_for(&Arc::from("two")));
         assert_eq!(shares.lock().kept.len(), 1);
-        let again = shares.keep(&Arc::from("one")).expect("free");
+        let again = shares.keep(&owner("one")).expect("free");
         assert_eq!(shares.lock().kept.len(), 1);
         drop((kept, again));
     }

@@ -9,13 +9,14 @@
 //! Not here: accepting connections (`listener`), closing one (`http1`), the shares (`socket_shares`), the limit of
 //! clients (`admission`).
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::RngExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::activity::Activity;
-use super::socket_shares::{KeptSlot, SocketShares};
+use super::socket_shares::{KeptSlot, Owner, SocketShares};
 use auth::Principal;
 use runtime::telemetry::limit::Socket;
 
@@ -57,9 +58,11 @@ pub(super) struct ClientSlot(Arc<Connected>);
 struct Connected {
     activity: Activity,
     slots: SocketSlots,
+    /// The address of the client.
+    address: IpAddr,
 }
 
-/// The principal of a request keeps as many slots as it may, and runs something in all of them that were looked at.
+/// The client of a request keeps as many slots as it may, and runs something in all of them that were looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShareTaken {
     /// How many it keeps.
@@ -77,8 +80,8 @@ impl SocketSlots {
         Arc::clone(&self.free).try_acquire_owned().ok()
     }
 
-    /// Adds a connection that has the slot of `permit`.
-    pub(super) fn open(&self, permit: OwnedSemaphorePermit) -> SocketSlot {
+    /// Adds a connection from `address` that has the slot of `permit`.
+    pub(super) fn open(&self, permit: OwnedSemaphorePermit, address: IpAddr) -> SocketSlot {
         let activity = Activity::new();
         let mut open = self.lock();
         let index = open.free.pop().unwrap_or_else(|| {
@@ -87,7 +90,7 @@ impl SocketSlots {
         });
         open.all[index] = Some(activity.clone());
         drop(open);
-        let client = ClientSlot(Arc::new(Connected { activity, slots: self.clone() }));
+        let client = ClientSlot(Arc::new(Connected { activity, slots: self.clone(), address }));
         SocketSlot { client, index, permit: Some(permit), _counted: Socket::opened() }
     }
 
@@ -103,12 +106,12 @@ impl SocketSlots {
         Some(yielded)
     }
 
-    /// Keeps a slot for `principal`. If its share does not allow that, connections between two requests are kept for
+    /// Keeps a slot for `owner`. If its share does not allow that, connections between two requests are kept for
     /// nobody before, of the [`LOOKS`] that are looked at.
-    fn keep(&self, principal: &Arc<str>) -> Result<KeptSlot, ShareTaken> {
-        let kept = self.shares.keep(principal).or_else(|_| {
+    fn keep(&self, owner: &Owner) -> Result<KeptSlot, ShareTaken> {
+        let kept = self.shares.keep(owner).or_else(|_| {
             self.lock().some().for_each(Activity::release_if_idle);
-            self.shares.keep(principal)
+            self.shares.keep(owner)
         });
         kept.map_err(|kept| ShareTaken { kept })
     }
@@ -135,21 +138,25 @@ impl ClientSlot {
         &self.0.activity
     }
 
-    /// Keeps the slot for `principal`, which sent the last request. Fails if it has no share left; then the slot is kept
-    /// for nobody.
+    /// Keeps the slot for `principal`, which sent the last request. A slot of a client without a credential is only counted
+    /// for its address. Fails if there is no share left; then the slot is kept for nobody.
     pub(super) fn identified(&self, principal: &Principal) -> Result<(), ShareTaken> {
-        let Connected { activity, slots } = &*self.0;
-        if principal.is_anonymous() {
-            // Without a credential, one client cannot be distinguished from another one.
-            activity.keep(None);
-            return Ok(());
-        }
-        if activity.is_kept_for(principal.id()) {
-            return Ok(());
-        }
+        let Connected { activity, slots, address } = &*self.0;
+        let owner = if principal.is_anonymous() {
+            if activity.is_counted() {
+                return Ok(());
+            }
+            // Without a credential, one client cannot be distinguished from another one of its address.
+            Owner::at(*address)
+        } else {
+            if activity.is_kept_for(principal.id()) {
+                return Ok(());
+            }
+            Owner::Principal(Arc::clone(principal.id()))
+        };
         // First, because the search takes the lock of each connection.
         activity.keep(None);
-        activity.keep(Some(slots.keep(principal.id())?));
+        activity.keep(Some(slots.keep(&owner)?));
         Ok(())
     }
 
@@ -161,7 +168,7 @@ impl ClientSlot {
 
 impl Drop for SocketSlot {
     fn drop(&mut self) {
-        let Connected { activity, slots } = &*self.client.0;
+        let Connected { activity, slots, .. } = &*self.client.0;
         activity.keep(None);
         let mut open = slots.lock();
         open.all[self.index] = None;

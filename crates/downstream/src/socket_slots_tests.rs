@@ -5,13 +5,15 @@ use std::task::Waker;
 use super::*;
 use auth::Role;
 
+const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
 fn principal(id: &str) -> Principal {
     Principal::new(id, Role::Caller)
 }
 
 fn slots<const N: usize>() -> (SocketSlots, [SocketSlot; N]) {
     let slots = SocketSlots::new(N);
-    let open = [(); N].map(|()| slots.open(slots.take().expect("a free slot")));
+    let open = [(); N].map(|()| slots.open(slots.take().expect("a free slot"), LOCAL));
     (slots, open)
 }
 
@@ -29,7 +31,7 @@ async fn a_slot_goes_to_its_claimant_and_to_nobody_else() {
     assert!(claimed.try_recv().is_err() && slots.take().is_none(), "the connection is still open");
     drop(one);
     assert!(slots.take().is_none(), "the slot is not free");
-    let three = slots.open(claimed.try_recv().expect("it was given"));
+    let three = slots.open(claimed.try_recv().expect("it was given"), LOCAL);
     assert!(slots.take().is_none());
     drop((two, three));
     assert!(slots.take().is_some());
@@ -94,7 +96,8 @@ fn one_principal_cannot_keep_all_slots_with_requests_that_run_and_another_one_ge
     let count = open.iter().filter(|slot| hangs(slot, "one").is_ok()).count();
     assert_eq!(count, 56);
     let others: Vec<_> = open[count..].iter().map(|slot| hangs(slot, "two").is_ok()).collect();
-    assert_eq!(others, [true, true, true, true, true, true, true, false]);
+    // A sixteenth is for those that keep few.
+    assert_eq!(others, [true, true, true, true, false, false, false, false]);
     assert_eq!(hangs(&open[63], "one"), Err(ShareTaken { kept: 56 }));
     assert!(hangs(&open[63], "three").is_ok());
 }
@@ -121,8 +124,10 @@ fn one_connection_may_carry_requests_of_many_principals() {
         slot.client.identified(&one).expect("a share");
         assert!(slot.client.activity().is_kept_for(one.id()));
     }
-    slot.client.identified(&Principal::anonymous()).expect("it needs no share");
-    assert!(slots.shares.keep(&Arc::from("one")).is_ok(), "it is kept for nobody");
+    slot.client.identified(&Principal::anonymous()).expect("a share of its address");
+    assert!(!slot.client.activity().is_kept());
+    slot.client.unidentified();
+    assert!(slots.shares.keep(&Owner::Principal("one".into())).is_ok(), "it is kept for nobody");
 }
 
 #[test]
@@ -132,5 +137,21 @@ fn a_closed_connection_gives_its_share_back() {
     // Something of the connection may still exist for a moment.
     let _client = slot.client.clone();
     drop(slot);
-    assert!(slots.shares.keep(&Arc::from("one")).is_ok());
+    assert!(slots.shares.keep(&Owner::Principal("one".into())).is_ok());
+}
+
+#[test]
+fn clients_without_a_credential_have_one_share_for_each_address_and_keep_nothing() {
+    let (slots, open) = slots::<64>();
+    let stranger = Principal::anonymous();
+    let running: Vec<_> = open.iter().map(|slot| slot.client.activity().request(|| 0)).collect();
+    let (served, refused): (Vec<_>, Vec<_>) =
+        open.iter().partition(|slot| slot.client.identified(&stranger).is_ok());
+    assert_eq!((served.len(), refused.len()), (56, 8));
+    assert!(served.iter().all(|slot| slot.client.identified(&stranger).is_ok()), "it is counted once");
+    assert!(open.iter().all(|slot| !slot.client.activity().is_kept()));
+    refused[0].client.identified(&principal("one")).expect("a credential has a share of its own");
+    let other = Owner::at("192.0.2.1".parse().expect("an address"));
+    assert!(slots.shares.keep(&other).is_ok(), "so has another address");
+    drop(running);
 }

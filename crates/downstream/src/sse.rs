@@ -95,7 +95,7 @@ impl SseEndpoint {
         if request.method() != Method::GET {
             return Err(MessageRefusal::Method { allow: "GET" });
         }
-        headers::check_accept(request.headers(), &["text/event-stream"], "text/event-stream")?;
+        headers::check_accepts_events(request.headers())?;
         if let Scope::Server(name) = &scope {
             self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::Server)?;
         }

@@ -20,6 +20,7 @@ use super::sessions::Session;
 use auth::Principal;
 use gateway::manager::{Manager, Scope};
 use gateway::{Caller, Gateway};
+use json::byte_order_mark;
 use net::lines::{self, Line, Lines};
 use protocol::Message;
 use runtime::shutdown::Shutdown;
@@ -68,18 +69,26 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut messages: mpsc::Receive
     }
 }
 
+/// Handles one line. Programs of Windows heritage begin their output with a byte order mark.
+async fn take_line(conversation: &Arc<Conversation>, line: Bytes) {
+    let line = match byte_order_mark::behind(&line) {
+        Some(rest) if rest.trim_ascii().is_empty() => return,
+        Some(rest) => rest,
+        None => line,
+    };
+    match Message::from_client(&line) {
+        Ok(message) => conversation.take(message, None).await,
+        Err(error) => conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await,
+    }
+}
+
 async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, max_line: usize) {
     let (mut lines, mut work) = (FramedRead::new(input, Lines::new(max_line)), WorkBudget::new());
     while let Some(Ok(line)) = lines.next().await {
         work.charge(line.length());
         work.yield_if_spent().await;
         match line {
-            Line::Whole(line) => match Message::from_client(&line) {
-                Ok(message) => conversation.take(message, None).await,
-                Err(error) => {
-                    conversation.refuse(Message::readable_id(&line), &MessageRefusal::from(error)).await;
-                }
-            },
+            Line::Whole(line) => take_line(conversation, line).await,
             Line::TooLong(_) => {
                 let refusal = Limit::Body.met(MessageRefusal::BodyTooLarge { limit: max_line });
                 conversation.refuse(None, &refusal).await;

@@ -20,9 +20,9 @@ use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::{MessageRefusal, described};
-use super::events::{self, ResponseFormat};
+use super::events;
 use super::exchange::{self, Exchange, Named};
-use super::headers;
+use super::headers::{self, ResponseFormat};
 use super::sessions::{Session, Sessions};
 use auth::Principal;
 use gateway::manager::Scope;
@@ -31,10 +31,6 @@ use protocol::headers::{LAST_EVENT_ID, SESSION_ID};
 use protocol::{Message, Request, RequestId, method};
 use runtime::shutdown::Shutdown;
 
-/// Media types that `Accept` must allow on POST.
-const BOTH: &[&str] = &["application/json", "text/event-stream"];
-/// These media types in error texts.
-const BOTH_SHOWN: &str = "application/json and text/event-stream";
 /// HTTP methods of the endpoint, for `Allow`.
 const ALL_METHODS: &str = "GET, POST, DELETE";
 
@@ -58,19 +54,13 @@ pub(super) struct MessageContext<'a> {
     pub named: Named,
 }
 
-impl MessageContext<'_> {
-    fn form(&self) -> ResponseFormat {
-        if headers::prefers_stream(self.headers) { ResponseFormat::Stream } else { ResponseFormat::Json }
-    }
-}
-
 /// The first result of handling a request, found without waiting. Immediate answers are not futures,
 /// because each layer of futures would copy the request once more.
 enum Begun<'a> {
     /// The answer is complete.
     Answered(Response),
     /// A modern request is running.
-    Running(Exchange),
+    Running(Exchange, ResponseFormat),
     /// Any other request.
     Waiting(BoxFuture<'a, Response>),
 }
@@ -116,7 +106,7 @@ impl StreamableHttpEndpoint {
     pub(super) async fn answer(&self, asked: MessageContext<'_>, method: &Method, body: Bytes) -> Response {
         match self.begin(asked, method, &body) {
             Begun::Answered(response) => response,
-            Begun::Running(exchange) => events::answer(exchange, &self.0.tasks).await,
+            Begun::Running(exchange, format) => events::answer(exchange, format, &self.0.tasks).await,
             Begun::Waiting(answer) => answer.await,
         }
     }
@@ -143,11 +133,12 @@ impl StreamableHttpEndpoint {
     }
 
     fn post<'a>(&'a self, asked: MessageContext<'a>, bytes: &Bytes) -> Begun<'a> {
-        if let Err(refusal) = check_media_types(asked.headers) {
-            return Begun::refused(refusal, None, asked.named);
-        }
+        let format = match check_media_types(asked.headers) {
+            Ok(format) => format,
+            Err(refusal) => return Begun::refused(refusal, None, asked.named),
+        };
         match Message::from_client(bytes) {
-            Ok(Message::Request(request)) => self.request(asked, request),
+            Ok(Message::Request(request)) => self.request(asked, request, format),
             Ok(message) => match self.note(&asked, message) {
                 Ok(()) => Begun::Answered(accepted()),
                 Err(refusal) => Begun::refused(refusal, None, asked.named),
@@ -180,27 +171,42 @@ impl StreamableHttpEndpoint {
         Ok(())
     }
 
-    fn request<'a>(&'a self, asked: MessageContext<'a>, request: Request) -> Begun<'a> {
+    fn request<'a>(
+        &'a self,
+        asked: MessageContext<'a>,
+        request: Request,
+        format: ResponseFormat,
+    ) -> Begun<'a> {
         if let Err(refusal) = self.known(&asked) {
             return Begun::refused(refusal, Some(request.id), asked.named);
         }
         if !headers::is_modern(asked.headers, request.params.as_ref()) {
             let refusing = refusing(request.id.clone(), asked.named);
-            let answer = async move { self.legacy(asked, request).await.unwrap_or_else(refusing) };
+            let answer = async move { self.legacy(asked, request, format).await.unwrap_or_else(refusing) };
             return Begun::Waiting(Box::pin(answer));
         }
         match headers::check_modern(asked.headers, &request) {
-            Ok(()) => self.modern(asked, request),
+            Ok(()) => self.modern(asked, request, format),
             Err(refusal) => Begun::refused(refusal, Some(request.id), asked.named),
         }
     }
 
-    fn modern<'a>(&'a self, asked: MessageContext<'a>, request: Request) -> Begun<'a> {
+    fn modern<'a>(
+        &'a self,
+        asked: MessageContext<'a>,
+        request: Request,
+        format: ResponseFormat,
+    ) -> Begun<'a> {
         let StreamableHttpParts { gateway, tasks, .. } = &*self.0;
+        if format == ResponseFormat::OnlyJson && request.method == method::SUBSCRIPTIONS_LISTEN {
+            let refusal = MessageRefusal::Accept(headers::EVENTS_NEEDED);
+            return Begun::refused(refusal, Some(request.id), asked.named);
+        }
         let caller = Arc::new(Caller::modern(asked.principal, asked.scope, request.params.as_ref()));
         if let Some(listed) = exchange::at_once(gateway, &caller, &request) {
             let listed = listed.map_err(|error| error.of_request(asked.named));
-            return Begun::Answered(events::listed(request.id, listed));
+            let page = events::listed(request.id, listed, format, caller.principal.id());
+            return Begun::Answered(page);
         }
         let place = match self.0.sessions.place_for(caller.principal.id()) {
             Ok(place) => place,
@@ -214,7 +220,7 @@ impl StreamableHttpEndpoint {
         };
         // Few tools mirror parameters. Without any, the name is looked up only once, for the call.
         if request.method != method::TOOLS_CALL || !gateway.manager().may_mirror(&caller.scope) {
-            return Begun::Running(attached(caller, request));
+            return Begun::Running(attached(caller, request), format);
         }
         let refusing = refusing(request.id.clone(), named);
         let answer = async move {
@@ -223,32 +229,56 @@ impl StreamableHttpEndpoint {
             {
                 headers::check_mirrored(asked.headers, &mirrored)?;
             }
-            Ok(events::answer(attached(caller, request), tasks).await)
+            Ok(events::answer(attached(caller, request), format, tasks).await)
         };
         Begun::Waiting(Box::pin(async move { answer.await.unwrap_or_else(refusing) }))
     }
 
-    async fn legacy(&self, asked: MessageContext<'_>, request: Request) -> Result<Response, MessageRefusal> {
-        if request.method == method::INITIALIZE {
-            return self.initialize(asked, request).await;
+    async fn legacy(
+        &self,
+        asked: MessageContext<'_>,
+        request: Request,
+        format: ResponseFormat,
+    ) -> Result<Response, MessageRefusal> {
+        match &*request.method {
+            method::INITIALIZE => return self.initialize(asked, request, format).await,
+            method::PING if !asked.headers.contains_key(SESSION_ID) => {
+                return self.ping(asked, request, format).await;
+            }
+            _ => {}
         }
         let session = self.session(&asked)?;
         let running = session.begin(&request.id)?;
+        let cancel = running.cancel.clone();
         let (caller, tasks) = (session.caller.clone(), &self.0.tasks);
         let request = (request, asked.named);
         let exchange = Exchange::detached(&self.0.gateway, caller, request, running, tasks);
-        Ok(events::recorded(exchange, asked.form(), &session, tasks).await)
+        Ok(events::recorded(exchange, format, (&session, cancel), tasks).await)
+    }
+
+    /// Answers a `ping` outside of a session: monitors and load balancers send one to see that Switchyard lives.
+    async fn ping(
+        &self,
+        asked: MessageContext<'_>,
+        request: Request,
+        format: ResponseFormat,
+    ) -> Result<Response, MessageRefusal> {
+        headers::check_legacy_version(asked.headers)?;
+        let caller = Arc::new(Caller::legacy(asked.principal, asked.scope, None));
+        let exchange = Exchange::attached(&self.0.gateway, caller, request, asked.named);
+        Ok(events::answer(exchange, format, &self.0.tasks).await)
     }
 
     async fn initialize(
         &self,
         asked: MessageContext<'_>,
         request: Request,
+        format: ResponseFormat,
     ) -> Result<Response, MessageRefusal> {
         let caller = described(asked.principal, asked.scope, request.params.as_ref())?;
         let session = self.0.sessions.open(caller)?;
         let exchange = Exchange::attached(&self.0.gateway, session.caller.clone(), request, asked.named);
-        let mut response = events::answer(exchange, &self.0.tasks).await;
+        let mut response = events::answer(exchange, format, &self.0.tasks).await;
         if let Ok(value) = HeaderValue::from_str(session.id()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), value);
         }
@@ -259,7 +289,7 @@ impl StreamableHttpEndpoint {
         if headers::is_modern(asked.headers, None) {
             return Err(MessageRefusal::Method { allow: "POST" });
         }
-        headers::check_accept(asked.headers, &["text/event-stream"], "text/event-stream")?;
+        headers::check_accepts_events(asked.headers)?;
         let (session, gateway, tasks) = (self.session(asked)?, &self.0.gateway, &self.0.tasks);
         let last = headers::single(asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
         let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };
@@ -287,10 +317,10 @@ pub(super) fn named(extensions: &Extensions) -> Named {
     extensions.get().copied()
 }
 
-/// Checks that a POST has JSON, and accepts both forms of answers.
-fn check_media_types(headers: &HeaderMap) -> Result<(), MessageRefusal> {
+/// Checks that a POST has JSON, and returns the forms of answers that it accepts.
+fn check_media_types(headers: &HeaderMap) -> Result<ResponseFormat, MessageRefusal> {
     headers::check_content_type(headers)?;
-    headers::check_accept(headers, BOTH, BOTH_SHOWN)
+    headers::response_format(headers)
 }
 
 /// Reads the body of a message.

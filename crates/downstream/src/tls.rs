@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::client_certificate;
 use arc_swap::ArcSwap;
 use auth::{Principal, Role};
 use rustls::crypto::aws_lc_rs;
@@ -93,7 +94,19 @@ impl Tls {
 fn read_roles(setting: &Setting<'_>) -> HashMap<String, Role> {
     let options = Role::ALL.map(|role| (role.as_str(), role));
     let entries = setting.entries().unwrap_or_default();
-    entries.iter().filter_map(|(name, role)| Some(((*name).to_owned(), role.choice(&options)?))).collect()
+    let read = |name: &str, role: &Setting<'_>| {
+        let names_kind = client_certificate::KINDS
+            .iter()
+            .any(|kind| name.strip_prefix(kind).is_some_and(|rest| !rest.is_empty()));
+        if !names_kind {
+            let hint = format!("such as `\"{}\"`", client_certificate::with_kind(name));
+            let message =
+                "the name does not say its kind: `dns:`, `email:`, `uri:` or `cn:` (common name) before it";
+            role.key_problem(message, Some(hint));
+        }
+        Some((name.to_owned(), role.choice(&options)?))
+    };
+    entries.iter().filter_map(|(name, role)| read(name, role)).collect()
 }
 
 /// The content of the files.

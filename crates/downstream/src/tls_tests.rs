@@ -48,7 +48,7 @@ impl Door {
     async fn with(with_clients: bool, limits: Limits) -> Self {
         let (folder, authority) = (tempfile::tempdir().expect("a folder"), CertificateAuthority::new());
         let path = |name: &str| folder.path().join(name);
-        let client_roles = HashMap::from([("robot.example".to_owned(), Role::Caller)]);
+        let client_roles = HashMap::from([("dns:robot.example".to_owned(), Role::Caller)]);
         let client_ca = with_clients.then(|| path("ca.pem"));
         std::fs::write(path("ca.pem"), &authority.pem).expect("written");
         let tls = Tls { cert: path("cert.pem"), key: path("key.pem"), client_ca, client_roles };
@@ -136,7 +136,7 @@ async fn a_client_needs_a_certificate_of_the_authority_and_is_its_principal() {
     let door = Door::open(true, PATIENCE).await;
     let robot = || params(&["robot.example"]);
     let (_, text) = door.get(Some(door.authority.signs(&robot()))).await.expect("an answer");
-    assert!(text.ends_with("cert:robot.example"), "{text}");
+    assert!(text.ends_with("cert:dns:robot.example"), "{text}");
     let (_, text) = door.get(Some(door.authority.signs(&params(&["other.example"])))).await.expect("it fits");
     assert!(text.ends_with("nobody"), "a name without a role gives no principal: {text}");
     assert!(door.connect(None).await.is_err());
@@ -192,15 +192,15 @@ fn the_name_of_a_client_has_an_order() {
     let text = |text: &str| text.try_into().expect("ASCII");
     let mut all = params(&["robot.example"]);
     all.distinguished_name.push(DnType::CommonName, "robot");
-    assert_eq!(name(&all).as_deref(), Some("robot.example"));
+    assert_eq!(name(&all).as_deref(), Some("dns:robot.example"));
     all.subject_alt_names.insert(0, SanType::Rfc822Name(text("robot@example.org")));
-    assert_eq!(name(&all).as_deref(), Some("robot.example"));
+    assert_eq!(name(&all).as_deref(), Some("dns:robot.example"));
     all.subject_alt_names.push(SanType::URI(text("spiffe://example.org/robot")));
-    assert_eq!(name(&all).as_deref(), Some("spiffe://example.org/robot"));
+    assert_eq!(name(&all).as_deref(), Some("uri:spiffe://example.org/robot"));
     all.subject_alt_names = vec![SanType::Rfc822Name(text("robot@example.org"))];
-    assert_eq!(name(&all).as_deref(), Some("robot@example.org"));
+    assert_eq!(name(&all).as_deref(), Some("email:robot@example.org"));
     all.subject_alt_names = Vec::new();
-    assert_eq!(name(&all).as_deref(), Some("robot"));
+    assert_eq!(name(&all).as_deref(), Some("cn:robot"));
     all.distinguished_name.push(DnType::CommonName, "x".repeat(300));
     assert_eq!(name(&all), None);
     assert_eq!(name_in(b"no certificate"), None);

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::caller::Caller;
 use crate::manager::{Scope, Snapshot};
 use json::Raw;
+use protocol::visible::escaped;
 use protocol::{LogLevel, Notification, method};
 
 /// Longest reason in such a message, in characters.
@@ -19,8 +20,7 @@ const MAX_REASON: usize = 1_000;
 /// Why the only server of `scope` cannot be used now; none if it can be used, and none for all servers together.
 pub(crate) fn reason(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
     let error = snapshot.absence(scope)?.to_string();
-    let reason: String =
-        error.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_REASON).collect();
+    let reason: String = error.replace('\n', " ").chars().take(MAX_REASON).flat_map(escaped).collect();
     Some(format!("{reason}. Until it is back its lists may be empty or out of date, and calls fail."))
 }
 

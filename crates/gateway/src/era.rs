@@ -36,7 +36,8 @@ pub fn answer(caller: &Caller, method: &str, server: Version, reply: Reply) -> R
 /// A result with what 2026-07-28 demands of one, where its server did not write it.
 fn for_modern(method: &str, result: Raw) -> Raw {
     let kind = result.part("resultType");
-    let is_cached = method == method::RESOURCES_READ && kind.is_none_or(|kind| kind.says(COMPLETE));
+    let is_cached = [method::RESOURCES_READ, method::SKILLS_GET].contains(&method)
+        && kind.is_none_or(|kind| kind.says(COMPLETE));
     if kind.is_some() && !is_cached {
         return result;
     }

@@ -37,6 +37,9 @@ struct Facts<'a> {
     unreached: &'a [Arc<str>],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     changed: &'a [&'static str],
+    /// The HTTP status that the server, or the service behind a built-in one, answered with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_code: Option<u16>,
     /// Details of the error of the service behind a built-in server.
     #[serde(skip_serializing_if = "Option::is_none")]
     backend: Option<&'a Raw>,
@@ -58,7 +61,9 @@ impl<'a> Facts<'a> {
             Error::AmbiguousUri { uri, candidates } => Self { uri: Some(uri), candidates, ..facts },
             Error::ResourceNotFound { uri } => Self { uri: Some(uri), ..facts },
             Error::ToolChanged { changed, .. } => Self { changed, ..facts },
-            Error::Upstream { source, .. } => Self { backend: source.facts(), ..facts },
+            Error::Upstream { source, .. } => {
+                Self { status_code: source.status(), backend: source.facts(), ..facts }
+            }
             Error::AmbiguousArgument { .. } | Error::OtherDefinition { .. } => facts,
         }
     }

@@ -27,6 +27,7 @@ mod questions;
 mod references;
 mod required_input;
 mod resources;
+mod skills;
 pub mod subscriptions;
 mod tasks;
 pub mod tools;
@@ -76,6 +77,8 @@ enum Row {
     CallTool,
     GetPrompt,
     ReadResource,
+    GetSkill,
+    ReadDirectory,
     Complete,
     Listen,
     Subscribe,
@@ -85,7 +88,7 @@ enum Row {
 }
 
 /// All methods. `protocol::Version` knows which revision has which.
-const TABLE: [(&str, Row); 20] = [
+const TABLE: [(&str, Row); 23] = [
     (method::INITIALIZE, Row::Initialize),
     (method::PING, Row::Ping),
     (method::DISCOVER, Row::Discover),
@@ -96,6 +99,9 @@ const TABLE: [(&str, Row); 20] = [
     (method::RESOURCES_LIST, Row::List(Kind::Resources)),
     (method::RESOURCE_TEMPLATES_LIST, Row::List(Kind::Templates)),
     (method::RESOURCES_READ, Row::ReadResource),
+    (method::SKILLS_LIST, Row::List(Kind::Skills)),
+    (method::SKILLS_GET, Row::GetSkill),
+    (method::DIRECTORY_READ, Row::ReadDirectory),
     (method::COMPLETE, Row::Complete),
     (method::SUBSCRIPTIONS_LISTEN, Row::Listen),
     (method::RESOURCES_SUBSCRIBE, Row::Subscribe),
@@ -186,7 +192,11 @@ impl Gateway {
     /// request needs [`Gateway::handle`].
     pub fn at_once(&self, caller: &Caller, request: &Request) -> Option<Result<Closed, ErrorObject>> {
         let params = request.params.as_ref();
-        let Some(Row::List(kind)) = row(&request.method, caller) else { return None };
+        let Some(Row::List(kind)) =
+            row(&request.method, caller).filter(|row| *row != Row::List(Kind::Skills))
+        else {
+            return None;
+        };
         if self.manager.has_to_attend(caller.viewer()) {
             return None;
         }
@@ -200,6 +210,9 @@ impl Gateway {
             Row::Initialize => Ok(self.initialize(caller)),
             Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
             Row::Ping => Ok(Raw::empty_object()),
+            Row::List(Kind::Skills) => skills::list(&self.manager, caller, params, outlet).await,
+            Row::GetSkill => skills::get(self, caller, params, outlet).await,
+            Row::ReadDirectory => skills::read_directory(self, caller, params, outlet).await,
             Row::List(kind) => lists::list(&self.manager, caller, (kind, params), outlet).await,
             Row::CallTool => {
                 collect(tools::call(self, caller, params, outlet).await?, caller.version.era()).await

@@ -6,10 +6,12 @@
 //!
 //! Invariants: a link carries no authority. The page that it opens demands a browser session of the same principal. A
 //! ticket is sealed, so that only Switchyard makes one, and expires after ten minutes. A base URL comes from
-//! `server.public_url`, or from a loopback `Host`; no other header has influence on it.
+//! `server.public_url`, or from a `Host` that is a loopback host with the port of the listener, or listed in
+//! `server.allowed_hosts` with its port. So a caller cannot choose where login services send browsers to.
 //!
 //! Not here: the pages (`downstream::login`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -75,12 +77,41 @@ pub struct LoginLinks {
     public_url: Option<String>,
     /// The scheme of the listener.
     scheme: &'static str,
+    local: LocalHosts,
+}
+
+/// The values of `Host` at which browsers on the machine of the gateway reach it.
+#[derive(Debug, Default)]
+pub struct LocalHosts {
+    /// The address of the listener; `None` for any port.
+    pub listen: Option<SocketAddr>,
+    /// Hosts with a port that the operator listed.
+    pub listed: Vec<String>,
+}
+
+impl LocalHosts {
+    fn contain(&self, host: &str) -> bool {
+        let Some(listen) = self.listen else { return is_loopback(host) };
+        if self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(host)) {
+            return is_loopback(host);
+        }
+        let Some((name, port)) = host.rsplit_once(':') else { return false };
+        let is_usual = matches!(name, "localhost" | "127.0.0.1" | "[::1]");
+        let is_own = format!("{name}:{port}") == listen.to_string();
+        (is_usual || is_own) && port == listen.port().to_string() && is_loopback(host)
+    }
 }
 
 impl LoginLinks {
     /// Links to `public_url`, or else to the loopback address at which a client reaches Switchyard.
-    pub const fn new(sealer: Arc<Sealer>, public_url: Option<String>) -> Self {
-        Self { sealer, public_url, scheme: "http" }
+    pub fn new(sealer: Arc<Sealer>, public_url: Option<String>) -> Self {
+        Self { sealer, public_url, scheme: "http", local: LocalHosts::default() }
+    }
+
+    /// Says at which hosts browsers on this machine reach the listener.
+    pub fn reached_at(mut self, local: LocalHosts) -> Self {
+        self.local = local;
+        self
     }
 
     /// Says whether the listener speaks TLS.
@@ -95,8 +126,9 @@ impl LoginLinks {
     }
 
     /// Returns the URL at which browsers reach Switchyard, without a trailing slash. `host` is the `Host` of the
-    /// request. None if no `public_url` is configured and the host is not loopback.
+    /// request. None if no `public_url` is configured and the host is not one of this machine.
     pub fn base(&self, host: Option<&str>) -> Option<String> {
+        let host = host.filter(|host| self.local.contain(host));
         base_url(self.public_url.as_deref(), self.scheme, host)
     }
 
@@ -195,6 +227,23 @@ mod tests {
         assert_eq!(links.open(&changed), None);
         let other = self::links(None);
         assert_eq!(other.open(ticket), None, "another key");
+    }
+
+    #[test]
+    fn a_base_url_follows_the_host_to_the_listener_only() {
+        let listen = "127.0.0.1:8080".parse().ok();
+        let local = links(None).reached_at(LocalHosts { listen, listed: vec!["localhost:9000".into()] });
+        for host in ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "localhost:9000"] {
+            assert_eq!(local.base(Some(host)), Some(format!("http://{host}")));
+        }
+        for host in
+            ["localhost", "localhost:8081", "127.0.0.1:9000", "127.0.0.2:8080", "127.1:8080", "a:8080"]
+        {
+            assert_eq!(local.base(Some(host)), None, "{host}");
+        }
+        let other = LocalHosts { listen: "127.0.0.2:80".parse().ok(), listed: vec!["gw.example:1".into()] };
+        let other = links(None).reached_at(other);
+        assert!(other.base(Some("127.0.0.2:80")).is_some() && other.base(Some("gw.example:1")).is_none());
     }
 
     #[test]

@@ -11,13 +11,24 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use auth::Principal;
-pub use oauth::{Consent, LoginState, LoginStatus, OwnClient, Per};
+pub use oauth::{Consent, FailedLogin, LoginState, LoginStatus, OwnClient, Per};
 
 /// The successful answer of a login service, from the query of the callback.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeResponse<'a> {
     /// The authorization code.
     pub code: &'a str,
+    /// The issuer that the answer names (RFC 9207).
+    pub iss: Option<&'a str>,
+}
+
+/// The error with which a login service answered, from the query of the callback.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorResponse<'a> {
+    /// The code of the error.
+    pub error: &'a str,
+    /// Its words for people.
+    pub description: Option<&'a str>,
     /// The issuer that the answer names (RFC 9207).
     pub iss: Option<&'a str>,
 }
@@ -67,14 +78,14 @@ pub trait LoginService: Send + Sync {
         response: CodeResponse<'a>,
     ) -> BoxFuture<'a, Result<LoginStatus, LoginError>>;
 
-    /// Ends a login that the login service answered with an error. Returns an error if that answer, which names the
-    /// issuer `iss`, is not from the login service that was asked (RFC 9207).
+    /// Ends a login that the login service answered with an error. Returns an error if that answer is not from the login
+    /// service that was asked (RFC 9207).
     fn abandon(
         &self,
         server: &str,
         principal: &Principal,
         pending: &str,
-        iss: Option<&str>,
+        response: ErrorResponse<'_>,
     ) -> Result<(), LoginError>;
 
     /// Deletes the login that `principal` uses, and revokes it where the login service can.

@@ -6,6 +6,7 @@
 //!
 //! Not here: the choice of these servers (`manager::catalog`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,29 +29,46 @@ const TRIALS: Duration = Duration::from_secs(30);
 
 /// Reads a resource.
 pub(super) async fn read(gateway: &Gateway, caller: &Caller, params: Option<&Raw>, outlet: &Outlet) -> Reply {
+    let (uri, params) = asked(caller, params)?;
+    let (place, result) = at(gateway, caller, (method::RESOURCES_READ, &uri, params), outlet).await?;
+    let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
+    Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
+}
+
+/// Returns the URI that a client wants to read, and the parameters.
+pub(super) fn asked<'a>(
+    caller: &Caller,
+    params: Option<&'a Raw>,
+) -> Result<(Cow<'a, str>, &'a Raw), ErrorObject> {
     if !caller.principal.may(Action::Read) {
         return Err(error::forbidden("read resources"));
     }
     let (uri, params) = params::text(params, "uri", "which resource to read")?;
     params::short_uri(&uri, "uri")?;
-    let call = caller.call(method::RESOURCES_READ, params);
-    let found = gateway.manager.resource_requests(caller.viewer(), &uri, &call, None).await;
+    Ok((uri, params))
+}
+
+/// Makes the request `method` about `uri` where that lives, and returns the server that answered.
+pub(super) async fn at(
+    gateway: &Gateway,
+    caller: &Caller,
+    (method, uri, params): (&'static str, &str, &Raw),
+    outlet: &Outlet,
+) -> Result<(ReadFrom, Raw), ErrorObject> {
+    let call = caller.call(method, params);
+    let found = gateway.manager.resource_requests(caller.viewer(), uri, &call).await;
     let requests = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = requests.len() == 1;
     match first(gateway, caller, requests, outlet).await {
-        Ok((place, result)) => {
-            let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
-            Ok(references::of_contents(&snapshot, &caller.scope, (&place.server, &place.uri, &uri), &result))
-        }
-        Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, &uri)),
-        Err(refusal) => Err(refusal),
+        Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, uri)),
+        answered => answered,
     }
 }
 
 /// The server that answered, and its URI.
 pub(super) struct ReadFrom {
-    server: Arc<str>,
-    uri: String,
+    pub(super) server: Arc<str>,
+    pub(super) uri: String,
 }
 
 /// Returns the first result of `requests`. Without one, it returns the first error other than "missing", or

@@ -8,7 +8,8 @@
 //! The one exception is a result that is not an object, which is refused here. Each byte is read once, and at most one
 //! short token is buffered.
 //!
-//! Does not judge the values inside of the result: the receiver finds out whether they are JSON.
+//! Does not judge the values inside of the result, apart from `NaN` and `Infinity`: the receiver finds out whether they
+//! are JSON.
 
 mod member;
 
@@ -22,6 +23,8 @@ use member::{EnvelopeMember, Token};
 pub struct Terms {
     /// Values of `resultType` with which the result is refused.
     pub refused: &'static [&'static str],
+    /// Members of the result that must not be objects.
+    pub refused_objects: &'static [&'static str],
     /// Members that a result gets if its server did not write them.
     pub added: &'static [Added],
 }
@@ -58,6 +61,9 @@ pub enum Error {
     /// The message is a request or a notification.
     #[error("it is not a response")]
     NotResponse,
+    /// The result contains `NaN` or `Infinity`.
+    #[error("it contains NaN or Infinity, which JSON does not have")]
+    Number,
     /// The text ended before the envelope did.
     #[error("it ended too early")]
     Cut,
@@ -109,6 +115,9 @@ struct Seen {
     version: bool,
     id: bool,
     result: bool,
+    /// Whether `method` or `error` stood there as `null`, which counts as a missing member.
+    method: bool,
+    error: bool,
     /// Whether the result has any member.
     members: bool,
     /// The members of [`Terms::added`] that the result has, as bits.
@@ -191,6 +200,9 @@ impl Splice {
             State::Text(quoted) => return self.in_text(quoted, text),
             State::Nested(mut nested) => {
                 let end = nested.end(text);
+                if nested.is_broken() {
+                    return Err(Error::Number);
+                }
                 self.state = if end.is_some() { State::Comma } else { State::Nested(nested) };
                 return Ok(end.unwrap_or(text.len()));
             }
@@ -243,15 +255,15 @@ impl Splice {
     fn named(&mut self) -> Result<(), Error> {
         if self.is_inside {
             self.seen.members = true;
-            self.member = EnvelopeMember::in_result(&self.token);
+            self.member = EnvelopeMember::in_result(&self.token, self.terms.refused_objects);
             if let Some(number) = self.terms.added.iter().position(|added| self.token.is(added.name)) {
                 self.seen.added |= 1 << number;
             }
             return Ok(());
         }
         self.member = match EnvelopeMember::in_envelope(&self.token) {
-            EnvelopeMember::Method => return Err(Error::NotResponse),
-            EnvelopeMember::Error => return Err(Error::Unfit),
+            EnvelopeMember::Method if self.seen.method => EnvelopeMember::Other,
+            EnvelopeMember::Error if self.seen.error => EnvelopeMember::Other,
             EnvelopeMember::Version if self.seen.version => EnvelopeMember::Other,
             EnvelopeMember::Id if self.seen.id => EnvelopeMember::Other,
             EnvelopeMember::Result if self.seen.result => EnvelopeMember::Other,
@@ -269,8 +281,11 @@ impl Splice {
                 State::Name { or_end: true }
             }
             (EnvelopeMember::Result, _) => return Err(Error::Unfit),
+            (EnvelopeMember::Method, byte) if byte != b'n' => return Err(Error::NotResponse),
+            (EnvelopeMember::Error, byte) if byte != b'n' => return Err(Error::Unfit),
             (EnvelopeMember::Version, b'{' | b'[') => return Err(Error::Version),
             (EnvelopeMember::Id, b'{' | b'[') => return Err(Error::Id),
+            (EnvelopeMember::NoObject, b'{') => return Err(Error::Refused),
             (EnvelopeMember::Type, b'{' | b'[') => {
                 self.seen.not_final = true;
                 State::Nested(Nested::begun())
@@ -292,10 +307,15 @@ impl Splice {
             EnvelopeMember::Version => return Err(Error::Version),
             EnvelopeMember::Id if self.token.number() == Some(self.id) => self.seen.id = true,
             EnvelopeMember::Id => return Err(Error::Id),
+            EnvelopeMember::Method if self.token.bytes() == Some(b"null") => self.seen.method = true,
+            EnvelopeMember::Method => return Err(Error::NotResponse),
+            EnvelopeMember::Error if self.token.bytes() == Some(b"null") => self.seen.error = true,
+            EnvelopeMember::Error => return Err(Error::Unfit),
             EnvelopeMember::Type if self.terms.refused.iter().any(|kind| self.token.is(kind)) => {
                 return Err(Error::Refused);
             }
             EnvelopeMember::Type => self.seen.not_final |= !self.token.is("complete"),
+            EnvelopeMember::Other if self.token.is_odd_number() => return Err(Error::Number),
             _ => {}
         }
         Ok(())

@@ -7,9 +7,11 @@
 //!
 //! Does no I/O and knows no message of MCP (crate `protocol`).
 
+pub mod byte_order_mark;
 pub mod canonical;
 pub mod decimal;
 pub mod envelope_stream;
+pub mod fault;
 pub mod member_index;
 pub mod part;
 pub mod raw;
@@ -18,5 +20,6 @@ mod skip;
 mod string_scan;
 mod tokens;
 
+pub use fault::Fault;
 pub use part::Part;
 pub use raw::Raw;

@@ -4,7 +4,8 @@
 //! quotes, backslashes and brackets of each block as bits. A block costs some twenty cycles, however many of them it
 //! contains. Invariants: the position where a piece ends does not matter, and each byte is read once.
 //!
-//! Not here: validation. Nothing here checks that brackets match in kind, or that the value is JSON.
+//! Not here: validation. Nothing here checks that brackets match in kind, or that the value is JSON. Only `NaN` and
+//! `Infinity` are noticed, because common printers write them.
 
 mod block;
 
@@ -53,12 +54,19 @@ pub(super) struct Nested {
     depth: usize,
     /// The state inside of a string, if the position is in one.
     quoted: Option<Quoted>,
+    /// Whether a letter stood outside of strings with which no JSON value begins.
+    is_broken: bool,
 }
 
 impl Nested {
     /// The state behind the bracket that opens the value.
     pub(super) const fn begun() -> Self {
-        Self { depth: 1, quoted: None }
+        Self { depth: 1, quoted: None, is_broken: false }
+    }
+
+    /// Whether the value contains `NaN` or `Infinity`, so that it is not JSON.
+    pub(super) const fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// The position in `text` behind the bracket that closes the value; `None` until it arrives.
@@ -87,6 +95,7 @@ impl Nested {
         let inside = block::inside(block.quotes & !no_ends, self.quoted.is_some());
         self.quoted = (inside >> (WIDTH - 1) == 1).then_some(Quoted { escaped });
         let (opens, closes) = (block.opens & !inside, block.closes & !inside);
+        self.is_broken |= block.letters & !inside != 0;
         let closing = closes.count_ones() as usize;
         if self.depth > closing {
             self.depth = self.depth + opens.count_ones() as usize - closing;
@@ -131,6 +140,7 @@ impl Nested {
                         return Some(at + 1);
                     }
                 }
+                b'H'..=b'O' => self.is_broken = true,
                 _ => {}
             }
             at += 1;

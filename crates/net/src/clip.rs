@@ -18,6 +18,13 @@ pub struct Clip {
 }
 
 impl Clip {
+    /// The ends of `message`.
+    pub fn of(message: &[u8]) -> Self {
+        let mut clip = Self::default();
+        clip.push(message);
+        clip
+    }
+
     /// Adds the next bytes of the message.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;

@@ -88,7 +88,7 @@ impl Lines {
             return Some(Line::TooLong(clip));
         }
         if line.len() > self.limit {
-            return Some(Line::TooLong(clip_of(&line)));
+            return Some(Line::TooLong(Clip::of(&line)));
         }
         if line.trim_ascii().is_empty() {
             self.ignored += end + 1;
@@ -112,18 +112,12 @@ impl Lines {
             clip.push(&buffer.split_to(length));
             self.ignored += self.discard.count(length);
         } else if length > self.limit {
-            self.skipping = Some(clip_of(&buffer[..length]));
+            self.skipping = Some(Clip::of(&buffer[..length]));
             // Replaced, not cleared, so that the memory of a huge line is freed.
             *buffer = BytesMut::from(&buffer[length..]);
         }
         self.searched = buffer.len();
     }
-}
-
-fn clip_of(bytes: &[u8]) -> Clip {
-    let mut clip = Clip::default();
-    clip.push(bytes);
-    clip
 }
 
 impl Decoder for Lines {

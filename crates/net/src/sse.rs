@@ -25,7 +25,7 @@ pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 
 /// Lines that [`Decoder::decode`] reads at most before it returns.
 const LINES_AT_ONCE: usize = 64;
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The length of the longest field with a meaning (`event`, `retry`).
 const LONGEST_FIELD: usize = 5;
 /// The longest id that is kept, in bytes. A longer one resets the current id, so a stream is not resumed after it.

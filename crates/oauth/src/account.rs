@@ -25,6 +25,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::held::Held;
+use crate::limits::bounded_scopes;
 use crate::saved::SavedLogin;
 use crate::shared::{NO_LOGIN, Shared, lock};
 use crate::{Challenge, Error, Grant, Per, union};
@@ -104,6 +105,10 @@ impl Account {
             let has_to_log_in = self.shared.was_challenged() && !self.is_machine();
             return if has_to_log_in { Err(Error::login_required(NO_LOGIN)) } else { Ok(None) };
         };
+        if self.is_machine() && !self.shared.was_challenged() {
+            // Only the challenge may say where the metadata is, so a server is asked for it before a renewal.
+            return Ok(held.is_valid().then(|| held.header.clone()));
+        }
         if held.is_valid() {
             // The token is still good: nobody waits for the renewal.
             if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
@@ -251,6 +256,7 @@ impl Account {
     ) -> Result<bool, Error> {
         let asked: Vec<String> =
             challenge.scope.iter().flat_map(|scope| scope.split_whitespace()).map(str::to_owned).collect();
+        let asked = bounded_scopes(asked);
         let granted = self.held.load_full().map(|held| held.login.tokens.scopes.clone()).unwrap_or_default();
         if asked.iter().all(|scope| granted.contains(scope)) {
             // Another login would not give more: the caller gets the refusal.
@@ -263,6 +269,9 @@ impl Account {
             missing.truncate(MAX_SCOPES);
             *missing != before
         };
+        if self.is_machine() && !self.shared.settings.takes_server_scopes {
+            return Ok(false);
+        }
         if self.is_machine() {
             // The machine asks for the scopes once; refused again, they are not to be had.
             if !is_new {
@@ -315,6 +324,11 @@ impl Account {
             Some(saved) => Some(Arc::new(saved)),
             None => self.held.load_full(),
         };
+        if let Some(reason) =
+            held.as_ref().filter(|_| !self.is_machine()).and_then(|held| self.shared.foreign(&held.login))
+        {
+            return Err(self.require(&reason));
+        }
         self.check_pause()?;
         match self.shared.renewed(held.as_deref(), &self.missing_scopes()).await {
             Ok(login) => {
@@ -360,6 +374,11 @@ impl Account {
 
     /// Delays the next renewal after `error`.
     fn wait_after(&self, error: Error) -> Error {
+        let has_ended = self.held.load().as_ref().is_some_and(|held| !held.is_valid());
+        if has_ended && !matches!(error, Error::Later { .. }) {
+            // A connection that waits for another login must not take this one for it.
+            self.refused.store(self.generation.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let asked = if let Error::Later { retry_after, .. } = &error { *retry_after } else { None };
         let mut pause = lock(&self.pause);
         let (first, longest) = PAUSES;

@@ -1,6 +1,6 @@
 //! The part of a login that a browser does: the authorization request and its response.
 //!
-//! Invariants: every request has a PKCE challenge of its own, `state` and `resource`. A response is used only if its
+//! Invariants: every request has a PKCE challenge and a `state` of its own. A response is used only if its
 //! `iss` is right, and before that not even its error is believed.
 //!
 //! Source: RFC 6749, section 4.1; RFC 7636; RFC 8707; RFC 9207, section 2.4.
@@ -16,6 +16,7 @@ use url::Url;
 
 use crate::discovery::Discovered;
 use crate::error::{Error, foreign_text};
+use crate::limits::{self, MAX_CODE};
 use crate::registration::Registration;
 use crate::secret_json;
 
@@ -64,6 +65,8 @@ pub struct AuthorizationRequest<'a> {
     pub state: &'a str,
     /// The hash of the verifier.
     pub challenge: &'a str,
+    /// The server that the token is for; `None` if the authorization server refuses the parameter.
+    pub resource: Option<&'a str>,
 }
 
 /// Returns the URL that a person opens to log in.
@@ -87,7 +90,9 @@ pub fn authorization_url(
     query.append_pair("state", request.state);
     query.append_pair("code_challenge", request.challenge);
     query.append_pair("code_challenge_method", "S256");
-    query.append_pair("resource", &discovered.resource);
+    if let Some(resource) = request.resource {
+        query.append_pair("resource", resource);
+    }
     if !scope.is_empty() {
         query.append_pair("scope", &scope);
     }
@@ -123,10 +128,12 @@ impl AuthorizationResponse {
             return Err(self.failed(error));
         }
         let code = self.code.as_ref().filter(|code| !code.expose_secret().is_empty());
-        code.ok_or_else(|| Error::refused("the answer to the login has neither a code nor an error"))
+        let missing = || Error::refused("the answer to the login has neither a code nor an error");
+        let code = code.ok_or_else(missing)?;
+        limits::check("an authorization code", code.expose_secret(), MAX_CODE).map(|()| code)
     }
 
-    fn failed(&self, error: &str) -> Error {
+    pub(crate) fn failed(&self, error: &str) -> Error {
         let description = foreign_text(self.error_description.as_deref().unwrap_or_default(), &[]);
         let text = format!("{} {description}", foreign_text(error, &[]));
         let text = text.trim_end();
@@ -242,7 +249,12 @@ mod tests {
             redirect_uri: "http://127.0.0.1:1/oauth/callback".into(),
             expires_at: None,
         };
-        let request = AuthorizationRequest { scopes, state: "st", challenge: "ch" };
+        let request = AuthorizationRequest {
+            scopes,
+            state: "st",
+            challenge: "ch",
+            resource: Some("https://mcp.example.com"),
+        };
         authorization_url(&discovered, &registration, &request)
     }
 

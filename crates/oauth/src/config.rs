@@ -91,19 +91,34 @@ pub struct IdentityProvider {
     pub id_token: SecretString,
 }
 
+/// The parameter `resource`, which names the server that a token is for (RFC 8707).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ResourceParameter {
+    /// The identifier that the server's metadata names, else its URL. If the authorization server refuses the parameter,
+    /// it is left out.
+    #[default]
+    Discovered,
+    /// This value, always.
+    Value(String),
+    /// The parameter is not sent.
+    Omitted,
+}
+
 /// How Switchyard logs in to one server.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The scopes to ask for, beside those of a challenge. If none is listed, the challenge or the metadata names them.
+    /// The scopes to ask for. For people also those of a challenge; if none is listed, the metadata names them.
     pub scopes: Vec<String>,
+    /// Whether a machine asks for the scopes that the server names too.
+    pub takes_server_scopes: bool,
     /// The id of a client that was registered by hand.
     pub client_id: Option<String>,
     /// The secret of that client.
     pub client_secret: Option<SecretString>,
     /// The URL of a client id metadata document that somebody else serves.
     pub client_metadata_url: Option<Url>,
-    /// The value of the parameter `resource`, if the server's URL is not the right one.
-    pub resource: Option<String>,
+    /// The parameter `resource` of requests to the authorization server.
+    pub resource: ResourceParameter,
     /// The only issuer that is accepted.
     pub issuer: Option<String>,
     /// How a token is obtained.
@@ -127,6 +142,30 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether the server has influence on the scopes to ask for. People see them before they agree to a login.
+    pub(crate) fn has_server_scopes(&self) -> bool {
+        self.grant == Grant::AuthorizationCode || self.takes_server_scopes
+    }
+
+    /// Whether the file has a secret that is sent to the authorization server, or signs what is sent there.
+    pub(crate) const fn has_secret(&self) -> bool {
+        self.client_secret.is_some()
+            || self.private_key.is_some()
+            || self.assertion.is_some()
+            || self.identity_provider.is_some()
+    }
+
+    /// A warning for the operator about valid settings.
+    pub const fn warning(&self) -> Option<&'static str> {
+        if self.has_secret() && self.issuer.is_none() {
+            return Some(
+                "add `issuer` to `auth: oauth`: without it, the secret is sent to the login service that the server \
+                 names first",
+            );
+        }
+        None
+    }
+
     /// Returns the hosts that the operator wrote, which may have any address.
     pub(crate) fn operator_hosts(&self) -> Vec<String> {
         let issuer = self.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use settings::{Fields, Setting};
 use url::{Host, Url};
 
-use crate::config::{ClientAuthentication, Grant, IdentityProvider, Per, Settings};
+use crate::config::{ClientAuthentication, Grant, IdentityProvider, Per, ResourceParameter, Settings};
 use crate::config_checks::check;
 
 const GRANTS: [(&str, Grant); 3] = [
@@ -23,6 +23,9 @@ const AUTHENTICATIONS: [(&str, ClientAuthentication); 4] = [
 ];
 const PERS: [(&str, Per); 2] = [("shared", Per::Shared), ("principal", Per::Principal)];
 
+/// The word for the scopes that a server names.
+const SERVER_SCOPES: &str = "server";
+
 /// Reads `auth`: the word `oauth`, or a mapping with the key `oauth`. Returns `None` for an invalid value, after
 /// reporting it.
 pub fn read_settings(setting: &Setting<'_>) -> Option<Settings> {
@@ -37,12 +40,17 @@ pub fn read_settings(setting: &Setting<'_>) -> Option<Settings> {
 
 fn read_mapping(setting: &Setting<'_>) -> Option<Settings> {
     let mut fields = setting.fields()?;
+    let scopes = fields.take("scopes");
+    let takes_server_scopes = scopes.as_ref().is_some_and(|scopes| scopes.shown() == SERVER_SCOPES);
     let read = Settings {
-        scopes: fields.take("scopes").map(|scopes| read_scopes(&scopes)).unwrap_or_default(),
+        scopes: scopes.map(|scopes| read_scopes(&scopes)).unwrap_or_default(),
+        takes_server_scopes,
         client_id: fields.parsed("client_id", "an id, which has at least one character", filled),
         client_secret: read_reference(&mut fields, "client_secret"),
         client_metadata_url: fields.part("client_metadata_url", read_metadata_url),
-        resource: fields.parsed("resource", "a URL without a fragment", read_resource),
+        resource: fields
+            .parsed("resource", "a URL without a fragment, or `none`", read_resource)
+            .unwrap_or_default(),
         issuer: fields.parsed(
             "issuer",
             "the URL of an issuer, such as https://login.example.org",
@@ -91,7 +99,12 @@ fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
     setting.secret()
 }
 
+/// Reads a list of scopes. The word [`SERVER_SCOPES`] stands for those that the server names.
 fn read_scopes(setting: &Setting<'_>) -> Vec<String> {
+    if setting.shown() == SERVER_SCOPES {
+        setting.choice(&[(SERVER_SCOPES, ())]);
+        return Vec::new();
+    }
     // RFC 6749, section 3.3.
     let is_one = |c: char| matches!(c, '!' | '#'..='[' | ']'..='~');
     let read = |text: &str| (!text.is_empty() && text.chars().all(is_one)).then(|| text.to_owned());
@@ -112,9 +125,12 @@ fn read_metadata_url(setting: &Setting<'_>) -> Option<Url> {
     setting.url_that("an https URL with a path", hint, is_one)
 }
 
-fn read_resource(text: &str) -> Option<String> {
+fn read_resource(text: &str) -> Option<ResourceParameter> {
+    if text == "none" {
+        return Some(ResourceParameter::Omitted);
+    }
     let url = Url::parse(text).ok()?;
-    url.fragment().is_none().then(|| text.to_owned())
+    url.fragment().is_none().then(|| ResourceParameter::Value(text.to_owned()))
 }
 
 fn read_issuer(text: &str) -> Option<String> {

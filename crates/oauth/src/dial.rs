@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use net::http::{
-    CDN_LOOP, Client, DialPolicy, Network, RequestBuilder, ResponseLimits, WholeResponse, retry_after,
+    CDN_LOOP, CDN_TOKEN, Client, DialPolicy, Network, RequestBuilder, ResponseLimits, WholeResponse,
+    retry_after,
 };
 use runtime::shutdown::Shutdown;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,8 @@ pub struct Services {
     shutdown: Shutdown,
     /// The most recently used is the last.
     clients: Mutex<Vec<Arc<Client>>>,
+    /// The issuer that refused the parameter `resource`.
+    refuses_resource: Mutex<Option<String>>,
 }
 
 /// The answer to a request for a JSON document.
@@ -59,14 +62,31 @@ impl Services {
             network: network.clone(),
             shutdown: shutdown.clone(),
             clients: Mutex::default(),
+            refuses_resource: Mutex::default(),
         }
+    }
+
+    /// Records that the authorization server `issuer` refuses the parameter `resource`, until the process ends.
+    pub(crate) fn omit_resource_at(&self, issuer: &str) {
+        let mut refuses = self.refuses_resource.lock().unwrap_or_else(PoisonError::into_inner);
+        if refuses.as_deref() != Some(issuer) {
+            let issuer = settings::one_line(issuer);
+            tracing::warn!(%issuer, "the authorization server refuses the parameter `resource`, which is left out from now on");
+            *refuses = Some(issuer);
+        }
+    }
+
+    /// Whether `issuer` refused the parameter `resource`.
+    pub(crate) fn omits_resource_at(&self, issuer: &str) -> bool {
+        let refuses = self.refuses_resource.lock().unwrap_or_else(PoisonError::into_inner);
+        refuses.as_deref() == Some(&*settings::one_line(issuer))
     }
 
     /// Sends `request` to `url`, and returns its response whatever the status.
     pub(crate) async fn send(&self, url: &Url, request: RequestBuilder) -> Result<WholeResponse, Error> {
         let client = self.client(url)?;
         // A URL of the metadata may lead to a gateway, which recognizes the request by this header.
-        let request = request.header(&CDN_LOOP, &"switchyard".into());
+        let request = request.header(&CDN_LOOP, &CDN_TOKEN.into());
         Ok(client.fetch(request, LIMITS).await?)
     }
 

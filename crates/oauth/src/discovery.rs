@@ -12,15 +12,11 @@ use settings::one_line;
 use url::Url;
 
 use crate::challenge::Challenge;
-use crate::config::{Grant, Settings};
+use crate::config::{Grant, ResourceParameter, Settings};
 use crate::dial::{Document, Services, shown};
 use crate::error::Error;
+use crate::limits::bounded_scopes;
 use crate::metadata::{AuthorizationServer, Resource, resource_places, server_places, without_slash};
-
-/// Most scopes that are asked for.
-const MAX_SCOPES: usize = 100;
-/// Longest scope that is asked for.
-const MAX_SCOPE_BYTES: usize = 256;
 
 /// The authorization server of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +44,12 @@ pub async fn discover(
     check(&authorization, settings)?;
     let identifier = resource.as_ref().map(|resource| resource.identifier.clone());
     let supported = resource.map(|resource| resource.scopes_supported).unwrap_or_default();
+    let configured = match &settings.resource {
+        ResourceParameter::Value(value) => Some(value.clone()),
+        ResourceParameter::Discovered | ResourceParameter::Omitted => None,
+    };
     Ok(Discovered {
-        resource: settings.resource.clone().or(identifier).unwrap_or_else(|| without_slash(server)),
+        resource: configured.or(identifier).unwrap_or_else(|| without_slash(server)),
         scopes: scopes(&authorization, challenge, supported, settings),
         server: authorization,
     })
@@ -64,6 +64,7 @@ async fn find_resource(
     let named = challenge.and_then(|challenge| challenge.resource_metadata.clone());
     let places: Vec<Url> = named.into_iter().chain(resource_places(server)).collect();
     let Some(found) = first::<Resource>(services, &places).await? else { return Ok(None) };
+    found.check_lengths()?;
     if !found.describes(server) {
         let resource = one_line(&found.identifier);
         return Err(Error::refused(format!(
@@ -100,7 +101,8 @@ async fn find_server(services: &Services, issuer: &str) -> Result<Option<Authori
             let other = one_line(&found.issuer);
             Err(refused(&format!("has metadata of another issuer, `{other}`; nothing is sent to it")))
         }
-        found => Ok(found),
+        Some(found) => found.check_lengths().map(|()| Some(found)),
+        None => Ok(None),
     }
 }
 
@@ -139,7 +141,7 @@ async fn first<T: DeserializeOwned>(services: &Services, places: &[Url]) -> Resu
 
 /// Compares issuers as strings. An empty path and `/` are one URL (RFC 3986, section 6.2.3), and libraries write an
 /// issuer without a path in both forms.
-fn is_same_issuer(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_issuer(one: &str, other: &str) -> bool {
     let is_origin = |text: &str| text.matches('/').count() == 2;
     let bare = |text: &str| text.strip_suffix('/').filter(|text| is_origin(text)).unwrap_or(text).to_owned();
     bare(one) == bare(other)
@@ -171,6 +173,9 @@ fn scopes(
     supported: Vec<String>,
     settings: &Settings,
 ) -> Vec<String> {
+    if !settings.has_server_scopes() {
+        return settings.scopes.clone();
+    }
     let asked = challenge.and_then(|challenge| challenge.scope.as_deref());
     let asked: Vec<String> =
         asked.map(|scope| scope.split_whitespace().map(str::to_owned).collect()).unwrap_or_default();
@@ -183,9 +188,7 @@ fn scopes(
     if settings.grant == Grant::AuthorizationCode && server.has_scope("offline_access") {
         scopes = union(&scopes, &["offline_access".to_owned()]);
     }
-    scopes.retain(|scope| scope.len() <= MAX_SCOPE_BYTES);
-    scopes.truncate(MAX_SCOPES);
-    scopes
+    bounded_scopes(scopes)
 }
 
 /// Returns `scopes` and those of `more` that they lack, for a step-up.

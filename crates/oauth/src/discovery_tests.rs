@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::config::ResourceParameter;
 use crate::fake_tests::{Fake, settings};
 
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
@@ -68,7 +69,11 @@ async fn the_place_of_the_challenge_comes_first_and_its_scope_is_asked_for_too()
     challenge.error = Some("insufficient_scope".into());
     let discovered = found(&fake, Some(&challenge), &with_scopes).await.expect("found");
     assert_eq!(discovered.scopes, ["mine", "more", "offline_access"]);
-    let machine = Settings { grant: Grant::ClientCredentials, resource: Some("urn:x".into()), ..settings() };
+    let machine = Settings {
+        grant: Grant::ClientCredentials,
+        resource: ResourceParameter::Value("urn:x".into()),
+        ..settings()
+    };
     let discovered = found(&fake, None, &machine).await.expect("found");
     assert_eq!((discovered.scopes.len(), discovered.resource.as_str()), (0, "urn:x"));
 }

@@ -42,23 +42,35 @@ pub(crate) struct Fake {
     served: Served,
     answers: Arc<Mutex<Answers>>,
     seen: Arc<Mutex<Vec<Seen>>>,
+    /// A field of forms, and the answer to requests that have it.
+    refused: Arc<Mutex<Option<(String, u16, String)>>>,
 }
 
 impl Fake {
     pub(crate) fn start() -> Self {
         let (answers, seen) = (Arc::new(Mutex::new(Answers::new())), Arc::new(Mutex::new(Vec::new())));
-        let (from, log) = (Arc::clone(&answers), Arc::clone(&seen));
+        let refused = Arc::new(Mutex::new(None::<(String, u16, String)>));
+        let (from, log, of_field) = (Arc::clone(&answers), Arc::clone(&seen), Arc::clone(&refused));
         let serve = move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
             let authorization = headers.get("authorization").and_then(|value| value.to_str().ok());
-            log.lock().expect("lock").push(Seen {
+            let seen = Seen {
                 line: format!("{method} {uri}"),
                 authorization: authorization.map(str::to_owned),
                 body: String::from_utf8_lossy(&body).into_owned(),
-            });
+            };
+            let refusal = of_field.lock().expect("lock").clone();
+            let refusal = refusal.filter(|(field, ..)| seen.field(field).is_some());
+            log.lock().expect("lock").push(seen);
             let answer = from.lock().expect("lock").get(uri.path()).cloned();
+            let answer = refusal.map(|(_, status, body)| (status, String::new(), body)).or(answer);
             async move { answered(answer) }
         };
-        Self { served: Served::start(Router::new().fallback(serve)), answers, seen }
+        Self { served: Served::start(Router::new().fallback(serve)), answers, seen, refused }
+    }
+
+    /// Answers requests whose form has the field `name` with `status` and `body` from now on.
+    pub(crate) fn refuses(&self, name: &str, status: u16, body: &str) {
+        *self.refused.lock().expect("lock") = Some((name.to_owned(), status, body.to_owned()));
     }
 
     /// Answers requests for `path` with `body` from now on.

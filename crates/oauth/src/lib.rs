@@ -5,7 +5,8 @@
 //! one ([`client_credentials`], [`jwt_bearer`]).
 //!
 //! Invariants: every URL that metadata names is requested through [`Services`], which refuses non-public addresses. No
-//! text of an [`Error`] holds a secret. A registration belongs to one issuer and is sent to no other.
+//! text of an [`Error`] holds a secret. A registration belongs to one issuer and is sent to no other, and so do
+//! credentials of the settings.
 //!
 //! Not here: connections to MCP servers, pages for browsers, and where tokens are stored.
 //!
@@ -21,9 +22,12 @@ mod config_read;
 mod dial;
 mod discovery;
 mod error;
+mod failed_logins;
 #[cfg(test)]
 mod fake_tests;
 mod held;
+mod issuer_binding;
+mod limits;
 mod logins;
 mod metadata;
 mod registration;
@@ -33,15 +37,18 @@ mod secret_json;
 mod shared;
 mod token;
 mod token_response;
+mod token_spelling;
 
 pub use account::Account;
 pub use authorization::{AuthorizationRequest, AuthorizationResponse, Pkce, authorization_url};
 pub use challenge::Challenge;
-pub use config::{ClientAuthentication, Grant, IdentityProvider, Per, Settings};
+pub use config::{ClientAuthentication, Grant, IdentityProvider, Per, ResourceParameter, Settings};
 pub use config_read::read_settings;
 pub use dial::Services;
 pub use discovery::{Discovered, discover, union};
 pub use error::Error;
+pub use failed_logins::FailedLogin;
+pub use issuer_binding::{IssuerBinding, KnownIssuers};
 pub use logins::{Consent, LOGIN_TIME, LoginState, LoginStatus, Logins, Pending, Place};
 pub use metadata::AuthorizationServer;
 pub use registration::{OwnClient, Registration, register};

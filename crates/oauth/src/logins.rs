@@ -23,12 +23,14 @@ use uuid::Uuid;
 
 use crate::account::Account;
 use crate::authorization::check_issuer;
-use crate::dial::Services;
+use crate::config::ResourceParameter;
+use crate::failed_logins::{FailedLogin, FailedLogins};
 use crate::saved::{LoginStore, SavedLogin};
 use crate::shared::{Shared, lock};
+use crate::token::resource_parameter;
 use crate::{
-    AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, OwnClient, Per, Pkce,
-    Registration, Settings,
+    AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, KnownIssuers, OwnClient, Per,
+    Pkce, Registration, Settings,
 };
 use net::http::Network;
 use runtime::shutdown::Shutdown;
@@ -49,6 +51,8 @@ pub struct Place {
     pub vault: Option<Arc<Vault>>,
     /// The way to the server and to its authorization servers.
     pub network: Network,
+    /// The issuers of credentials, as far as this process knows them.
+    pub issuers: KnownIssuers,
     /// The group of all tasks.
     pub shutdown: Shutdown,
 }
@@ -58,6 +62,7 @@ pub struct Logins {
     shared: Arc<Shared>,
     accounts: Mutex<HashMap<Option<Arc<str>>, Arc<Account>>>,
     started: Mutex<HashMap<Pending, Started>>,
+    failures: FailedLogins,
 }
 
 /// A login that a person was sent to.
@@ -121,6 +126,8 @@ pub struct LoginStatus {
     pub expires_at: Option<SystemTime>,
     /// Why a login is required.
     pub reason: Option<String>,
+    /// Why the last attempt of the principal to log in failed; `None` after a success.
+    pub failure: Option<FailedLogin>,
     /// Whether all principals share the login.
     pub per: Per,
 }
@@ -128,11 +135,15 @@ pub struct LoginStatus {
 impl Logins {
     /// The logins to the server `name` at `url`.
     pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
-        let Place { vault, network, shutdown } = place;
-        let shelf = LoginStore { vault, server: Arc::clone(name) };
-        let services = Services::new(url, &settings.operator_hosts(), &network, &shutdown);
-        let shared = Shared::new(shelf, services, url, settings, shutdown);
-        Arc::new(Self { shared: Arc::new(shared), accounts: Mutex::default(), started: Mutex::default() })
+        let Place { vault, network, issuers, shutdown } = place;
+        let shelf = LoginStore { vault, server: Arc::clone(name), url: url.clone() };
+        let shared = Shared::new(shelf, settings, &network, shutdown, issuers);
+        Arc::new(Self {
+            shared: Arc::new(shared),
+            accounts: Mutex::default(),
+            started: Mutex::default(),
+            failures: FailedLogins::default(),
+        })
     }
 
     /// The principals that use one login.
@@ -174,19 +185,32 @@ impl Logins {
         own: &OwnClient,
         seal: impl FnOnce(&Pending) -> String,
     ) -> Result<Consent, Error> {
+        let started = self.begin(principal, own, seal).await;
+        self.failures.note(principal, started.as_ref().err());
+        started
+    }
+
+    async fn begin(
+        &self,
+        principal: &Arc<str>,
+        own: &OwnClient,
+        seal: impl FnOnce(&Pending) -> String,
+    ) -> Result<Consent, Error> {
         let shared = &self.shared;
         if !self.is_interactive() {
             return Err(Error::refused("the server is configured with a grant for machines: nobody logs in"));
         }
-        let account = self.account(Some(principal));
-        let held = account.held();
-        let missing = account.missing_scopes();
-        let (discovered, registration) = shared.known_at(own, held.as_deref(), &missing).await?;
+        let missing = self.account(Some(principal)).missing_scopes();
+        let (mut discovered, registration) = shared.known_at(own, &missing).await?;
         let (pending, pkce) = (Pending(Uuid::new_v4()), Pkce::new());
         let (state, scopes) = (seal(&pending), discovered.scopes.clone());
-        let request = AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge() };
+        let resource = resource_parameter(&shared.services, &shared.settings, &discovered);
+        let request =
+            AuthorizationRequest { scopes: &scopes, state: &state, challenge: pkce.challenge(), resource };
         let authorization_url = crate::authorization_url(&discovered, &registration, &request)?;
         let issuer = discovered.server.issuer.clone();
+        // Metadata is larger than the part of it that is needed from here on.
+        discovered.server = discovered.server.for_renewal();
         let (principal, begun) = (Arc::clone(principal), Instant::now());
         self.keep(pending, Started { principal, begun, discovered, registration, pkce });
         Ok(Consent { authorization_url, issuer, scopes })
@@ -199,23 +223,45 @@ impl Logins {
         pending: Pending,
         response: &AuthorizationResponse,
     ) -> Result<LoginStatus, Error> {
+        let finished = self.exchange(principal, pending, response).await;
+        self.failures.note(principal, finished.as_ref().err());
+        finished.map(|()| self.status(Some(principal)))
+    }
+
+    async fn exchange(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<(), Error> {
         let Started { discovered, registration, pkce, .. } = self.take(principal, pending)?;
         let promises_iss = discovered.server.authorization_response_iss_parameter_supported;
         let code = response.check(&discovered.server.issuer, promises_iss)?;
-        let client = self.shared.client(&discovered, &registration);
+        let client = self.shared.client(&discovered, &registration).await?;
         let exchanged = crate::exchange_code(&client, code, pkce.verifier(), &discovered.scopes).await;
         let tokens = self.shared.known_or_forgotten(&registration, exchanged).await?;
-        let Discovered { resource, server, .. } = discovered;
-        let account = self.account(Some(principal));
-        account.log_in(SavedLogin { resource, server, registration, tokens }).await?;
-        Ok(self.status(Some(principal)))
+        self.shared.save_registration(&registration).await;
+        let login = self.shared.login(discovered, registration, tokens);
+        self.account(Some(principal)).log_in(login).await
     }
 
-    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer, which
-    /// names `iss`, is not from the authorization server of that login.
-    pub fn abandon(&self, principal: &Arc<str>, pending: Pending, iss: Option<&str>) -> Result<(), Error> {
+    /// Ends the login that `principal` started, which was answered with an error. Returns an error if the answer is not
+    /// from the authorization server of that login.
+    pub fn abandon(
+        &self,
+        principal: &Arc<str>,
+        pending: Pending,
+        response: &AuthorizationResponse,
+    ) -> Result<(), Error> {
         let server = self.take(principal, pending)?.discovered.server;
-        check_issuer(iss, &server.issuer, server.authorization_response_iss_parameter_supported)
+        let promises_iss = server.authorization_response_iss_parameter_supported;
+        check_issuer(response.iss.as_deref(), &server.issuer, promises_iss)?;
+        let error = response.error.as_deref().unwrap_or_default();
+        if error == "invalid_target" && self.shared.settings.resource == ResourceParameter::Discovered {
+            self.shared.services.omit_resource_at(&server.issuer);
+        }
+        self.failures.note(principal, Some(&response.failed(error)));
+        Ok(())
     }
 
     fn take(&self, principal: &Arc<str>, pending: Pending) -> Result<Started, Error> {
@@ -235,14 +281,20 @@ impl Logins {
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
         if let Some(held) = held {
-            let SavedLogin { registration, tokens, .. } = &held.login;
-            let discovered = held.login.discovered();
-            let client = self.shared.client(&discovered, registration);
-            if let Err(error) = crate::revoke(&client, tokens).await {
+            if let Err(error) = self.revoked(&held.login).await {
                 tracing::warn!(server = %self.shared.shelf.server, %error, "a token was deleted and could not be revoked");
             }
         }
         Ok(())
+    }
+
+    async fn revoked(&self, login: &SavedLogin) -> Result<(), Error> {
+        if let Some(reason) = self.shared.foreign(login) {
+            return Err(Error::refused(reason));
+        }
+        let discovered = login.discovered();
+        let client = self.shared.client(&discovered, &login.registration).await?;
+        crate::revoke(&client, &login.tokens).await
     }
 
     /// The login of `principal`.
@@ -262,6 +314,7 @@ impl Logins {
             scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
             expires_at: tokens.and_then(|tokens| tokens.expires_at),
             reason: required.map(|reason| reason.to_string()),
+            failure: principal.and_then(|principal| self.failures.of(principal)),
             per: self.shared.settings.per,
         }
     }
@@ -309,6 +362,9 @@ impl fmt::Debug for Logins {
     }
 }
 
+#[cfg(test)]
+#[path = "login_limits_tests.rs"]
+mod login_limits_tests;
 #[cfg(test)]
 #[path = "shared_vault_tests.rs"]
 mod shared_vault_tests;

@@ -14,7 +14,7 @@ use crate::token_response::Tokens;
 
 const GRANTED: &str = r#"{"access_token":"canary-new","token_type":"Bearer","expires_in":3600,"refresh_token":"canary-next","scope":"a"}"#;
 
-fn alice() -> Arc<str> {
+pub(super) fn alice() -> Arc<str> {
     "key:alice".into()
 }
 
@@ -27,11 +27,12 @@ pub(super) fn logins_with(fake: &Fake, settings: Settings, vault: Option<Arc<Vau
     fake.answer("/register", 201, "", r#"{"client_id":"registered"}"#);
     fake.answer("/token", 200, "", GRANTED);
     fake.answer("/revoke", 200, "", "");
-    let place = Place { vault, network: net::http::Network::default(), shutdown: Shutdown::new() };
+    let network = net::http::Network::default();
+    let place = Place { vault, network, issuers: KnownIssuers::default(), shutdown: Shutdown::new() };
     Logins::new(&"notes".into(), &fake.url("/mcp"), &Arc::new(settings), place)
 }
 
-fn logins(fake: &Fake) -> Arc<Logins> {
+pub(super) fn logins(fake: &Fake) -> Arc<Logins> {
     logins_with(fake, settings(), None)
 }
 
@@ -39,7 +40,7 @@ pub(super) fn challenge(text: &str) -> HeaderMap {
     HeaderMap::from_iter([(http::header::WWW_AUTHENTICATE, text.parse().expect("a header"))])
 }
 
-async fn log_in(logins: &Logins, principal: &Arc<str>) -> Result<LoginStatus, Error> {
+pub(super) async fn log_in(logins: &Logins, principal: &Arc<str>) -> Result<LoginStatus, Error> {
     let mut sealed = None;
     let seal = |pending: &Pending| {
         sealed = Some(*pending);
@@ -60,7 +61,8 @@ pub(super) fn saved(fake: &Fake, left: Duration) -> SavedLogin {
         scopes: vec!["a".into()],
         account: None,
     };
-    SavedLogin { resource, server, registration: fake.registration(ClientAuthentication::Post), tokens }
+    let registration = fake.registration(ClientAuthentication::Post);
+    SavedLogin { resource, server, registration, tokens, origin: fake.origin() }
 }
 
 pub(super) fn requests(fake: &Fake, line: &str) -> usize {
@@ -230,7 +232,7 @@ async fn a_refused_token_is_renewed_once_and_a_new_one_is_not_renewed_again() {
     let logins = logins(&fake);
     let folder = tempfile::tempdir().expect("a folder");
     let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
-    let shelf = LoginStore { vault: Some(Arc::clone(&vault)), server: "notes".into() };
+    let shelf = LoginStore { vault: Some(Arc::clone(&vault)), server: "notes".into(), url: fake.url("/mcp") };
     shelf.save_login(None, &saved(&fake, Duration::from_hours(1))).await;
     drop(logins);
     let logins = logins_with(&fake, settings(), Some(vault));

@@ -6,6 +6,9 @@
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::error::Error;
+use crate::limits::{check_urls, text};
+
 /// The metadata of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationServer {
@@ -62,6 +65,34 @@ impl AuthorizationServer {
         }
     }
 
+    /// The URLs to which a credential of the client may be sent.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Url> {
+        [&self.token_endpoint, &self.revocation_endpoint].into_iter().flatten()
+    }
+
+    /// Fails if a value of it is too long.
+    pub(crate) fn check_lengths(&self) -> Result<(), Error> {
+        check_urls([
+            ("issuer", self.issuer.as_str()),
+            ("authorization_endpoint", text(self.authorization_endpoint.as_ref())),
+            ("token_endpoint", text(self.token_endpoint.as_ref())),
+            ("registration_endpoint", text(self.registration_endpoint.as_ref())),
+            ("revocation_endpoint", text(self.revocation_endpoint.as_ref())),
+        ])
+    }
+
+    /// The part of it that a renewal or a revocation needs, which is kept with a login.
+    pub(crate) fn for_renewal(self) -> Self {
+        Self {
+            registration_endpoint: None,
+            scopes_supported: Vec::new(),
+            grant_types_supported: None,
+            token_endpoint_auth_methods_supported: None,
+            code_challenge_methods_supported: None,
+            ..self
+        }
+    }
+
     /// Whether its scopes contain `scope`.
     pub(crate) fn has_scope(&self, scope: &str) -> bool {
         self.scopes_supported.iter().any(|supported| supported == scope)
@@ -97,6 +128,12 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
+    /// Fails if a value of it is too long.
+    pub(crate) fn check_lengths(&self) -> Result<(), Error> {
+        let servers = self.authorization_servers.iter().map(|url| ("authorization_servers", url.as_str()));
+        check_urls(servers.chain([("resource", self.identifier.as_str())]))
+    }
+
     /// Whether it describes `server`: the same origin, and a path that begins with its path.
     pub(crate) fn describes(&self, server: &Url) -> bool {
         let Ok(url) = Url::parse(&self.identifier) else { return false };

@@ -1,7 +1,8 @@
 //! Makes Switchyard known to an authorization server.
 //!
-//! Invariants: a registration belongs to one issuer, and another issuer never sees it. Credentials of the settings are
-//! not sent to an issuer that the server changed to, unless `issuer` names it.
+//! Invariant: a registration belongs to one issuer, and another issuer never sees it.
+//!
+//! Not here: the issuer that credentials of the settings belong to (`issuer_binding`).
 //!
 //! Source: RFC 7591; draft-ietf-oauth-client-id-metadata-document; MCP 2026-07-28
 //! `basic/authorization/client-registration`.
@@ -20,13 +21,12 @@ use crate::config::{ClientAuthentication, Grant, Settings};
 use crate::dial::{Services, is_loopback, later};
 use crate::discovery::{Discovered, union};
 use crate::error::{Error, foreign_text};
+use crate::limits::{self, MAX_CLIENT_ID, MAX_CLIENT_SECRET, bounded_scopes};
 use crate::metadata::AuthorizationServer;
 use crate::secret_json;
 
 /// A registered secret that ends within this time is not used any more.
 const SECRET_MARGIN: Duration = Duration::from_mins(1);
-/// The longest id of a client, in bytes. It becomes a part of URLs and forms, which have limits of their own.
-const MAX_CLIENT_ID: usize = 4 * 1024;
 
 /// Switchyard as an authorization server knows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,6 +48,13 @@ pub struct Registration {
     /// When the secret ends.
     #[serde(with = "secret_json::seconds", default)]
     pub expires_at: Option<SystemTime>,
+}
+
+impl Registration {
+    /// Whether both are for the same issuer and redirect URI, so that one replaces the other.
+    pub(crate) fn is_in_place_of(&self, other: &Self) -> bool {
+        self.issuer == other.issuer && self.redirect_uri == other.redirect_uri
+    }
 }
 
 /// The URLs of Switchyard that an authorization server gets to know.
@@ -90,7 +97,7 @@ pub async fn register(
 ) -> Result<Registration, Error> {
     let server = &discovered.server;
     if let Some(id) = &settings.client_id {
-        return by_hand(server, settings, own, id, known);
+        return by_hand(server, settings, own, id);
     }
     if let Some(url) = metadata_url(server, settings, own) {
         let authentication = authentication(server, settings)?;
@@ -102,7 +109,8 @@ pub async fn register(
     }
     // A client that registered with scopes gets no others, so a new one asks for all that were needed so far.
     let before = known.map(|known| known.scopes.as_slice()).unwrap_or_default();
-    let wider = Discovered { scopes: union(before, &discovered.scopes), ..discovered.clone() };
+    let scopes = bounded_scopes(union(&discovered.scopes, before));
+    let wider = Discovered { scopes, ..discovered.clone() };
     match &server.registration_endpoint {
         Some(endpoint) => by_request(services, endpoint, &wider, settings, own).await,
         None => Err(unsupported(server)),
@@ -115,16 +123,7 @@ fn by_hand(
     settings: &Settings,
     own: &OwnClient,
     id: &str,
-    known: Option<&Registration>,
 ) -> Result<Registration, Error> {
-    let is_other = |known: &&Registration| known.client_id == id && known.issuer != server.issuer;
-    if let Some(known) = known.filter(is_other).filter(|_| settings.issuer.is_none()) {
-        let (before, now) = (one_line(&known.issuer), one_line(&server.issuer));
-        return Err(Error::refused(format!(
-            "the server changed its authorization server from `{before}` to `{now}`, and `client_id` was used at the \
-             first; if that is right, write the new one as `issuer`"
-        )));
-    }
     let authentication = authentication(server, settings)?;
     let made = registration(server, own, id.to_owned(), authentication);
     Ok(Registration { client_secret: settings.client_secret.clone(), ..made })
@@ -240,6 +239,8 @@ async fn by_request(
              register a client there by hand, and fill in `client_id`"
         )));
     }
+    let secret = registered.client_secret.as_deref().unwrap_or_default();
+    limits::check("a client secret", secret, MAX_CLIENT_SECRET)?;
     let secret = registered.client_secret.filter(|secret| !secret.is_empty()).map(SecretString::from);
     let method = registered.token_endpoint_auth_method.as_deref();
     let authentication = agreed(method, asked, secret.is_some())?;

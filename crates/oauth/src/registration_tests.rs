@@ -95,18 +95,13 @@ async fn a_known_registration_is_used_for_its_issuer_only() {
 }
 
 #[tokio::test]
-async fn credentials_of_the_settings_come_first_and_stay_with_their_issuer() {
+async fn credentials_of_the_settings_come_first() {
     let fake = Fake::start();
     let by_hand =
         Settings { client_id: Some("mine".into()), client_secret: Some("canary".into()), ..settings() };
     let discovered = supporting(&fake, &["client_secret_post"]);
     let made = registered(&fake, &discovered, &by_hand, None).await.expect("the client of the settings");
     assert_eq!((made.client_id.as_str(), made.authentication), ("mine", ClientAuthentication::Post));
-    let former = Registration { issuer: "https://former.example".into(), ..made };
-    let error = registered(&fake, &discovered, &by_hand, Some(&former)).await.expect_err("another issuer");
-    assert!(error.to_string().contains("`issuer`") && !error.to_string().contains("canary"), "{error}");
-    let pinned = Settings { issuer: Some(fake.origin()), ..by_hand };
-    assert!(registered(&fake, &discovered, &pinned, Some(&former)).await.is_ok());
     assert!(fake.lines().is_empty());
 }
 

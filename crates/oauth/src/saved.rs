@@ -1,7 +1,9 @@
 //! The form in which the vault keeps tokens and registrations.
 //!
 //! Invariants: a token is kept together with the authorization server and the registration that it came from, so that
-//! it is renewed there and nowhere else. A value of a newer form that cannot be read counts as no value.
+//! it is renewed there and nowhere else. A token goes to the origin of its server only. A value of another form that
+//! cannot be read counts as no value. A server has one entry for each login and two more, however many registrations
+//! its logins made.
 //!
 //! Not here: sealing and files (`auth::vault`).
 
@@ -12,11 +14,15 @@ use auth::vault::{Entry, EntryKind, Lease, Vault};
 use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::{AuthorizationServer, Discovered, Error, Registration, Tokens};
 
 /// The longest wait for a renewal by another process: longer than a request for a token takes.
 const LEASE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Limit of registrations for one server. It needs one for each URL at which browsers reach Switchyard.
+const MAX_REGISTRATIONS: usize = 4;
 
 /// The result of one login.
 #[derive(Clone, Serialize, Deserialize)]
@@ -27,6 +33,8 @@ pub(crate) struct SavedLogin {
     pub(crate) server: AuthorizationServer,
     pub(crate) registration: Registration,
     pub(crate) tokens: Tokens,
+    /// The origin of the server that the token is sent to.
+    pub(crate) origin: String,
 }
 
 impl SavedLogin {
@@ -42,12 +50,21 @@ impl SavedLogin {
 pub(crate) struct LoginStore {
     pub(crate) vault: Option<Arc<Vault>>,
     pub(crate) server: Arc<str>,
+    /// The URL of the server.
+    pub(crate) url: Url,
 }
 
 impl LoginStore {
-    /// Returns the login of `principal`.
+    /// The origin of the server.
+    pub(crate) fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// Returns the login of `principal`. `None` also for one from the time when the server had a URL of another origin,
+    /// which must not get its token.
     pub(crate) fn login(&self, principal: Option<&str>) -> Option<SavedLogin> {
-        self.read(&self.token_entry(principal))
+        let login: SavedLogin = self.read(&self.token_entry(principal))?;
+        (login.origin == self.origin()).then_some(login)
     }
 
     /// Saves `login`. Returns whether other processes can read it.
@@ -77,23 +94,49 @@ impl LoginStore {
         }
     }
 
-    /// Returns the registration of Switchyard at `issuer` for `redirect_uri`.
-    pub(crate) fn registration(&self, issuer: &str, redirect_uri: &str) -> Option<Registration> {
-        self.read(&client_entry(issuer, redirect_uri))
+    /// Returns the registrations of Switchyard for this server, the oldest first.
+    pub(crate) fn registrations(&self) -> Vec<Registration> {
+        self.read(&self.client_entry()).unwrap_or_default()
     }
 
+    /// Saves `registration`, with which a login succeeded.
     pub(crate) async fn save_registration(&self, registration: &Registration) {
-        self.write(&client_entry(&registration.issuer, &registration.redirect_uri), registration).await;
+        let is_saved = |known: &Registration| {
+            known.client_id == registration.client_id && known.is_in_place_of(registration)
+        };
+        if !self.registrations().iter().any(is_saved) {
+            let registration = registration.clone();
+            self.update(&self.client_entry(), move |all| add_registration(all, &registration)).await;
+        }
     }
 
     /// Forgets `registration`, which its authorization server does not know any more.
     pub(crate) async fn remove_registration(&self, registration: &Registration) {
+        let registration = registration.clone();
+        let edit =
+            move |all: &mut Vec<Registration>| all.retain(|known| !known.is_in_place_of(&registration));
+        self.update(&self.client_entry(), edit).await;
+    }
+
+    /// Edits the list in `entry`. A list that cannot be read stays as it is. A failure is logged.
+    pub(crate) async fn update<T: Serialize + DeserializeOwned>(
+        &self,
+        entry: &Entry,
+        edit: impl FnOnce(&mut Vec<T>) + Send + 'static,
+    ) {
         let Some(vault) = &self.vault else { return };
-        if let Err(error) =
-            vault.remove(&client_entry(&registration.issuer, &registration.redirect_uri)).await
-        {
-            tracing::error!(server = %self.server, %error, "a registration could not be removed");
+        let edited = vault.update(entry, |value| {
+            let mut list = value.map_or_else(|| Ok(Vec::new()), serde_json::from_slice).ok()?;
+            edit(&mut list);
+            serde_json::to_vec(&list).map(Zeroizing::new).ok()
+        });
+        if let Err(error) = edited.await {
+            tracing::error!(server = %self.server, %error, "a change of {entry} could not be saved and ends with this process");
         }
+    }
+
+    fn client_entry(&self) -> Entry {
+        Entry { kind: EntryKind::Client, name: self.server.to_string(), principal: None }
     }
 
     fn token_entry(&self, principal: Option<&str>) -> Entry {
@@ -127,7 +170,11 @@ impl LoginStore {
     }
 }
 
-/// A registration is for one redirect URI. An issuer has no space in it.
-fn client_entry(issuer: &str, redirect_uri: &str) -> Entry {
-    Entry { kind: EntryKind::Client, name: format!("{issuer} {redirect_uri}"), principal: None }
+/// Adds `registration` in the place of the one for its issuer and redirect URI. The oldest goes if there are too many.
+pub(crate) fn add_registration(all: &mut Vec<Registration>, registration: &Registration) {
+    all.retain(|known| !known.is_in_place_of(registration));
+    if all.len() >= MAX_REGISTRATIONS {
+        all.remove(0);
+    }
+    all.push(registration.clone());
 }

@@ -1,17 +1,22 @@
 //! The parts that all logins to one server share: its authorization server, the challenge, and requests for tokens.
 //!
+//! Invariants: every request with a credential has a client of [`Shared::client`], which knows where that credential may
+//! be sent. A registration is saved when a login with it has succeeded; before that a few are in memory.
+//!
 //! Not here: the token of one principal (`account`), and how a person logs in (`logins`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use url::Url;
-
+use crate::discovery::is_same_issuer;
 use crate::held::Held;
-use crate::saved::{LoginStore, SavedLogin};
+use crate::limits::bounded_scopes;
+use crate::saved::{LoginStore, SavedLogin, add_registration};
 use crate::{
-    Challenge, Discovered, Error, Grant, OwnClient, Registration, Services, Settings, TokenClient, union,
+    Challenge, Discovered, Error, Grant, KnownIssuers, OwnClient, Registration, Services, Settings,
+    TokenClient, Tokens, union,
 };
+use net::http::Network;
 use runtime::shutdown::Shutdown;
 
 /// Why nobody has a token before the first login.
@@ -22,7 +27,9 @@ pub(crate) struct Shared {
     pub(crate) shelf: LoginStore,
     pub(crate) settings: Arc<Settings>,
     pub(crate) shutdown: Shutdown,
-    url: Url,
+    issuers: KnownIssuers,
+    /// Registrations with which no login has succeeded yet, and all where there is no vault.
+    registrations: Mutex<Vec<Registration>>,
     pub(crate) services: Services,
     challenge: Mutex<Option<Challenge>>,
     was_challenged: AtomicBool,
@@ -33,16 +40,17 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         shelf: LoginStore,
-        services: Services,
-        url: &Url,
         settings: &Arc<Settings>,
+        network: &Network,
         shutdown: Shutdown,
+        issuers: KnownIssuers,
     ) -> Self {
         Self {
-            shelf,
-            services,
+            services: Services::new(&shelf.url, &settings.operator_hosts(), network, &shutdown),
             settings: Arc::clone(settings),
-            url: url.clone(),
+            issuers,
+            registrations: Mutex::default(),
+            shelf,
             shutdown,
             challenge: Mutex::default(),
             was_challenged: AtomicBool::new(false),
@@ -73,28 +81,47 @@ impl Shared {
 
     async fn discovered(&self) -> Result<Discovered, Error> {
         let challenge = lock(&self.challenge).clone();
-        crate::discover(&self.services, &self.url, challenge.as_ref(), &self.settings).await
+        let (url, settings) = (&self.shelf.url, &self.settings);
+        let discovered = crate::discover(&self.services, url, challenge.as_ref(), settings).await?;
+        self.issuers.compare(&self.shelf, settings, &discovered.server).map(|()| discovered)
     }
 
     /// Finds the authorization server and makes Switchyard known there, with `scopes` beside the usual ones.
     pub(crate) async fn known_at(
         &self,
         own: &OwnClient,
-        before: Option<&Held>,
         scopes: &[String],
     ) -> Result<(Discovered, Registration), Error> {
         let mut discovered = self.discovered().await?;
-        discovered.scopes = union(&discovered.scopes, scopes);
-        let known = match before.filter(|_| self.settings.client_id.is_some()) {
-            Some(held) => Some(held.login.registration.clone()),
-            None => self.shelf.registration(&discovered.server.issuer, own.redirect_uri.as_str()),
-        };
+        discovered.scopes = bounded_scopes(union(&discovered.scopes, scopes));
+        let known = self.registration(&discovered.server.issuer, own.redirect_uri.as_str());
         let registration =
             crate::register(&self.services, &discovered, &self.settings, own, known.as_ref()).await?;
-        if self.settings.client_id.is_none() {
-            self.shelf.save_registration(&registration).await;
-        }
+        add_registration(&mut lock(&self.registrations), &registration);
         Ok((discovered, registration))
+    }
+
+    fn registration(&self, issuer: &str, redirect_uri: &str) -> Option<Registration> {
+        let is_it = |known: &Registration| known.issuer == issuer && known.redirect_uri == redirect_uri;
+        let in_memory = lock(&self.registrations).iter().find(|known| is_it(known)).cloned();
+        in_memory.or_else(|| self.shelf.registrations().into_iter().find(is_it))
+    }
+
+    /// Saves `registration`, with which a login succeeded, unless the operator made it.
+    pub(crate) async fn save_registration(&self, registration: &Registration) {
+        if self.settings.client_id.is_none() {
+            self.shelf.save_registration(registration).await;
+        }
+    }
+
+    /// Returns why `login` is not renewed: the file names another authorization server by now.
+    pub(crate) fn foreign(&self, login: &SavedLogin) -> Option<String> {
+        let pinned = self.settings.issuer.as_deref()?;
+        let issuer = &login.server.issuer;
+        (!is_same_issuer(pinned, issuer)).then(|| {
+            let (issuer, pinned) = (settings::one_line(issuer), settings::one_line(pinned));
+            format!("the last login was at `{issuer}`, and `issuer` allows only `{pinned}`")
+        })
     }
 
     /// Returns a new token in the place of `held`, with `scopes` beside the usual ones.
@@ -104,7 +131,7 @@ impl Shared {
         }
         let login = held.map(|held| &held.login).ok_or_else(|| Error::login_required(NO_LOGIN))?;
         let discovered = login.discovered();
-        let client = self.client(&discovered, &login.registration);
+        let client = self.client(&discovered, &login.registration).await?;
         let refreshed = crate::refresh(&client, &login.tokens).await;
         let tokens = self.known_or_forgotten(&login.registration, refreshed).await?;
         Ok(SavedLogin { tokens, ..login.clone() })
@@ -119,6 +146,7 @@ impl Shared {
     ) -> Result<T, Error> {
         match answered {
             Err(Error::UnknownClient { reason }) if self.settings.client_id.is_none() => {
+                lock(&self.registrations).retain(|known| !known.is_in_place_of(registration));
                 self.shelf.remove_registration(registration).await;
                 Err(Error::LoginRequired { reason })
             }
@@ -126,27 +154,40 @@ impl Shared {
         }
     }
 
-    pub(crate) fn client<'a>(
+    /// Returns the context of requests with a credential. Fails if the credential belongs to another issuer.
+    pub(crate) async fn client<'a>(
         &'a self,
         discovered: &'a Discovered,
         registration: &'a Registration,
-    ) -> TokenClient<'a> {
-        TokenClient { services: &self.services, discovered, registration, settings: &self.settings }
+    ) -> Result<TokenClient<'a>, Error> {
+        let (services, settings) = (&self.services, &*self.settings);
+        let binding = self.issuers.bind(&self.shelf, settings, (&discovered.server, registration)).await?;
+        Ok(TokenClient { services, discovered, registration, settings, binding })
     }
 
     async fn of_machine(&self, scopes: &[String]) -> Result<SavedLogin, Error> {
         let mut discovered = self.discovered().await?;
-        discovered.scopes = union(&discovered.scopes, scopes);
+        discovered.scopes = bounded_scopes(union(&discovered.scopes, scopes));
         // Nothing returns to a machine: it registers nothing, so this URL is never sent.
-        let own = OwnClient { redirect_uri: self.url.clone(), client_metadata_url: None };
+        let own = OwnClient { redirect_uri: self.shelf.url.clone(), client_metadata_url: None };
         let registration = crate::register(&self.services, &discovered, &self.settings, &own, None).await?;
-        let client = self.client(&discovered, &registration);
+        let client = self.client(&discovered, &registration).await?;
         let tokens = match self.settings.grant {
             Grant::JwtBearer => crate::jwt_bearer(&client).await?,
             Grant::AuthorizationCode | Grant::ClientCredentials => crate::client_credentials(&client).await?,
         };
-        let Discovered { resource, server, .. } = discovered;
-        Ok(SavedLogin { resource, server, registration, tokens })
+        Ok(self.login(discovered, registration, tokens))
+    }
+
+    /// The result of a login.
+    pub(crate) fn login(
+        &self,
+        discovered: Discovered,
+        registration: Registration,
+        tokens: Tokens,
+    ) -> SavedLogin {
+        let (resource, server) = (discovered.resource, discovered.server.for_renewal());
+        SavedLogin { resource, server, registration, tokens, origin: self.shelf.origin() }
     }
 }
 

@@ -16,7 +16,7 @@ async fn processes_that_share_the_vault_renew_a_token_once() {
     let fake = Fake::start();
     let folder = tempfile::tempdir().expect("a folder");
     let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
-    let store = LoginStore { vault: Some(vault()), server: "notes".into() };
+    let store = LoginStore { vault: Some(vault()), server: "notes".into(), url: fake.url("/mcp") };
     store.save_login(None, &saved(&fake, Duration::ZERO)).await;
     let processes: Vec<_> = (0..4).map(|_| logins_with(&fake, settings(), Some(vault()))).collect();
     let accounts: Vec<_> = processes.iter().map(|logins| logins.account(None)).collect();

@@ -1,9 +1,10 @@
 //! Requests to a token endpoint, one function for each grant.
 //!
-//! Invariants: each request has the parameter `resource`, so that a token is for one MCP server. Client credentials go
-//! to the issuer that they belong to, and to no other.
+//! Invariants: a request has the parameter `resource`, so that a token is for one MCP server. Only where the authorization
+//! server refuses the parameter is the request repeated without it, once. Client credentials go to the issuer that they
+//! belong to, and to no other. The id of the client is in each form, because some servers look for it only there.
 //!
-//! Not here: when a token is refreshed, and by whom.
+//! Not here: when a token is refreshed, and by whom; how servers spell their answers (`token_spelling`).
 //!
 //! Source: RFC 6749, sections 2.3, 4.1.3, 4.4 and 6; RFC 7523; RFC 8693; RFC 8707;
 //! draft-ietf-oauth-identity-assertion-authz-grant (ID-JAG).
@@ -12,18 +13,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use http::header::{ACCEPT, AUTHORIZATION};
-use net::http::RequestBuilder;
+use net::http::{RequestBuilder, WholeResponse};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use url::{Url, form_urlencoded};
 
 use crate::assertion::sign;
-use crate::config::{ClientAuthentication, IdentityProvider, Settings};
+use crate::config::{ClientAuthentication, IdentityProvider, ResourceParameter, Settings};
 use crate::dial::Services;
 use crate::discovery::Discovered;
 use crate::error::Error;
+use crate::issuer_binding::IssuerBinding;
+use crate::limits::{self, MAX_ACCESS_TOKEN};
 use crate::registration::Registration;
-use crate::token_response::{Granted, Login, Tokens, read};
+use crate::token_response::{Granted, Login, Tokens, may_refuse_resource, read};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -32,7 +35,7 @@ const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// The context of requests to one token endpoint.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct TokenClient<'a> {
     /// The way to the authorization server.
     pub services: &'a Services,
@@ -42,16 +45,24 @@ pub struct TokenClient<'a> {
     pub registration: &'a Registration,
     /// The settings of the login.
     pub settings: &'a Settings,
+    /// Where credentials of the settings may be sent; `None` if none is sent.
+    pub binding: Option<IssuerBinding>,
 }
 
 /// The fields of one form. Those with a secret are also listed in `secrets`.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Fields {
     pairs: Vec<(&'static str, SecretString)>,
     secrets: Vec<SecretString>,
 }
 
 impl Fields {
+    fn of(grant: &str) -> Self {
+        let mut fields = Self::default();
+        fields.plain("grant_type", grant);
+        fields
+    }
+
     pub(crate) fn plain(&mut self, name: &'static str, value: &str) {
         self.pairs.push((name, value.into()));
     }
@@ -80,7 +91,7 @@ pub async fn exchange_code(
     verifier: &SecretString,
     scopes: &[String],
 ) -> Result<Tokens, Error> {
-    let mut fields = client.fields("authorization_code");
+    let mut fields = Fields::of("authorization_code");
     fields.secret("code", code);
     fields.secret("code_verifier", verifier);
     fields.plain("redirect_uri", &client.registration.redirect_uri);
@@ -91,7 +102,7 @@ pub async fn exchange_code(
 pub async fn refresh(client: &TokenClient<'_>, former: &Tokens) -> Result<Tokens, Error> {
     let missing = || Error::login_required("the login has ended, and the server gave no refresh token");
     let token = former.refresh_token.as_ref().ok_or_else(missing)?;
-    let mut fields = client.fields("refresh_token");
+    let mut fields = Fields::of("refresh_token");
     fields.secret("refresh_token", token);
     let next = client.grant(fields, Login::Person).await?.into_tokens(&former.scopes)?;
     Ok(Tokens {
@@ -103,7 +114,7 @@ pub async fn refresh(client: &TokenClient<'_>, former: &Tokens) -> Result<Tokens
 
 /// Gets a token for Switchyard itself.
 pub async fn client_credentials(client: &TokenClient<'_>) -> Result<Tokens, Error> {
-    client.for_machine(client.fields("client_credentials")).await
+    client.for_machine(Fields::of("client_credentials")).await
 }
 
 /// Gets a token for an assertion: the one of the settings, one of the identity provider, or one that Switchyard signs.
@@ -118,7 +129,7 @@ pub async fn jwt_bearer(client: &TokenClient<'_>) -> Result<Tokens, Error> {
             sign(settings, id, subject, &client.discovered.server.issuer)?
         }
     };
-    let mut fields = client.fields(JWT_BEARER);
+    let mut fields = Fields::of(JWT_BEARER);
     fields.secret("assertion", &assertion);
     client.for_machine(fields).await
 }
@@ -136,18 +147,17 @@ pub async fn token_exchange(
     fields.scope(&client.discovered.scopes);
     fields.secret("subject_token", &provider.id_token);
     fields.plain("subject_token_type", ID_TOKEN);
+    fields.plain("client_id", &provider.client_id);
     let mut request = new_request(&provider.token_endpoint);
-    match &provider.client_secret {
-        Some(secret) => {
-            fields.secrets.push(secret.clone());
-            request = request.header(&AUTHORIZATION, &basic(&provider.client_id, secret));
-        }
-        None => fields.plain("client_id", &provider.client_id),
+    if let Some(secret) = &provider.client_secret {
+        fields.secrets.push(secret.clone());
+        request = request.header(&AUTHORIZATION, &basic(&provider.client_id, secret));
     }
     let request = fields.form(request);
     let response = client.services.send(&provider.token_endpoint, request).await?;
     let granted = read(&response, Login::Machine, fields.secrets())?;
     if granted.issued_token_type.as_deref() == Some(ID_JAG) {
+        limits::check("an assertion", &granted.access_token, MAX_ACCESS_TOKEN)?;
         return Ok(granted.access_token.into());
     }
     Err(Error::refused("the identity provider gave another token than an ID-JAG, which was asked for"))
@@ -162,25 +172,41 @@ impl Fields {
 }
 
 impl TokenClient<'_> {
-    fn fields(&self, grant: &str) -> Fields {
-        let mut fields = Fields::default();
-        fields.plain("grant_type", grant);
-        fields.plain("resource", &self.discovered.resource);
-        fields
-    }
-
     async fn for_machine(&self, mut fields: Fields) -> Result<Tokens, Error> {
         let scopes = &self.discovered.scopes;
         fields.scope(scopes);
         self.grant(fields, Login::Machine).await?.into_tokens(scopes)
     }
 
-    async fn grant(&self, mut fields: Fields, login: Login) -> Result<Granted, Error> {
+    async fn grant(&self, fields: Fields, login: Login) -> Result<Granted, Error> {
+        let Some(resource) = resource_parameter(self.services, self.settings, self.discovered) else {
+            let (response, fields) = self.ask(fields).await?;
+            return read(&response, login, fields.secrets());
+        };
+        let mut with_resource = fields.clone();
+        with_resource.plain("resource", resource);
+        let (response, sent) = self.ask(with_resource).await?;
+        let granted = read(&response, login, sent.secrets());
+        if self.settings.resource != ResourceParameter::Discovered || !may_refuse_resource(&response) {
+            return granted;
+        }
+        let (second, sent) = self.ask(fields).await?;
+        match read(&second, login, sent.secrets()) {
+            // The refusal of the complete request says more, unless the grant itself is over.
+            Err(Error::LoginRequired { reason }) => Err(Error::LoginRequired { reason }),
+            Err(_) => granted,
+            Ok(second) => {
+                self.services.omit_resource_at(&self.discovered.server.issuer);
+                Ok(second)
+            }
+        }
+    }
+
+    async fn ask(&self, mut fields: Fields) -> Result<(WholeResponse, Fields), Error> {
         let missing = || Error::refused("the authorization server names no token endpoint");
         let endpoint = self.discovered.server.token_endpoint.as_ref().ok_or_else(missing)?;
         let request = self.request(endpoint, &mut fields)?;
-        let response = self.services.send(endpoint, request).await?;
-        read(&response, login, fields.secrets())
+        Ok((self.services.send(endpoint, request).await?, fields))
     }
 
     /// Returns a request with `fields` that authenticates the client.
@@ -189,22 +215,22 @@ impl TokenClient<'_> {
         if registration.issuer != *issuer {
             return Err(Error::refused("the client is registered at another issuer, so nothing was sent"));
         }
+        self.binding.as_ref().map_or(Ok(()), |binding| binding.check_endpoint(endpoint))?;
         let id = &registration.client_id;
         let no_secret =
             || Error::Unsupported { what: "the client has no secret; fill in `client_secret`".into() };
         let secret = registration.client_secret.as_ref().ok_or_else(no_secret);
         let mut request = new_request(endpoint);
+        // RFC 6749, section 3.2.1, allows it beside each kind of authentication.
+        fields.plain("client_id", id);
         match registration.authentication {
             ClientAuthentication::Basic => {
                 let secret = secret?;
                 fields.secrets.push(secret.clone());
                 request = request.header(&AUTHORIZATION, &basic(id, secret));
             }
-            ClientAuthentication::Post => {
-                fields.plain("client_id", id);
-                fields.secret("client_secret", secret?);
-            }
-            ClientAuthentication::None => fields.plain("client_id", id),
+            ClientAuthentication::Post => fields.secret("client_secret", secret?),
+            ClientAuthentication::None => {}
             ClientAuthentication::PrivateKeyJwt => {
                 fields.plain("client_assertion_type", CLIENT_ASSERTION);
                 fields.secret("client_assertion", &sign(self.settings, id, id, issuer)?);
@@ -212,6 +238,20 @@ impl TokenClient<'_> {
         }
         Ok(fields.form(request))
     }
+}
+
+/// Returns the value of the parameter `resource`, if it is sent.
+pub(crate) fn resource_parameter<'d>(
+    services: &Services,
+    settings: &Settings,
+    discovered: &'d Discovered,
+) -> Option<&'d str> {
+    let is_omitted = match settings.resource {
+        ResourceParameter::Omitted => true,
+        ResourceParameter::Value(_) => false,
+        ResourceParameter::Discovered => services.omits_resource_at(&discovered.server.issuer),
+    };
+    (!is_omitted).then_some(discovered.resource.as_str())
 }
 
 fn new_request(endpoint: &Url) -> RequestBuilder {

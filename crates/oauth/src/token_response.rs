@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
 use net::http::{WholeResponse, retry_after};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -18,10 +19,9 @@ use settings::one_line;
 
 use crate::dial::later;
 use crate::error::{Error, foreign_text};
+use crate::limits::{self, MAX_ACCESS_TOKEN, MAX_ID_TOKEN, MAX_REFRESH_TOKEN, bounded_scopes};
 use crate::secret_json;
-
-/// A longer life of a token counts as this.
-const MAX_LIFE_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
+use crate::token_spelling::{Failure, Members};
 
 /// The tokens of one login.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,15 +44,29 @@ pub struct Tokens {
 }
 
 /// The names of members that hold tokens are as RFC 6749 has them.
-#[derive(Deserialize)]
 pub(crate) struct Granted {
     pub(crate) access_token: String,
     pub(crate) token_type: Option<String>,
     pub(crate) issued_token_type: Option<String>,
-    expires_in: Option<Value>,
+    expires_in: Option<Duration>,
     refresh_token: Option<String>,
-    scope: Option<String>,
+    scopes: Option<Vec<String>>,
     id_token: Option<String>,
+}
+
+impl Granted {
+    fn of(members: &Members) -> Option<Self> {
+        let text = |name| members.text(name);
+        Some(Self {
+            access_token: text("access_token")?,
+            token_type: text("token_type"),
+            issued_token_type: text("issued_token_type"),
+            expires_in: members.seconds("expires_in"),
+            refresh_token: text("refresh_token"),
+            scopes: members.words("scope"),
+            id_token: text("id_token"),
+        })
+    }
 }
 
 impl fmt::Debug for Granted {
@@ -64,8 +78,9 @@ impl fmt::Debug for Granted {
 impl Granted {
     /// Returns the tokens. `asked` are the scopes of the request, which are granted if the answer names none.
     pub(crate) fn into_tokens(self, asked: &[String]) -> Result<Tokens, Error> {
-        if !self.token_type.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
-            let kind = foreign_text(self.token_type.as_deref().unwrap_or("none"), &[]);
+        // It is required, and some services leave it out. They give bearer tokens.
+        if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+            let kind = foreign_text(kind, &[]);
             return Err(Error::refused(format!(
                 "the authorization server gave a token of the type `{kind}`, and Switchyard sends bearer tokens only"
             )));
@@ -74,30 +89,40 @@ impl Granted {
         if self.access_token.is_empty() || !self.access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::refused("the authorization server gave an access token that cannot be sent"));
         }
-        let scopes = self.scope.map(|scope| scope.split_whitespace().map(str::to_owned).collect());
+        limits::check("an access token", &self.access_token, MAX_ACCESS_TOKEN)?;
+        limits::check(
+            "a refresh token",
+            self.refresh_token.as_deref().unwrap_or_default(),
+            MAX_REFRESH_TOKEN,
+        )?;
         Ok(Tokens {
             access_token: self.access_token.into(),
-            refresh_token: self.refresh_token.filter(|token| !token.is_empty()).map(SecretString::from),
-            expires_at: self
-                .expires_in
-                .as_ref()
-                .and_then(life)
-                .and_then(|life| SystemTime::now().checked_add(life)),
-            scopes: scopes.unwrap_or_else(|| asked.to_vec()),
+            refresh_token: self.refresh_token.map(SecretString::from),
+            expires_at: self.expires_in.and_then(|life| SystemTime::now().checked_add(life)),
+            scopes: bounded_scopes(
+                self.scopes.map_or_else(|| asked.to_vec(), |scopes| separated(scopes, asked)),
+            ),
             account: self.id_token.as_deref().and_then(account),
         })
     }
 }
 
-/// Reads a life in seconds, as a number or as a text with a number.
-fn life(value: &Value) -> Option<Duration> {
-    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-    let is_positive = seconds > 0.0 && seconds.is_finite();
-    is_positive.then(|| Duration::from_secs_f64(seconds.min(MAX_LIFE_SECONDS)))
+/// Separates scopes that a service joined with commas, unless `asked` has one with a comma in it.
+fn separated(scopes: Vec<String>, asked: &[String]) -> Vec<String> {
+    let parts = |scope: String| -> Vec<String> {
+        if asked.contains(&scope) {
+            return vec![scope];
+        }
+        scope.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    scopes.into_iter().flat_map(parts).collect()
 }
 
 /// Returns the name of the account in an ID token.
 fn account(id_token: &str) -> Option<String> {
+    if id_token.len() > MAX_ID_TOKEN {
+        return None;
+    }
     let claims = URL_SAFE_NO_PAD.decode(id_token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
     let named = ["email", "preferred_username", "sub"].iter().find_map(|name| claims[*name].as_str());
@@ -113,37 +138,52 @@ pub(crate) enum Login {
     Machine,
 }
 
-#[derive(Deserialize)]
-struct Failed {
-    error: String,
-    error_description: Option<String>,
-}
-
 /// Reads the answer of a token endpoint. `secrets` are those of the request.
 pub(crate) fn read(
     response: &WholeResponse,
     login: Login,
     secrets: &[SecretString],
 ) -> Result<Granted, Error> {
-    if response.status.is_success() {
-        return Ok(response.json()?);
-    }
     if let Some(later) = later(response) {
         return Err(later);
     }
-    let status = response.status.as_u16();
-    let Ok(failed) = response.json::<Failed>() else {
+    let members = Members::of(response);
+    // Some services answer errors with status 200.
+    let failure = members.as_ref().and_then(Members::failure);
+    if response.status.is_success() && failure.is_none() {
+        let unreadable = || Error::refused("the authorization server gave an answer without an access token");
+        return members.as_ref().and_then(Granted::of).ok_or_else(unreadable);
+    }
+    let Some(failure) = failure else {
+        let status = response.status.as_u16();
         let reason =
             format!("the authorization server refused the request with status {status} and no OAuth error");
         return Err(Error::refused(reason));
     };
-    let description = foreign_text(failed.error_description.as_deref().unwrap_or_default(), secrets);
-    let code = foreign_text(&failed.error, secrets);
+    Err(refusal(&failure, login, secrets, response))
+}
+
+/// Whether the authorization server may have refused the parameter `resource`, which it does not know.
+pub(crate) fn may_refuse_resource(response: &WholeResponse) -> bool {
+    if later(response).is_some() {
+        return false;
+    }
+    let failure = Members::of(response).and_then(|members| members.failure());
+    match failure {
+        Some(failure) => matches!(failure.code(), "invalid_request" | "invalid_target"),
+        None => response.status == StatusCode::BAD_REQUEST,
+    }
+}
+
+/// Returns the error for a request that was refused.
+fn refusal(failure: &Failure, login: Login, secrets: &[SecretString], response: &WholeResponse) -> Error {
+    let description = foreign_text(&failure.description, secrets);
+    let code = foreign_text(&failure.error, secrets);
     let text = format!("{code} {description}").trim_end().to_owned();
     let refused = |check: &str| {
         Error::refused(format!("the authorization server refused the request; {check} ({text})"))
     };
-    Err(match (failed.error.as_str(), login) {
+    match (failure.code(), login) {
         ("invalid_grant", Login::Person) => {
             Error::login_required(format!("the authorization server ended the login ({text})"))
         }
@@ -158,10 +198,10 @@ pub(crate) fn read(
             ),
         },
         ("invalid_scope", _) => refused("check `scopes`"),
-        ("invalid_target", _) => refused("check `resource`"),
+        ("invalid_target", _) => refused("check `resource`, and try `resource: none`"),
         ("unauthorized_client" | "unsupported_grant_type", _) => {
             refused("check `grant`, and what the client was registered for")
         }
         _ => refused("check `client_id`, `resource` and `scopes`"),
-    })
+    }
 }

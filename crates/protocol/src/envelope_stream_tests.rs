@@ -11,9 +11,10 @@ use json::Raw;
 use json::envelope_stream::*;
 
 const ID: u64 = 7;
-const FREELY: Terms = Terms { refused: &[], added: &[] };
+const FREELY: Terms = Terms { refused: &[], refused_objects: &[], added: &[] };
 const MODERN: Terms = Terms {
     refused: &["task"],
+    refused_objects: &[],
     added: &[
         Added { name: "resultType", value: "\"complete\"", only_final: false },
         Added { name: "ttlMs", value: "0", only_final: true },
@@ -104,7 +105,7 @@ fn response() -> impl Strategy<Value = String> {
     let value_of = |name: &'static str| match name {
         "jsonrpc" => prop_oneof![9 => Just("\"2.0\"".to_owned()), 1 => value()].boxed(),
         "id" => prop_oneof![9 => Just("7".to_owned()), 1 => prop::sample::select(
-            vec!["\"7\"", "8", "null", "7.0", "70", "07", "{}"]).prop_map(str::to_owned)]
+            vec!["\"7\"", "8", "null", "7.0", "\"7.0\"", "70", "07", "{}"]).prop_map(str::to_owned)]
         .boxed(),
         "result" => {
             prop_oneof![9 => object(value(), vec!["content", "resultType", "ttlMs", "id"]), 1 => value()]
@@ -187,7 +188,10 @@ fn each_fault_has_its_name() {
         (r#"{"jsonrpc":"2.0","id":7}"#, Error::Unfit),
         (r#"{"jsonrpc":"2.0","method":"x","id":7}"#, Error::NotResponse),
         (r#"{"jsonrpc":"2.0","id":8,"result":{}}"#, Error::Id),
-        (r#"{"jsonrpc":"2.0","result":{},"id":"7"}"#, Error::Id),
+        (r#"{"jsonrpc":"2.0","result":{},"id":"07"}"#, Error::Id),
+        (r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1,NaN]}}"#, Error::Number),
+        (r#"{"jsonrpc":"2.0","id":7,"result":{"a":-Infinity}}"#, Error::Number),
+        (r#"{"jsonrpc":"2.0","id":7,"result":{},"method":7}"#, Error::NotResponse),
         (r#"{"jsonrpc":"2.0","result":{}}"#, Error::Id),
         (r#"{"id":7,"result":{}}"#, Error::Version),
         (r#"{"jsonrpc":"1.0","id":7,"result":{}}"#, Error::Version),
@@ -226,4 +230,20 @@ fn the_closing_brace_of_a_result_is_kept_back_until_all_was_right() {
     assert_eq!(splice.finish(), Err(Error::Cut));
     let rest = splice.take(&Bytes::from_static(br#","id":7} "#)).expect("the rest");
     assert_eq!((rest.as_ref(), splice.finish()), (&b""[..], Ok(Bytes::from_static(b"}"))));
+}
+
+#[test]
+fn object_that_the_terms_refuse_is_not_passed_on() {
+    let terms = Terms { refused: &[], refused_objects: &["task"], added: &[] };
+    for (value, is_refused) in
+        [(r#"{"taskId":"7"}"#, true), (r#""a name""#, false), ("[{}]", false), ("null", false)]
+    {
+        for name in ["task", r"t\u0061sk"] {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{{"task":{{}}}}],"{name}":{value}}}}}"#
+            );
+            let taken = Splice::new(1, terms).take(&Bytes::from(text));
+            assert_eq!(taken.is_err(), is_refused, "{name}: {value}");
+        }
+    }
 }

@@ -15,6 +15,9 @@ use serde::{Serialize, Serializer};
 use crate::error_code::{ErrorCode, ErrorKind};
 use json::Raw;
 
+/// Seconds until a service that is missing may be back, if nothing tells (specification of `rag`).
+pub const USUAL_WAIT: u64 = 30;
+
 /// Members that errors have everywhere.
 #[derive(Debug, Clone, Serialize)]
 pub struct Members<'a> {
@@ -89,10 +92,11 @@ struct Named<'a> {
     r#type: ErrorKind,
     /// Specification of `r2r`: wherever a time to wait is known. Seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<f64>,
-    /// Specification of `rag`: `service_unavailable` and the connection limit. Seconds.
+    retry_after: Option<u64>,
+    /// Specification of `rag`: `service_unavailable` and the connection limit. Seconds; [`USUAL_WAIT`] if the time is
+    /// not known and a retry can succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_seconds: Option<f64>,
+    retry_after_seconds: Option<u64>,
     /// Specification of `rag`: `service_unavailable`. The text of `hint`.
     #[serde(skip_serializing_if = "Option::is_none")]
     guidance: Option<&'a str>,
@@ -104,12 +108,15 @@ struct Named<'a> {
 impl<'a> Named<'a> {
     fn of(kind: ErrorKind, members: &'a Members<'_>) -> Self {
         use ErrorKind as K;
-        let seconds = members.retry_after.map(|pause| pause.as_secs_f64());
+        // Rounded up, so that nobody comes back too early.
+        let seconds = members.retry_after.map(|pause| pause.as_secs() + u64::from(pause.subsec_nanos() > 0));
+        let usual = (kind == K::ServiceUnavailable && members.retryable).then_some(USUAL_WAIT);
         Self {
             r#type: kind,
             retry_after: seconds,
             retry_after_seconds: seconds
-                .filter(|_| matches!(kind, K::ServiceUnavailable | K::ConnectionLimitExceeded)),
+                .filter(|_| matches!(kind, K::ServiceUnavailable | K::ConnectionLimitExceeded))
+                .or(usual),
             guidance: (kind == K::ServiceUnavailable).then_some(&*members.hint),
             error_id: members.request_id.as_deref().filter(|_| kind == K::InternalError),
         }
@@ -188,13 +195,13 @@ mod tests {
             printed(&limited),
             json!({
                 "code": "overloaded", "detail": "busy", "hint": ErrorCode::Overloaded.row().action, "retryable": true,
-                "retry_after_ms": 1500, "type": "rate_limited", "retry_after": 1.5,
+                "retry_after_ms": 1500, "type": "rate_limited", "retry_after": 2,
             })
         );
         let mut away = ErrorData::new(ErrorCode::ConnectionFailed, "no route");
         away.members.retry_after = Some(Duration::from_secs(2));
         let away = printed(&away);
-        assert_eq!((&away["retry_after_seconds"], &away["guidance"]), (&json!(2.0), &away["hint"]));
+        assert_eq!((&away["retry_after_seconds"], &away["guidance"]), (&json!(2), &away["hint"]));
         let mut bug = ErrorData::new(ErrorCode::InternalError, "it failed");
         bug.members.request_id = Some("7".to_owned());
         let bug = printed(&bug);

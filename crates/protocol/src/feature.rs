@@ -7,12 +7,12 @@ use super::headers::{self, HeaderParam};
 use super::method;
 use json::raw::Raw;
 
-/// The lists of a server that have their own change notification. Templates change with resources.
+/// The lists of a server that have their own change notification. Templates and skills change with resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum List {
     /// `tools/list`.
     Tools,
-    /// `resources/list` and `resources/templates/list`.
+    /// `resources/list`, `resources/templates/list` and `skills/list`.
     Resources,
     /// `prompts/list`.
     Prompts,
@@ -110,11 +110,13 @@ pub enum Kind {
     Templates,
     /// Prompts, which are returned with their arguments filled in.
     Prompts,
+    /// Skills: directories of resources with instructions (extension `io.modelcontextprotocol/skills`).
+    Skills,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts];
+    pub const ALL: [Self; 5] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts, Self::Skills];
 
     /// The method that lists it.
     pub const fn method(self) -> &'static str {
@@ -123,6 +125,7 @@ impl Kind {
             Self::Resources => method::RESOURCES_LIST,
             Self::Templates => method::RESOURCE_TEMPLATES_LIST,
             Self::Prompts => method::PROMPTS_LIST,
+            Self::Skills => method::SKILLS_LIST,
         }
     }
 
@@ -133,6 +136,7 @@ impl Kind {
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
             Self::Prompts => "prompts",
+            Self::Skills => "skills",
         }
     }
 
@@ -140,7 +144,7 @@ impl Kind {
     pub const fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
+            Self::Resources | Self::Skills => "uri",
             Self::Templates => "uriTemplate",
         }
     }
@@ -152,6 +156,7 @@ impl Kind {
             Self::Resources => "resource",
             Self::Templates => "resource template",
             Self::Prompts => "prompt",
+            Self::Skills => "skill",
         }
     }
 
@@ -159,7 +164,7 @@ impl Kind {
     pub const fn list(self) -> List {
         match self {
             Self::Tools => List::Tools,
-            Self::Resources | Self::Templates => List::Resources,
+            Self::Resources | Self::Templates | Self::Skills => List::Resources,
             Self::Prompts => List::Prompts,
         }
     }

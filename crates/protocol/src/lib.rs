@@ -6,8 +6,11 @@
 //! Not here: framing (`net`), what a method *means* to a gateway (`gateway`).
 
 pub mod abilities;
+mod absent;
+pub mod accept;
 pub mod caching;
 pub mod compose;
+pub mod elicitation;
 pub mod error;
 pub mod error_code;
 pub mod error_data;
@@ -22,10 +25,13 @@ pub mod method;
 pub mod output_schema;
 pub mod response;
 pub mod sanitize;
+pub mod skill;
 pub mod uri;
 pub mod version;
+pub mod visible;
 
 pub use abilities::Abilities;
+pub use accept::Accept;
 pub use error::{ErrorObject, Origin, Reply};
 pub use error_code::{ErrorCode, ErrorKind};
 pub use error_data::ErrorData;

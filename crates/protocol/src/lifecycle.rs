@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
-use super::feature::List;
+use super::feature::Kind;
 use super::version::Version;
-use super::{meta, version};
+use super::{meta, skill, version};
 use crate::sanitize;
 use json::raw::Raw;
 
@@ -49,9 +49,27 @@ impl Peer {
         self.capabilities.get(name).is_some_and(|value| value.is_object())
     }
 
-    /// Whether it sends a notification when `list` has changed.
-    pub fn announces(&self, list: List) -> bool {
-        let capability = self.capabilities.get(list.capability());
+    /// Whether it declared a list of `kind`.
+    pub fn has(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Skills => self.skills().is_some(),
+            _ => self.offers(kind.list().capability()),
+        }
+    }
+
+    /// Whether it can read directories of resources.
+    pub fn reads_directories(&self) -> bool {
+        self.skills().and_then(|settings| settings.get_as("directoryRead")).unwrap_or(false)
+    }
+
+    /// Its settings of the extension for skills, if it declared the extension.
+    fn skills(&self) -> Option<Raw> {
+        self.capabilities.get("extensions")?.get(skill::EXTENSION).filter(Raw::is_object)
+    }
+
+    /// Whether it sends a notification when the list of `kind` has changed. There is none for skills.
+    pub fn announces(&self, kind: Kind) -> bool {
+        let capability = self.capabilities.get(kind.list().capability()).filter(|_| kind != Kind::Skills);
         capability.and_then(|capability| capability.get_as("listChanged")).unwrap_or(false)
     }
 
@@ -64,7 +82,7 @@ impl Peer {
     /// Reads the result of `initialize`; the error says what is missing.
     pub fn from_initialize(result: &Raw) -> Result<Self, String> {
         let named: String = result.get_as("protocolVersion").ok_or("no protocolVersion")?;
-        let version = Version::from_name(&named).filter(|version| !version.is_modern()).ok_or_else(|| {
+        let version = Version::of_server(&named).filter(|version| !version.is_modern()).ok_or_else(|| {
             let named = sanitize::shown(&named);
             format!("it wants protocol version \"{named}\", which is not spoken here")
         })?;
@@ -120,15 +138,15 @@ fn bounded(mut instructions: String) -> String {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InitializeParams<'a> {
-    protocol_version: &'static str,
+    protocol_version: &'a str,
     capabilities: &'a Raw,
     client_info: &'a Raw,
 }
 
-/// The parameters of Switchyard's `initialize`, which requests the newest legacy revision.
-pub fn initialize_params(sender: &meta::Sender) -> Raw {
+/// The parameters of Switchyard's `initialize`, which requests `revision`.
+pub fn initialize_params(sender: &meta::Sender, revision: &str) -> Raw {
     Raw::of(&InitializeParams {
-        protocol_version: Version::NEWEST_LEGACY.as_str(),
+        protocol_version: revision,
         capabilities: &sender.capabilities,
         client_info: &sender.info,
     })

@@ -6,6 +6,7 @@
 //!
 //! Not here: what a method means; batches (refused: 2025-06-18 removed them).
 
+use std::convert::Infallible;
 use std::fmt;
 use std::ops::Range;
 
@@ -13,8 +14,10 @@ use bytes::Bytes;
 
 use super::error::{ErrorObject, Reply, code};
 use super::method::Method;
-use crate::sanitize;
-use json::decimal::Decimal;
+use crate::{absent, sanitize};
+use json::Fault;
+use json::byte_order_mark;
+use json::decimal::{self, Decimal};
 use json::member_index::MemberIndex;
 use json::part::{Part, decode_key};
 use json::raw::Raw;
@@ -25,6 +28,8 @@ use json::scanner::Survey;
 pub const MAX_DEPTH: usize = json::scanner::MAX_DEPTH;
 /// Members of the message, of `params` and of `_meta` accepted from a client, each. Arguments have no such limit.
 const MAX_MEMBERS: usize = 1_024;
+/// The smallest text of a server whose payload is copied if it is a small part of the text, in bytes.
+const PADDED: usize = 4 * 1024;
 /// The longest id accepted, in bytes of its JSON text.
 const MAX_ID_BYTES: usize = 1024;
 
@@ -117,7 +122,7 @@ pub enum Message {
 pub enum ParseError {
     /// Not JSON at all.
     #[error("the message is not valid JSON: {0}")]
-    NotJson(String),
+    NotJson(Fault),
     /// A batch.
     #[error("batches of messages are not accepted; send each message alone")]
     Batch,
@@ -174,6 +179,23 @@ impl From<&ParseError> for ErrorObject {
     }
 }
 
+/// The sender of a message. Messages of servers are read more leniently, because they are not authorized.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    Client,
+    Server,
+}
+
+/// The id of the request that a response answers. The requests have numbers, and some programs repeat a number as text.
+fn answered(id: Raw) -> Option<RequestId> {
+    let number = if id.bytes().first().is_some_and(u8::is_ascii_digit) && !id.bytes().contains(&b'.') {
+        None
+    } else {
+        decimal::whole(id.bytes())
+    };
+    number.map_or_else(|| RequestId::from_raw(id), |number| Some(RequestId::from_u64(number)))
+}
+
 /// The positions of the members of JSON-RPC in a message.
 #[derive(Default)]
 struct Envelope {
@@ -201,7 +223,26 @@ impl Envelope {
     }
 
     /// The message in `text`. `surveyed` is the start of an object whose members are known.
-    fn message(self, text: &Bytes, surveyed: Option<(usize, MemberIndex)>) -> Result<Message, ParseError> {
+    ///
+    /// Some programs print every member that a message can have. A `null` in the place of `method`, `result` or `error`
+    /// counts as a missing member. In calls of a server, so does a `null` in the place of `params` or `id`.
+    fn message(
+        mut self,
+        text: &Bytes,
+        surveyed: Option<(usize, MemberIndex)>,
+        sender: Sender,
+    ) -> Result<Message, ParseError> {
+        let is_there = |range: &Range<usize>| text[range.clone()] != *b"null";
+        self.method = self.method.filter(is_there);
+        if self.error.as_ref().is_some_and(is_there) {
+            self.result = self.result.filter(is_there);
+        } else if self.result.is_some() {
+            self.error = None;
+        }
+        if sender == Sender::Server && self.method.is_some() {
+            self.params = self.params.filter(is_there);
+            self.id = self.id.filter(is_there);
+        }
         let slice = |range: Range<usize>| Raw::unsurveyed(text.slice(range));
         let payload = |range: Range<usize>| match surveyed {
             Some((start, places)) if start == range.start => Raw::surveyed(text.slice(range), places),
@@ -214,7 +255,7 @@ impl Envelope {
         if let Some(method) = self.method {
             let method = Part::new(&text[method], None).text().ok_or(ParseError::Method)?;
             let method = Method::from(&*method);
-            let params = self.params.map(payload);
+            let params = self.params.filter(|range| text[range.clone()] != *b"null").map(payload);
             if params.as_ref().is_some_and(|params| !params.is_object()) {
                 return Err(ParseError::Params);
             }
@@ -228,7 +269,8 @@ impl Envelope {
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
             _ => return Err(ParseError::Shape),
         };
-        let id = self.id.filter(|range| text[range.clone()] != *b"null").map(id).transpose()?;
+        let id =
+            self.id.filter(is_there).map(|range| answered(slice(range)).ok_or(ParseError::Id)).transpose()?;
         if id.is_none() && reply.is_ok() {
             return Err(ParseError::Id);
         }
@@ -237,31 +279,72 @@ impl Envelope {
 }
 
 impl Message {
-    /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge.
+    /// Reads a message from a server. Depth and duplicate keys are not checked: they are for its client to judge. Its
+    /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::surveyed(bytes).unwrap_or_else(|| Self::scanned(bytes))
+        let message =
+            Self::surveyed(bytes, Sender::Server).unwrap_or_else(|| {
+                match byte_order_mark::behind(bytes) {
+                    Some(text) => Self::scanned(&text),
+                    None => Self::scanned(bytes),
+                }
+            })?;
+        Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
+    }
+
+    /// Copies the payload if it is less than half of the `whole` text. The rest is what a server added to the envelope.
+    fn compact(self, whole: usize) -> Self {
+        let keep = |bytes: Bytes| {
+            Ok::<_, Infallible>(if bytes.len() * 2 < whole { Bytes::copy_from_slice(&bytes) } else { bytes })
+        };
+        let own = |payload: Raw| {
+            let Ok(payload) = payload.kept(keep);
+            payload
+        };
+        match self {
+            Self::Request(request) => Self::Request(Request { params: request.params.map(own), ..request }),
+            Self::Notification(said) => {
+                Self::Notification(Notification { params: said.params.map(own), ..said })
+            }
+            Self::Response(Response { id, reply }) => {
+                let reply = reply.map(own).map_err(|error| {
+                    let Ok(error) = error.kept(keep);
+                    error
+                });
+                Self::Response(Response { id, reply })
+            }
+        }
     }
 
     /// Reads a message from a client, strictly: bounded depth, few members, and no key twice in the envelope,
     /// in `params` or in `_meta`. So the message that is authorized is the one that is executed.
+    ///
+    /// Optional members that are `null` are left out. Many languages print absent members so, and servers refuse them.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::surveyed(bytes).unwrap_or_else(|| Self::judged(bytes))
+        let mut message = Self::surveyed(bytes, Sender::Client).unwrap_or_else(|| Self::judged(bytes))?;
+        if let Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) =
+            &mut message
+            && let Some(without) = params.as_ref().and_then(absent::without_nulls)
+        {
+            *params = Some(without);
+        }
+        Ok(message)
     }
 
     /// Reads a common message in one pass; `None` if it is invalid or unusual.
-    fn surveyed(bytes: &Bytes) -> Option<Result<Self, ParseError>> {
+    fn surveyed(bytes: &Bytes, sender: Sender) -> Option<Result<Self, ParseError>> {
         let mut survey = Survey::new();
         survey.read(bytes)?;
         let mut envelope = Envelope::default();
         for (name, value) in survey.members(bytes) {
             envelope.note(name, value);
         }
-        Some(envelope.message(bytes, survey.payload()))
+        Some(envelope.message(bytes, survey.payload(), sender))
     }
 
     /// Reads any message of a server.
     pub fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::from_raw(&parse_object(bytes)?)
+        Self::from_raw(&parse_object(bytes)?, Sender::Server)
     }
 
     /// Reads any message of a client and says what is wrong with it, with one check after the other.
@@ -275,16 +358,16 @@ impl Message {
         let params = raw.get("params");
         no_duplicate("params", params.as_ref())?;
         no_duplicate("_meta", params.as_ref().and_then(|params| params.get("_meta")).as_ref())?;
-        Self::from_raw(&raw)
+        Self::from_raw(&raw, Sender::Client)
     }
 
-    fn from_raw(raw: &Raw) -> Result<Self, ParseError> {
+    fn from_raw(raw: &Raw, sender: Sender) -> Result<Self, ParseError> {
         let mut envelope = Envelope::default();
         for member in raw.as_part().places() {
             let key = decode_key(&raw.bytes()[member.key]);
             envelope.note(key.as_bytes(), member.value);
         }
-        envelope.message(raw.bytes(), None)
+        envelope.message(raw.bytes(), None, sender)
     }
 
     /// The id of a text that [`Message::from_client`] refused, if it can be read. The refusal has this id.
@@ -334,7 +417,7 @@ fn encode_call(id: Option<&RequestId>, method: &str, params: Option<&Raw>) -> By
 }
 
 fn parse_object(bytes: &Bytes) -> Result<Raw, ParseError> {
-    let raw = Raw::judged(bytes).map_err(|error| ParseError::NotJson(error.to_string()))?;
+    let raw = Raw::judged(bytes).map_err(|error| ParseError::NotJson(Fault::of(bytes, &error)))?;
     match raw.bytes().first() {
         Some(b'{') => Ok(raw),
         Some(b'[') => Err(ParseError::Batch),

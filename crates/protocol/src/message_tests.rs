@@ -13,7 +13,7 @@ fn the_three_kinds_are_told_apart_and_written_back() {
         r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"b":1e400,"a":null}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":-7,"result":{"z":1,"a":2.0}}"#,
-        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no","extra":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","extra":[]}}"#,
     ] {
         let message = from_client(text).expect(text);
         assert_eq!(message.encode(), text.as_bytes(), "{text}");
@@ -76,6 +76,76 @@ fn what_is_not_a_message_is_refused_with_its_reason() {
     }
 }
 
+fn from_server(text: &str) -> Result<Message, ParseError> {
+    Message::from_server(&Bytes::copy_from_slice(text.as_bytes()))
+}
+
+#[test]
+fn null_in_the_place_of_a_member_is_a_missing_member() {
+    let result = r#"{"jsonrpc":"2.0","id":7,"result":{"a":null}}"#;
+    let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"}}"#;
+    for (text, plain) in [
+        (r#"{"jsonrpc":"2.0","id":7,"result":{"a":null},"error":null}"#, result),
+        (r#"{"error": null ,"id":7,"result":{"a":null},"jsonrpc":"2.0"}"#, result),
+        (r#"{"jsonrpc":"2.0","id":7,"method":null,"params":null,"result":{"a":null},"error":null}"#, result),
+        (r#"{"jsonrpc":"2.0","id":7,"err\u006fr":null,"result":{"a":null}}"#, result),
+        (r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":1,"message":"no"}}"#, error),
+        (r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"},"result":null,"method":null}"#, error),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"result":null,"error":null}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":null}"#,
+        ),
+    ] {
+        assert_eq!(from_server(text).expect(text).encode(), plain.as_bytes(), "{text}");
+        assert_eq!(from_client(text).expect(text).encode(), plain.as_bytes(), "{text}");
+    }
+    for (text, plain) in [
+        (
+            r#"{"jsonrpc":"2.0","id":null,"method":"x","params":null,"result":null}"#,
+            r#"{"jsonrpc":"2.0","method":"x"}"#,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":null}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+        ),
+    ] {
+        assert_eq!(from_server(text).expect(text).encode(), plain.as_bytes(), "{text}");
+    }
+    assert_eq!(from_client(r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#), Err(ParseError::Id));
+    assert!(from_server(r#"{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1}}"#).is_err());
+}
+
+#[test]
+fn the_id_of_a_response_may_come_back_as_text() {
+    for id in ["7", "\"7\"", "7.0", " 7 "] {
+        let Ok(Message::Response(response)) =
+            from_server(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
+        else {
+            panic!("{id}")
+        };
+        assert_eq!(response.id, Some(RequestId::from_u64(7)), "{id}");
+    }
+    for id in ["\"07\"", "\"x\"", "-7"] {
+        let Ok(Message::Response(response)) =
+            from_server(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
+        else {
+            panic!("{id}")
+        };
+        assert_eq!(response.id.map(|id| id.raw().as_str().to_owned()), Some(id.to_owned()));
+    }
+    let Ok(Message::Request(request)) = from_server(r#"{"jsonrpc":"2.0","id":"7","method":"ping"}"#) else {
+        panic!()
+    };
+    assert_eq!(request.id.raw().as_str(), "\"7\"", "the id of a request is its sender's");
+}
+
+#[test]
+fn a_byte_order_mark_before_a_message_of_a_server_is_ignored() {
+    let plain = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+    assert_eq!(from_server(&format!("\u{feff}{plain}")).expect("a message").encode(), plain.as_bytes());
+    assert!(from_server(&format!("\u{feff}\u{feff}{plain}")).is_err());
+}
+
 #[test]
 fn a_server_may_nest_and_repeat_as_it_likes() {
     let text = format!(
@@ -92,7 +162,7 @@ fn the_parts_of_a_response_are_the_response() {
     for text in [
         r#"{"jsonrpc":"2.0","id":"a","result":{"b":1e400}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#,
-        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#,
     ] {
         let Ok(Message::Response(response)) = from_client(text) else { panic!("{text}") };
         let parts = response.parts();
@@ -133,5 +203,25 @@ fn a_key_with_escapes_is_found_by_what_it_means() {
         (r#""a\"""#, "a\"", true),
     ] {
         assert_eq!(json::part::key_is(key.as_bytes(), name), same, "{key} {name}");
+    }
+}
+
+#[test]
+fn a_payload_of_a_server_does_not_keep_a_message_that_is_much_larger() {
+    let padding = "x".repeat(100_000);
+    for payload in [r#""id":1,"result""#, r#""id":1,"error""#, r#""method":"m","params""#] {
+        for (size, is_copied) in [(10_000, true), (90_000, false)] {
+            let value = format!(r#"{{"code":1,"message":"{}"}}"#, "y".repeat(size));
+            let padding = if is_copied { padding.as_str() } else { "" };
+            let text = Bytes::from(format!(r#"{{"jsonrpc":"2.0",{payload}:{value},"z":"{padding}"}}"#));
+            let kept = match Message::from_server(&text).expect("a message") {
+                Message::Response(response) => response.reply.unwrap_or_else(|error| error.raw().clone()),
+                Message::Notification(said) => said.params.expect("it has some"),
+                Message::Request(_) => unreachable!("it has no method and id"),
+            };
+            assert_eq!(kept.as_str(), value);
+            let is_inside = text.as_ptr_range().contains(&kept.bytes().as_ptr());
+            assert_eq!(is_inside, !is_copied, "{payload}, {size}");
+        }
     }
 }

@@ -109,6 +109,12 @@ pub const PROMPTS_LIST: &str = "prompts/list";
 pub const PROMPTS_GET: &str = "prompts/get";
 /// The list of prompts changed.
 pub(crate) const PROMPTS_LIST_CHANGED: &str = "notifications/prompts/list_changed";
+/// One page of skills (extension `io.modelcontextprotocol/skills`).
+pub const SKILLS_LIST: &str = "skills/list";
+/// The entry of one skill.
+pub const SKILLS_GET: &str = "skills/get";
+/// The direct children of a directory (setting `directoryRead` of the same extension).
+pub const DIRECTORY_READ: &str = "resources/directory/read";
 /// Suggestions for an argument of a prompt or a template.
 pub const COMPLETE: &str = "completion/complete";
 /// Legacy: sets the lowest level of log messages.
@@ -149,7 +155,7 @@ pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
 pub const ELICITATION_CREATE: &str = "elicitation/create";
 
 /// All known names, the most frequent first.
-const KNOWN: [&str; 36] = [
+const KNOWN: [&str; 39] = [
     TOOLS_CALL,
     INITIALIZE,
     INITIALIZED,
@@ -167,6 +173,9 @@ const KNOWN: [&str; 36] = [
     PROMPTS_LIST,
     PROMPTS_GET,
     PROMPTS_LIST_CHANGED,
+    SKILLS_LIST,
+    SKILLS_GET,
+    DIRECTORY_READ,
     COMPLETE,
     SET_LEVEL,
     ROOTS_LIST_CHANGED,

@@ -9,7 +9,7 @@ use json::raw::Raw;
 const TAIL: &[u8] = b"}";
 
 impl Response {
-    /// The response as JSON. An unknown id is left out (`id?` in the schema of MCP).
+    /// The response as JSON. An unknown id is `null` (JSON-RPC 2.0, section 5).
     pub fn encode(&self) -> Bytes {
         let payload = self.payload();
         let mut out = head(self.id.as_ref(), self.reply.is_ok(), payload.len() + TAIL.len());
@@ -69,14 +69,11 @@ impl Closed {
 /// The beginning of a response, with room for `more` bytes.
 fn head(id: Option<&RequestId>, is_result: bool, more: usize) -> Vec<u8> {
     const MEMBERS: usize = r#"{"jsonrpc":"2.0","id":,"result":"#.len();
-    let id = id.map(|id| id.raw().bytes());
-    let mut out = Vec::with_capacity(MEMBERS + id.map_or(0, Bytes::len) + more);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
-    if let Some(id) = id {
-        out.extend_from_slice(b"\"id\":");
-        out.extend_from_slice(id);
-        out.push(b',');
-    }
+    let id = id.map_or(&b"null"[..], |id| id.raw().bytes());
+    let mut out = Vec::with_capacity(MEMBERS + id.len() + more);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id);
+    out.push(b',');
     out.extend_from_slice(if is_result { b"\"result\":" } else { b"\"error\":" });
     out
 }
@@ -99,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_fits_its_room_and_an_unknown_id_is_left_out() {
+    fn what_is_printed_fits_its_room_and_an_unknown_id_is_null() {
         for (id, reply) in
             [(Some(RequestId::from_u64(1)), Ok(Raw::of(&2))), (None, Err(ErrorObject::new(3, "no")))]
         {
             let response = Response { id, reply };
             let out = head(response.id.as_ref(), response.reply.is_ok(), 0);
-            assert!(out.capacity() < out.len() + 5 + response.id.map_or(8, |_| 1), "{}", out.capacity());
+            assert!(out.capacity() < out.len() + 5, "{}", out.capacity());
         }
         let refused = Response { id: None, reply: Err(ErrorObject::new(3, "no")) };
-        assert!(refused.encode().starts_with(br#"{"jsonrpc":"2.0","error":{"#));
+        assert!(refused.encode().starts_with(br#"{"jsonrpc":"2.0","id":null,"error":{"#));
     }
 }

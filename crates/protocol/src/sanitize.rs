@@ -1,5 +1,6 @@
 //! Makes text from servers and clients safe to show in an error or a log: escaped, and short.
 
+use crate::visible::{escaped, visible};
 use json::raw::Raw;
 
 /// The longest text that is shown, in characters.
@@ -13,7 +14,7 @@ const LONGEST_NAME: usize = 32;
 /// The longest value that is shown unchanged, in bytes.
 const VALUE: usize = 200;
 
-/// `text` as one short line without control characters.
+/// `text` as one short line of visible characters.
 pub fn shown(text: &str) -> String {
     cut(text, LONGEST)
 }
@@ -42,8 +43,11 @@ pub fn value(value: &Raw) -> Raw {
 
 /// The first few of `names`, each of them short, and the number of the others.
 pub fn listed(names: &[String]) -> String {
-    let first: Vec<String> =
-        names.iter().take(NAMES).map(|name| format!("{:?}", cut_raw(name, LONGEST_NAME))).collect();
+    let first: Vec<String> = names
+        .iter()
+        .take(NAMES)
+        .map(|name| format!("\"{}\"", visible(&cut_raw(name, LONGEST_NAME))))
+        .collect();
     match names.len().saturating_sub(NAMES) {
         0 => format!("[{}]", first.join(", ")),
         more => format!("[{}, and {more} more]", first.join(", ")),
@@ -51,14 +55,7 @@ pub fn listed(names: &[String]) -> String {
 }
 
 fn cut(text: &str, most: usize) -> String {
-    let mut shown = String::new();
-    for character in text.trim().chars().take(most) {
-        match character {
-            // A quote changes nothing in a log or in JSON, which escape it themselves.
-            '\'' | '"' => shown.push(character),
-            other => shown.extend(other.escape_debug()),
-        }
-    }
+    let mut shown: String = text.trim().chars().take(most).flat_map(escaped).collect();
     if text.trim().chars().nth(most).is_some() {
         shown.push('…');
     }
@@ -80,8 +77,7 @@ mod tests {
 
     #[test]
     fn foreign_text_is_one_short_line() {
-        assert_eq!(shown(" a\nb\u{1b}[31m "), "a\\nb\\u{1b}[31m");
-        assert_eq!(shown("it's \"so\" \\"), "it's \"so\" \\\\");
+        assert_eq!(shown(" a\nb\u{1b}[31m '\"\\ "), r#"a\nb\u{1b}[31m '"\"#);
         assert_eq!(shown(&"x".repeat(500)).chars().count(), 201);
     }
 

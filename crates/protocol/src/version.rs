@@ -39,6 +39,9 @@ impl Version {
     pub const NEWEST_LEGACY: Self = Self::V2025_11_25;
     /// The newest revision without a handshake.
     pub const NEWEST_MODERN: Self = Self::V2026_07_28;
+    /// The draft before 2024-11-05.
+    pub const DRAFT: &str = "2024-10-07";
+
     /// The date that names the revision.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,6 +56,12 @@ impl Version {
     /// The revision called `name`, if it is a known one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.as_str() == name)
+    }
+
+    /// The revision that a server means by `name`. The draft of 2024-10-07 has the messages of 2024-11-05, and common
+    /// SDKs accept it.
+    pub fn of_server(name: &str) -> Option<Self> {
+        if name == Self::DRAFT { Some(Self::V2024_11_05) } else { Self::from_name(name) }
     }
 
     /// The protocol era of the revision.

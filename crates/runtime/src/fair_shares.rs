@@ -8,6 +8,20 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
+/// One of so many parts stays free for owners with few, if there are several owners.
+const RESERVE: usize = 16;
+/// An owner has few if it has no more than one of so many parts, or one.
+const FEW: usize = 256;
+
+/// The amount that is free for an owner which has `own` of `most`, of which all owners together have `sum`. An owner that is alone may
+/// take all of it. If there are several, the last part is for those that have few, so not even many of them shut out a
+/// newcomer.
+pub fn free_for(own: usize, sum: usize, most: usize) -> usize {
+    let free = most.saturating_sub(sum);
+    let has_few = own < (most / FEW).max(1);
+    if own == sum || has_few { free } else { free.saturating_sub(most / RESERVE) }
+}
+
 /// The shares of all owners.
 #[derive(Debug)]
 pub struct FairShares<K, const ALPHA: usize> {
@@ -30,6 +44,15 @@ impl<K, const ALPHA: usize> FairShares<K, ALPHA> {
     /// The sum of all shares.
     pub const fn sum(&self) -> usize {
         self.sum
+    }
+
+    /// The share of `owner`.
+    pub fn of<Q>(&self, owner: &Q) -> usize
+    where
+        K: Borrow<Q> + Ord,
+        Q: Ord + ?Sized,
+    {
+        self.held.get(owner).copied().unwrap_or_default()
     }
 
     /// The number of owners with a share.
@@ -60,6 +83,15 @@ impl<K, const ALPHA: usize> FairShares<K, ALPHA> {
         }
         self.sum += more;
         Ok(())
+    }
+
+    /// Adds `more` to the share of `owner`, whatever is free.
+    pub fn add(&mut self, owner: &K, more: usize)
+    where
+        K: Ord + Clone,
+    {
+        *self.held.entry(owner.clone()).or_default() += more;
+        self.sum += more;
     }
 
     /// Takes `less` from the share of `owner`. Without a share, nothing changes.

@@ -1,23 +1,50 @@
 //! Files of Switchyard that only their owner can read.
 //!
-//! Invariant: a file is replaced as a whole or not at all. A new file beside it is written and synced,
-//! renamed over it, and the folder is synced. The caller of [`replace`] must hold a lock, so that nobody else
-//! writes a file of this name. All functions may block.
+//! Invariants: a file is replaced as a whole or not at all. A new file beside it, with the mode 0600, is written and
+//! synced, renamed over it, and the folder is synced. Links are never followed for writing, and a file of another user is
+//! neither read nor replaced, so a folder that others can write to betrays no secret. The caller of [`replace`] must hold
+//! a lock, so that nobody else writes a file of this name. All functions may block.
 
 use std::fmt::Display;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+use crate::regular_file;
+
+/// Only the owner may read and write.
+const MODE: u32 = 0o600;
 
 /// Opens the lock file beside `path`, and makes its folder if it is missing. The file itself is no lock, because it is
 /// replaced.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder(path))?;
-    open(&beside(path, "lock"), false)
+    let file = options(OFlags::NONBLOCK).create(true).open(beside(path, "lock"))?; // a FIFO without a reader is an error
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "its lock is not a regular file with one name"));
+    }
+    check_owner(&found)?;
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
+/// Opens the file at `path` for reading. Fails if another user owns it. A link is followed, because Kubernetes mounts
+/// its files as links.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = regular_file::open(path)?;
+    check_owner(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Reads the whole file at `path`. Fails if another user owns it, or if it has more than `max_bytes`.
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    regular_file::read_opened(open(path)?, max_bytes)
 }
 
 /// Replaces the file at `path` by `text`, durably.
@@ -25,16 +52,26 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     replace_with(path, |file| file.write_all(text))
 }
 
-/// Replaces the file at `path` by what `write` writes, durably.
+/// Replaces the file at `path` by what `write` writes, durably. After an error, no part of it is left.
 pub fn replace_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => check_owner(&found)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     let new = beside(path, "new");
-    let mut file = BufWriter::new(open(&new, true)?);
-    write(&mut file)?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    fs::rename(new, path)?;
+    let file = create(&new)?;
+    let replaced = fill(file, write).and_then(|file| {
+        fs::rename(&new, path)?;
+        check_same(&file, path)
+    });
+    if replaced.is_err() {
+        let _ = fs::remove_file(&new); // a partial file must not fill the disk
+    }
+    replaced?;
     // The new name is durable only after the folder was synced.
     File::open(folder(path))?.sync_all()
 }
@@ -60,9 +97,52 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn open(path: &Path, truncate: bool) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed(); // a FIFO without a reader is an error
-    OpenOptions::new().write(true).create(true).truncate(truncate).mode(0o600).custom_flags(flags).open(path)
+/// Fails if a user owns the file that is neither the one of this process nor root.
+pub fn check_owner(file: &Metadata) -> io::Result<()> {
+    let (owner, own) = (file.uid(), geteuid().as_raw());
+    if owner == own || owner == 0 {
+        return Ok(());
+    }
+    let reason = format!(
+        "it belongs to the user {owner}, and this process runs as {own}; change its owner or remove it"
+    );
+    Err(io::Error::new(ErrorKind::PermissionDenied, reason))
+}
+
+/// Makes a new file for its owner. Another file of this name, such as the rest of a killed process, is removed.
+pub fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = options(OFlags::empty()).create_new(true).open(path)?;
+    // The umask may have taken bits away.
+    file.set_permissions(Permissions::from_mode(MODE))?;
+    Ok(file)
+}
+
+fn options(more: OFlags) -> OpenOptions {
+    let flags = OFlags::NOFOLLOW | OFlags::NOCTTY | more;
+    let mut options = OpenOptions::new();
+    options.write(true).mode(MODE).custom_flags(flags.bits().cast_signed());
+    options
+}
+
+fn fill(file: File, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
+    let mut file = BufWriter::new(file);
+    write(&mut file)?;
+    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// Fails if `path` is not the name of `file`: a user who can write to the folder put another one there.
+fn check_same(file: &File, path: &Path) -> io::Result<()> {
+    let identity = |found: &Metadata| (found.dev(), found.ino());
+    if identity(&file.metadata()?) == identity(&fs::symlink_metadata(path)?) {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::PermissionDenied, "another program replaced it while it was written"))
 }
 
 /// Returns the folder of `path`. A bare name has an empty parent, which cannot be opened.
@@ -71,30 +151,5 @@ fn folder(path: &Path) -> &Path {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn it_is_replaced_for_its_owner_and_nothing_stays_beside_it() {
-        let place = tempfile::tempdir().expect("a folder");
-        let path = place.path().join("state/deeper/x.json");
-        let lock = open_lock(&path).expect("its folder is made");
-        lock.try_lock().expect("free");
-        for text in ["one, which is longer", "two"] {
-            replace(&path, text.as_bytes()).expect("written");
-            assert_eq!(fs::read_to_string(&path).expect("there"), text);
-        }
-        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
-        assert_eq!((mode(&path), mode(&beside(&path, "lock")), mode(folder(&path))), (0o600, 0o600, 0o700));
-        assert!(!beside(&path, "new").exists());
-    }
-
-    #[test]
-    fn a_bare_name_stands_in_the_folder_that_we_are_in() {
-        assert_eq!(folder(Path::new("x.json")), Path::new("."));
-        assert_eq!(folder(Path::new("a/x.json")), Path::new("a"));
-        assert_eq!(folder(Path::new("/x.json")), Path::new("/"));
-    }
-}
+#[path = "private_file_tests.rs"]
+mod tests;

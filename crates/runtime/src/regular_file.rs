@@ -26,7 +26,11 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Reads the whole file at `path`. Fails if it is not a regular file or has more than `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
+    read_opened(open(path)?, max_bytes)
+}
+
+/// Reads the whole of `file`. Fails if it has more than `max_bytes`.
+pub(crate) fn read_opened(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let too_large = || {
         let reason = format!("it is larger than {max_bytes} bytes");

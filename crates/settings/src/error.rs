@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::document::Token;
 use crate::{Mark, Problem, Shown};
+use protocol::visible::escaped;
 
 /// The most problems that are shown. Further ones are only counted.
 const MAX_SHOWN: usize = 50;
@@ -128,9 +129,8 @@ impl Source<'_> {
             let next = match piece {
                 Piece::End => break,
                 Piece::Shown(next) => {
-                    excerpt
-                        .line
-                        .extend(self.text[at..next].chars().map(|c| if c.is_control() { ' ' } else { c }));
+                    let shown = self.text[at..next].replace('\t', " ");
+                    excerpt.line.extend(shown.chars().flat_map(escaped));
                     next
                 }
                 Piece::Hidden(next) => {

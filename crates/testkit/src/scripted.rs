@@ -15,6 +15,8 @@ use runtime::shutdown::Shutdown;
 pub enum Step {
     /// Sends this.
     Say(String),
+    /// Sends bytes that are not UTF-8.
+    Bytes(Vec<u8>),
     /// Ends the connection in good order.
     Close,
     /// Ends it with a reset.
@@ -150,6 +152,11 @@ impl Peer {
                 match step {
                     Step::Say(text) => {
                         if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                    Step::Bytes(bytes) => {
+                        if stream.get_mut().write_all(&bytes).await.is_err() {
                             return;
                         }
                     }

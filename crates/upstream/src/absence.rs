@@ -35,6 +35,16 @@ impl Upstream {
         Some(due.unwrap_or(ATTEMPT_RETRY_IN).max(LEAST_RETRY_IN))
     }
 
+    /// Records that somebody has logged in, so `last_error` does not ask for a login any more.
+    pub fn login_succeeded(&self) {
+        self.facts.login_succeeded();
+    }
+
+    /// Ends the connections that use the credential of `principal`.
+    pub fn end_connections_of(&self, principal: &Arc<str>) {
+        self.pool.end_connections_of(principal);
+    }
+
     /// The problems of its offer, and those of connecting.
     pub(super) fn problems(&self, offer: Option<&Offer>) -> Vec<String> {
         let of_offer = offer.into_iter().flat_map(|offer| offer.problems.iter().cloned());

@@ -5,7 +5,6 @@
 //! too little time to judge the server (`inflight_guard`). Dropping the future frees slot, permit and connection, and
 //! cancels the request.
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +20,14 @@ use super::bulkhead::Lane;
 use super::connection::{Call, Connection, Outlet, ServerResponse};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
-use super::error::{Delivery, Error};
+use super::error::{Delivery, Error, SessionRefusal};
 use super::frame::Frame;
 use super::retry::RetrySafety;
 use crate::inflight_guard::InflightGuard;
 use crate::pool::PooledConnection;
 use crate::response_stream::{ResponseBody, ResponseStream};
-use crate::session_affinity::Affinity;
 use crate::work::Work;
-use protocol::{LogLevel, Version};
+use protocol::{ErrorObject, LogLevel, Version};
 use runtime::worker::now;
 
 /// Retry hint for calls to a server that serves one client at a time.
@@ -84,6 +82,10 @@ impl Work for (&Call, &Outlet) {
         }
     }
 
+    fn refused(error: ErrorObject) -> Option<ResponseBody> {
+        Some(ResponseBody::Buffered(Err(error)))
+    }
+
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<ResponseBody, Error>> {
         connection.request(self.0, self.1)
     }
@@ -100,7 +102,6 @@ impl Upstream {
         outlet: &Outlet,
     ) -> Result<ServerResponse, Error> {
         let deadline = deadline.into();
-        let call = &*self.with_own_affinity(call);
         if let Some(client) = self.has_to_answer(call) {
             // Boxed: it is large, and each client waits once.
             Box::pin(self.answer_first(&client, (call, outlet), deadline)).await;
@@ -110,17 +111,6 @@ impl Upstream {
             self.facts.called(&result);
         }
         result.map(|(body, version)| ServerResponse { body, version })
-    }
-
-    /// Returns `call` with an affinity, if each principal has its own connections. The call of a program has no affinity.
-    fn with_own_affinity<'c>(&self, call: &'c Call) -> Cow<'c, Call> {
-        match &call.principal {
-            Some(principal) if self.config.is_per_principal() && call.affinity.is_none() => {
-                let affinity = Affinity::of_principal(Arc::clone(principal), &call.sender.capabilities);
-                Cow::Owned(Call { affinity: Some(affinity), ..call.clone() })
-            }
-            _ => Cow::Borrowed(call),
-        }
     }
 
     /// Does `work` in its own time frame, trying again where the retry table allows it; what came of
@@ -137,7 +127,7 @@ impl Upstream {
         loop {
             let span = tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = attempts.number());
             let begun = frame.now;
-            let attempted = self.attempt(work, &mut frame, &mut guard).instrument(span).await;
+            let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;
             attempt_log::note(begun, attempted.as_ref().err());
             let error = match attempted {
                 Ok(mut output) => {
@@ -154,7 +144,8 @@ impl Upstream {
                 Err(error) => error,
             };
             frame.deadline.at = work.outlet().moved(deadline);
-            let Some(pause) = attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for())
+            let Some(pause) =
+                attempts.pause_after(&error, frame.deadline.at, self.breaker.refuses_for(work.principal()))
             else {
                 return Err(error);
             };
@@ -175,7 +166,8 @@ impl Upstream {
         let (mut frame, mut guard) = self.enter(Lane::Own, None, deadline.into()).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
-        self.attempt(work, &mut frame, &mut guard).instrument(span).await.map(|(output, _)| output)
+        let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;
+        attempted.map(|(output, _)| output)
     }
 
     /// Takes a slot. A call that would be refused later is refused here, before it waits for one.
@@ -186,12 +178,36 @@ impl Upstream {
         deadline: Deadline,
     ) -> Result<(Frame, InflightGuard), Error> {
         self.pool.check_open()?;
-        if let Some(retry_in) = self.breaker.refuses_for() {
+        if let Some(retry_in) = self.breaker.refuses_for(who) {
             return Err(Error::CircuitOpen { retry_in });
         }
         let mut frame = Frame::until(deadline);
         let slot = self.bulkhead.enter(lane, who, &mut frame).await?.keep();
         Ok((frame, InflightGuard::new(Arc::clone(self), lane, slot, frame.now)))
+    }
+
+    /// Makes an attempt. If the server had forgotten the session, nothing ran, and one more is made on a new session.
+    async fn attempt_on_session<W: Work>(
+        &self,
+        work: &W,
+        frame: &mut Frame,
+        guard: &mut InflightGuard,
+    ) -> Result<(W::Output, Version), Error> {
+        let attempted = self.attempt(work, frame, guard).await;
+        if !matches!(attempted, Err(Error::SessionEnded(_))) {
+            return attempted;
+        }
+        tracing::debug!(server = %self.config.name, "the server forgot the session; another one is opened");
+        self.pool.evict_lost();
+        frame.now = now();
+        // Boxed: it is large, and rarely needed.
+        let refusal = match Box::pin(self.attempt(work, frame, guard)).await {
+            Err(Error::SessionEnded(refusal)) => refusal,
+            attempted => return attempted,
+        };
+        // A new session did not help, so this is the answer.
+        let SessionRefusal { error, bare, version } = *refusal;
+        error.and_then(W::refused).map(|output| (output, version)).ok_or(bare)
     }
 
     async fn attempt<W: Work>(
@@ -207,7 +223,7 @@ impl Upstream {
         }
         // This precedes the permit, because a pause before connecting says nothing new about the server.
         self.pool.check_flapping(work.pool_request())?;
-        guard.begin(work.is_a_call(), (begun, frame.left()))?;
+        guard.begin(work.is_a_call(), work.principal(), (begun, frame.left()))?;
         let ended = self.on_a_connection(work, frame, guard).await;
         let was_cut_short = ended.is_err() && !guard.had_enough_time();
         let mut result = ended.unwrap_or_else(Err).map_err(|error| self.secrets.redact_error(error));
@@ -219,6 +235,9 @@ impl Upstream {
         // Callers choose deadlines. With short ones any client could otherwise open the breaker for all.
         if was_cut_short {
             guard.abandon();
+        } else if matches!(result, Err(Error::SessionEnded(_))) {
+            guard.forget();
+            return result;
         } else if matches!(result, Err(Error::TimedOut { .. }))
             && (work.is_excused() || work.outlet().heard_since(begun))
         {

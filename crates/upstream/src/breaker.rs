@@ -6,13 +6,21 @@
 //! belongs to an earlier state never changes a later one. [`Error::trips_breaker`] decides which errors count
 //! as failures. An error response of the server does not.
 //!
+//! If all failures in a row come from calls of one principal, the breaker opens for that principal only. It opens for
+//! all with the first failure of another caller, or once `threshold` of them failed in a row if one succeeded meanwhile.
+//! So one principal shuts out nobody else, and a dead server costs the others one call.
+//!
 //! Does not wait and try again (`retry`, `supervise`), and does not hold permits (`inflight_guard`).
 
+mod callers;
+
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use callers::FailingCallers;
 
 use super::config;
 use super::error::{Delivery, Error};
@@ -51,6 +59,10 @@ struct BreakerState {
     generation: u64,
     /// Number of connection faults that counted as failures, see [`Breaker::settle`].
     faults: u64,
+    /// The callers of the failures in a row.
+    callers: FailingCallers,
+    /// Failures in a row of other callers, while the breaker is not closed for one principal.
+    others: u32,
     listener: Option<Listener>,
 }
 
@@ -129,6 +141,8 @@ pub struct Snapshot {
     pub state: State,
     /// Consecutive failures.
     pub consecutive_failures: u32,
+    /// While half-open: probes in a row that succeeded.
+    pub successes: u32,
     /// While open: time until a probe is allowed, or zero if the next call is one.
     pub retry_in: Option<Duration>,
 }
@@ -169,6 +183,8 @@ impl Breaker {
             failures: 0,
             generation: 0,
             faults: 0,
+            callers: FailingCallers::Nobody,
+            others: 0,
             listener: None,
         };
         Self { config, inner: Mutex::new(inner) }
@@ -184,30 +200,34 @@ impl Breaker {
         breaker
     }
 
-    /// Returns a permit for one attempt, or [`Error::CircuitOpen`] if the server must not be called.
-    pub fn admit(&self) -> Result<Permit, Error> {
-        self.admit_at(Instant::now)
+    /// Returns a permit for one attempt of `principal`, or of Switchyard itself, or [`Error::CircuitOpen`] if the server
+    /// must not be called.
+    pub fn admit(&self, principal: Option<&Arc<str>>) -> Result<Permit, Error> {
+        self.admit_at(principal, Instant::now)
     }
 
-    fn admit_at(&self, now: impl FnOnce() -> Instant) -> Result<Permit, Error> {
+    fn admit_at(&self, principal: Option<&Arc<str>>, now: impl FnOnce() -> Instant) -> Result<Permit, Error> {
         let mut inner = self.lock();
-        if let Some(retry_in) = inner.refuses_for(now) {
+        if let Some(retry_in) = inner.refuses_for(principal, now) {
             return Err(Error::CircuitOpen { retry_in });
         }
-        let is_probe = !matches!(inner.phase, BreakerPhase::Closed);
+        let is_bystander = !inner.concerns(principal);
+        let is_probe = !is_bystander && !matches!(inner.phase, BreakerPhase::Closed);
         match inner.phase {
+            _ if is_bystander => {}
             BreakerPhase::Closed => {}
             BreakerPhase::Open { .. } => inner.change(BreakerPhase::HalfOpen { probing: true, successes: 0 }),
             BreakerPhase::HalfOpen { successes, .. } => {
                 inner.phase = BreakerPhase::HalfOpen { probing: true, successes };
             }
         }
-        Ok(Permit { generation: inner.generation, faults: inner.faults, is_probe })
+        let (generation, faults, principal) = (inner.generation, inner.faults, principal.cloned());
+        Ok(Permit { generation, faults, principal, is_bystander, is_probe })
     }
 
     /// Returns the time for which [`Breaker::admit`] refuses, or `None` if it does not. Takes no permit.
-    pub(crate) fn refuses_for(&self) -> Option<Duration> {
-        self.lock().refuses_for(Instant::now)
+    pub(crate) fn refuses_for(&self, principal: Option<&Arc<str>>) -> Option<Duration> {
+        self.lock().refuses_for(principal, Instant::now)
     }
 
     /// Returns its current state.
@@ -221,7 +241,12 @@ impl Breaker {
             BreakerPhase::Open { until } => Some(until.saturating_duration_since(now)),
             BreakerPhase::Closed | BreakerPhase::HalfOpen { .. } => None,
         };
-        Snapshot { state: inner.phase.state(), consecutive_failures: inner.failures, retry_in }
+        let successes = match inner.phase {
+            BreakerPhase::HalfOpen { successes, .. } => successes,
+            BreakerPhase::Closed | BreakerPhase::Open { .. } => 0,
+        };
+        let (state, consecutive_failures) = (inner.phase.state(), inner.failures);
+        Snapshot { state, consecutive_failures, successes, retry_in }
     }
 
     /// Records the result of the attempt with this permit.
@@ -237,8 +262,7 @@ impl Breaker {
     /// Closes the breaker. Results of running calls no longer count.
     pub fn reset(&self) {
         let mut inner = self.lock();
-        inner.failures = 0;
-        inner.change(BreakerPhase::Closed);
+        inner.close();
     }
 
     /// Records the result of one permit.
@@ -247,19 +271,26 @@ impl Breaker {
     /// counts once. A connection fault does not count if the call was admitted before the last fault that
     /// counted. Otherwise one crash of a busy child process would open the breaker.
     fn settle(&self, permit: Permit, verdict: Verdict, now: impl FnOnce() -> Instant) {
-        let (Permit { generation, faults, .. }, mut inner) = (permit, self.lock());
+        let (Permit { generation, faults, principal, is_bystander, .. }, mut inner) = (permit, self.lock());
+        if is_bystander {
+            return self.settle_bystander(&mut inner, (principal.as_ref(), faults), verdict, now);
+        }
         if inner.generation != generation {
             return;
         }
         match (inner.phase, verdict) {
             // No permit was issued by an open breaker.
             (BreakerPhase::Open { .. }, _) | (BreakerPhase::Closed, Verdict::Nothing) => {}
-            (BreakerPhase::Closed, Verdict::Success) => inner.failures = 0,
+            (BreakerPhase::Closed, Verdict::Success) => {
+                (inner.failures, inner.callers) = (0, FailingCallers::Nobody);
+            }
             (BreakerPhase::Closed, Verdict::ConnectionFault) if faults != inner.faults => {}
             (BreakerPhase::Closed, Verdict::Failure | Verdict::ConnectionFault) => {
                 inner.faults += u64::from(verdict == Verdict::ConnectionFault);
                 inner.failures = inner.failures.saturating_add(1);
+                inner.callers.add(principal);
                 if inner.failures >= self.config.threshold {
+                    inner.others = self.config.threshold.saturating_sub(1);
                     inner.change(BreakerPhase::Open { until: now() + self.config.timeout });
                 }
             }
@@ -271,14 +302,37 @@ impl Breaker {
             {
                 inner.phase = BreakerPhase::HalfOpen { probing: false, successes: successes + 1 };
             }
-            (BreakerPhase::HalfOpen { .. }, Verdict::Success) => {
-                inner.failures = 0;
-                inner.change(BreakerPhase::Closed);
-            }
+            (BreakerPhase::HalfOpen { .. }, Verdict::Success) => inner.close(),
             (BreakerPhase::HalfOpen { .. }, Verdict::Failure | Verdict::ConnectionFault) => {
                 inner.failures = inner.failures.saturating_add(1);
                 inner.change(BreakerPhase::Open { until: now() + self.config.timeout });
             }
+        }
+    }
+
+    /// Records the result of a caller whom the breaker did not concern. It is opened for all if enough of them fail.
+    fn settle_bystander(
+        &self,
+        inner: &mut BreakerState,
+        (principal, faults): (Option<&Arc<str>>, u64),
+        verdict: Verdict,
+        now: impl FnOnce() -> Instant,
+    ) {
+        if inner.concerns(principal) {
+            return;
+        }
+        match verdict {
+            Verdict::Nothing => return,
+            Verdict::ConnectionFault if faults != inner.faults => return,
+            Verdict::Success => return inner.others = 0,
+            Verdict::ConnectionFault => inner.faults += 1,
+            Verdict::Failure => {}
+        }
+        inner.others = inner.others.saturating_add(1);
+        if inner.others >= self.config.threshold {
+            inner.failures = inner.failures.saturating_add(1);
+            inner.callers = FailingCallers::Several;
+            inner.change(BreakerPhase::Open { until: now() + self.config.timeout });
         }
     }
 
@@ -289,6 +343,19 @@ impl Breaker {
 }
 
 impl BreakerState {
+    /// Whether the phase is that of calls of `principal`. An open breaker may concern another one only.
+    fn concerns(&self, principal: Option<&Arc<str>>) -> bool {
+        match (&self.phase, &self.callers) {
+            (BreakerPhase::Closed, _) | (_, FailingCallers::Nobody | FailingCallers::Several) => true,
+            (_, FailingCallers::One(one)) => principal == Some(one),
+        }
+    }
+
+    fn close(&mut self) {
+        (self.failures, self.callers) = (0, FailingCallers::Nobody);
+        self.change(BreakerPhase::Closed);
+    }
+
     fn change(&mut self, phase: BreakerPhase) {
         let from = std::mem::replace(&mut self.phase, phase).state();
         let changed = Changed { from, to: phase.state(), failures: self.failures };
@@ -301,8 +368,9 @@ impl BreakerState {
 
     /// Returns how long calls are refused. A closed breaker, which is the usual case, does not read the
     /// clock.
-    fn refuses_for(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
+    fn refuses_for(&self, principal: Option<&Arc<str>>, now: impl FnOnce() -> Instant) -> Option<Duration> {
         match self.phase {
+            _ if !self.concerns(principal) => None,
             BreakerPhase::Closed | BreakerPhase::HalfOpen { probing: false, .. } => None,
             BreakerPhase::HalfOpen { probing: true, .. } => Some(WHILE_PROBING),
             BreakerPhase::Open { until } => {
@@ -318,6 +386,9 @@ impl BreakerState {
 pub struct Permit {
     generation: u64,
     faults: u64,
+    principal: Option<Arc<str>>,
+    /// Whether the breaker concerned another principal only.
+    is_bystander: bool,
     is_probe: bool,
 }
 
@@ -328,6 +399,9 @@ impl Permit {
     }
 }
 
+#[cfg(test)]
+#[path = "breaker_principal_tests.rs"]
+mod principal_tests;
 #[cfg(test)]
 #[path = "breaker_tests.rs"]
 mod tests;

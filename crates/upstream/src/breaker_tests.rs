@@ -9,16 +9,16 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use runtime::shutdown::Shutdown;
 
-type Outcome = Result<(), Error>;
+pub(super) type Outcome = Result<(), Error>;
 
-const CONFIG: config::BreakerConfig =
+pub(super) const CONFIG: config::BreakerConfig =
     config::BreakerConfig { threshold: 3, successes: 1, timeout: Duration::from_secs(30) };
 
-fn timed_out() -> Outcome {
+pub(super) fn timed_out() -> Outcome {
     Err(Error::TimedOut { after: Duration::from_secs(1) })
 }
 
-fn lost() -> Outcome {
+pub(super) fn lost() -> Outcome {
     Err(Error::Lost { reason: "gone".into() })
 }
 
@@ -29,7 +29,7 @@ fn refused() -> Outcome {
 fn opened() -> Breaker {
     let breaker = Breaker::new(CONFIG);
     for _ in 0..CONFIG.threshold {
-        breaker.judge(breaker.admit().expect("closed"), &timed_out());
+        breaker.judge(breaker.admit(None).expect("closed"), &timed_out());
     }
     assert_eq!(breaker.snapshot().state, State::Open);
     breaker
@@ -189,7 +189,7 @@ fn run_both(config: config::BreakerConfig, steps: &[Step]) -> Result<(), String>
             _ => None,
         };
         match *step {
-            Step::Admit => match (breaker.admit_at(|| now), model.admit(number)) {
+            Step::Admit => match (breaker.admit_at(None, || now), model.admit(number)) {
                 (Ok(permit), Some(ticket)) => out.push((permit, ticket)),
                 (Err(Error::CircuitOpen { retry_in }), None) if !retry_in.is_zero() => {}
                 (real, model) => {
@@ -251,7 +251,7 @@ async fn of_a_hundred_callers_one_probes() {
     for _ in 0..100 {
         let (breaker, sender) = (Arc::clone(&breaker), sender.clone());
         shutdown.spawn(async move {
-            let permit = breaker.admit();
+            let permit = breaker.admit(None);
             let _ = sender.send(permit.is_ok()).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
             if let Ok(permit) = permit {
@@ -273,15 +273,15 @@ async fn a_probe_that_leaves_frees_the_seat() {
     let breaker = opened();
     tokio::time::advance(CONFIG.timeout).await;
     for _ in 0..3 {
-        let permit = breaker.admit().expect("the seat is free");
-        assert!(breaker.admit().is_err(), "and now it is taken");
+        let permit = breaker.admit(None).expect("the seat is free");
+        assert!(breaker.admit(None).is_err(), "and now it is taken");
         breaker.forget(permit);
     }
     assert_eq!(breaker.snapshot().state, State::HalfOpen);
-    breaker.judge(breaker.admit().expect("free"), &Ok::<_, Error>(()));
+    breaker.judge(breaker.admit(None).expect("free"), &Ok::<_, Error>(()));
     assert_eq!(
         breaker.snapshot(),
-        Snapshot { state: State::Closed, consecutive_failures: 0, retry_in: None }
+        Snapshot { state: State::Closed, consecutive_failures: 0, successes: 0, retry_in: None }
     );
 }
 
@@ -290,16 +290,16 @@ async fn refusal_names_the_time_left() {
     let breaker = opened();
     tokio::time::advance(Duration::from_secs(10)).await;
     let left = Duration::from_secs(20);
-    assert_eq!(breaker.admit().expect_err("open"), Error::CircuitOpen { retry_in: left });
-    assert_eq!((breaker.refuses_for(), breaker.snapshot().retry_in), (Some(left), Some(left)));
+    assert_eq!(breaker.admit(None).expect_err("open"), Error::CircuitOpen { retry_in: left });
+    assert_eq!((breaker.refuses_for(None), breaker.snapshot().retry_in), (Some(left), Some(left)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_results_do_not_touch_a_newer_state() {
     let breaker = Breaker::new(CONFIG);
-    let early: Vec<_> = (0..10).map(|_| breaker.admit().expect("closed")).collect();
+    let early: Vec<_> = (0..10).map(|_| breaker.admit(None).expect("closed")).collect();
     for _ in 0..CONFIG.threshold {
-        breaker.judge(breaker.admit().expect("closed"), &timed_out());
+        breaker.judge(breaker.admit(None).expect("closed"), &timed_out());
     }
     for (index, permit) in early.into_iter().enumerate() {
         breaker.judge(permit, &if index % 2 == 0 { Ok(()) } else { timed_out() });
@@ -311,7 +311,7 @@ async fn late_results_do_not_touch_a_newer_state() {
     );
     assert_eq!(breaker.snapshot().retry_in, Some(CONFIG.timeout));
     tokio::time::advance(CONFIG.timeout).await;
-    let probe = breaker.admit().expect("the probe");
+    let probe = breaker.admit(None).expect("the probe");
     breaker.reset();
     breaker.judge(probe, &timed_out());
     let after = breaker.snapshot();
@@ -320,12 +320,12 @@ async fn late_results_do_not_touch_a_newer_state() {
         (State::Closed, 0),
         "it was closed by hand meanwhile"
     );
-    let before = breaker.admit().expect("closed");
+    let before = breaker.admit(None).expect("closed");
     for _ in 0..CONFIG.threshold {
-        breaker.judge(breaker.admit().expect("closed"), &timed_out());
+        breaker.judge(breaker.admit(None).expect("closed"), &timed_out());
     }
     tokio::time::advance(CONFIG.timeout).await;
-    let probe = breaker.admit().expect("the probe");
+    let probe = breaker.admit(None).expect("the probe");
     breaker.judge(before, &Ok::<_, Error>(()));
     assert_eq!(breaker.snapshot().state, State::HalfOpen, "only the probe decides");
     breaker.judge(probe, &timed_out());
@@ -337,16 +337,16 @@ async fn late_results_do_not_touch_a_newer_state() {
 async fn what_is_the_callers_fault_never_counts() {
     let breaker = Breaker::new(CONFIG);
     for _ in 0..2 {
-        breaker.judge(breaker.admit().expect("closed"), &timed_out());
+        breaker.judge(breaker.admit(None).expect("closed"), &timed_out());
     }
     let not_found: Outcome = Err(Error::Status { status: 404, retry_after: None, detail: String::new() });
     for result in [refused(), not_found.clone(), refused()] {
-        breaker.judge(breaker.admit().expect("closed"), &result);
+        breaker.judge(breaker.admit(None).expect("closed"), &result);
     }
     assert_eq!(breaker.snapshot().consecutive_failures, 0, "the 404 is an answer");
     for _ in 0..100 {
-        breaker.judge(breaker.admit().expect("closed"), &not_found);
-        breaker.judge(breaker.admit().expect("closed"), &refused());
+        breaker.judge(breaker.admit(None).expect("closed"), &not_found);
+        breaker.judge(breaker.admit(None).expect("closed"), &refused());
     }
     assert_eq!(breaker.snapshot().state, State::Closed);
 }
@@ -355,13 +355,13 @@ async fn what_is_the_callers_fault_never_counts() {
 async fn one_crash_counts_once_however_many_calls_it_takes_along() {
     let breaker = Breaker::new(CONFIG);
     for crash in 1..=CONFIG.threshold {
-        let calls: Vec<_> = (0..20).map(|_| breaker.admit().expect("closed")).collect();
+        let calls: Vec<_> = (0..20).map(|_| breaker.admit(None).expect("closed")).collect();
         join_all(calls.into_iter().map(|permit| async { breaker.judge(permit, &lost()) })).await;
         assert_eq!(breaker.snapshot().consecutive_failures, crash);
     }
     assert_eq!(breaker.snapshot().state, State::Open);
     let breaker = Breaker::new(CONFIG);
-    let calls: Vec<_> = (0..20).map(|_| breaker.admit().expect("closed")).collect();
+    let calls: Vec<_> = (0..20).map(|_| breaker.admit(None).expect("closed")).collect();
     for permit in calls {
         breaker.judge(permit, &timed_out());
     }

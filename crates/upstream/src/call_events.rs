@@ -206,11 +206,16 @@ impl Outlet {
     /// Sends a notification to the reader, or counts it as dropped.
     pub fn offer(&self, notification: Notification) {
         let Some(open) = &self.0 else { return };
-        open.pauses.hear();
+        let size = size_of(&notification);
+        if open.pauses.hear_notice(size) {
+            tracing::warn!(
+                "a server sends more notifications than a call may have; they no longer extend its deadline"
+            );
+            Limit::ServerFloods.met(());
+        }
         if !open.line.is_read() {
             return;
         }
-        let size = size_of(&notification);
         let waiting = open.line.bytes().fetch_add(size, Ordering::Relaxed) + size;
         // A notification that exceeds the limit by itself passes if no other waits.
         let fits = waiting <= MAX_WAITING_BYTES || waiting == size;

@@ -102,3 +102,30 @@ async fn the_deadline_stands_still_while_a_question_is_open() {
         "10 s of its own and 3 minutes of waiting, not {lasted:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_notifications_does_not_extend_its_call_but_an_ordinary_pace_does() {
+    let timeout = Duration::from_secs(10);
+    for (count, is_extended) in [(1, true), (20, false)] {
+        let (outlet, _inlet) = Outlet::new(1);
+        let begun = Instant::now();
+        let deadline = Deadline::moving(begun, timeout, 100 * timeout);
+        let flood = async {
+            loop {
+                (0..count).for_each(|_| outlet.offer(notice(100)));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = flood => {}
+            () = outlet.expired(deadline) => {}
+            () = tokio::time::sleep(5 * timeout) => {}
+        }
+        assert_eq!(begun.elapsed() >= 5 * timeout, is_extended, "{:?}", begun.elapsed());
+        // After some seconds of silence, messages are signs of life again.
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        let before = outlet.moved(deadline);
+        outlet.offer(notice(100));
+        assert!(outlet.moved(deadline) > before);
+    }
+}

@@ -101,7 +101,11 @@ impl Config {
     pub fn warning(&self) -> Option<&'static str> {
         match &self.transport {
             Transport::Builtin(options) => options.warning(),
-            _ => None,
+            Transport::Http(http) | Transport::Sse(http) => match &http.token {
+                Some(TokenSource::OAuth(settings)) => settings.warning(),
+                _ => None,
+            },
+            Transport::Stdio(_) => None,
         }
     }
 }

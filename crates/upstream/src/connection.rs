@@ -132,6 +132,11 @@ pub trait Connection: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Whether the connection closed because the server forgot its session. The server itself is well.
+    fn has_lost_session(&self) -> bool {
+        false
+    }
+
     /// Resolves with the reason when the connection can no longer be used.
     fn closed(&self) -> BoxFuture<'_, String>;
 

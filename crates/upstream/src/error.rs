@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use json::Raw;
+use protocol::{ErrorObject, ParseError, Version};
 use runtime::memory::Exhausted;
 
 /// A failure between Switchyard and one server. Texts are for people; they hold no secrets.
@@ -108,7 +109,19 @@ pub enum Error {
         /// Whether only this call needs it, because it needs more scopes than others.
         only_this_call: bool,
     },
-    /// The body of the answer is not a JSON-RPC response.
+    /// The server forgot the session of the request, so nothing ran. Another session is opened for one more attempt.
+    #[error("{}", .0.bare)]
+    SessionEnded(Box<SessionRefusal>),
+    /// The server answered this call, and its answer cannot be read: it is not JSON, or no response to the request. Other
+    /// calls are not affected.
+    #[error("the answer is not a valid MCP message: {reason}")]
+    Unreadable {
+        /// The fault and its position.
+        reason: String,
+        /// Advice, if the fault is a known one.
+        advice: Option<String>,
+    },
+    /// The body of the answer is nothing that an MCP server writes, such as a page.
     #[error("the answer is not a valid MCP message: {reason}")]
     Malformed {
         /// Description of the fault.
@@ -170,6 +183,17 @@ impl From<net::http::Error> for Error {
     }
 }
 
+/// The answer to a request on a session that the server forgot, which is returned if a new session does not help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRefusal {
+    /// The error in the body, if there is one.
+    pub error: Option<ErrorObject>,
+    /// The failure apart from that.
+    pub bare: Error,
+    /// The revision of the session.
+    pub version: Version,
+}
+
 impl Error {
     /// It, where what failed is what every call begins with: who refuses our credentials there refuses
     /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).
@@ -194,6 +218,30 @@ impl Error {
         matches!(self, Self::AuthFailed { .. } | Self::LoginRequired { only_this_call: false, .. })
     }
 
+    /// The failure without the offer of another attempt on a new session.
+    pub(super) fn without_session(self) -> Self {
+        match self {
+            Self::SessionEnded(refusal) => refusal.bare,
+            other => other,
+        }
+    }
+
+    /// The failure of a call to which the server answered `text`, which is no message because of `error`.
+    pub(super) fn of_text(text: &[u8], error: &ParseError) -> Self {
+        let begin = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().first();
+        if !matches!(begin, Some(b'{' | b'[')) {
+            return Self::Malformed { reason: error.to_string() };
+        }
+        Self::unreadable(error)
+    }
+
+    /// The failure of one call whose response is no message because of `error`.
+    pub(super) fn unreadable(error: &ParseError) -> Self {
+        let reason = error.to_string();
+        let advice = if let ParseError::NotJson(fault) = error { Some(fault.advice()) } else { None };
+        Self::Unreadable { reason, advice }
+    }
+
     /// Whether the call reached the server.
     pub const fn delivery(&self) -> Delivery {
         match self {
@@ -204,12 +252,13 @@ impl Error {
             | Self::AuthFailed { .. }
             | Self::LoginRequired { .. }
             | Self::Unavailable { .. } => Delivery::Refused,
-            Self::Connect { .. } | Self::NotSent { .. } => Delivery::NotSent,
+            Self::Connect { .. } | Self::NotSent { .. } | Self::SessionEnded(_) => Delivery::NotSent,
             Self::Lost { .. } | Self::TimedOut { .. } => Delivery::Unknown,
             Self::Cut { .. }
             | Self::Status { .. }
             | Self::Backend { .. }
             | Self::Malformed { .. }
+            | Self::Unreadable { .. }
             | Self::TooLarge { .. }
             | Self::MemoryExhausted => Delivery::Answered,
         }
@@ -231,8 +280,13 @@ impl Error {
             Self::Status { status, detail, retry_after } if !detail.is_empty() => {
                 Self::Status { status, detail: say(detail), retry_after }
             }
+            Self::Unreadable { reason, advice } => Self::Unreadable { reason: say(reason), advice },
             Self::Backend { status, detail, retry_after, facts } => {
                 Self::Backend { status, detail: say(detail), retry_after, facts }
+            }
+            Self::SessionEnded(refusal) => {
+                let bare = refusal.bare.reworded(say);
+                Self::SessionEnded(Box::new(SessionRefusal { bare, ..*refusal }))
             }
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
@@ -276,14 +330,23 @@ impl Error {
         }
     }
 
+    /// The HTTP status that the server, or the service behind a built-in one, answered with.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } | Self::Backend { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// Whether the server, or the service behind a built-in one, answered with an HTTP status of 500 or more.
     pub const fn is_server_error(&self) -> bool {
         matches!(self, Self::Status { status: 500.., .. } | Self::Backend { status: 500.., .. })
     }
 
-    /// Whether it counts for the circuit breaker: transport faults, timeouts, malformed answers and HTTP 502,
-    /// 503 and 504 do. HTTP 500 does not: the server is there and answers, and one broken tool must not shut out the
-    /// callers of all others. This also applies to the service behind a built-in server.
+    /// Whether it counts for the circuit breaker: transport faults, timeouts, answers that come from no MCP server, and
+    /// HTTP 502, 503 and 504 do. A result that cannot be read is one tool's fault. HTTP 500 of a server does not count:
+    /// the server is there and answers, and one broken tool must not shut out the callers of all others. All tools of a
+    /// built-in server need the same service, so every 5xx of that service counts.
     pub const fn trips_breaker(&self) -> bool {
         match self {
             Self::Connect { .. }
@@ -292,13 +355,16 @@ impl Error {
             | Self::Cut { .. }
             | Self::TimedOut { .. }
             | Self::Malformed { .. } => true,
-            Self::Status { status, .. } | Self::Backend { status, .. } => matches!(status, 502..=504),
+            Self::Status { status, .. } => matches!(status, 502..=504),
+            Self::Backend { status, .. } => *status >= 500,
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
             | Self::Leased { .. }
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::LoginRequired { .. }
+            | Self::SessionEnded(_)
+            | Self::Unreadable { .. }
             | Self::TooLarge { .. }
             | Self::MemoryExhausted
             | Self::Unavailable { .. } => false,

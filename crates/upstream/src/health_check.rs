@@ -17,11 +17,14 @@ use super::connection::{Call, Connection, Outlet};
 use super::error::Error;
 use super::retry::RetrySafety;
 use super::work::Work;
-use crate::liveness::Liveness;
 use crate::supervisor_messages::Command;
 
-/// Checks whether the server is alive, with the health request of its era. Any answer is a success.
-struct Health<'a>(&'a Liveness);
+/// Checks whether the server is alive, with the health request of its era. Any answer is a success. So is one to another
+/// request meanwhile, because some programs ignore `ping`.
+struct Health<'a> {
+    upstream: &'a Upstream,
+    begun: Instant,
+}
 
 impl Work for Health<'_> {
     type Output = ();
@@ -35,26 +38,36 @@ impl Work for Health<'_> {
     }
 
     fn is_excused(&self) -> bool {
-        self.0.is_excused()
+        self.upstream.liveness.is_excused() || self.upstream.was_heard_for(self.begun.elapsed())
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
+            let liveness = &self.upstream.liveness;
+            liveness.ask();
             let call = Call::of_gateway(connection.peer().version.health_method(), None);
-            self.0.ask();
             let answered = connection.request(&call, &Outlet::none()).await;
             // Any result ends the check. Only the deadline counts as silence.
-            self.0.broken();
+            liveness.broken();
             answered.map(drop)
         })
     }
 }
 
 impl Upstream {
+    /// Whether the server answered any request during the last `time`.
+    pub(super) fn was_heard_for(&self, time: Duration) -> bool {
+        self.facts.seen_ago().is_some_and(|ago| ago < time)
+    }
+
+    fn health(&self) -> Health<'_> {
+        Health { upstream: self, begun: Instant::now() }
+    }
+
     /// Asks whether the server is alive, connecting if need be; how long the answer took.
     pub async fn health_check(self: &Arc<Self>) -> Result<Duration, Error> {
         let begun = Instant::now();
-        self.run(&Health(&self.liveness), Lane::Own, (begun + self.health_limit()).into()).await?;
+        self.run(&self.health(), Lane::Own, (begun + self.health_limit()).into()).await?;
         let latency = begun.elapsed();
         self.facts.measured(latency);
         Ok(latency)
@@ -67,7 +80,7 @@ impl Upstream {
         }
         let begun = Instant::now();
         let deadline = begun + self.health_limit();
-        let result = self.run_once(&Health(&self.liveness), deadline).await.map(|()| begun.elapsed());
+        let result = self.run_once(&self.health(), deadline).await.map(|()| begun.elapsed());
         if let Ok(latency) = &result {
             self.facts.measured(*latency);
         }

@@ -57,9 +57,14 @@ impl InflightGuard {
         Self { upstream, lane, slot, permit, round, begun, had_enough_time, counts, is_streaming, connection }
     }
 
-    /// Begins an attempt that has `left` of time, for a client if it `is_a_call`.
-    pub(super) fn begin(&mut self, is_a_call: bool, (begun, left): (Instant, Duration)) -> Result<(), Error> {
-        self.permit = Some(self.upstream.breaker.admit()?);
+    /// Begins an attempt for `principal` that has `left` of time, for a client if it `is_a_call`.
+    pub(super) fn begin(
+        &mut self,
+        is_a_call: bool,
+        principal: Option<&Arc<str>>,
+        (begun, left): (Instant, Duration),
+    ) -> Result<(), Error> {
+        self.permit = Some(self.upstream.breaker.admit(principal)?);
         self.round = is_a_call.then(|| self.upstream.liveness.begins());
         (self.begun, self.had_enough_time, self.counts) = (begun, left >= self.upstream.min_time(), true);
         Ok(())

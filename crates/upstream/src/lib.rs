@@ -34,6 +34,7 @@ mod offer;
 mod owner;
 mod phase;
 mod pool;
+mod private_client_table;
 mod private_clients;
 pub mod rate_limit;
 mod refresh;
@@ -47,6 +48,7 @@ pub mod status;
 mod subscription_task;
 mod supervise;
 mod supervisor_messages;
+mod token_bucket;
 pub mod token_file;
 pub mod transport;
 mod verbosity;
@@ -117,6 +119,8 @@ pub struct ServerContext {
     pub vault: Option<Arc<auth::vault::Vault>>,
     /// The way to the services of a server, which [`transport::connector`] sets for each.
     pub network: net::http::Network,
+    /// The issuers that credentials of servers belong to.
+    pub issuers: oauth::KnownIssuers,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -124,8 +128,14 @@ impl ServerContext {
     /// Those of a server in a test: a cache of its own, and no vault.
     pub fn alone(shutdown: &Shutdown) -> Self {
         let store = Store::open(&runtime::store::Config::default());
-        let network = net::http::Network::default();
-        Self { shutdown: shutdown.clone(), store, is_inspection: false, vault: None, network }
+        Self {
+            shutdown: shutdown.clone(),
+            store,
+            is_inspection: false,
+            vault: None,
+            issuers: oauth::KnownIssuers::default(),
+            network: net::http::Network::default(),
+        }
     }
 }
 
@@ -324,7 +334,11 @@ impl Upstream {
         let offer = reported.offer.as_deref();
         Status {
             server: Arc::clone(&self.config.name),
-            state: reported.state,
+            state: match reported.state {
+                // Calls would be refused.
+                State::Ready if self.breaker().state == breaker::State::Open => State::Failed,
+                state => state,
+            },
             last_error,
             last_error_ago: failed_at.map(|at| at.elapsed()),
             answers_errors: self.facts.answers_errors(),
@@ -353,11 +367,6 @@ impl Upstream {
     /// The logins to it, if it needs one.
     pub fn logins(&self) -> Option<Arc<Logins>> {
         self.pool.connector.logins()
-    }
-
-    /// Ends the connections that use the credential of `principal`.
-    pub fn end_connections_of(&self, principal: &Arc<str>) {
-        self.pool.end_connections_of(principal);
     }
 
     /// Its settings in the configuration file.

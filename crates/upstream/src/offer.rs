@@ -1,9 +1,10 @@
-//! The offer of one server: its tools, resources, templates and prompts, as they were read.
+//! The offer of one server: its tools, resources, templates, prompts and skills, as they were read.
 //!
 //! Not here: how it is read (`discover`), the names that clients see (`manager`).
 
 use std::collections::HashSet;
 
+use json::Raw;
 use protocol::caching::Caching;
 use protocol::feature::{Item, Kind, Tool};
 use protocol::lifecycle::Peer;
@@ -21,6 +22,8 @@ pub struct Offer {
     pub templates: Vec<Item>,
     /// The prompts in the server's order, each name once.
     pub prompts: Vec<Item>,
+    /// The skills in the server's order, each URI once.
+    pub skills: Vec<Item>,
     /// The caching of each list, in the order of [`Kind::ALL`].
     pub(super) caching: [Option<Caching>; Kind::ALL.len()],
     /// Problems for operators: dropped tools, lists that did not end.
@@ -38,6 +41,7 @@ impl Offer {
             resources: Vec::new(),
             templates: Vec::new(),
             prompts: Vec::new(),
+            skills: Vec::new(),
             caching: [None; Kind::ALL.len()],
             problems: Vec::new(),
             bytes: 0,
@@ -47,6 +51,12 @@ impl Offer {
     /// The caching of the list of `kind`; `None` if there is no such list.
     pub const fn caching(&self, kind: Kind) -> Option<Caching> {
         self.caching[kind as usize]
+    }
+
+    /// The definitions that are trusted or not: name or URI and definition of each tool and each skill.
+    pub fn trusted_definitions(&self) -> impl Iterator<Item = (&str, &Raw)> {
+        let tools = self.tools.iter().map(|tool| (tool.name.as_str(), &tool.definition));
+        tools.chain(self.skills.iter().map(|skill| (skill.key.as_str(), &skill.definition)))
     }
 
     #[cfg(test)]
@@ -62,10 +72,11 @@ impl Offer {
             Kind::Resources => self.resources = items,
             Kind::Templates => self.templates = items,
             Kind::Prompts => self.prompts = items,
+            Kind::Skills => self.skills = items,
         }
     }
 
-    /// Whether both name the same tools, resources, templates and prompts.
+    /// Whether both name the same tools, resources, templates, prompts and skills.
     pub(super) fn names_the_same(&self, other: &Self) -> bool {
         let tools = |offer: &Self| offer.tools.iter().map(|tool| tool.name.clone()).collect::<HashSet<_>>();
         let items = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<HashSet<_>>();
@@ -73,5 +84,6 @@ impl Offer {
             && items(&self.resources) == items(&other.resources)
             && items(&self.templates) == items(&other.templates)
             && items(&self.prompts) == items(&other.prompts)
+            && items(&self.skills) == items(&other.skills)
     }
 }

@@ -21,7 +21,7 @@ mod private_call;
 mod replace;
 mod replacement;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use self::live::ConnectionClaim;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, PoolRequest};
 use super::error::Error;
-use super::private_clients::PrivateClients;
+use super::private_client_table::PrivateClients;
 use super::secrets::Secrets;
 use super::state_signs::StateSigns;
 use crate::flap_backoff::FlapBackoff;
@@ -78,6 +78,8 @@ pub(super) struct Pool {
     pub(super) attended: PrivateClients,
     /// Whether the server keeps state for each client.
     pub(super) signs: StateSigns,
+    /// How often Switchyard closed connections of clients by itself.
+    closings: AtomicU64,
 }
 
 /// The connections of the base dialect.
@@ -131,7 +133,18 @@ impl Pool {
         let state = State { shut: None, base: Key::BASE, groups, next_home, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
         let (state, attended, signs) = (Mutex::new(state), PrivateClients::default(), StateSigns::default());
-        Arc::new(Self { connector, events, limits, secrets, shutdown, state, occupancy, attended, signs })
+        Arc::new(Self {
+            connector,
+            events,
+            limits,
+            secrets,
+            shutdown,
+            state,
+            occupancy,
+            attended,
+            signs,
+            closings: AtomicU64::new(0),
+        })
     }
 
     /// Returns a share of the connection with the fewest requests in the dialect of `request`, or of the first connection
@@ -248,6 +261,7 @@ impl Pool {
 
     /// Closes all connections and pending connects, and waits for their end. The next caller connects again.
     pub(super) async fn close_all(&self) {
+        self.closes();
         let tasks = {
             let mut state = self.lock();
             let base = state.base;

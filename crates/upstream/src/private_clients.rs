@@ -4,14 +4,15 @@
 //! Invariants: one task for each client of a server. Messages of the server on the connection reach this
 //! client alone. A client's first request waits until the lists were read and the server has the answers to what it
 //! asked at its start. That takes at most [`PATIENCE`] after the connect began. A failed connect is not repeated
-//! for [`RETRY_AFTER`].
+//! for [`RETRY_AFTER`], unless Switchyard itself closed the connection. When a connection closes, the offer stays
+//! published for [`LINGER`], for requests that look a name up at that moment. It is withdrawn before a client can get
+//! another task, so a late withdrawal never removes a newer offer.
 //!
 //! Not here: which connection a call gets (`pool`), and the catalog a client sees (`manager::views`).
 
-use std::collections::HashMap;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -19,20 +20,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Upstream;
-use super::connection::{Call, Connection, Event, Events, Outlet};
+use super::connection::{Call, Connection, Event, Outlet};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::discover::{self, Discovery};
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
+use super::private_client_table::PrivateClient;
+use super::refresh;
 use super::retry;
 use super::state_signs::StateSign;
-use super::watches::Watches;
 use super::work::Work;
 use crate::session_affinity::Affinity;
 use crate::supervisor_messages::{Change, Update};
-use protocol::feature::Lists;
 use protocol::{ErrorObject, LogLevel, Notification, method};
 
 /// How long the first request of a client waits for its connection.
@@ -47,65 +48,8 @@ const GRACE: Duration = Duration::from_millis(300);
 const APPLIES: Duration = Duration::from_millis(100);
 /// How long a server that asked for roots before may take to ask again.
 const KNOWN_GRACE: Duration = Duration::from_secs(1);
-
-/// The clients with private connections to one server.
-#[derive(Default)]
-pub(super) struct PrivateClients(Mutex<HashMap<Affinity, Arc<PrivateClient>>>);
-
-/// One client with a private connection, or with an attempt to make one.
-pub(super) struct PrivateClient {
-    affinity: Affinity,
-    events: Events,
-    pub(super) watches: Arc<Watches>,
-    begun: Instant,
-    outcome: watch::Sender<Option<bool>>,
-}
-
-impl PrivateClients {
-    /// Returns where the private connections of `affinity` report events.
-    pub(super) fn events(&self, affinity: &Affinity) -> Option<Events> {
-        self.lock().get(affinity).map(|client| client.events.clone())
-    }
-
-    /// Returns the client of `affinity`, if it has a task of their own.
-    pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<PrivateClient>> {
-        self.lock().get(affinity).cloned()
-    }
-
-    /// Whether the client of `affinity` has subscriptions.
-    pub(super) fn watches(&self, affinity: &Affinity) -> bool {
-        self.get(affinity).is_some_and(|client| client.watches.count() > 0)
-    }
-
-    /// Returns the client of `affinity`, with the receiver of its events if it is new.
-    fn enter(&self, affinity: &Affinity) -> (Arc<PrivateClient>, Option<mpsc::Receiver<Event>>) {
-        let mut clients = self.lock();
-        if let Some(client) = clients.get(affinity) {
-            return (Arc::clone(client), None);
-        }
-        let (events, heard) = Events::channel();
-        let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
-        let affinity = affinity.attended();
-        let client = Arc::new(PrivateClient {
-            affinity: affinity.clone(),
-            events,
-            watches,
-            begun: Instant::now(),
-            outcome,
-        });
-        clients.insert(affinity, Arc::clone(&client));
-        (client, Some(heard))
-    }
-
-    fn leave(&self, affinity: &Affinity) {
-        self.lock().remove(affinity);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Affinity, Arc<PrivateClient>>> {
-        // Nothing panics while it is held, and every write leaves a valid table.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// How long the offer of a closed connection stays published without a new request of its client.
+const LINGER: Duration = Duration::from_secs(10);
 
 impl Upstream {
     /// Whether the client of `affinity` has private connections.
@@ -139,12 +83,15 @@ impl Upstream {
                 },
                 affinity: client.affinity.clone(),
                 last_read: Instant::now(),
+                offer: None,
+                gap: Duration::ZERO,
             };
             self.group.spawn_until_end(task.run(heard));
         }
         let mut outcome = client.outcome.subscribe();
+        let begun = client.demand.borrow().since.unwrap_or_else(Instant::now);
         // After this time the task continues, but no request waits for it.
-        let _ = timeout_at(client.begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
+        let _ = timeout_at(begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
     }
 
     /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
@@ -202,6 +149,9 @@ struct PrivateClientTask {
     call: Call,
     affinity: Affinity,
     last_read: Instant,
+    /// The lists as they were read last, and how long they are not read again after change notifications.
+    offer: Option<Arc<Offer>>,
+    gap: Duration,
 }
 
 impl PrivateClientTask {
@@ -209,47 +159,87 @@ impl PrivateClientTask {
         let affinity = self.affinity.clone();
         tokio::select! {
             () = self.attend(&mut heard) => {}
-            () = affinity.ended() => {}
+            () = affinity.ended() => self.withdraw().await,
         }
         self.upstream.pool.attended.leave(&affinity);
-        self.publish(Change::Private(affinity, None, Arc::default())).await;
     }
 
-    /// Serves the client: with one connection, or with new ones as long as it has subscriptions.
+    /// Serves the client as long as it sends requests or has subscriptions. At the end its offer is withdrawn.
     async fn attend(&mut self, heard: &mut mpsc::Receiver<Event>) {
         loop {
+            let closings = self.upstream.pool.closings();
             match self.begin(heard).await {
                 Ok(connection) => {
                     self.client.outcome.send_replace(Some(true));
                     self.serve(connection, heard).await;
                 }
+                // It was closed by Switchyard, which says nothing about the server.
+                Err(error) if self.upstream.pool.closings() != closings && !error.refuses_credentials() => {
+                    tracing::debug!(server = %self.upstream.config.name, %error, "a private connection is opened again");
+                    continue;
+                }
                 Err(error) => {
                     tracing::debug!(server = %self.upstream.config.name, %error, "no connection for one client");
-                    self.client.outcome.send_replace(Some(false));
                     if error.refuses_credentials() {
                         // Nothing was sent, and the next request may come after a login.
+                        self.withdraw().await;
+                        self.client.outcome.send_replace(Some(false));
                         return;
                     }
+                    self.client.outcome.send_replace(Some(false));
                     sleep(RETRY_AFTER).await;
                 }
             }
-            if self.client.watches.count() == 0 {
+            if self.is_over().await {
                 return;
             }
         }
     }
 
+    /// Whether the client needs no new connection. Its offer is withdrawn then, and its next request gets another task.
+    async fn is_over(&self) -> bool {
+        let (client, pool) = (&self.client, &self.upstream.pool);
+        let seen = client.demand.borrow().count;
+        client.demand.send_modify(|demand| demand.since = None);
+        client.outcome.send_replace(None);
+        if client.watches.count() == 0 && self.is_quiet_after(seen).await {
+            self.withdraw().await;
+            return pool.attended.leave_unless_needed(client, seen);
+        }
+        client.demand.send_modify(|demand| _ = demand.since.get_or_insert_with(Instant::now));
+        false
+    }
+
+    /// Whether the client needs its connection no more: no request follows the `seen` ones for a while.
+    async fn is_quiet_after(&self, seen: u64) -> bool {
+        let pool = &self.upstream.pool;
+        let mut demand = self.client.demand.subscribe();
+        let comes = demand.wait_for(|demand| demand.count > seen);
+        let linger = if pool.attended.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
+        let is_asked = timeout(linger, comes).await.is_ok();
+        // A call that was on its way when the connection closed made another one.
+        !is_asked && pool.private_connection(&self.affinity).is_none()
+    }
+
+    /// Withdraws the offer, and waits until that is published.
+    async fn withdraw(&self) {
+        let published = Arc::new(watch::Sender::new(false));
+        let mut done = published.subscribe();
+        self.publish(Change::Private(self.affinity.clone(), None, published)).await;
+        let _ = done.wait_for(|done| *done).await; // an error says that the program ends
+    }
+
     /// Connects, reads the lists, and waits for the answers to what the server asked at its start.
     async fn begin(&mut self, heard: &mut mpsc::Receiver<Event>) -> Result<Arc<dyn Connection>, Error> {
         let asked_before = self.affinity.requests().map_or(0, |requests| requests.borrow().0);
-        self.read(Lists::default()).await?;
+        self.read().await?;
         self.settle(asked_before).await;
-        let mut changed = Lists::default();
+        let mut is_changed = false;
         while let Ok(event) = heard.try_recv() {
-            changed = changed.and(self.hear(event).await);
+            is_changed |= self.hear(event).await;
         }
-        if !changed.is_none() {
-            self.read(Lists::default()).await?;
+        if is_changed {
+            self.read().await?;
         }
         let connection = self.upstream.pool.private_connection(&self.affinity);
         connection.ok_or(Error::Unavailable { state: "disconnected" })
@@ -273,8 +263,8 @@ impl PrivateClientTask {
         }
     }
 
-    /// Reads the lists and publishes them. The `announced` ones count as changed in any case.
-    async fn read(&mut self, announced: Lists) -> Result<(), Error> {
+    /// Reads the lists and publishes them.
+    async fn read(&mut self) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
         let work = Reading { discovery: upstream.discovery(), call: &self.call };
@@ -286,9 +276,12 @@ impl PrivateClientTask {
         if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
             self.upstream.note_sign(StateSign::ListsDiffer);
         }
+        let is_same = self.offer.as_ref() == Some(&offer);
+        self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(bytes) };
+        self.offer = Some(Arc::clone(&offer));
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
-        self.publish(Change::Private(self.affinity.clone(), Some((offer, announced)), published)).await;
+        self.publish(Change::Private(self.affinity.clone(), Some(offer), published)).await;
         let _ = done.wait_for(|done| *done).await; // an error says that the program ends
         Ok(())
     }
@@ -299,20 +292,18 @@ impl PrivateClientTask {
             self.upstream.subscription_task(&self.client.watches, self.client.events.clone());
         let mut subscribing = pin!(subscription_task.serve(Arc::clone(&connection)));
         let mut roots = self.affinity.roots();
-        let (mut changed, mut due) = (Lists::default(), None);
+        let mut due = None;
         loop {
             tokio::select! {
                 () = &mut subscribing => return,
                 Some(event) = heard.recv() => {
-                    let more = self.hear(event).await;
-                    if !more.is_none() {
-                        changed = changed.and(more);
-                        due = Some(due.unwrap_or(Instant::now() + DEBOUNCE));
+                    if self.hear(event).await {
+                        due = due.or(Some((Instant::now() + DEBOUNCE).max(self.last_read + self.gap)));
                     }
                 }
                 () = at(due) => {
                     due = None;
-                    if let Err(error) = self.read(std::mem::take(&mut changed)).await {
+                    if let Err(error) = self.read().await {
                         tracing::debug!(server = %self.upstream.config.name, %error, "lists were not read again");
                     }
                 }
@@ -321,18 +312,18 @@ impl PrivateClientTask {
         }
     }
 
-    /// Passes on an event. Returns the lists that have to be read again.
-    async fn hear(&self, event: Event) -> Lists {
+    /// Passes on an event. Returns whether the lists have to be read again.
+    async fn hear(&self, event: Event) -> bool {
         match event {
-            Event::Changed(list) => return Lists::default().with(list),
+            Event::Changed(_) => return true,
             Event::Notice(notice) => self.publish(Change::ToldTo(self.affinity.clone(), Some(notice))).await,
             Event::Missed => {
                 self.publish(Change::ToldTo(self.affinity.clone(), None)).await;
-                return Lists::ALL;
+                return true;
             }
             Event::AsksRoots => self.upstream.note_sign(StateSign::AsksRoots),
         }
-        Lists::default()
+        false
     }
 
     async fn publish(&self, change: Change) {

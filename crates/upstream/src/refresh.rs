@@ -18,6 +18,13 @@ const LEAST: Duration = Duration::from_secs(30);
 /// The longest time to which unchanged readings raise the interval.
 const MOST: Duration = Duration::from_mins(10);
 
+/// The shortest time between two discoveries after change notifications.
+pub(super) const LEAST_GAP: Duration = Duration::from_millis(500);
+/// The time to which discoveries without a change raise that time.
+const LONGEST_GAP: Duration = Duration::from_mins(1);
+/// Bytes of lists per second that are read again after change notifications. A larger list waits longer for its next
+/// reading.
+const REREAD_RATE: f64 = 1024.0 * 1024.0;
 /// The time of the next reading of an offer.
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
@@ -44,14 +51,25 @@ impl Refresh {
 /// How long the lists without change notifications are valid; `None` if all have them.
 fn good_for(offer: &Offer) -> Option<Duration> {
     let peer = &offer.peer;
-    let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(kind.list()));
+    let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(*kind));
     if peer.version.is_modern() {
         let said = silent.filter_map(|kind| offer.caching(kind));
         said.map(|caching| Duration::from_millis(caching.ttl_ms)).min()
     } else {
         // It did not declare a time, so Switchyard chooses one.
-        silent.filter(|kind| peer.offers(kind.list().capability())).map(|_| Duration::ZERO).min()
+        silent.filter(|kind| peer.has(*kind)).map(|_| Duration::ZERO).min()
     }
+}
+
+/// The gap after lists that were read without a change. Some servers announce a change after each list that they send.
+pub(super) fn longer(gap: Duration) -> Duration {
+    (gap * 2).min(LONGEST_GAP.max(gap))
+}
+
+/// How long lists of `bytes` are not read again after change notifications.
+pub(super) fn gap_after(bytes: usize) -> Duration {
+    let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
+    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
 }
 
 #[cfg(test)]

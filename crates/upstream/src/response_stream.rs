@@ -30,8 +30,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::deadline::Moves;
 use super::error::Error;
-use json::Raw;
 use json::envelope_stream::{self, Splice};
+use json::{Fault, Raw};
 use protocol::Reply;
 use runtime::memory::{self, Account, Charge, ChargeKind, SMALL};
 use runtime::telemetry::pace::FAILURES;
@@ -60,7 +60,7 @@ impl ResponseBody {
     }
 
     /// Charges a large buffered reply to `principal`, until its last clone is dropped.
-    pub(super) fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
+    pub fn charged(self, principal: Option<&Arc<str>>) -> Result<Self, Error> {
         let hold = |bytes| memory::hold(bytes, || Account::of(principal), ChargeKind::Answer);
         Ok(match self {
             Self::Buffered(Ok(result)) if result.bytes().len() >= SMALL => {
@@ -227,8 +227,8 @@ impl ResponseStream {
             charge.cover(whole.len() + part.len())?;
             whole.extend_from_slice(&part);
         }
-        Raw::parse(&charge.hold(whole.freeze())?)
-            .map_err(|error| Error::Malformed { reason: error.to_string() })
+        let whole = charge.hold(whole.freeze())?;
+        Raw::parse(&whole).map_err(|error| unreadable(&Fault::of(&whole, &error)))
     }
 
     /// Whether the reader has used up its pause time.
@@ -310,10 +310,11 @@ fn told(guard: &dyn ResponseGuard, named: Option<RequestId>, error: &Error) {
 }
 
 fn malformed(error: envelope_stream::Error) -> Error {
-    match error {
-        envelope_stream::Error::Cut => Error::Cut { reason: "it ended too early".into() },
-        error => Error::Malformed { reason: error.to_string() },
-    }
+    Error::Unreadable { reason: error.to_string(), advice: None }
+}
+
+fn unreadable(fault: &Fault) -> Error {
+    Error::Unreadable { reason: fault.to_string(), advice: Some(fault.advice()) }
 }
 
 impl fmt::Debug for ResponseStream {

@@ -96,7 +96,7 @@ async fn what_breaks_is_an_error_and_never_the_end() {
             Some(Ok(r#","error":{}}"#)),
             "the answer is not a valid MCP message: it is not an object as the result",
         ),
-        (None, "the answer was cut off: it ended too early"),
+        (None, "the answer is not a valid MCP message: it ended too early"),
         (Some(Err(Error::Cut { reason: "reset".into() })), "the answer was cut off: reset"),
         (
             Some(Ok(r#","x":"0123456789012345678901234567890123456789"}"#)),

@@ -77,7 +77,10 @@ const fn after(error: &Error, kind: RetrySafety) -> Next {
             Read | Repeatable | Unsafe,
         ) => Next::Answer,
         // The request was not sent, so it cannot have run.
-        (Error::Connect { .. } | Error::NotSent { .. }, Read | Repeatable | Unsafe) => Next::Again,
+        (
+            Error::Connect { .. } | Error::NotSent { .. } | Error::SessionEnded(_),
+            Read | Repeatable | Unsafe,
+        ) => Next::Again,
         // The request was sent, and it is unknown whether it ran.
         (Error::Lost { .. } | Error::TimedOut { .. }, Read | Repeatable) => Next::Again,
         (Error::Lost { .. } | Error::TimedOut { .. }, Unsafe) => Next::Answer,
@@ -89,7 +92,10 @@ const fn after(error: &Error, kind: RetrySafety) -> Next {
         // The request ran, but there was no memory for the response. A retry would need the same memory.
         (Error::MemoryExhausted, Read | Repeatable | Unsafe) => Next::Answer,
         // The server answered, and a retry would get the same answer.
-        (Error::Malformed { .. } | Error::TooLarge { .. }, Read | Repeatable | Unsafe) => Next::Answer,
+        (
+            Error::Malformed { .. } | Error::Unreadable { .. } | Error::TooLarge { .. },
+            Read | Repeatable | Unsafe,
+        ) => Next::Answer,
     }
 }
 

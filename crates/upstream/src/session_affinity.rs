@@ -37,8 +37,8 @@ enum AffinityKind {
 #[derive(Debug, Clone)]
 struct Sessionless {
     principal: Arc<str>,
-    /// Hash of the capabilities, which may be as large as a request.
-    capabilities: u64,
+    /// Hash of the capabilities, which may be as large as a request; `None` for programs without capabilities.
+    capabilities: Option<u64>,
     /// Where they can receive server requests, if they have a task of their own.
     outlets: Option<Arc<ClientOutlets>>,
 }
@@ -119,7 +119,19 @@ impl Affinity {
     pub fn of_principal(principal: Arc<str>, capabilities: &Raw) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(capabilities.bytes());
-        Self(AffinityKind::Principal(Sessionless { principal, capabilities: hasher.finish(), outlets: None }))
+        let capabilities = Some(hasher.finish());
+        Self(AffinityKind::Principal(Sessionless { principal, capabilities, outlets: None }))
+    }
+
+    /// Makes the affinity of programs of `principal`, such as REST requests that answer no server requests. They have
+    /// private connections only to servers where each principal logs in. Otherwise they use the shared ones.
+    pub const fn of_program(principal: Arc<str>) -> Self {
+        Self(AffinityKind::Principal(Sessionless { principal, capabilities: None, outlets: None }))
+    }
+
+    /// Whether it is that of programs.
+    pub(super) const fn is_of_program(&self) -> bool {
+        matches!(&self.0, AffinityKind::Principal(Sessionless { capabilities: None, .. }))
     }
 
     /// Returns this affinity with a place for outlets.

@@ -147,6 +147,8 @@ pub(super) struct Facts {
 pub(super) struct ReportedStatus {
     pub state: State,
     pub error: Option<(String, Instant)>,
+    /// Whether that error says that a login is required.
+    pub awaits_login: bool,
     pub latency: Option<Duration>,
     pub offer: Option<Arc<Offer>>,
     /// The time of the next attempt to connect; `None` during it, and while the server is up.
@@ -167,6 +169,7 @@ impl Facts {
             reported: Mutex::new(ReportedStatus {
                 state,
                 error: None,
+                awaits_login: false,
                 latency: None,
                 offer: None,
                 next_attempt: None,
@@ -230,7 +233,22 @@ impl Facts {
     /// Records the text of an error of any origin.
     pub(super) fn failed(&self, text: &str) {
         let text = self.secrets.redact(text);
-        self.lock().error = Some((text, Instant::now()));
+        let mut reported = self.lock();
+        (reported.error, reported.awaits_login) = (Some((text, Instant::now())), false);
+    }
+
+    /// Records that a login is required, until [`Facts::login_succeeded`].
+    pub(super) fn awaits_login(&self, reason: &str) {
+        self.failed(reason);
+        self.lock().awaits_login = true;
+    }
+
+    /// Removes an error that says that a login is required.
+    pub(super) fn login_succeeded(&self) {
+        let mut reported = self.lock();
+        if std::mem::take(&mut reported.awaits_login) {
+            reported.error = None;
+        }
     }
 
     pub(super) fn measured(&self, latency: Duration) {

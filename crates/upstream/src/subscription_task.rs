@@ -202,7 +202,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Result<(Raw, Watching), WatchRefusal>, Error> {
         self.pool.check_open()?;
-        if let Some(retry_in) = self.breaker.refuses_for() {
+        if let Some(retry_in) = self.breaker.refuses_for(None) {
             return Err(Error::CircuitOpen { retry_in });
         }
         let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };

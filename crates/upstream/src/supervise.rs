@@ -25,19 +25,14 @@ use super::error::{Delivery, Error};
 use super::offer::Offer;
 use super::phase::Phase;
 use super::pool::Occupancy;
-use super::refresh::Refresh;
+use super::refresh::{self, Refresh};
 use super::state_signs::StateSign;
 use super::status::State;
-use crate::supervisor_messages::{Announced, Change, Command, OfferReply, Update};
+use crate::supervisor_messages::{Change, Command, OfferReply, Update};
 use runtime::telemetry::pace::Pace;
 
 /// Change notifications within this time count as one.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The shortest time between two discoveries after change notifications.
-const LEAST_GAP: Duration = Duration::from_millis(500);
-/// Bytes of lists per second that are read again after change notifications. A larger list waits longer for its next
-/// reading.
-const REREAD_RATE: f64 = 1024.0 * 1024.0;
 /// A server that was up for this long is not in a crash loop.
 const STABLE: Duration = Duration::from_mins(1);
 /// The most operators that wait for one connect.
@@ -77,7 +72,6 @@ pub(super) struct Supervisor {
     waiting: Vec<OfferReply>,
     /// The offer may have changed since it was read.
     stale: bool,
-    announced: Announced,
     /// Whether a change was announced during or just after a call of one client.
     changed_by_call: bool,
     /// The number of client calls that had ended when Switchyard's last request to the server ended.
@@ -116,13 +110,12 @@ impl Supervisor {
             backoff: Backoff::default(),
             waiting: Vec::new(),
             stale: false,
-            announced: Announced::default(),
             changed_by_call: false,
             calls: 0,
             refresh: Refresh::default(),
             arrival: 0,
             discovered_at: None,
-            gap: LEAST_GAP,
+            gap: refresh::LEAST_GAP,
             failed_checks: 0,
             unreplaced: None,
             pace: Pace::new(),
@@ -139,7 +132,10 @@ impl Supervisor {
                 SupervisorEvent::Occupancy => self.update_connections().await,
                 SupervisorEvent::Event(event) => self.heard(event).await,
                 SupervisorEvent::Doubt => self.check_after_cancel(),
-                SupervisorEvent::Renewed => self.begin_again(None).await,
+                SupervisorEvent::Renewed => {
+                    self.upstream.login_succeeded();
+                    self.begin_again(None).await;
+                }
                 SupervisorEvent::Due => self.act(),
             }
         }
@@ -151,8 +147,7 @@ impl Supervisor {
         match event {
             Event::Notice(notice) => return self.publish(Change::Told(notice)).await,
             Event::Missed => self.publish(Change::Missed).await,
-            Event::Changed(list) => {
-                self.announced.add(list);
+            Event::Changed(_) => {
                 self.changed_by_call |= self.upstream.was_called_by_one(self.calls);
             }
             Event::AsksRoots => return self.upstream.note_sign(StateSign::AsksRoots),
@@ -196,7 +191,6 @@ impl Supervisor {
         self.arrival = there.arrivals + u64::from(there.live == 0);
         drop(there);
         self.stale = false;
-        self.announced.begin();
         self.upstream.facts.will_try(None);
         let upstream = Arc::clone(&self.upstream);
         let limit = super::first_attempt_limit(&upstream.config);
@@ -238,17 +232,20 @@ impl Supervisor {
         }
         self.failed_checks = 0;
         self.discovered_at = Some(now);
-        self.gap = gap_after(offer.bytes);
         self.due = self.next_tick();
         let before = self.upstream.offer();
+        self.gap = if before.as_ref() == Some(&offer) {
+            refresh::longer(self.gap)
+        } else {
+            refresh::gap_after(offer.bytes)
+        };
         let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
         if std::mem::take(&mut self.changed_by_call) {
             self.upstream.changed_by_call(is_changed);
         }
         self.refresh.was_read(&offer, before.as_deref());
         self.upstream.facts.offered(&offer);
-        let announced = self.announced.read();
-        self.publish(Change::Offered(Arc::clone(&offer), announced)).await;
+        self.publish(Change::Offered(Arc::clone(&offer))).await;
         self.publish(Change::State(State::Ready)).await;
         self.notify_waiting(&Ok(offer));
         self.update_connections().await;
@@ -281,7 +278,10 @@ impl Supervisor {
             other => (State::AuthFailed, other.to_string()),
         };
         // Without a pause between the two: a call must never see this reason as that of a failed connection.
-        self.upstream.facts.failed(&reason);
+        match state {
+            State::LoginRequired => self.upstream.facts.awaits_login(&reason),
+            _ => self.upstream.facts.failed(&reason),
+        }
         self.publish(Change::State(state)).await;
         self.upstream.pool.close_all().await;
         self.notify_waiting(&Err(error));
@@ -344,7 +344,7 @@ impl Supervisor {
         }
         self.phase = Phase::Down;
         self.arrival = self.occupancy.borrow().arrivals;
-        let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+        let refused_for = self.upstream.breaker.refuses_for(None).unwrap_or_default();
         let due = self.backoff.next().max(Instant::now() + refused_for);
         self.due = self.upstream.pool.held_until().map_or(due, |held| due.max(held));
         self.upstream.facts.will_try(Some(self.due));
@@ -381,12 +381,6 @@ impl Supervisor {
             () = self.upstream.group.requested() => {}
         }
     }
-}
-
-/// How long lists of `bytes` are not read again after change notifications.
-fn gap_after(bytes: usize) -> Duration {
-    let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
 }
 
 #[cfg(test)]

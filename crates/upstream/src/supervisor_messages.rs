@@ -12,7 +12,6 @@ use super::offer::Offer;
 use super::status::State;
 use crate::session_affinity::Affinity;
 use protocol::Notification;
-use protocol::feature::{List, Lists};
 
 /// An update about one server, for the manager.
 #[derive(Debug, Clone)]
@@ -28,9 +27,8 @@ pub struct Update {
 /// A change of a server.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// The offer was read, often without a change. The lists are those whose change the server announced: listeners are
-    /// notified even if the lists read the same.
-    Offered(Arc<Offer>, Lists),
+    /// The offer was read, often without a change.
+    Offered(Arc<Offer>),
     /// The state changed. The last offer is kept while the server is down.
     State(State),
     /// The server sent a notification to its subscribers.
@@ -39,35 +37,11 @@ pub enum Change {
     Breaker(breaker::Changed),
     /// Notifications may have been lost.
     Missed,
-    /// The offer on the private connection of one client, with the lists whose change was announced; `None` when that
-    /// connection is gone. The flag is set when the update was published.
-    Private(Affinity, Option<(Arc<Offer>, Lists)>, Arc<watch::Sender<bool>>),
+    /// The offer on the private connection of one client; `None` when that connection is gone. The flag is set when the
+    /// update was published.
+    Private(Affinity, Option<Arc<Offer>>, Arc<watch::Sender<bool>>),
     /// A notification on the private connection of one client; `None` if notifications may have been lost.
     ToldTo(Affinity, Option<Notification>),
-}
-
-/// The lists whose change was announced, until they were read again.
-#[derive(Debug, Default)]
-pub(super) struct Announced {
-    unread: Lists,
-    reading: Lists,
-}
-
-impl Announced {
-    /// Records that the server announced a change of `list`.
-    pub(super) fn add(&mut self, list: List) {
-        self.unread = self.unread.with(list);
-    }
-
-    /// Records that reading the lists begins.
-    pub(super) fn begin(&mut self) {
-        self.reading = self.reading.and(std::mem::take(&mut self.unread));
-    }
-
-    /// Records that the lists were read. Returns those whose change is to be announced.
-    pub(super) fn read(&mut self) -> Lists {
-        std::mem::take(&mut self.reading)
-    }
 }
 
 /// The channel on which an operator waits for the offer.

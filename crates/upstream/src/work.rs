@@ -11,7 +11,7 @@ use super::dialect::PoolRequest;
 use super::error::Error;
 use super::response_stream::ResponseStream;
 use super::retry::RetrySafety;
-use protocol::LogLevel;
+use protocol::{ErrorObject, LogLevel};
 
 /// One unit of work on a connection, under one permit.
 pub(super) trait Work: Sync {
@@ -66,6 +66,11 @@ pub(super) trait Work: Sync {
 
     /// Returns the output if it is still arriving.
     fn stream(_: &mut Self::Output) -> Option<&mut ResponseStream> {
+        None
+    }
+
+    /// Returns the output if the server refused the work with `error`.
+    fn refused(_error: ErrorObject) -> Option<Self::Output> {
         None
     }
 

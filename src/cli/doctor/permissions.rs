@@ -77,7 +77,8 @@ fn state_folder(config: &Config) -> Option<Finding> {
     Some(Finding { fix, ..Finding::problem(error.to_string()) })
 }
 
-fn log_file(config: &Config) -> Option<Finding> {
+/// Whether the log file can be written.
+pub(super) fn log_file(config: &Config) -> Option<Finding> {
     let path = config.server.log.file.as_ref()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (reason, fix) = if path.is_file() {

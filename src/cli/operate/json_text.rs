@@ -1,14 +1,14 @@
 //! JSON as indented text.
 //!
 //! Invariants: the text means the same value. Numbers, the order of members and repeated members stay as they were
-//! written. Characters that act on a terminal are written as `\u` escapes.
+//! written. Invisible characters are written as `\u` escapes.
 //!
 //! Not here: YAML (`yaml`).
 
 use std::fmt::Write as _;
 
 use json::Raw;
-use runtime::telemetry::is_harmless;
+use protocol::visible::is_visible;
 
 /// Returns `value` with an indentation of two spaces, and without a line end.
 pub(super) fn indented(value: &Raw) -> String {
@@ -78,9 +78,9 @@ fn copy_string(characters: &mut impl Iterator<Item = char>, out: &mut String) {
     out.push('"');
 }
 
-/// Writes a character of a string, as an escape if it acts on a terminal.
+/// Writes a character of a string, as an escape if it is invisible.
 fn put(c: char, out: &mut String) {
-    if is_harmless(c) {
+    if is_visible(c) {
         out.push(c);
         return;
     }
@@ -125,7 +125,7 @@ mod tests {
         fn the_text_means_the_same_value(text in any::<String>(), other in any::<Vec<String>>()) {
             let value = serde_json::json!({&text: {"list": other, "text": text}, "n": null});
             let shown = indented(&Raw::of(&value));
-            prop_assert!(shown.chars().all(|c| c == '\n' || is_harmless(c)));
+            prop_assert!(shown.chars().all(|c| c == '\n' || is_visible(c)));
             prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("JSON"), value);
         }
     }

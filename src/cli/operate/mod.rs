@@ -13,6 +13,7 @@
 //!
 //! Not here: logins (`login`), and commands that need no gateway.
 
+mod approve;
 mod arguments;
 mod call;
 mod content;
@@ -111,10 +112,14 @@ Examples:
 Exit codes: 0 done, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
 
 const APPROVE_HELP: &str = "\
+Nothing is approved that the server changed again after it was shown.
+
 Examples:
-  switchyard servers -o yaml
   switchyard approve issues
-  switchyard approve issues --tool create_issue";
+  switchyard approve issues --tool create_issue
+  switchyard approve issues --yes
+
+Exit codes: 0 done, 1 not approved, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
 
 /// Options of all commands for the running gateway.
 #[derive(Debug, Clone, Args)]
@@ -256,7 +261,7 @@ pub enum OperateCommand {
     },
     /// Make the gateway read its configuration file again.
     Reload(Options),
-    /// Trust the tools of a server that changed.
+    /// Show how tools of a server changed, and trust them as they were shown.
     #[command(after_help = APPROVE_HELP)]
     Approve {
         /// The server.
@@ -264,9 +269,12 @@ pub enum OperateCommand {
         /// Only this tool, by its name at the server.
         #[arg(long)]
         tool: Option<String>,
-        /// Only if the definition has this SHA-256, as `switchyard servers -o yaml` shows it.
+        /// Only if the definition still has this SHA-256.
         #[arg(long, value_name = "HASH", requires = "tool")]
         sha256: Option<String>,
+        /// Approve without asking. Only what was shown is approved.
+        #[arg(long, short)]
+        yes: bool,
         /// Options.
         #[command(flatten)]
         options: Options,
@@ -355,11 +363,14 @@ async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), F
         OperateCommand::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
         OperateCommand::Top { wanted, .. } => top::run(remote, wanted, screen).await,
         OperateCommand::Reload(_) => servers::reload(remote, screen).await,
-        OperateCommand::Approve { name, tool, sha256, .. } => {
-            let chosen = [("tool", tool), ("sha256", sha256)];
-            let query: Vec<_> =
-                chosen.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?))).collect();
-            servers::approve(remote, name, &query, screen).await
+        OperateCommand::Approve { name, tool, sha256, yes, .. } => {
+            let choice = approve::Choice {
+                server: name,
+                tool: tool.as_deref(),
+                sha256: sha256.as_deref(),
+                is_agreed: *yes,
+            };
+            approve::run(remote, &choice, &mut io::stdin().lock(), screen).await
         }
     }
 }

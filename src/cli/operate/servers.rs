@@ -49,7 +49,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
         match server.get_as::<usize>("changed_tool_count").unwrap_or(0) {
             0 => {}
             count => screen.note(&format!(
-                "{name}: {count} tools are not what they were; look at them with -o yaml, then `switchyard approve {name}`"
+                "{name}: {count} tools are not what they were; `switchyard approve {name}` shows them, and asks"
             ))?,
         }
     }
@@ -71,17 +71,6 @@ pub(super) async fn change(
         )?;
     }
     Ok(())
-}
-
-/// Trusts the tools of a server that changed: all, one, or one with a certain definition.
-pub(super) async fn approve(
-    remote: &Remote,
-    name: &str,
-    query: &[(&str, &str)],
-    screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
-    let server = remote.rest(Method::POST, &["servers", name, "tools", "approve"], query).await?;
-    one(server, screen)
 }
 
 /// Makes the gateway read its configuration file again.
@@ -124,7 +113,7 @@ pub(super) async fn reset_breaker(
 }
 
 /// Shows the server that an action was done to.
-fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
     let table = table_of(std::slice::from_ref(&server));
     screen.show(&View { names: vec![text(&server, "name")], document: server, table })?;
     Ok(())

@@ -84,7 +84,7 @@ pub fn import(source: &str, content: &[u8], folder: Folder<'_>, gateway: &Url) -
     };
     let is_of_client = |(name, _): &(String, Json)| matches!(name.as_str(), "mcpServers" | "servers");
     if is_json || root.iter().any(is_of_client) {
-        of_client(source, &root, folder, Some(gateway))
+        of_client(source, &root, folder, Some(gateway), false)
     } else {
         programs::import(source, &root)
     }
@@ -103,9 +103,10 @@ fn of_yaml(text: &str) -> Result<Json, Error> {
     }
 }
 
-/// Converts servers that were already read: the `mcpServers` of `root`, with its `inputs`.
-pub(crate) fn of_servers(source: &str, root: &Members) -> Result<Imported, Error> {
-    of_client(source, root, Folder::none(), None)
+/// Converts servers that were already read: the `mcpServers` of `root`, with its `inputs`. Secrets of the vault are
+/// references only if the operator typed the servers (`is_typed`).
+pub(crate) fn of_servers(source: &str, root: &Members, is_typed: bool) -> Result<Imported, Error> {
+    of_client(source, root, Folder::none(), None, is_typed)
 }
 
 /// Returns a note about the secrets that `server` holds as they are.
@@ -115,16 +116,28 @@ pub(crate) fn secret_note(name: &str, server: &Json) -> Option<String> {
     Some(format!("{}: {}", one_line(name), draft.of_secrets?))
 }
 
+/// Returns the first secret of the vault that `server`, as a configuration file has it, names.
+pub(crate) fn named_secret(server: &Json) -> Option<String> {
+    let mut found = None;
+    server.texts(&mut |text| {
+        found = found.take().or_else(|| references::secrets_in(text).next().map(str::to_owned));
+    });
+    found
+}
+
 fn of_client(
     source: &str,
     root: &Members,
     folder: Folder<'_>,
     gateway: Option<&Url>,
+    is_typed: bool,
 ) -> Result<Imported, Error> {
     let mut notes = Vec::new();
     let (servers, inputs) = parts(root, folder, &mut notes)?;
     let values: Vec<_> = servers.iter().map(|(_, server)| server).collect();
-    let mut all = All { references: References::new(inputs, &values), names: BTreeSet::new(), notes };
+    let references = References::new(inputs, &values);
+    let references = if is_typed { references.reading_secrets() } else { references };
+    let mut all = All { references, names: BTreeSet::new(), notes };
     let is_own = |name: &str, server: &Json| {
         gateway.is_some_and(|gateway| ownership::is_ours(name) || ownership::leads_to(gateway, server))
     };

@@ -58,18 +58,26 @@ pub(super) fn import(source: &str, root: &Members) -> Result<Imported, Error> {
         yaml.push_str("# Set these variables of the environment before Switchyard starts:\n");
         yaml.extend(needed.iter().map(|name| format!("#   {name}\n")));
     }
+    if !file.left_out.is_empty() {
+        yaml.push_str("# Left out:\n");
+        yaml.extend(file.left_out.iter().map(|line| format!("#   {}\n", yaml::comment(line))));
+    }
     yaml.push_str(&yaml::block(&file.tree));
     if let Some(reason) = refusal(&yaml, "") {
         return Err(Error::whole(format!("what it says would be refused here: {reason}"), None));
     }
     file.notes.extend(needed.iter().map(|name| format!("set the variable {name}")));
-    Ok(Imported { yaml, notes: file.notes, servers })
+    let left_out = file.left_out.iter().map(|line| format!("left out: {line}"));
+    Ok(Imported { yaml, notes: left_out.chain(file.notes).collect(), servers })
 }
 
 /// A file in the making.
 #[derive(Default)]
 struct File {
     tree: Members,
+    /// The lines that are left out, with the reason of each: for the file and for the screen.
+    left_out: Vec<String>,
+    /// Further notes, for the screen only, because one may have a key.
     notes: Vec<String>,
 }
 
@@ -79,7 +87,7 @@ impl File {
         let name = path.join(".");
         match (foreign::ours(&name), value) {
             (Some(Counterpart::At(place)), _) => self.put(place, value.clone()),
-            (Some(Counterpart::Nothing(why)), _) => self.notes.push(format!("`{name}` is left out: {why}")),
+            (Some(Counterpart::Nothing(why)), _) => self.left_out.push(format!("`{name}`: {why}")),
             (Some(Counterpart::PartOf(..)), _) => {} // it is read with the others of its setting
             (None, Json::Object(members)) if foreign::is_above_any(&name) => {
                 for (key, value) in members {
@@ -89,7 +97,7 @@ impl File {
             (None, _) if path.first().is_some_and(|root| OWN.contains(root)) => {
                 put(&mut self.tree, path, value.clone());
             }
-            (None, _) => self.notes.push(format!("not taken over: `{}`", one_line(&name))),
+            (None, _) => self.left_out.push(format!("`{}`: Switchyard has no such setting", one_line(&name))),
         }
     }
 
@@ -113,9 +121,9 @@ impl File {
         }
         let is_local = host.is_none_or(|host| matches!(host, "localhost" | "127.0.0.1" | "::1"));
         if !is_local {
-            self.notes.push(
-                "`server.host` is left out: others could reach it; to let them, write `server.listen` with \
-                 `auth_mode` and `allowed_hosts`, or `allow_unauthenticated: true`"
+            self.left_out.push(
+                "`server.host`: others could reach it; to let them, write `server.listen` with `auth_mode` and \
+                 `allowed_hosts`, or `allow_unauthenticated: true`"
                     .to_owned(),
             );
         }
@@ -145,8 +153,21 @@ impl File {
         self.builtin("r2r", "http://localhost:7272");
         if find(&self.tree, "mcp_servers.r2r.r2r.project").is_none() {
             self.put("mcp_servers.r2r.r2r.project", Json::Text("default".to_owned()));
-            self.notes
-                .push("r2r: it uses the collection of the project `default`: see `r2r.project`".to_owned());
+            self.put_default("mcp_servers.r2r.r2r.project_from", "client");
+            self.notes.push(
+                "r2r: a call uses the collection of the folder of its client, or of the project `default`: see \
+                 `r2r.project_from`"
+                    .to_owned(),
+            );
+        }
+        if find(&self.tree, "mcp_servers.r2r.r2r.ingest_roots").is_none() {
+            let root = Json::Text(".".to_owned());
+            self.put("mcp_servers.r2r.r2r.ingest_roots", Json::List(vec![root]));
+            self.notes.push(
+                "r2r: only files below the folder of the new file can be ingested: name the folders of your projects \
+                 as `r2r.ingest_roots`"
+                    .to_owned(),
+            );
         }
     }
 
@@ -164,7 +185,7 @@ impl File {
         if member(root, "mcp_server").is_none() {
             return;
         }
-        self.builtin("rag", "${RAG_BRIDGE_URL:-http://localhost:8000}");
+        self.builtin("rag", "${RAG_BRIDGE_URL:-http://localhost:8001}");
         self.notes.push("rag: the file does not name the bridge: set `url`, or RAG_BRIDGE_URL".to_owned());
     }
 

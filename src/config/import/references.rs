@@ -5,7 +5,7 @@
 //! | `${X}`, `${X:-default}` | Claude Code | unchanged; in `args`, `$${X}` if `env` of the server sets `X` to another text: the program expands it |
 //! | `${env:X}` | VS Code, Cursor | `${X}` |
 //! | `$X`, in capitals and as a word | shells; Gemini CLI, Qwen Code | `${X}`, with a note; unchanged in a script |
-//! | `${secret:X}`, `${secret:X:-default}` | Switchyard | unchanged |
+//! | `${secret:X}`, `${secret:X:-default}` | Switchyard | a literal text with a note, unless the operator typed it as an argument |
 //! | `${input:x}` | VS Code | a variable named after it, to be set by the user |
 //! | `${workspaceFolder}` and similar, `${config:x}`, `${command:x}` | VS Code, Cursor | a variable named after it, too |
 //! | `${userHome}`; `${/}`, `${pathSeparator}` | VS Code, Cursor | `${HOME}`; `/` |
@@ -41,6 +41,8 @@ pub(super) struct References<'j> {
     pub(super) needed: Vec<(String, String)>,
     /// Variables that the current server sets for its program.
     own: BTreeSet<String>,
+    /// Whether the operator wrote the texts. A file of others must not name the secrets of the vault.
+    reads_secrets: bool,
 }
 
 /// A converted string.
@@ -54,6 +56,8 @@ pub(super) struct Translated {
     pub(super) left_to_program: Vec<String>,
     /// Variables that were written `$NAME`.
     pub(super) bare: Vec<String>,
+    /// Secrets of the vault that stay a text.
+    pub(super) inactive_secrets: Vec<String>,
 }
 
 /// The use of a text, which decides about the references in it.
@@ -116,7 +120,13 @@ impl<'j> References<'j> {
         }
         let object = |input: &'j Json| if let Json::Object(members) = input { Some(members) } else { None };
         let inputs = inputs.iter().filter_map(object).collect();
-        Self { inputs, made: BTreeMap::new(), taken, needed: Vec::new(), own: BTreeSet::new() }
+        let (made, needed, own) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        Self { inputs, made, taken, needed, own, reads_secrets: false }
+    }
+
+    /// Makes `${secret:NAME}` a reference.
+    pub(super) fn reading_secrets(self) -> Self {
+        Self { reads_secrets: true, ..self }
     }
 
     /// Notes the variables that `env` of a server sets to another value than Switchyard's variable of that name.
@@ -174,6 +184,10 @@ impl<'j> References<'j> {
             ("/" | "pathSeparator", _) => return into.text.push('/'),
             ("userHome", _) => "${HOME}".to_owned(),
             _ if is_editors(inner) => self.made_up(inner),
+            _ if is_secret(inner) && !self.reads_secrets => {
+                into.inactive_secrets.push(inner.to_owned());
+                return into.text.extend(["$${", inner, "}"]);
+            }
             _ if is_secret(inner) => {
                 if !inner.contains(":-") {
                     self.need(inner);
@@ -296,6 +310,16 @@ fn is_editors(inner: &str) -> bool {
     let (kind, name) = inner.split_once(':').unwrap_or((inner, ""));
     EDITOR.contains(&kind) && !name.starts_with('-')
         || matches!(kind, "input" | "config" | "command") && !name.is_empty() && !name.starts_with('-')
+}
+
+/// Returns the secrets of the vault that a string of a configuration file names.
+pub(super) fn secrets_in(text: &str) -> impl Iterator<Item = &str> {
+    // The first dollar sign of a reference is not the second one of an escape, `$$`.
+    let begins = text.match_indices("${").map(|(at, _)| at).filter(|at| {
+        let before = text[..*at].len() - text[..*at].trim_end_matches('$').len();
+        before % 2 == 0
+    });
+    begins.filter_map(|at| text[at + 2..].split_once('}')?.0.strip_prefix(SECRET))
 }
 
 /// Whether `${inner}` is a secret of the vault, which only the configuration file refers to.

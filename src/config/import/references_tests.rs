@@ -9,7 +9,7 @@ fn references_of_every_client_become_ours() {
         {"id": "region", "type": "pickString", "options": ["eu", "us"], "default": "eu"}, 7]"#;
     let Ok(Json::List(inputs)) = json::read(inputs) else { panic!("a list") };
     let servers = Json::Text("${env:API_KEY} ${REGION_2:-x}".into());
-    let mut references = References::new(&inputs, &[&servers]);
+    let mut references = References::new(&inputs, &[&servers]).reading_secrets();
     for (text, wanted) in [
         ("plain", "plain"),
         ("${A}/${A_1:-d e}", "${A}/${A_1:-d e}"),

@@ -260,6 +260,10 @@ impl<'j> Reader<'j, '_, '_> {
             let reason = "the program expands it, from its `env`";
             self.remarks.push(format!("`{path}`: `${{{}}}` stays as it is: {reason}", one_line(name)));
         }
+        for name in &translated.inactive_secrets {
+            let reason = "a file of others reads no secret of the vault; write it yourself if that is meant";
+            self.remarks.push(format!("`{path}`: `${{{}}}` is a text here: {reason}", one_line(name)));
+        }
         for name in &translated.bare {
             let advice = format!("write `$${name}` if it is a text");
             self.remarks.push(format!("`{path}`: `${name}` is read as the variable `${{{name}}}`; {advice}"));

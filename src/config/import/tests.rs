@@ -160,7 +160,7 @@ fn one_that_can_not_be_taken_over_is_named_and_costs_no_other() {
         (json!({"command": "npx", "args": ["a", null]}), "`args[1]` is null, expected a text"),
         (json!({"command": "npx", "env": {"A": {}}}), "`env.A` is an object, expected a text"),
         (json!({"command": "npx", "env": ["A"]}), "`env` is a list, expected an object"),
-        (json!({"command": "np\0x"}), "command: `np\\0x` is not the name of a program"),
+        (json!({"command": "np\0x"}), "command: `np\\u{0}x` is not the name of a program"),
         (json!({"command": ""}), "command: `` is not the name of a program"),
         (json!({"url": "localhost"}), "url: `localhost` is not an http or https URL"),
         (

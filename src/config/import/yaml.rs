@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use super::json::{Json, Members};
+use protocol::visible::{is_visible, visible};
 
 /// Words that a reader of YAML 1.1 or 1.2 does not take for a string.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "none"];
@@ -82,8 +83,12 @@ pub(crate) fn quoted(text: &str) -> String {
             '"' | '\\' => quoted.extend(['\\', c]),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            _ if is_odd(c) => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c)); // all of them have at most four digits
+            _ if !is_visible(c) => {
+                // A string can always be written to.
+                let _ = match u32::from(c) {
+                    code @ ..=0xffff => write!(quoted, "\\u{code:04X}"),
+                    code => write!(quoted, "\\U{code:08X}"),
+                };
             }
             _ => quoted.push(c),
         }
@@ -92,13 +97,7 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether `c` is a control character, a line end for some readers, or changes the direction of text.
-fn is_odd(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-}
-
 /// Writes a comment on one line.
 pub(super) fn comment(text: &str) -> String {
-    text.chars().map(|c| if is_odd(c) { ' ' } else { c }).collect()
+    visible(&text.replace(['\n', '\r', '\t'], " ")).to_string()
 }

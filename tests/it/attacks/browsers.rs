@@ -87,3 +87,69 @@ async fn a_page_of_another_site_embeds_no_answer_and_opens_no_stream() {
         }
     }
 }
+
+/// Actions of operators, and what they need.
+const ACTIONS: [(Method, &str); 9] = [
+    (Method::POST, "/api/v1/mcp/reload"),
+    (Method::POST, "/api/v1/mcp/circuit-breakers/one/reset"),
+    (Method::POST, "/api/v1/mcp/servers/one/reconnect"),
+    (Method::POST, "/api/v1/mcp/servers/one/disable"),
+    (Method::POST, "/api/v1/mcp/servers/one/enable"),
+    (Method::POST, "/api/v1/mcp/servers/one/tools/approve?current=true"),
+    (Method::POST, "/api/v1/mcp/servers/one/login"),
+    (Method::DELETE, "/api/v1/mcp/servers/one/login"),
+    (Method::GET, "/api/v1/mcp/configuration"),
+];
+
+#[tokio::test]
+async fn without_credentials_only_own_pages_and_programs_operate() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a"]).await;
+    let own = gateway.url("");
+    let own = own.trim_end_matches('/');
+    let status = async |method: &Method, path: &str, headers: &[(&str, &str)]| {
+        gateway.mcp().to(&gateway.url(path)).bare(method.clone(), headers).await.status
+    };
+    for (method, path) in &ACTIONS {
+        for foreign in [
+            &[("origin", "http://127.0.0.1:1")][..],
+            &[("origin", "http://localhost:3000"), ("sec-fetch-site", "same-site")],
+            &[("origin", "http://[::1]:3000"), ("content-type", "text/plain")],
+            &[("origin", "null")],
+            &[("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")],
+            &[("sec-fetch-site", "same-site"), ("sec-fetch-dest", "document")],
+            &[("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "document")],
+            &[("origin", own), ("sec-fetch-site", "cross-site")],
+            &[("host", "evil.example"), ("origin", "http://evil.example"), ("sec-fetch-site", "same-origin")],
+        ] {
+            assert_eq!(status(method, path, foreign).await, 403, "{method} {path} {foreign:?}");
+        }
+        for good in [&[][..], &[("origin", own)], &[("origin", own), ("sec-fetch-site", "same-origin")]] {
+            assert_ne!(status(method, path, good).await, 403, "{method} {path} {good:?}");
+        }
+    }
+    assert!(is_enabled(&gateway, "one").await);
+    let page = [("origin", "http://localhost:3000"), ("sec-fetch-site", "same-site")];
+    assert_eq!(status(&Method::GET, "/api/v1/mcp/tools", &page).await, 200, "reading stays possible");
+    let call = r#"{"server": "one", "tool": "a", "arguments": {}}"#;
+    let called = gateway.mcp().to(&gateway.url("/api/v1/mcp/call")).post(call, &page).await;
+    assert_eq!(called.status, 200, "calling stays possible: {called:?}");
+}
+
+#[tokio::test]
+async fn request_that_another_network_passed_on_is_served() {
+    let server = Scripted::modern().tool(Tool::named("a")).start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["a"]).await;
+    let call = r#"{"server": "one", "tool": "a", "arguments": {}}"#;
+    let route = gateway.mcp().to(&gateway.url("/api/v1/mcp/call"));
+    for (passed_on, status) in [
+        (&[("cdn-loop", "cloudflare; subreqs=1")][..], 200),
+        (&[("cdn-loop", "Fastly, Fastly"), ("cdn-loop", "cdn.example; by=\"a, switchyard\"")], 200),
+        (&[("cdn-loop", "cloudflare, Switchyard; a=b")], 403),
+        (&[("cdn-loop", "cloudflare"), ("cdn-loop", "switchyard")], 403),
+    ] {
+        assert_eq!(route.post(call, passed_on).await.status, status, "{passed_on:?}");
+    }
+}

@@ -184,7 +184,7 @@ async fn nothing_runs_without_its_audit_line() {
     let mut refused = 0;
     for (path, body, tries) in [
         (CALL, call("good"), 4_000),
-        ("/api/v1/mcp/servers/one/tools/approve", b"{}".to_vec(), 1_500),
+        ("/api/v1/mcp/servers/one/tools/approve?current=true", b"{}".to_vec(), 1_500),
         (CALL, call("good"), 50),
     ] {
         for _ in 0..tries {

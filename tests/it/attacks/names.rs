@@ -88,8 +88,18 @@ async fn a_name_that_its_server_dropped_goes_to_another_server_only_by_approval(
         );
         assert_eq!((evil.runs("pay"), told), (1, 1), "{on_change}: it is logged once");
 
-        let approved = gateway.post("/servers/evil/tools/approve?tool=pay", "").await;
-        assert_eq!((approved.status, &approved.json()["changed_tool_count"]), (200, &json!(0)));
+        let shown = gateway.get("/servers/evil").await.json()["changed_tools"][0].clone();
+        assert_eq!((&shown["changed"], &shown["previous_owner"]), (&json!(["owner"]), &json!("good")));
+        let sha256 = shown["sha256"].as_str().expect("a hash");
+        for (owner, left) in [("", 1), ("&previous_owner=evil", 1), ("&previous_owner=good", 0)] {
+            let route = format!("/servers/evil/tools/approve?tool=pay&sha256={sha256}{owner}");
+            let approved = gateway.post(&route, "").await;
+            assert_eq!(
+                (approved.status, &approved.json()["changed_tool_count"]),
+                (200, &json!(left)),
+                "{owner}"
+            );
+        }
         assert_eq!(gateway.mcp().call("pay", json!({})).await.status, 200);
         assert_eq!(evil.runs("pay"), 2, "an operator gave it the name");
     }

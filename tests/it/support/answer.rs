@@ -51,6 +51,15 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The body as JSON, for REST: of an event stream the data of the last event.
+    pub fn json_or_event(&self) -> Value {
+        if !self.is_stream() {
+            return self.json();
+        }
+        let last = sse::events(&self.body).pop().unwrap_or_else(|| panic!("no event: {self:?}"));
+        serde_json::from_str(&last.data).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// The JSON-RPC messages in it as text, in order.
     pub fn messages(&self) -> Vec<String> {
         let mut texts = if self.is_stream() {

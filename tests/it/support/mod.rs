@@ -4,6 +4,7 @@
 //! - [`gateway`] the program under test, as `serve` and as `stdio`;
 //! - [`client`] a plain JSON-RPC client for both eras, which sees every byte of an answer;
 //! - [`line`] an even simpler one, for thousands of requests;
+//! - [`named_issuer`] a server that chooses its login service, and login services that record requests;
 //! - [`registry`] configuration files;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`flooding`] servers that answer a call with events without end;
@@ -29,6 +30,8 @@ pub mod client;
 pub mod flooding;
 pub mod gateway;
 pub mod line;
+pub mod named_issuer;
+pub mod odd;
 pub mod peers;
 pub mod process;
 pub mod redis;

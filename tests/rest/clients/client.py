@@ -156,7 +156,7 @@ def operations(api: Api) -> None:
     assert have(Server, disable_server.sync("issues", client=api)).state == ServerState.DISABLED
     problem(call_tool.sync_detailed(client=api, body=request("ask")), 503, Code.SERVER_UNAVAILABLE)
     assert have(Server, enable_server.sync("issues", client=api)).state == ServerState.READY
-    assert have(Server, approve_tools.sync("issues", client=api)).changed_tool_count == 0
+    assert have(Server, approve_tools.sync("issues", client=api, current=True)).changed_tool_count == 0
     assert "issues" in have(Reloaded, reload.sync(client=api)).unchanged
     shown = have(LoadedConfiguration, get_configuration.sync(client=api))
     assert "mcp_servers" in shown.configuration and shown.loaded_at.tzinfo is not None

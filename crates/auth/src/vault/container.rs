@@ -41,6 +41,13 @@ struct Label {
     set_at: u64,
 }
 
+/// The size of an entry in the file.
+pub(super) struct Size {
+    /// The entry; `None` if it does not open.
+    pub(super) entry: Option<Entry>,
+    pub(super) bytes: usize,
+}
+
 /// The result of looking for an entry.
 pub(super) enum Found {
     /// There is no such entry.
@@ -103,6 +110,15 @@ impl Container {
         let opened: Vec<_> = opened.collect();
         let damaged = self.entries.len() - opened.len();
         (opened, damaged)
+    }
+
+    /// The sizes of all entries.
+    pub(super) fn sizes(&self, keys: &[Arc<VaultKey>]) -> Vec<Size> {
+        let size = |(id, sealed): (&String, &String)| Size {
+            entry: keys.iter().find_map(|key| open_label(key, id, sealed)).map(|label| label.entry),
+            bytes: id.len() + sealed.len(),
+        };
+        self.entries.iter().map(size).collect()
     }
 
     /// Seals with `first` what other `keys` have sealed. Entries that do not open stay as they are.

@@ -13,8 +13,10 @@ const MAX_SECRET_NAME: usize = 64;
 pub enum EntryKind {
     /// Tokens of one login.
     Token,
-    /// A client that is registered at an authorization server.
+    /// The clients that are registered for one server at authorization servers.
     Client,
+    /// The authorization servers to which credentials of the configuration file belong.
+    Issuer,
     /// A static secret, for `${secret:NAME}`.
     Secret,
 }
@@ -25,6 +27,7 @@ impl EntryKind {
         match self {
             Self::Token => "token",
             Self::Client => "client",
+            Self::Issuer => "issuer",
             Self::Secret => "secret",
         }
     }

@@ -3,9 +3,9 @@
 //! Invariant: no text contains a value or a key.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{Entry, MAX_ENTRIES, MAX_FILE_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
+use super::{Entry, MAX_ENTRIES, MAX_FILE_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Share};
 
 /// Why the vault cannot do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,29 @@ pub enum Error {
         /// The vault.
         path: PathBuf,
     },
+    /// The logins to one server, or those of one principal, take their share.
+    #[error("{}", share_text(path, name, *share))]
+    Share {
+        /// The vault.
+        path: PathBuf,
+        /// The server.
+        name: String,
+        /// The share that is used up.
+        share: Share,
+    },
     /// The task that writes the vault was cancelled, because the program ends.
     #[error("the vault was not written, because Switchyard shuts down")]
     Ending,
+}
+
+fn share_text(path: &Path, server: &str, share: Share) -> String {
+    let (path, server) = (path.display(), settings::one_line(server));
+    let limit = match share {
+        Share::Server => "those to one server take at most half of what all others leave",
+        Share::Principal => "those of one principal take at most an eighth of it",
+    };
+    format!(
+        "the vault {path} has no room for a further login to `{server}`: {limit}. `switchyard logout` removes logins that \
+         are not used"
+    )
 }

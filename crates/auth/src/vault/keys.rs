@@ -18,7 +18,7 @@ use secrecy::zeroize::Zeroizing;
 
 use super::Error;
 use crate::derive::Secret;
-use runtime::{private_file, regular_file};
+use runtime::private_file;
 
 /// Separates these keys from others that are derived from the same secret.
 const LABEL: &[u8] = b"switchyard vault 1";
@@ -88,7 +88,7 @@ impl VaultKey {
 /// Reads the key file at `path`; `None` if there is no such file.
 pub(super) fn read_file(path: &Path) -> Result<Option<VaultKey>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), action: "read", source };
-    let file = match regular_file::open(path) {
+    let file = match private_file::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),

@@ -14,6 +14,7 @@ mod error;
 mod keys;
 mod lease;
 mod lock;
+mod shares;
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -23,14 +24,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use runtime::private_file;
 use runtime::secret::{ExposeSecret, SecretString};
-use runtime::{private_file, regular_file};
 use secrecy::zeroize::Zeroizing;
 
 pub use config::Settings;
 pub use entry::{Entry, EntryKind, SECRET_NAME, is_secret_name};
 pub use error::Error;
 pub use lease::Lease;
+pub use shares::Share;
 
 use container::{Container, Found};
 use keys::VaultKey;
@@ -161,6 +163,24 @@ impl Vault {
         self.on_a_thread(move |vault| vault.put_blocking(&entry, &value)).await
     }
 
+    /// Sets the value of `entry` to what `edit` makes of the one that is there, or keeps that if `edit` returns none. No
+    /// other process writes in between.
+    pub async fn update(
+        self: &Arc<Self>,
+        entry: &Entry,
+        edit: impl FnOnce(Option<&[u8]>) -> Option<Zeroizing<Vec<u8>>> + Send + 'static,
+    ) -> Result<(), Error> {
+        let entry = entry.clone();
+        self.on_a_thread(move |vault| {
+            let _lock = lock::take(&vault.path, vault.patience)?;
+            let before = vault.get(&entry)?;
+            let Some(value) = edit(before.as_ref().map(|value| value.as_slice())) else { return Ok(()) };
+            check_lengths(&entry, &value)?;
+            vault.change_locked(&Change::Put(&entry, &value)).map(|_| ())
+        })
+        .await
+    }
+
     /// Removes `entry`, if it is there. The removal is durable when this returns. A write that has begun continues if
     /// the future is dropped.
     pub async fn remove(self: &Arc<Self>, entry: &Entry) -> Result<(), Error> {
@@ -170,12 +190,7 @@ impl Vault {
 
     /// Sets the value of `entry` and blocks until it is durable.
     pub fn put_blocking(&self, entry: &Entry, value: &[u8]) -> Result<(), Error> {
-        if entry.length() > MAX_NAME_BYTES {
-            return Err(Error::LongName);
-        }
-        if value.len() > MAX_VALUE_BYTES {
-            return Err(Error::LongValue);
-        }
+        check_lengths(entry, value)?;
         self.change(&Change::Put(entry, value)).map(|_| ())
     }
 
@@ -204,6 +219,10 @@ impl Vault {
     /// Reads, changes and writes the file under its lock. Returns whether something changed.
     fn change(&self, change: &Change<'_>) -> Result<bool, Error> {
         let _lock = lock::take(&self.path, self.patience)?;
+        self.change_locked(change)
+    }
+
+    fn change_locked(&self, change: &Change<'_>) -> Result<bool, Error> {
         let (mut container, keys) = match self.content()? {
             Some(content) => (content.container.clone(), content.keys.clone()),
             None => (Container::new(), self.keys_of_a_new_vault()?),
@@ -213,8 +232,12 @@ impl Vault {
         container.reseal(first, &keys).map_err(failed)?;
         match change {
             Change::Put(entry, value) => {
-                container.remove(&keys, entry);
+                let is_new = !container.remove(&keys, entry);
                 container.set(first, entry, value).map_err(failed)?;
+                if let Some(share) = shares::exceeded(&container.sizes(&keys), entry, is_new) {
+                    let (path, name) = (self.path.clone(), entry.name.clone());
+                    return Err(Error::Share { path, name, share });
+                }
             }
             Change::Remove(entry) if !container.remove(&keys, entry) => return Ok(false),
             Change::Remove(_) => {}
@@ -230,11 +253,7 @@ impl Vault {
     }
 
     fn write(&self, text: &[u8]) -> Result<(), Error> {
-        private_file::replace(&self.path, text).map_err(|source| {
-            // A partial file must not fill the disk. It may be missing already.
-            let _ = fs::remove_file(private_file::beside(&self.path, "new"));
-            self.failed("written", source)
-        })
+        private_file::replace(&self.path, text).map_err(|source| self.failed("written", source))
     }
 
     /// Returns the file as it is now; `None` if it does not exist.
@@ -256,7 +275,7 @@ impl Vault {
     fn read_file(&self) -> Result<Content, Error> {
         let failed = |error| self.failed("read", error);
         let damaged = |reason| Error::Damaged { path: self.path.clone(), reason };
-        let file = regular_file::open(&self.path).map_err(failed)?;
+        let file = private_file::open(&self.path).map_err(failed)?;
         let version = FileVersion::of(&file.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         (&file).take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -301,6 +320,16 @@ impl Vault {
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
         Error::File { path: self.path.clone(), action, source }
     }
+}
+
+fn check_lengths(entry: &Entry, value: &[u8]) -> Result<(), Error> {
+    if entry.length() > MAX_NAME_BYTES {
+        return Err(Error::LongName);
+    }
+    if value.len() > MAX_VALUE_BYTES {
+        return Err(Error::LongValue);
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Vault {

@@ -358,3 +358,21 @@ fn names_of_secrets_fit_into_references() {
         assert!(!is_secret_name(bad), "{bad}");
     }
 }
+
+#[test]
+fn the_logins_of_one_principal_leave_room_for_others_and_for_secrets() {
+    let place = Place::new();
+    let vault = place.vault(&["new"]);
+    let value = vec![b'x'; MAX_VALUE_BYTES];
+    let of = |principal: &str, at: usize| token(&format!("server-{at}"), Some(principal));
+    let refused = (0..64).find_map(|at| vault.put_blocking(&of("ann", at), &value).err());
+    let Some(error @ Error::Share { share: Share::Principal, .. }) = refused else { panic!("{refused:?}") };
+    let text = error.to_string();
+    assert!(text.contains("at most an eighth") && text.contains("`switchyard logout`"), "{text}");
+    vault.put_blocking(&of("ann", 0), &value).expect("a renewal");
+    vault.put_blocking(&of("bob", 0), &value).expect("another principal");
+    vault.put_blocking(&token("shared", None), &value).expect("a login of all");
+    vault.put_blocking(&Entry::secret("A"), &value).expect("a secret");
+    vault.remove_blocking(&of("ann", 0)).expect("a logout");
+    vault.put_blocking(&of("ann", 63), &value).expect("room again");
+}

@@ -268,7 +268,7 @@ async fn head(
     document: &str,
 ) -> Result<(Arc<Collection>, Head), Failure> {
     let place = DocumentPlace { chroma: &context.chroma, collection: collection.id, document };
-    let head: Result<_, Error> = place.head().await;
+    let head: Result<_, Error> = place.any_head().await;
     let head = head?.ok_or_else(|| no_document(document))?;
     Ok((collection, head))
 }
@@ -292,7 +292,7 @@ async fn embedded(
 
 fn no_document(id: &str) -> Refusal {
     Refusal::new("not_found", "doc_id", id)
-        .because("There is no such document in the collection, or it was not added by add_document.")
-        .valid("the id of a document that add_document added")
-        .suggest("Take document_id from the answer of add_document, or from a search.")
+        .because("There is no such document in the collection.")
+        .valid("the id of a document, or of a record that belongs to none")
+        .suggest("Take document_id from the answer of add_document or from a search; chunk_id where document_id is null.")
 }

@@ -52,7 +52,7 @@ pub use model::{BadRecords, Collection, Hit, Metadata, Record, Records, Select, 
 pub(super) use model_check::CollectionModel;
 pub(crate) use names::is_name;
 
-use super::answer::{Failure, reply};
+use super::answer::{Failure, refused_by, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
 use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
@@ -207,7 +207,10 @@ impl Builtin for VectorStore {
             match self.tools.iter().find(|tool| tool.name() == name) {
                 Some(tool) => {
                     let done = self.run(tool, &arguments, report).await;
-                    reply(done.map_err(|failure| blamed(name, &arguments, failure)))
+                    match done.map_err(|failure| blamed(name, &arguments, failure)) {
+                        Err(Failure::Refused(refusal)) => Ok(Ok(refused_by(name, &refusal))),
+                        done => reply(done),
+                    }
                 }
                 None => Ok(Err(no_tool(name))),
             }

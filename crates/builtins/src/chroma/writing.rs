@@ -22,6 +22,9 @@
 //! - If the other gateway's head is stored by then, that was the later writer, and this revision is deleted.
 //! - Otherwise the document is written once more.
 //!
+//! Records of another program have the id of a document and no revision. They count as they are, until a writer of
+//! Switchyard replaces the document and deletes them. For that moment a search may find both.
+//!
 //! So each writer answers only after the visible revision is complete. If two gateways write their heads at
 //! the same moment, chunks of that document may be missing until one of them has checked. If both are killed
 //! just then, the chunks are missing until the document is written again.
@@ -30,7 +33,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::layout::{Draft, Edition, Head, head_id, now};
-use super::model::{Record, Records, Select};
+use super::model::{Hit, Record, Records, Select};
 use super::{BadRecords, ChromaClient};
 use crate::answer::Failure;
 use crate::refusal::Refusal;
@@ -39,6 +42,8 @@ use upstream::api::Error;
 
 /// How often a document is written while another gateway writes it too.
 const ROUNDS: usize = 5;
+/// Most records of another program that make one document.
+const MAX_CHUNKS: usize = 10_000;
 /// Approximate size of one request in bytes: far below the limit of Chroma, and quickly sent.
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -56,9 +61,34 @@ pub(super) struct StoredDocument {
     pub head: Option<Head>,
     /// A revision greater than all stored ones.
     next: i64,
+    /// Ids of the records that another program wrote, if there is no head of Switchyard.
+    foreign: Vec<String>,
 }
 
 impl DocumentPlace<'_> {
+    /// Returns the head of the document. If another program wrote it, one of its records takes that place.
+    pub(super) async fn any_head(self) -> Result<Option<Head>, Error> {
+        match self.head().await? {
+            Some(head) => Ok(Some(head)),
+            None => Ok(foreign_head(&self.foreign().await?)),
+        }
+    }
+
+    /// Returns the records that another program wrote for the document: those that name it, and the one that has its
+    /// id.
+    async fn foreign(self) -> Result<Vec<Hit>, Error> {
+        let named = json!({"document_id": {"$eq": self.document}});
+        let named = Select { filter: Some(named), limit: Some(MAX_CHUNKS), ..Select::default() };
+        let own = Select { ids: Some(vec![self.document.to_owned()]), ..Select::default() };
+        let mut found = self.chroma.marks(self.collection, &named).await?;
+        found.extend(self.chroma.marks(self.collection, &own).await?);
+        let is_other = |hit: &Hit| hit.metadata.get("document_id").is_some_and(|id| id != self.document);
+        found.retain(|hit| !hit.metadata.contains_key("revision") && !is_other(hit));
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        found.dedup_by(|a, b| a.id == b.id);
+        Ok(found)
+    }
+
     /// Returns the head of the document, if there is one.
     pub(super) async fn head(self) -> Result<Option<Head>, Error> {
         let select = Select { ids: Some(vec![head_id(self.document)]), ..Select::default() };
@@ -69,7 +99,12 @@ impl DocumentPlace<'_> {
     /// Returns what Chroma has of the document. Revisions come from clocks, which differ and can run
     /// backwards.
     pub(super) async fn look(self) -> Result<StoredDocument, Error> {
-        let head = self.head().await?;
+        let (mut head, mut foreign) = (self.head().await?, Vec::new());
+        if head.is_none() {
+            let found = self.foreign().await?;
+            head = foreign_head(&found);
+            foreign = found.into_iter().map(|hit| hit.id).collect();
+        }
         let mut next = now().max(head.as_ref().map_or(0, |head| head.revision + 1));
         loop {
             let newer = self.revision("$gte", next);
@@ -78,7 +113,7 @@ impl DocumentPlace<'_> {
             let revision = found.first().and_then(|hit| hit.metadata.get("revision")?.as_i64());
             match revision.filter(|revision| *revision >= next) {
                 Some(revision) => next = revision + 1,
-                None => return Ok(StoredDocument { head, next }),
+                None => return Ok(StoredDocument { head, next, foreign }),
             }
         }
     }
@@ -87,7 +122,10 @@ impl DocumentPlace<'_> {
     pub(super) async fn put(self, mut found: StoredDocument, draft: &Draft) -> Result<(), Failure> {
         for _ in 0..ROUNDS {
             let revision = found.next;
-            let edition = Edition::new(self.document, revision, draft, found.head.as_ref());
+            // Only a record that is replaced has metadata to remove.
+            let is_replaced = found.foreign.is_empty() || found.foreign.contains(&head_id(self.document));
+            let old = found.head.as_ref().filter(|_| is_replaced);
+            let edition = Edition::new(self.document, revision, draft, old);
             self.upsert_all(edition.rest()).await?;
             if draft.pieces.len() > 1 && self.head().await?.is_some_and(|head| head.revision > revision) {
                 return self.sweep(revision).await;
@@ -96,6 +134,8 @@ impl DocumentPlace<'_> {
             let older = self.revision("$lt", revision);
             let behind_the_head = json!({"chunk_index": {"$gt": 0}});
             self.chroma.delete_where(self.collection, &and(&older, &behind_the_head)).await?;
+            found.foreign.retain(|id| *id != head_id(self.document));
+            self.chroma.delete(self.collection, &found.foreign).await?;
             if self.count(revision).await? == draft.pieces.len() {
                 return Ok(());
             }
@@ -116,6 +156,10 @@ impl DocumentPlace<'_> {
 
     /// Deletes the document. Returns the number of records.
     pub(super) async fn remove(self, found: &StoredDocument) -> Result<u64, Error> {
+        if !found.foreign.is_empty() {
+            self.chroma.delete(self.collection, &found.foreign).await?;
+            return Ok(found.foreign.len() as u64);
+        }
         let head = u64::from(found.head.is_some());
         if found.head.is_some() {
             self.chroma.delete(self.collection, &[head_id(self.document)]).await?;
@@ -155,6 +199,13 @@ impl DocumentPlace<'_> {
         let records = Records::new(batch, None).map_err(|bad: BadRecords| unsendable(&bad.to_string()))?;
         self.chroma.upsert(self.collection, &records).await
     }
+}
+
+/// Returns the first record of another program as a head, which any revision replaces.
+fn foreign_head(records: &[Hit]) -> Option<Head> {
+    let mut record = records.first()?.metadata.clone();
+    record.insert("chunk_count".to_owned(), records.len().into());
+    Some(Head { revision: 0, record })
 }
 
 fn and(one: &Value, other: &Value) -> Value {

@@ -143,6 +143,7 @@ const fn is_retryable(failure: &Failure) -> bool {
     match failure {
         Failure::Connect { .. }
         | Failure::NotSent { .. }
+        | Failure::SessionEnded(_)
         | Failure::Lost { .. }
         | Failure::Cut { .. }
         | Failure::TimedOut { .. }
@@ -156,6 +157,7 @@ const fn is_retryable(failure: &Failure) -> bool {
         Failure::AuthFailed { .. }
         | Failure::LoginRequired { .. }
         | Failure::Malformed { .. }
+        | Failure::Unreadable { .. }
         | Failure::TooLarge { .. }
         | Failure::MemoryExhausted
         | Failure::Unavailable { .. } => false,

@@ -7,14 +7,13 @@
 //!
 //! Not here: the content of the body (`archive`, `semantic/vector_cache`).
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 
 use runtime::private_file;
-use runtime::regular_file;
 
 /// Longest file that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -69,7 +68,7 @@ impl Kept {
         &self,
         read: impl FnOnce(&mut Body<BufReader<File>>) -> io::Result<T>,
     ) -> io::Result<Option<T>> {
-        let file = match regular_file::open(&self.path) {
+        let file = match private_file::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -115,18 +114,13 @@ impl Kept {
             self.lock = Some(lock);
         }
         let head = self.head.as_bytes();
-        let written = private_file::replace_with(&self.path, |file| {
+        private_file::replace_with(&self.path, |file| {
             let mut out = Digesting { file, digest: Context::new(&SHA256) };
             out.write_all(head)?;
             write(&mut out)?;
             let digest = out.digest.finish();
             file.write_all(digest.as_ref())
-        });
-        if written.is_err() {
-            // A partial file must not fill the disk. It may be missing already.
-            let _ = fs::remove_file(private_file::beside(&self.path, "new"));
-        }
-        written
+        })
     }
 
     fn complain(&mut self, what: &str, error: &io::Error) {
@@ -195,6 +189,8 @@ impl<W: Write> Write for Digesting<'_, W> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use std::path::Path;
 
     use super::*;

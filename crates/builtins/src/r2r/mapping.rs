@@ -2,21 +2,22 @@
 //!
 //! Invariants: the file is replaced as a whole, and only its owner can read it ([`private_file`]). A writer
 //! takes a lock that all gateways use, and reads the file before it writes. A file that cannot be parsed is
-//! never overwritten.
+//! never overwritten. A file of another program, an object of projects and ids, keeps its form.
 //!
 //! All functions may block, except for waiting for the lock.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use super::id::Id;
 use runtime::private_file;
-use runtime::regular_file;
 
 const VERSION: u32 = 1;
 /// Largest file that is read, in bytes.
@@ -63,6 +64,79 @@ pub(super) enum Error {
     Held { path: PathBuf },
 }
 
+/// The file in one of its forms.
+enum Content {
+    /// That of Switchyard.
+    Own(Vec<MappingEntry>),
+    /// That of other programs: `{"my-app": "uuid"}`. It names no account.
+    Foreign(BTreeMap<String, Id>),
+}
+
+impl Content {
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let said = |error: serde_json::Error| error.to_string();
+        let members: BTreeMap<String, Value> = serde_json::from_slice(bytes).map_err(said)?;
+        if !members.is_empty() && members.values().all(Value::is_string) {
+            return serde_json::from_slice(bytes).map(Self::Foreign).map_err(said);
+        }
+        let file: MappingFile = serde_json::from_slice(bytes).map_err(said)?;
+        match file.version {
+            VERSION => Ok(Self::Own(file.collections)),
+            other => Err(format!("its version is {other}, and Switchyard knows {VERSION}")),
+        }
+    }
+
+    /// Returns the collection of `owner`. A file without accounts may call it `name`.
+    fn get(&self, owner: &Owner, name: &str) -> Option<Remembered> {
+        match self {
+            Self::Own(entries) => {
+                let entry = entries.iter().find(|entry| entry.owner == *owner)?;
+                Some(Remembered { id: entry.collection_id, is_foreign: false })
+            }
+            Self::Foreign(ids) => {
+                let id = ids.get(&owner.project).or_else(|| ids.get(name))?;
+                Some(Remembered { id: *id, is_foreign: true })
+            }
+        }
+    }
+
+    fn put(&mut self, entry: MappingEntry) {
+        match self {
+            Self::Own(entries) => {
+                entries.retain(|known| known.owner != entry.owner);
+                entries.push(entry);
+                entries.sort_by(|a, b| a.owner.cmp(&b.owner));
+            }
+            Self::Foreign(ids) => {
+                let is_by_name =
+                    !ids.contains_key(&entry.owner.project) && ids.contains_key(&entry.collection_name);
+                let key = if is_by_name { entry.collection_name } else { entry.owner.project };
+                ids.insert(key, entry.collection_id);
+            }
+        }
+    }
+
+    fn text(self) -> Vec<u8> {
+        let text = match self {
+            Self::Own(collections) => {
+                serde_json::to_vec_pretty(&MappingFile { version: VERSION, collections })
+            }
+            Self::Foreign(ids) => serde_json::to_vec_pretty(&ids),
+        };
+        let mut text = text.unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+}
+
+/// The collection of a project, as the file has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Remembered {
+    pub id: Id,
+    /// Whether another program wrote it, which may have given the collection any name.
+    pub is_foreign: bool,
+}
+
 /// Access to the file, which may be missing.
 #[derive(Debug, Clone)]
 pub(super) struct Mapping(PathBuf);
@@ -78,11 +152,10 @@ impl Mapping {
         &self.0
     }
 
-    /// Returns the entry of `owner`.
-    pub(super) async fn get(&self, owner: &Owner) -> Result<Option<MappingEntry>, Error> {
-        let (file, owner) = (self.clone(), owner.clone());
-        let entries = on_a_thread(move || file.read()).await?;
-        Ok(entries.into_iter().find(|entry| entry.owner == owner))
+    /// Returns the collection of `owner`, which is called `name` at R2R.
+    pub(super) async fn get(&self, owner: &Owner, name: &str) -> Result<Option<Remembered>, Error> {
+        let file = self.clone();
+        Ok(on_a_thread(move || file.read()).await?.get(owner, name))
     }
 
     /// Stores `entry` in place of its owner's former one.
@@ -91,35 +164,21 @@ impl Mapping {
         let file = self.clone();
         on_a_thread(move || {
             let _held = lock; // until the new file is in place
-            let mut entries = file.read()?;
-            entries.retain(|known| known.owner != entry.owner);
-            entries.push(entry);
-            entries.sort_by(|a, b| a.owner.cmp(&b.owner));
-            file.replace(&entries)
+            let mut content = file.read()?;
+            content.put(entry);
+            private_file::replace(&file.0, &content.text()).map_err(file.failed("written"))
         })
         .await
     }
 
-    fn read(&self) -> Result<Vec<MappingEntry>, Error> {
-        let broken = |reason: String| Error::Broken { path: self.0.clone(), reason };
-        let bytes = match regular_file::read(&self.0, MOST_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(self.failed("read")(error)),
-        };
-        let content: MappingFile =
-            serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
-        match content.version {
-            VERSION => Ok(content.collections),
-            other => Err(broken(format!("its version is {other}, and we know {VERSION}"))),
+    fn read(&self) -> Result<Content, Error> {
+        match private_file::read(&self.0, MOST_BYTES) {
+            Ok(bytes) => {
+                Content::parse(&bytes).map_err(|reason| Error::Broken { path: self.0.clone(), reason })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::Own(Vec::new())),
+            Err(error) => Err(self.failed("read")(error)),
         }
-    }
-
-    fn replace(&self, entries: &[MappingEntry]) -> Result<(), Error> {
-        let content = MappingFile { version: VERSION, collections: entries.to_vec() };
-        let mut text = serde_json::to_vec_pretty(&content).unwrap_or_default();
-        text.push(b'\n');
-        private_file::replace(&self.0, &text).map_err(self.failed("written"))
     }
 
     /// Takes the lock, which is released when the returned file is closed.
@@ -176,6 +235,10 @@ mod tests {
         }
     }
 
+    async fn found(mapping: &Mapping, entry: &MappingEntry) -> Option<Id> {
+        mapping.get(&entry.owner, &entry.collection_name).await.expect("read").map(|found| found.id)
+    }
+
     fn mapping(folder: &tempfile::TempDir) -> Mapping {
         Mapping::new(Some(&folder.path().join("state/x.json"))).expect("a path")
     }
@@ -185,14 +248,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mapping = mapping(&folder);
         let (one, other) = (entry("one", 1), entry("other", 2));
-        assert_eq!(mapping.get(&one.owner).await.expect("no file is no fault"), None);
+        assert_eq!(mapping.get(&one.owner, "").await.expect("no file is no fault"), None);
         mapping.put(one.clone()).await.expect("written");
         mapping.put(other.clone()).await.expect("written");
         mapping.put(entry("one", 3)).await.expect("written");
-        assert_eq!(mapping.get(&one.owner).await.expect("read"), Some(entry("one", 3)));
-        assert_eq!(mapping.get(&other.owner).await.expect("read"), Some(other));
+        assert_eq!(found(&mapping, &one).await, Some(entry("one", 3).collection_id));
+        assert_eq!(found(&mapping, &other).await, Some(other.collection_id));
         let stranger = Owner { identity: "j".to_owned(), ..one.owner };
-        assert_eq!(mapping.get(&stranger).await.expect("read"), None);
+        assert_eq!(mapping.get(&stranger, "c-one").await.expect("read"), None);
     }
 
     #[tokio::test]
@@ -200,15 +263,43 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mapping = mapping(&folder);
         fs::create_dir_all(mapping.path().parent().expect("a folder")).expect("made");
-        for text in
-            ["{", "", "[]", r#"{"version":2,"collections":[]}"#, r#"{"version":1,"collections":[{}]}"#]
-        {
+        for text in [
+            "{",
+            "",
+            "[]",
+            "{}",
+            r#"{"a":"no id"}"#,
+            r#"{"version":2,"collections":[]}"#,
+            r#"{"version":1,"collections":[{}]}"#,
+        ] {
             fs::write(mapping.path(), text).expect("written");
-            let error = mapping.get(&entry("a", 1).owner).await.expect_err(text).to_string();
+            let error = mapping.get(&entry("a", 1).owner, "c-a").await.expect_err(text).to_string();
             assert!(error.contains("x.json") && error.contains("repair it"), "{error}");
             mapping.put(entry("a", 1)).await.expect_err("it is left alone");
             assert_eq!(fs::read_to_string(mapping.path()).expect("read"), text);
         }
+    }
+
+    #[tokio::test]
+    async fn file_of_another_program_is_read_and_keeps_its_form() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mapping = mapping(&folder);
+        fs::create_dir_all(mapping.path().parent().expect("a folder")).expect("made");
+        let id = |n: u128| Uuid::from_u128(n).to_string();
+        let theirs = serde_json::json!({"one": id(1), "c-other": id(2)});
+        fs::write(mapping.path(), theirs.to_string()).expect("written");
+        for (project, number) in [("one", 1), ("other", 2)] {
+            let wanted = Remembered { id: entry(project, number).collection_id, is_foreign: true };
+            let entry = entry(project, number);
+            let read = mapping.get(&entry.owner, &entry.collection_name).await.expect("read");
+            assert_eq!(read, Some(wanted), "{project}");
+        }
+        for (project, number) in [("one", 3), ("other", 4), ("new", 5)] {
+            mapping.put(entry(project, number)).await.expect("written");
+        }
+        let written: Value =
+            serde_json::from_str(&fs::read_to_string(mapping.path()).expect("read")).expect("JSON");
+        assert_eq!(written, serde_json::json!({"one": id(3), "c-other": id(4), "new": id(5)}));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -222,7 +313,7 @@ mod tests {
         futures_util::future::join_all((0..16).map(write)).await;
         for n in 0..16 {
             let wanted = entry(&format!("p{n}"), n);
-            assert_eq!(shared.get(&wanted.owner).await.expect("read"), Some(wanted));
+            assert_eq!(found(&shared, &wanted).await, Some(wanted.collection_id));
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::id::Id;
-use super::mapping::{self, Mapping, MappingEntry, Owner};
+use super::mapping::{self, Mapping, MappingEntry, Owner, Remembered};
 use super::model::{self, Results};
 use crate::answer::Failure;
 use crate::r2r::config;
@@ -44,7 +44,7 @@ pub(super) struct Project {
 
 #[derive(Clone, Copy)]
 struct KnownCollection {
-    id: Id,
+    collection: Remembered,
     seen: Instant,
 }
 
@@ -123,7 +123,7 @@ impl Project {
     /// Forgets `id` after R2R reported it as unknown. The next call looks for the collection again.
     pub(super) fn forget(&self, id: Id) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some_and(|known| known.id == id) {
+        if known.is_some_and(|known| known.collection.id == id) {
             *known = None;
         }
     }
@@ -137,54 +137,57 @@ impl Project {
         if let Some(id) = self.fresh() {
             return Ok(Some(id));
         }
-        if let Some(id) = self.still_there().await? {
-            return Ok(Some(self.keep(id)));
+        if let Some(collection) = self.still_there().await? {
+            return Ok(Some(self.keep(collection)));
         }
         let Some(id) = self.found_or_made(may_create).await? else { return Ok(None) };
         self.write_down(id).await;
-        Ok(Some(self.keep(id)))
+        Ok(Some(self.keep(Remembered { id, is_foreign: false })))
     }
 
     fn fresh(&self) -> Option<Id> {
-        self.known().filter(|known| known.seen.elapsed() < TRUSTED).map(|known| known.id)
+        self.known().filter(|known| known.seen.elapsed() < TRUSTED).map(|known| known.collection.id)
     }
 
     fn known(&self) -> Option<KnownCollection> {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, id: Id) -> Id {
-        let known = KnownCollection { id, seen: Instant::now() };
+    fn keep(&self, collection: Remembered) -> Id {
+        let known = KnownCollection { collection, seen: Instant::now() };
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        id
+        collection.id
     }
 
-    /// Returns the id from memory or from the file, if R2R still knows it.
-    async fn still_there(&self) -> Result<Option<Id>, Failure> {
-        let known = self.known().map(|known| known.id);
+    /// Returns the collection from memory or from the file, if R2R still knows it.
+    async fn still_there(&self) -> Result<Option<Remembered>, Failure> {
+        let known = self.known().map(|known| known.collection);
         let remembered = match known {
-            Some(id) => Some(id),
-            None => self.remembered().await.map_err(|error| broken(&error))?.map(|entry| entry.collection_id),
+            Some(collection) => Some(collection),
+            None => self.remembered().await.map_err(|error| broken(&error))?,
         };
-        let Some(id) = remembered else { return Ok(None) };
+        let Some(collection) = remembered else { return Ok(None) };
+        let id = collection.id;
         let found: Result<Results<model::R2rCollection>, Error> =
             self.client.get(&["collections", &id.to_string()], &[]).await;
         match found {
-            Ok(found) if found.results.name == self.collection_name => Ok(Some(id)),
+            Ok(found) if collection.is_foreign || found.results.name == self.collection_name => {
+                Ok(Some(collection))
+            }
             Ok(_) | Err(Error::Backend { status: 403 | 404 | 422, .. }) => {
                 tracing::info!(collection = %id, "the project's collection is gone, looking for it again");
                 self.forget(id);
                 Ok(None)
             }
             // The collection existed a minute ago, so cached results can still be used.
-            Err(_) if known.is_some() => Ok(Some(id)),
+            Err(_) if known.is_some() => Ok(Some(collection)),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn remembered(&self) -> Result<Option<MappingEntry>, mapping::Error> {
+    async fn remembered(&self) -> Result<Option<Remembered>, mapping::Error> {
         match &self.mapping {
-            Some(mapping) => mapping.get(&self.owner).await,
+            Some(mapping) => mapping.get(&self.owner, &self.collection_name).await,
             None => Ok(None),
         }
     }

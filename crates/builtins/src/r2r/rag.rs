@@ -158,7 +158,7 @@ fn body(input: &RagInput, collection: Id, stream: bool) -> Value {
     json!({
         "query": search::without_nul(&input.question),
         "search_mode": "custom",
-        "search_settings": search::settings(SearchMode::Advanced, PASSAGES, &filters::within(collection, None)),
+        "search_settings": search::settings(SearchMode::Basic, PASSAGES, &filters::within(collection, None)),
         "rag_generation_config": generation,
     })
 }

@@ -10,7 +10,7 @@ use super::search;
 use upstream::api::Error;
 
 /// Passages that an answer is made from.
-pub(super) const PASSAGES: u32 = 10;
+pub(super) const PASSAGES: u32 = 5;
 
 /// Answer of R2R, streamed or not.
 pub(super) struct RagAnswer {

@@ -12,6 +12,7 @@ use crate::refusal::Refusal;
 use crate::rest::{Cleaner, facts};
 use json::Raw;
 use protocol::Reply;
+use protocol::error_data::USUAL_WAIT;
 use runtime::secret::SecretString;
 use upstream::api::Error;
 
@@ -60,6 +61,8 @@ pub(super) struct Reported {
 enum FailureKind {
     /// The technique ran and failed.
     Failed,
+    /// The bridge has a bug. Its log has more below the id that it gave.
+    Internal,
     /// The bridge does not take an argument.
     Invalid,
     /// The bridge does not have the technique any more.
@@ -80,6 +83,11 @@ impl FailureKind {
                 "technique_failed",
                 "service_unavailable",
                 "Try another technique; rag_health says how the service is.",
+            ],
+            Self::Internal => [
+                "internal_error",
+                "internal_error",
+                "Do not repeat it. An operator finds the cause by `error_id`, if there is one, in the log of the bridge.",
             ],
             Self::Invalid => {
                 ["invalid_argument", "invalid_params", "Change the settings in params, or leave them out."]
@@ -113,7 +121,8 @@ impl FailureKind {
             () if says(&["rate_limit", "too_many"]) => Some(Self::Limited),
             () if says(&["timeout", "timed_out", "deadline"]) => Some(Self::Late),
             () if says(&["invalid", "validation", "bad_request"]) => Some(Self::Invalid),
-            () if says(&["unavailable", "internal", "failed"]) => Some(Self::Failed),
+            () if says(&["internal"]) => Some(Self::Internal),
+            () if says(&["unavailable", "failed"]) => Some(Self::Failed),
             () => None,
         }
     }
@@ -125,7 +134,8 @@ impl FailureKind {
             404 | 410 | -32601 => Some(Self::Missing),
             408 | 504 => Some(Self::Late),
             429 => Some(Self::Limited),
-            500..=599 | -32603 => Some(Self::Failed),
+            -32603 => Some(Self::Internal),
+            500..=599 => Some(Self::Failed),
             _ => None,
         }
     }
@@ -180,6 +190,8 @@ impl Reported {
             message: format!("the technique {technique} gave no answer: {}", self.cause),
             guidance: fact("guidance").unwrap_or_else(|| Raw::of(guidance)),
             retryable: fact("retryable").unwrap_or_else(|| Raw::of(&fact("retry_after_seconds").is_some())),
+            retry_after_seconds: (self.kind == FailureKind::Failed)
+                .then(|| fact("retry_after_seconds").unwrap_or_else(|| Raw::of(&USUAL_WAIT))),
         });
         let others = self.facts.iter().flat_map(Raw::members);
         let others = others.filter(|(name, _)| told.part(name).is_none());
@@ -208,6 +220,9 @@ struct FailedTechnique<'a> {
     guidance: Raw,
     /// False unless the bridge says otherwise: each attempt costs.
     retryable: Raw,
+    /// Specification of `rag`: `service_unavailable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<Raw>,
 }
 
 impl From<Refusal> for AskFailure {
@@ -275,6 +290,12 @@ mod tests {
             (json!({"code": 503, "message": "no"}), FailureKind::Failed),
             (json!({"code": 7, "message": "no", "data": {"field": "x"}}), FailureKind::Invalid),
             (json!({"code": "E7", "message": "no", "data": {"type": "timeout"}}), FailureKind::Late),
+            (json!({"code": "INTERNAL_ERROR", "message": "no"}), FailureKind::Internal),
+            (json!({"code": -32603, "message": "no"}), FailureKind::Internal),
+            (
+                json!({"message": "no", "data": {"type": "internal_error", "error_id": "e-1"}}),
+                FailureKind::Internal,
+            ),
             (json!(7), FailureKind::Failed),
         ] {
             assert_eq!(kind(&error), expected, "{error}");

@@ -13,7 +13,7 @@ use super::cleaner::Cleaner;
 use json::Raw;
 
 /// Facts with a meaning of their own. The others go into `data`.
-const MEMBERS: [&str; 8] = [
+const MEMBERS: [&str; 9] = [
     "code",
     "field",
     "rejected_value",
@@ -22,6 +22,7 @@ const MEMBERS: [&str; 8] = [
     "retry_after_seconds",
     "guidance",
     "retryable",
+    "error_id",
 ];
 /// Members of an error that are its text, or hold other members.
 const ENVELOPE: [&str; 5] = ["success", "error", "detail", "message", "data"];

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use http::header::{COOKIE, HOST};
+use http::header::{COOKIE, HOST, ORIGIN};
 use http::{Method, request};
 
 use super::cookie::Cookies;
@@ -53,9 +53,31 @@ impl BrowserAccess {
 
     /// Returns the URL at which the browser reaches Switchyard.
     pub(crate) fn base(&self, head: &request::Parts) -> Option<String> {
+        base_url(self.public_url.as_deref(), self.scheme, Self::host(head))
+    }
+
+    /// Whether a browser sent the request for a page that is not one of Switchyard. Programs name no page.
+    pub(crate) fn is_of_other_page(&self, head: &request::Parts) -> bool {
+        if !form::names_page(&head.headers) {
+            return false;
+        }
+        let is_safe = matches!(head.method, Method::GET | Method::HEAD);
+        if is_safe && !head.headers.contains_key(ORIGIN) {
+            return !form::is_not_of_other_site(&head.headers);
+        }
+        // A page can also be open under another name than the public one, and behind a proxy that speaks TLS.
+        let host = Self::host(head).unwrap_or_default();
+        let bases = self
+            .public_url
+            .clone()
+            .into_iter()
+            .chain(["http", "https"].map(|scheme| format!("{scheme}://{host}")));
+        !bases.into_iter().any(|base| form::is_of_own_page(&head.headers, &base))
+    }
+
+    fn host(head: &request::Parts) -> Option<&str> {
         let header = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let host = header.or(head.uri.authority().map(http::uri::Authority::as_str));
-        base_url(self.public_url.as_deref(), self.scheme, host)
+        header.or(head.uri.authority().map(http::uri::Authority::as_str))
     }
 
     /// Returns the valid session of the request, unless another site caused it.

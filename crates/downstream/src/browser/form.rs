@@ -60,6 +60,11 @@ pub(crate) fn is_of_own_page(headers: &HeaderMap, base: &str) -> bool {
     is_named && is_once && site.is_none_or(|site| site == "same-origin") && own.is_ok_and(fits)
 }
 
+/// Whether a browser says which page or site caused the request.
+pub(crate) fn names_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE)
+}
+
 /// Whether no other site caused the request, as far as the browser says. A link of the user has the value `none`.
 pub(crate) fn is_not_of_other_site(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_none_or(|site| site == "same-origin" || site == "none")

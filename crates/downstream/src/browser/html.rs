@@ -1,7 +1,6 @@
 //! Pages as HTML, without scripts and without anything from elsewhere.
 //!
-//! Invariants: every text is escaped, and characters that change the direction or cannot be seen are replaced, so that
-//! a name cannot look like another one. The headers forbid scripts, frames and caching. A page tells its URL to no other
+//! Invariants: every text is escaped, invisible characters too, so that a name cannot look like another one. The headers forbid scripts, frames and caching. A page tells its URL to no other
 //! site, because the URL may have a ticket or a code.
 //!
 //! Own code and no template crate: there are about ten pages, each a title, some paragraphs and one form.
@@ -17,8 +16,9 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use runtime::telemetry::is_harmless;
 use sha2::{Digest, Sha256};
+
+use protocol::visible;
 
 /// Limit of one foreign text, in characters.
 const MAX_TEXT: usize = 1_000;
@@ -194,7 +194,7 @@ fn protect(headers: &mut HeaderMap, form_targets: &str, referrer: &'static str) 
 /// Returns `text` for HTML, in at most as many characters as a foreign text may have.
 pub(crate) fn escaped(text: &str) -> String {
     let mut letters = text.chars();
-    let clipped: String = letters.by_ref().take(MAX_TEXT).map(visible).collect();
+    let clipped: String = letters.by_ref().take(MAX_TEXT).flat_map(visible::escaped).collect();
     let end = if letters.next().is_some() { "…" } else { "" };
     quoted(&clipped) + end
 }
@@ -214,11 +214,6 @@ fn quoted(text: &str) -> String {
     html
 }
 
-/// Replaces control characters, and those that are invisible or change the direction of a text.
-const fn visible(letter: char) -> char {
-    if is_harmless(letter) { letter } else { char::REPLACEMENT_CHARACTER }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +221,7 @@ mod tests {
     #[test]
     fn a_text_cannot_become_markup_or_change_how_others_look() {
         assert_eq!(escaped("<script>\"'&"), "&lt;script&gt;&quot;&#39;&amp;");
-        assert_eq!(escaped("a\u{202e}b\u{200b}c\nd\u{e0041}"), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}");
+        assert_eq!(escaped("a\u{202e}b\u{200b}c\nd\u{e0041}"), r"a\u{202e}b\u{200b}c\nd\u{e0041}");
         assert_eq!(escaped(&"<".repeat(1_001)), "&lt;".repeat(1_000) + "…");
         let form = HtmlForm::to("start").hidden("a", "\"><script>").button("<b>").0;
         assert!(!form.contains("<script>") && !form.contains("<b>"), "{form}");

@@ -16,7 +16,7 @@ use super::sealed::{self, Rejected, State};
 use super::{messages, start};
 use crate::browser::html::Page;
 use crate::browser::sessions::BrowserSession;
-use gateway::logins::{CodeResponse, LoginError, LoginStatus};
+use gateway::logins::{CodeResponse, ErrorResponse, LoginError, LoginStatus};
 use runtime::telemetry::audit;
 
 /// Finishes the login, and shows how it ended.
@@ -71,9 +71,10 @@ async fn finish(
 ) -> Result<LoginStatus, Failed> {
     let (service, principal) = (&pages.logins.service, session.principal());
     let iss = visit.query.get("iss");
-    if visit.query.get("error").is_some() {
+    if let Some(error) = visit.query.get("error") {
+        let response = ErrorResponse { error, description: visit.query.get("error_description"), iss };
         // Without this check, anybody who can open a link in the browser could speak for the login service.
-        service.abandon(&state.server, principal, &state.pending, iss).map_err(Failed::Error)?;
+        service.abandon(&state.server, principal, &state.pending, response).map_err(Failed::Error)?;
         return Err(Failed::ByService);
     }
     let code = visit.query.get("code").ok_or_else(|| Failed::Page(messages::no_code()))?;

@@ -22,7 +22,8 @@ use crate::http_service::HttpService;
 use auth::{ApiKey, Authenticator, KeyHash, Principal, Role, Sealer, generate};
 use gateway::login_links::{LoginContext, LoginLinks};
 use gateway::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
+    CodeResponse, Consent, ErrorResponse, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per,
+    SealState,
 };
 
 pub(super) const LOCAL: &str = "127.0.0.1:8080";
@@ -82,17 +83,30 @@ impl LoginService for Fake {
         let refused = response.code == "bad";
         let account = Some("<i>ann@example.org</i>".to_owned());
         let (state, scopes) = (LoginState::LoggedIn, vec!["read".to_owned()]);
-        let status =
-            LoginStatus { state, account, scopes, expires_at: None, reason: None, per: Per::Principal };
+        let status = LoginStatus {
+            state,
+            account,
+            scopes,
+            expires_at: None,
+            reason: None,
+            failure: None,
+            per: Per::Principal,
+        };
         async move {
             if refused { Err(LoginError::Refused("no such <code>".to_owned())) } else { Ok(status) }
         }
         .boxed()
     }
 
-    fn abandon(&self, _: &str, _: &Principal, _: &str, iss: Option<&str>) -> Result<(), LoginError> {
+    fn abandon(
+        &self,
+        _: &str,
+        _: &Principal,
+        _: &str,
+        response: ErrorResponse<'_>,
+    ) -> Result<(), LoginError> {
         let refused = || LoginError::Refused("the login was answered by another issuer".to_owned());
-        if iss.is_some_and(|iss| iss != "https://login.example") { Err(refused()) } else { Ok(()) }
+        if response.iss.is_some_and(|iss| iss != "https://login.example") { Err(refused()) } else { Ok(()) }
     }
 
     fn log_out<'a>(&'a self, _: &'a str, _: &'a Principal) -> BoxFuture<'a, Result<(), LoginError>> {

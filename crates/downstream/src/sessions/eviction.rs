@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Session, Sessions};
 use crate::admission::{Full, Slot};
+use auth::Principal;
 use gateway::era;
 use protocol::Notification;
 use runtime::telemetry::limit::Limit;
@@ -20,11 +21,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Sessions {
     /// Takes a slot for a client of the principal `owner`. If all are taken, an unused session gives up its
-    /// slot.
+    /// slot. If only the share of the principal is taken, it has to be a session of its own.
     pub fn place_for(&self, owner: &str) -> Result<Slot, Full> {
-        let place = self.places.take().or_else(|full| {
-            let displaced = self.write().displaced_by(owner);
-            displaced.and_then(|session| session.give_way()).ok_or(full)
+        let named = Some(owner).filter(|owner| !Principal::is_anonymous_id(owner) && !owner.is_empty());
+        let place = self.places.take(named).or_else(|full| {
+            let mut table = self.write();
+            let displaced = if full.is_share { table.displaced_of(owner) } else { table.displaced_by(owner) };
+            drop(table);
+            let place = displaced.and_then(|session| session.give_way());
+            place.map(|place| place.moved_to(named)).ok_or(full)
         });
         place.map_err(|full| Limit::Connections.met(full))
     }

@@ -107,11 +107,7 @@ impl SessionTable {
 
     /// Takes out the session that gives up its slot for one more session of `owner`. `None` if all are in use.
     pub(super) fn displaced_by(&mut self, owner: &str) -> Option<Arc<Session>> {
-        for id in self.returned.take() {
-            if let Some(since) = self.get(&id).and_then(|session| session.unused_or_set_aside()) {
-                self.note(&id, since);
-            }
-        }
+        self.note_returned();
         let fair = self.by_owner.get(owner).map_or(0, |owned| owned.count) + 2;
         let larger = self.ranking.iter().rev().take_while(|(count, _)| *count >= fair).take(LARGEST);
         let larger: Vec<_> = larger.map(|(_, owner)| Arc::clone(owner)).collect();
@@ -119,6 +115,22 @@ impl SessionTable {
         let id = id.or_else(|| larger.iter().find_map(|owner| self.longest_unused(Some(owner))));
         let id = id.or_else(|| self.longest_unused(None))?;
         self.remove(&id)
+    }
+
+    /// Takes out the session of `owner` that was unused for longest. `None` if all of them are in use.
+    pub(super) fn displaced_of(&mut self, owner: &str) -> Option<Arc<Session>> {
+        self.note_returned();
+        let id = self.longest_unused(Some(owner))?;
+        self.remove(&id)
+    }
+
+    /// Notes the sessions that reported that they are unused again.
+    fn note_returned(&mut self) {
+        for id in self.returned.take() {
+            if let Some(since) = self.get(&id).and_then(|session| session.unused_or_set_aside()) {
+                self.note(&id, since);
+            }
+        }
     }
 
     /// The session that was unused for longest: of `owner`, or of all.

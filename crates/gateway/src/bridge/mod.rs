@@ -22,14 +22,15 @@ use protocol::{Era, ErrorObject};
 use upstream::{Outlet, ResponseBody, ResponseStream};
 
 /// A result that passes from a modern server to a modern client while it arrives. A task is not the
-/// client's own before its id is exposed.
+/// client's own before its id is exposed, and pages that a user is to open are checked.
 const MODERN: Terms = Terms {
-    refused: &["task"],
+    refused: &["task", "input_required"],
+    refused_objects: &["task", "inputRequests"],
     added: &[Added { name: "resultType", value: "\"complete\"", only_final: false }],
 };
 /// A result that passes from a legacy server to a legacy client while it arrives. A type that only the modern era
 /// has would be acted on here.
-const LEGACY: Terms = Terms { refused: &["task", "input_required"], added: &[] };
+const LEGACY: Terms = Terms { refused: &["task", "input_required"], refused_objects: &["task"], added: &[] };
 
 /// Makes a request and answers it in the era of its client. Dropping the future cancels it at its server.
 pub(super) async fn call(
@@ -82,7 +83,11 @@ async fn pass(
         Begun::Streaming(stream) => return Ok(ResponseBody::Streaming(stream)),
         Begun::Done(done) => done,
     };
+    let follows = tasks::has_extension(&caller.sender().capabilities);
     match tasks::created(gateway, caller, &done, true) {
+        Some(_) if !follows => Err(error::invalid_answer(
+            "the server made a task, which the client did not say that it can follow",
+        )),
         Some(task) => Ok(buffered(task)),
         None => era::answer(caller, &request.call.method, done.version, done.reply).map(buffered),
     }

@@ -10,6 +10,7 @@ use super::task;
 use json::Raw;
 use protocol::Version;
 use protocol::lifecycle::Peer;
+use protocol::skill;
 
 /// Members whose own members are merged.
 const MERGED: [&str; 2] = [EXTENSIONS, "experimental"];
@@ -17,10 +18,10 @@ const EXTENSIONS: &str = "extensions";
 /// Prefix of the protocol's own extensions. It is unknown whether other extensions have methods; their parts of
 /// definitions, results and `_meta` pass.
 const OF_PROTOCOL: &str = "io.modelcontextprotocol/";
-/// Extensions of the protocol that work through Switchyard: tasks, whose methods it has, and MCP Apps, which are
-/// resources and members of definitions. Not included: skills, whose `skills/list` it would refuse, and kinds of
-/// authentication, which concern only Switchyard and its clients.
-const SERVED: [&str; 2] = [task::EXTENSION, "io.modelcontextprotocol/ui"];
+/// Extensions of the protocol that work through Switchyard: tasks and skills, whose methods it has, and MCP Apps, which
+/// are resources and members of definitions. Not included: kinds of authentication, which concern only Switchyard and
+/// its clients.
+const SERVED: [&str; 3] = [task::EXTENSION, skill::EXTENSION, "io.modelcontextprotocol/ui"];
 /// Limits of the members and bytes of one extension.
 const MAX_MEMBERS: usize = 256;
 const MAX_BYTES: usize = 64 * 1024;
@@ -34,9 +35,20 @@ const GENEROUS: &[u8] = br#"{"tools":{"listChanged":true},"resources":{"subscrib
 pub(crate) fn merged(peers: &[&Peer]) -> Raw {
     let generous = Raw::parse(&bytes::Bytes::from_static(GENEROUS)).unwrap_or_else(|_| Raw::empty_object());
     let unions = MERGED.map(|name| union(name, peers.iter().filter_map(|peer| peer.capabilities.get(name))));
+    let [extensions, experimental] = unions;
+    let unions = [extensions.map(|extensions| with_directories(extensions, peers)), experimental];
     let changes: Vec<(&str, Option<&Raw>)> =
         MERGED.iter().zip(&unions).map(|(name, union)| (*name, union.as_ref())).collect();
     generous.edit(&changes)
+}
+
+/// Declares in `extensions` that directories can be read, if one of `peers` can: the first server with skills may not.
+fn with_directories(extensions: Raw, peers: &[&Peer]) -> Raw {
+    let skills = extensions.get(skill::EXTENSION).filter(Raw::is_object);
+    match skills.filter(|_| peers.iter().any(|peer| peer.reads_directories())) {
+        Some(skills) => extensions.with(skill::EXTENSION, &skills.with("directoryRead", &Raw::of(&true))),
+        None => extensions,
+    }
 }
 
 /// Returns the capabilities of one server, for a client of the revision `client`.
@@ -143,18 +155,28 @@ mod tests {
             let object = object.get(name).expect("declared");
             object.members().map(|(name, _)| name.into_owned()).collect()
         };
-        let kept = [task::EXTENSION, "io.modelcontextprotocol/ui", "vendor.example/x"];
+        let kept = [skill::EXTENSION, task::EXTENSION, "io.modelcontextprotocol/ui", "vendor.example/x"];
         for declared in
             [merged(&[&own]), alone(&own, Version::V2025_11_25), alone(&own, Version::V2026_07_28)]
         {
             assert_eq!(named(&declared, "extensions"), kept, "{}", declared.as_str());
             assert_eq!(named(&declared, "experimental"), ["io.modelcontextprotocol/skills"]);
         }
-        let skills = peer(r#"{"extensions":{"io.modelcontextprotocol/skills":{}}}"#);
-        assert_eq!(alone(&skills, Version::V2026_07_28).as_str(), "{}");
-        assert!(merged(&[&skills]).get("extensions").is_none());
+        let later = peer(r#"{"extensions":{"io.modelcontextprotocol/later":{}}}"#);
+        assert_eq!(alone(&later, Version::V2026_07_28).as_str(), "{}");
+        assert!(merged(&[&later]).get("extensions").is_none());
         let odd = r#"{"extensions":5}"#;
         assert_eq!(alone(&peer(odd), Version::V2026_07_28).as_str(), odd);
+    }
+
+    #[test]
+    fn directories_are_declared_if_one_server_can_read_them() {
+        let plain = peer(r#"{"extensions":{"io.modelcontextprotocol/skills":{"x":1e400}}}"#);
+        let reads = peer(r#"{"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}"#);
+        let extensions = |peers: &[&Peer]| merged(peers).get("extensions").expect("some");
+        let skills = |peers: &[&Peer]| extensions(peers).get(skill::EXTENSION).expect("skills");
+        assert_eq!(skills(&[&plain]).as_str(), r#"{"x":1e400}"#);
+        assert_eq!(skills(&[&plain, &reads]).as_str(), r#"{"x":1e400,"directoryRead":true}"#);
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl Manager {
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
         let (vault, network) = (config.vault.clone(), config.network.clone());
         let (shutdown, store) = (self.shutdown.clone(), self.store.clone());
-        let server_context = ServerContext { shutdown, store, is_inspection: false, vault, network };
+        let issuers = self.issuers.clone();
+        let server_context = ServerContext { shutdown, store, is_inspection: false, vault, issuers, network };
         self.apply_with(config, |server| transport::connector(server, &server_context)).await
     }
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Error, Named};
+use json::Raw;
 use protocol::{ErrorCode, ErrorKind};
 
 /// Public code, kind and retryability of one failure.
@@ -54,6 +55,11 @@ impl ErrorClass {
         let is_retryable = matches!(status, 429 | 502..=504);
         let retry_after = if is_retryable { retry_after } else { None };
         Self { code, kind, numbered, is_retryable, retry_after }
+    }
+
+    /// The class of a bug of a service, which no repetition avoids.
+    const fn internal(self) -> Self {
+        Self { kind: ErrorKind::InternalError, is_retryable: false, retry_after: None, ..self }
     }
 }
 
@@ -150,7 +156,7 @@ impl Error {
                 hint_of(server, source).unwrap_or_else(|| self.usual_hint())
             }
             Self::ToolChanged { server, .. } => Cow::Owned(format!(
-                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves with POST /api/v1/mcp/servers/{server}/tools/approve"
+                "an operator looks at `changed_tools` of {server} in GET /api/v1/mcp/servers and approves it by its sha256 with POST /api/v1/mcp/servers/{server}/tools/approve"
             )),
             Self::OtherDefinition { server, .. } => {
                 Cow::Owned(format!("look at `changed_tools` of {server} in GET /api/v1/mcp/servers again"))
@@ -197,12 +203,14 @@ fn hint_of(server: &str, error: &upstream::Error) -> Option<Cow<'static, str>> {
         E::Overloaded { .. }
         | E::Leased { .. }
         | E::Paced { .. }
+        | E::SessionEnded(_)
         | E::Connect { .. }
         | E::NotSent { .. }
         | E::Lost { .. }
         | E::Cut { .. }
         | E::TimedOut { .. }
         | E::Malformed { .. } => return None,
+        E::Unreadable { advice, .. } => return advice.clone().map(Cow::Owned),
     }))
 }
 
@@ -236,7 +244,13 @@ const fn hint_of_status(status: u16) -> &'static str {
     }
 }
 
-const fn of_upstream(error: &upstream::Error) -> ErrorClass {
+/// Whether the service says that it has a bug, in the word of the specification of `rag`.
+fn says_internal(facts: &Raw) -> bool {
+    let word: Option<String> = facts.get("data").and_then(|data| data.get_as("type"));
+    word.is_some_and(|word| word == "internal_error")
+}
+
+fn of_upstream(error: &upstream::Error) -> ErrorClass {
     use ErrorCode as C;
     use upstream::Error as E;
     match error {
@@ -244,7 +258,7 @@ const fn of_upstream(error: &upstream::Error) -> ErrorClass {
         E::Overloaded { retry_in } | E::Leased { retry_in } | E::Paced { retry_in, .. } => {
             ErrorClass::after(C::Overloaded, *retry_in)
         }
-        E::Connect { .. } | E::NotSent { .. } => ErrorClass::of(C::ConnectionFailed),
+        E::Connect { .. } | E::NotSent { .. } | E::SessionEnded(_) => ErrorClass::of(C::ConnectionFailed),
         // It may have run: to do it again is the caller's decision, not a matter of course.
         E::Lost { .. } | E::Cut { .. } => ErrorClass::of(C::OutcomeUnknown),
         E::TimedOut { .. } => ErrorClass::of(C::TimedOut),
@@ -257,14 +271,15 @@ const fn of_upstream(error: &upstream::Error) -> ErrorClass {
             };
             ErrorClass::of_status(code, *status, *retry_after)
         }
-        E::Backend { status, retry_after, .. } => {
-            ErrorClass::of_status(C::BackendError, *status, *retry_after)
+        E::Backend { status, retry_after, facts, .. } => {
+            let class = ErrorClass::of_status(C::BackendError, *status, *retry_after);
+            if facts.as_ref().is_some_and(|facts| says_internal(facts)) { class.internal() } else { class }
         }
         // The call was made, so making it again is for the caller to decide.
         E::MemoryExhausted => ErrorClass::of(C::MemoryExhausted),
         E::AuthFailed { .. } => ErrorClass::of(C::AuthFailed),
         E::LoginRequired { .. } => ErrorClass::of(C::LoginRequired),
-        E::Malformed { .. } | E::TooLarge { .. } => ErrorClass::of(C::InvalidAnswer),
+        E::Malformed { .. } | E::Unreadable { .. } | E::TooLarge { .. } => ErrorClass::of(C::InvalidAnswer),
         E::Unavailable { .. } => ErrorClass::of(C::ServerUnavailable),
     }
 }

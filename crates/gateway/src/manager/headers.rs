@@ -13,17 +13,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::snapshot::Server;
 use super::{Manager, RoutedRequest};
 use protocol::error::code;
-use protocol::feature::List;
 use protocol::headers::HeaderParam;
-use upstream::{ResponseBody, ServerResponse};
+use upstream::{Offer, ResponseBody, ServerResponse};
 
 /// How long to wait for a new list. After this time the refusal is returned.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often to see whether the list was read again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether the response refuses the headers of a tool call. In older revisions the code may mean anything.
 pub(super) fn are_refused(
@@ -52,12 +53,15 @@ impl Manager {
                 if wanted != request.call.header_params {
                     return Some(wanted);
                 }
-                // An announced list counts as changed, even if its content is equal.
-                let revision = server.revisions.of(List::Tools);
-                if *first.get_or_insert(revision) != revision {
+                // A list that was read again without a change publishes nothing.
+                let read = server.upstream.offer();
+                let before = first.get_or_insert_with(|| read.clone());
+                let is_same = |one: &Arc<Offer>, other: &Arc<Offer>| Arc::ptr_eq(one, other);
+                let is_reread = !read.iter().zip(before.iter()).all(|(read, before)| is_same(read, before));
+                if is_reread && server.offer == read {
                     return None;
                 }
-                changes.changed().await.ok()?;
+                let _ = timeout(POLL_INTERVAL, changes.changed()).await;
             }
         };
         timeout_at(deadline.min(Instant::now() + PATIENCE), listed).await.ok().flatten()

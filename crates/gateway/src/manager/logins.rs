@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Manager;
 use crate::logins::{
-    CodeResponse, Consent, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per, SealState,
+    CodeResponse, Consent, ErrorResponse, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per,
+    SealState,
 };
 use auth::Principal;
 use oauth::{AuthorizationResponse, Logins, Pending};
@@ -110,6 +111,9 @@ impl LoginService for Manager {
                 self.login_changed(server, principal).await;
             }
             let status = logins.finish(principal.id(), pending, &response).await?;
+            if let Some(upstream) = self.upstream_of(server) {
+                upstream.login_succeeded();
+            }
             // A login with more scopes does not disturb running calls.
             if !was_required && (before.account.is_none() || before.account != status.account) {
                 self.login_changed(server, principal).await;
@@ -124,10 +128,16 @@ impl LoginService for Manager {
         server: &str,
         principal: &Principal,
         pending: &str,
-        iss: Option<&str>,
+        response: ErrorResponse<'_>,
     ) -> Result<(), LoginError> {
         let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
-        Ok(logins.abandon(principal.id(), parsed(pending)?, iss)?)
+        let response = AuthorizationResponse {
+            error: Some(response.error.to_owned()),
+            error_description: response.description.map(str::to_owned),
+            iss: response.iss.map(str::to_owned),
+            ..AuthorizationResponse::default()
+        };
+        Ok(logins.abandon(principal.id(), parsed(pending)?, &response)?)
     }
 
     fn log_out<'a>(

@@ -262,10 +262,10 @@ async fn prompts_and_uris_wait_for_servers_that_are_starting() {
     let missing =
         manager.prompt_request(&Scope::All, "r", none.clone(), None).await.expect_err("nobody has it");
     assert!(matches!(missing, Error::NameNotFound { kind: Named::Prompt, .. }));
-    let guessed = manager.resource_requests(&Scope::All, "test://z", &none, None).await.expect("two may");
+    let guessed = manager.resource_requests(&Scope::All, "test://z", &none).await.expect("two may");
     assert_eq!(guessed.iter().map(|target| target.server.as_ref()).collect::<Vec<_>>(), ["early", "late"]);
     let alone = Scope::Server("late".into());
-    let alone = manager.resource_requests(&alone, "test://early/x", &none, None).await.expect("asked");
+    let alone = manager.resource_requests(&alone, "test://early/x", &none).await.expect("asked");
     assert_eq!((alone.len(), alone[0].subject.as_ref()), (1, "test://early/x"), "verbatim");
 }
 

@@ -25,6 +25,7 @@ mod routing;
 mod server_status;
 mod snapshot;
 mod trust;
+mod unrequested;
 mod views;
 
 use std::sync::Arc;
@@ -46,10 +47,13 @@ pub use trust::{Approval, Change, Trust};
 pub use views::Viewer;
 
 use json::Raw;
+use oauth::KnownIssuers;
 use protocol::{Era, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
-use upstream::{Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport};
+use upstream::{
+    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport,
+};
 
 use registry::{Approve, Order, Published, Registry};
 use response_cache::CacheableCall;
@@ -65,6 +69,8 @@ pub struct Manager {
     published: Published,
     shutdown: Shutdown,
     store: Store,
+    /// The issuers that credentials of servers belong to, also after a reload.
+    issuers: KnownIssuers,
     /// Where servers send their updates.
     updates: mpsc::Sender<Update>,
     orders: mpsc::Sender<Order>,
@@ -89,12 +95,18 @@ impl Manager {
 
     fn begin(config: Config, shutdown: Shutdown, is_inspection: bool) -> Result<Arc<Self>, upstream::Error> {
         let (store, vault) = (Store::open(&config.cache), config.vault.clone());
-        let network = config.network.clone();
-        let context =
-            ServerContext { shutdown: shutdown.clone(), store: store.clone(), is_inspection, vault, network };
+        let (issuers, network) = (KnownIssuers::default(), config.network.clone());
+        let context = ServerContext {
+            shutdown: shutdown.clone(),
+            store: store.clone(),
+            is_inspection,
+            vault,
+            issuers: issuers.clone(),
+            network,
+        };
         let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::with_store(config, connectors, shutdown, store))
+        Ok(Self::with_store(config, connectors, shutdown, (store, issuers)))
     }
 
     /// Starts the servers with the given connectors, one for each server of `config`, in its order.
@@ -104,14 +116,14 @@ impl Manager {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let store = Store::open(&config.cache);
-        Self::with_store(config, connectors, shutdown, store)
+        Self::with_store(config, connectors, shutdown, (store, KnownIssuers::default()))
     }
 
     fn with_store(
         config: Config,
         connectors: Vec<Arc<dyn Connector>>,
         shutdown: Shutdown,
-        store: Store,
+        (store, issuers): (Store, KnownIssuers),
     ) -> Arc<Self> {
         shutdown.spawn_until_end(store.clone().maintain());
         let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
@@ -126,6 +138,7 @@ impl Manager {
             published,
             shutdown,
             store,
+            issuers,
             updates: sender,
             orders,
             applying: Mutex::default(),
@@ -236,9 +249,20 @@ impl Manager {
         principal: Option<&Arc<str>>,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
+        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal)));
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
-        let call = Call { owner: Owner::new(), principal: principal.cloned(), ..of_program };
-        let request = RoutedRequest { timeout, ..self.tool_request(scope, tool, call, timeout).await? };
+        let call = Box::new(Call {
+            owner: Owner::new(),
+            principal: principal.cloned(),
+            affinity: affinity.clone(),
+            ..of_program
+        });
+        let viewer = Viewer { scope, affinity: affinity.as_ref() };
+        if self.has_to_attend(viewer) {
+            // Boxed: it is large, and each principal waits once.
+            Box::pin(self.attend(scope, &call, None)).await;
+        }
+        let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
         self.call(&request, &outlet).await?.collect().await
     }
@@ -353,8 +377,9 @@ impl Manager {
         let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
         let gone = || failed_at(&upstream, None, upstream::Error::Unavailable { state: "shutting down" });
         let (done, told) = oneshot::channel();
-        let [tool, sha256] = [approval.tool, approval.sha256].map(|text| text.map(str::to_owned));
-        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, done });
+        let chosen = [approval.tool, approval.sha256, approval.previous_owner];
+        let [tool, sha256, previous_owner] = chosen.map(|text| text.map(str::to_owned));
+        let order = Order::Approve(Approve { server: server.to_owned(), tool, sha256, previous_owner, done });
         self.orders.send(order).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())??;
         self.server(server)

@@ -23,7 +23,6 @@ use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
 use super::views::{OwnOffers, Views};
 use protocol::Notification;
-use protocol::feature::Lists;
 use upstream::{Affinity, Change, Offer, State, Update, Upstream, breaker};
 
 /// Limit of queued notifications for a slow receiver. A receiver that falls behind learns that it missed some.
@@ -60,6 +59,8 @@ pub(super) struct Approve {
     pub(super) tool: Option<String>,
     /// The approved definition by its hash; none: the current one.
     pub(super) sha256: Option<String>,
+    /// The server from which the name of the tool moves, if the definition is given by its hash.
+    pub(super) previous_owner: Option<String>,
     /// Receives the result.
     pub(super) done: oneshot::Sender<Result<(), Error>>,
 }
@@ -222,9 +223,13 @@ impl Registry {
 
     async fn approve(&mut self, order: Approve) {
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        let Approve { server, tool, sha256, done } = order;
+        let Approve { server, tool, sha256, previous_owner, done } = order;
         let build = move || {
-            let approval = Approval { tool: tool.as_deref(), sha256: sha256.as_deref() };
+            let approval = Approval {
+                tool: tool.as_deref(),
+                sha256: sha256.as_deref(),
+                previous_owner: previous_owner.as_deref(),
+            };
             now.approved(&config, &server, approval)
         };
         if let Some(next) = off_thread(build).await {
@@ -273,14 +278,9 @@ impl Registry {
 
 impl Registry {
     /// Publishes the offer of a server to one client; `None` removes it.
-    async fn publish_own(
-        &mut self,
-        (server, affinity): (&Arc<str>, &Affinity),
-        offered: Option<(Arc<Offer>, Lists)>,
-    ) {
-        let announced = offered.as_ref().map(|(_, announced)| *announced).unwrap_or_default();
-        self.own.note(server, affinity, offered.map(|(offer, _)| offer));
-        self.see(affinity.clone(), announced).await;
+    async fn publish_own(&mut self, (server, affinity): (&Arc<str>, &Affinity), offered: Option<Arc<Offer>>) {
+        self.own.note(server, affinity, offered);
+        self.see(affinity.clone()).await;
         self.count.send_modify(|count| *count += 1);
     }
 
@@ -293,7 +293,7 @@ impl Registry {
             let is_same = |there: &Server| there.upstream.id() == server.upstream.id();
             if !now.server(name).is_ok_and(is_same) {
                 for affinity in self.own.forget(name) {
-                    self.see(affinity, Lists::default()).await;
+                    self.see(affinity).await;
                 }
             }
         }
@@ -302,17 +302,17 @@ impl Registry {
     /// Rebuilds the views of all clients with private offers, because the shared catalog changed.
     async fn publish_all_own(&mut self) {
         for affinity in self.own.affinities() {
-            self.see(affinity, Lists::default()).await;
+            self.see(affinity).await;
         }
         if !self.own.is_empty() {
             self.count.send_modify(|count| *count += 1);
         }
     }
 
-    async fn see(&self, affinity: Affinity, announced: Lists) {
+    async fn see(&self, affinity: Affinity) {
         let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let (before, offers) = (self.views.get(&affinity), self.own.of(&affinity));
-        let build = move || shared.seen_with(&config, before.as_deref(), (&offers, announced));
+        let build = move || shared.seen_with(&config, before.as_deref(), &offers);
         if let Some(view) = off_thread(build).await {
             self.views.put(affinity, view);
         }
@@ -336,10 +336,8 @@ async fn off_thread<T: Send + 'static>(build: impl FnOnce() -> T + Send + 'stati
 fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> {
     let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
     match &update.change {
-        Change::Offered(offer, announced)
-            if !server.is_heard || server.offer.as_ref() != Some(offer) || !announced.is_none() =>
-        {
-            Some(now.updated(config, &update.server, Some((offer.clone(), *announced))))
+        Change::Offered(offer) if !server.is_heard || server.offer.as_ref() != Some(offer) => {
+            Some(now.updated(config, &update.server, Some(offer.clone())))
         }
         Change::State(State::Connecting)
         | Change::Breaker(_)

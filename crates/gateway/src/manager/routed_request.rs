@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::catalog::{Route, ServerResource};
 use super::error::Error;
-use super::failed;
+use super::{failed, unrequested};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::headers::HeaderParam;
@@ -128,6 +128,12 @@ impl RoutedRequest {
         (self.call.method == method::TOOLS_CALL).then_some(&*self.subject)
     }
 
+    /// Whether the request reads a URI: a resource, a skill or a directory.
+    pub(super) fn reads_a_uri(&self) -> bool {
+        [method::RESOURCES_READ, method::SKILLS_GET, method::DIRECTORY_READ]
+            .contains(&self.call.method.as_str())
+    }
+
     /// Returns the deadline at `upstream`.
     pub(super) fn deadline(&self, upstream: &Upstream) -> Deadline {
         let config = upstream.config();
@@ -137,8 +143,15 @@ impl RoutedRequest {
         }
     }
 
-    /// Makes the response to this request.
-    pub(super) fn called<R>(&self, reply: R, version: Version) -> Called<R> {
+    /// Makes the response to this request from what its server sent.
+    pub(super) fn called(&self, body: ResponseBody, version: Version) -> Called<ResponseBody> {
+        let reply = match body {
+            ResponseBody::Buffered(reply) => {
+                ResponseBody::Buffered(unrequested::checked(&self.call, version.is_modern(), reply))
+            }
+            // Its terms refuse what is checked.
+            streaming @ ResponseBody::Streaming(_) => streaming,
+        };
         Called {
             server: Arc::clone(&self.server),
             subject: Arc::clone(&self.subject),

@@ -17,7 +17,7 @@ use super::views::Viewer;
 use super::{Manager, failed_at};
 use crate::manager::routed_request::RoutedRequest;
 use json::Raw;
-use protocol::sanitize;
+use protocol::{method, sanitize};
 use runtime::worker::now;
 use upstream::{Affinity, Call, Subject, Watching};
 
@@ -58,20 +58,37 @@ impl Manager {
         Ok(RoutedRequest { begun, ..RoutedRequest::of_prompt(&route, name, call.into()) })
     }
 
-    /// Returns the requests that read `uri`. If no server lists it, these are several to try in order, the
+    /// Returns the requests of `call`, which reads `uri`. If no server lists it, these are several to try in order, the
     /// best first.
     pub(crate) async fn resource_requests(
         &self,
         viewer: impl Into<Viewer<'_>>,
         uri: &str,
         call: &Call,
-        patience: Option<Duration>,
     ) -> Result<Vec<RoutedRequest>, Error> {
-        let places = self.places(viewer, uri, patience).await?;
+        let viewer = viewer.into();
+        let look = |snapshot: &Snapshot| match call.method.as_str() {
+            method::SKILLS_GET => snapshot.skill_places(viewer.scope, uri),
+            method::DIRECTORY_READ => snapshot.directory_places(viewer.scope, uri),
+            _ => snapshot.places(viewer.scope, uri),
+        };
+        let places = some(self.when_settled(viewer, None, look).await?, uri)?;
         Ok(places
             .iter()
             .map(|place| RoutedRequest::of_resource(place, uri, Box::new(call.clone())))
             .collect())
+    }
+
+    /// Checks that the entry of a skill which `server` sent outside of its list is not another one than the trusted one.
+    pub(crate) fn check_skill(&self, viewer: Viewer<'_>, server: &str, entry: &Raw) -> Result<(), Error> {
+        let snapshot = self.seen_by(viewer.affinity);
+        let found = snapshot.server(server)?;
+        let uri: String = entry.get_as("uri").unwrap_or_default();
+        if found.trust.allows(&uri, entry) {
+            return Ok(());
+        }
+        let (server, changed) = (Arc::clone(&found.upstream.config().name), Vec::new());
+        Err(Error::ToolChanged { server, tool: uri, changed })
     }
 
     /// Returns the servers that have `uri`. If no server lists it, these are the ones that may have it, the

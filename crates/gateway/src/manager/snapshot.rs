@@ -5,6 +5,7 @@
 
 mod history;
 mod own;
+mod places;
 mod startup;
 mod unknown;
 
@@ -17,16 +18,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::STARTUP_GRACE;
-use super::catalog::{
-    Catalog, History, LinkBudget, Lookup, Part, Resources, Route, ServerResource, Style, UriServers,
-};
+use super::catalog::{Catalog, History, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::naming::Rules;
 use super::trust::{Approval, Trust};
 use crate::manager::routed_request::RoutedRequest;
 use protocol::Reply;
-use protocol::feature::{List, Lists};
+use protocol::feature::{Kind, List, Lists};
 use runtime::telemetry::durations::{Durations, Outcome};
 use upstream::config::OnChange;
 use upstream::{Delivery, Offer, State, Upstream};
@@ -160,8 +159,7 @@ impl Snapshot {
 
     /// Whether a server of a scope declares the capability `name`.
     pub fn offers(&self, scope: &Scope, name: &str) -> bool {
-        let has = |server: &Server| server.offer.as_ref().is_some_and(|offer| offer.peer.offers(name));
-        self.servers_in(scope).iter().any(has)
+        self.has(scope, |peer| peer.offers(name))
     }
 
     /// Whether a server of a scope was not reached yet, so that its offer is unknown.
@@ -194,65 +192,16 @@ impl Snapshot {
         }
     }
 
-    /// Returns the servers for `uri` in a scope. A single server is asked for any URI.
-    pub(super) fn places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
-        self.places_in(scope, uri, |resources| resources.places(uri))
-    }
-
-    /// Returns the servers for the completion of a template or a URI.
-    pub(super) fn template_places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
-        self.places_in(scope, uri, |resources| resources.template(uri))
-    }
-
-    fn places_in(
-        &self,
-        scope: &Scope,
-        uri: &str,
-        look: impl FnOnce(&Resources) -> UriServers,
-    ) -> Result<UriServers, Error> {
-        match scope {
-            Scope::All => match look(self.catalog.resources()) {
-                // The URI names a server that may have it, so no other server is asked.
-                guessed if guessed.are_guessed() => self.failure_behind(uri).map_or(Ok(guessed), Err),
-                known => Ok(known),
-            },
-            Scope::Server(name) => {
-                let server = self.server(name)?.upstream.config().name.clone();
-                Ok(UriServers::Listed(ServerResource { server, uri: uri.to_owned() }))
-            }
-        }
-    }
-
-    /// Whether servers of a scope can have equal URIs, so that [`Snapshot::exposed_uri`] may return one.
-    pub(crate) fn can_clash(&self, scope: &Scope) -> bool {
-        *scope == Scope::All && self.catalog.resources().can_clash()
-    }
-
-    /// Returns the URI under which clients of a scope reach `uri` of `server`, if it differs. The links of
-    /// one message share `budget`.
-    pub(crate) fn exposed_uri(
-        &self,
-        scope: &Scope,
-        (server, uri): (&str, &str),
-        budget: &mut LinkBudget,
-    ) -> Option<String> {
-        match scope {
-            Scope::All => self.catalog.resources().exposed(server, uri, budget),
-            Scope::Server(_) => None,
-        }
-    }
-
-    /// Returns the snapshot after `name` settled or has a new offer. With an offer come the lists that count
-    /// as changed in any case.
-    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<(Arc<Offer>, Lists)>) -> Self {
+    /// Returns the snapshot after `name` settled or has a new offer.
+    pub(super) fn updated(&self, config: &Config, name: &str, offer: Option<Arc<Offer>>) -> Self {
         let mut next = self.clone();
         let Some(&index) = self.by_name.get(name) else { return next };
         let server = &mut next.servers[index];
         server.settled = true;
-        let Some((offer, announced)) = offer else { return next };
+        let Some(offer) = offer else { return next };
         (server.offer, server.is_heard) = (Some(offer), true);
-        server.read_offer(config, announced);
-        next.merge(config, announced);
+        server.read_offer(config);
+        next.merge(config);
         next
     }
 
@@ -264,14 +213,14 @@ impl Snapshot {
         approval: Approval<'_>,
     ) -> Result<Self, Error> {
         let there = self.server(server)?;
-        let tools = there.offer.as_ref().map(|offer| offer.tools.as_slice()).unwrap_or_default();
-        let trust = there.trust.approved(approval, &there.upstream.config().name, tools)?;
+        let offered = there.offer.iter().flat_map(|offer| offer.trusted_definitions());
+        let trust = there.trust.approved(approval, &there.upstream.config().name, offered)?;
         let mut next = self.clone();
-        next.release_names(server, approval.tool);
+        next.release_names(server, approval);
         let server = &mut next.servers[self.by_name[server]];
         server.trust = Arc::new(trust);
-        server.read_offer(config, Lists::default());
-        next.merge(config, Lists::default());
+        server.read_offer(config);
+        next.merge(config);
         Ok(next)
     }
 
@@ -282,21 +231,21 @@ impl Snapshot {
             if let Ok(before) = self.server(&server.upstream.config().name) {
                 server.follow(before);
             }
-            server.read_offer(config, Lists::default());
+            server.read_offer(config);
         }
         (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
         next.history = Arc::new(self.kept_history(config));
-        next.merge(config, Lists::default());
+        next.merge(config);
         next
     }
 
-    /// Makes the merged catalog. The `announced` lists count as changed in any case.
-    fn merge(&mut self, config: &Config, announced: Lists) {
+    /// Makes the merged catalog.
+    fn merge(&mut self, config: &Config) {
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
         let style = style(config, config.tool_names, &servers);
         let merged = catalog(self.servers.iter(), style, Arc::make_mut(&mut self.history));
         let merged = Arc::new(merged);
-        self.revisions.count(announced.and(changed(&merged, &self.catalog)));
+        self.revisions.count(changed(&merged, &self.catalog));
         self.catalog = merged;
     }
 }
@@ -337,11 +286,16 @@ impl Server {
                 let names = self.catalog.tools().iter().map(|entry| entry.exposed.as_str());
                 Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names))
             }
-            Some(tool) if config.tools.on_change == OnChange::Block => {
+            _ if config.tools.on_change != OnChange::Block => Ok(()),
+            Some(tool) => {
                 let held = self.trust.held(tool);
                 held.map_or(Ok(()), |change| Err(change.refusal(&config.name)))
             }
-            _ => Ok(()),
+            None if request.reads_a_uri() => {
+                let held = self.trust.held_around(&request.subject);
+                held.map_or(Ok(()), |change| Err(change.refusal(&config.name)))
+            }
+            None => Ok(()),
         }
     }
 
@@ -358,18 +312,19 @@ impl Server {
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 
-    /// Makes its catalog from its offer. The `announced` lists count as changed in any case.
-    fn read_offer(&mut self, config: &Config, announced: Lists) {
+    /// Makes its catalog from its offer.
+    fn read_offer(&mut self, config: &Config) {
         if let Some(offer) = &self.offer {
-            let reviewed = self.trust.reviewed(&offer.tools, &self.upstream.config().tools);
-            let tools = self.catalog.tools().iter();
-            let offered = tools.map(|tool| (&*tool.route.subject, &tool.definition));
+            let reviewed = self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools);
+            let entries = [Kind::Tools, Kind::Skills].map(|kind| self.catalog.listing(kind).entries());
+            let offered = entries.into_iter().flatten();
+            let offered = offered.map(|entry| (&*entry.route.subject, &entry.definition));
             self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
         let (alone, mut history) = (HashSet::new(), History::default());
         let style = style(config, ToolNames::Verbatim, &alone);
         let own = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
-        self.revisions.count(announced.and(changed(&own, &self.catalog)));
+        self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
     }
 }

@@ -1,10 +1,12 @@
-//! Finds tools whose definition changed since it was trusted. A definition is trusted if the configuration file
+//! Finds tools and skills whose definition changed since it was trusted. A definition is trusted if the configuration file
 //! names it, if it was the first one seen, or if an operator approved it.
 //!
 //! A server can change the description of a tool later, and descriptions make a model call tools. Invariants: a
 //! tool is compared by its own name and by the definition that its server wrote, before Switchyard changes it. New
 //! and removed tools are not changes, and a tool that returns is compared with its former definition. The number
 //! of remembered tools of a server is limited, and a tool beyond that limit is not trusted.
+//!
+//! A skill is compared like a tool, under its URI in place of a name: its entry has the digests of its files.
 //!
 //! Not here: how an untrusted tool is treated (`catalog`, by `tools.on_change`), who may approve.
 
@@ -17,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{Error, Named};
 use json::{Raw, canonical};
-use protocol::feature::Tool;
+use protocol::skill;
 use runtime::hex::hex;
 use runtime::telemetry::{audit, untrusted};
 use upstream::config::{OnChange, Tools};
@@ -25,8 +27,18 @@ use upstream::config::{OnChange, Tools};
 /// Limit of remembered definitions of one server: the limit of one list of tools.
 const MOST: usize = 10_000;
 /// The members of a definition that are compared one by one.
-const MEMBERS: [&str; 8] =
-    ["title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta"];
+const MEMBERS: [&str; 10] = [
+    "title",
+    "description",
+    "inputSchema",
+    "outputSchema",
+    "annotations",
+    "icons",
+    "execution",
+    "_meta",
+    "frontmatter",
+    "resources",
+];
 /// Name that a change of any other member is reported under.
 const OTHERS: &str = "other members";
 /// Name that a change is reported under if only the hash of the trusted definition is known.
@@ -78,6 +90,8 @@ pub struct Approval<'a> {
     pub tool: Option<&'a str>,
     /// The SHA-256 of the approved definition, in hexadecimal digits; none: the current definition.
     pub sha256: Option<&'a str>,
+    /// The server that had the bare name of the tool before. With `sha256`, the name moves only if it is this one.
+    pub previous_owner: Option<&'a str>,
 }
 
 impl DefinitionDigest {
@@ -112,19 +126,19 @@ impl DefinitionDigest {
 
 impl Change {
     fn of(
-        tool: &Tool,
+        (name, definition): (&str, &Raw),
         now: DefinitionDigest,
         known: Option<&DefinitionDigest>,
         named: Option<Sha256Hash>,
     ) -> Self {
         Self {
-            tool: tool.name.clone(),
+            tool: name.to_owned(),
             changed: match (known, named) {
                 (Some(known), _) => now.differs(known),
                 (None, Some(_)) => vec![WHOLE],
                 (None, None) => Vec::new(),
             },
-            definition: tool.definition.clone(),
+            definition: definition.clone(),
             trusted_definition: None,
             trusted: known.map(|known| known.whole).or(named),
             now,
@@ -174,29 +188,49 @@ impl Trust {
         Some(hex(&now.whole))
     }
 
-    /// Compares `tools`, the current list of the server, with the trusted definitions. A tool that was never seen
+    /// Returns the change of the skill in whose directory `uri` is, if the skill is blocked for it.
+    pub(super) fn held_around(&self, uri: &str) -> Option<&Arc<Change>> {
+        if !self.holds || self.changes.is_empty() {
+            return None;
+        }
+        // A directory can be that of a skill itself.
+        let own = std::iter::once(format!("{uri}/"));
+        own.chain([uri.to_owned()]).find_map(|uri| skill::around(&uri).find_map(|skill| self.held(&skill)))
+    }
+
+    /// Whether `definition`, which the server sent outside of its list, is not another one than the trusted one.
+    pub(super) fn allows(&self, name: &str, definition: &Raw) -> bool {
+        let known = self.known.get(&name_hash(name)).filter(|_| self.holds);
+        known.is_none_or(|known| known.whole == whole_hash(definition))
+    }
+
+    /// Compares the current definitions of the server with the trusted ones. A tool that was never seen
     /// becomes trusted, unless the configuration file names another definition of it.
-    pub(super) fn reviewed(&self, tools: &[Tool], choice: &Tools) -> Self {
+    pub(super) fn reviewed<'a>(
+        &self,
+        offered: impl Iterator<Item = (&'a str, &'a Raw)>,
+        choice: &Tools,
+    ) -> Self {
         let policy = choice.on_change;
         if policy == OnChange::Allow {
             return Self::default();
         }
         let mut next =
             Self { known: self.known.clone(), changes: BTreeMap::new(), holds: policy == OnChange::Block };
-        for tool in tools {
-            let (name, whole) = (name_hash(&tool.name), whole_hash(&tool.definition));
-            let (known, named) = (next.known.get(&name), choice.trusted.get(&tool.name).copied());
+        for (tool, definition) in offered {
+            let (name, whole) = (name_hash(tool), whole_hash(definition));
+            let (known, named) = (next.known.get(&name), choice.trusted.get(tool).copied());
             if known.is_some_and(|known| known.whole == whole) {
                 continue;
             }
-            let now = DefinitionDigest::of(&tool.definition, whole);
+            let now = DefinitionDigest::of(definition, whole);
             let is_trusted = named.map_or(known.is_none(), |named| named == whole);
             if is_trusted && (known.is_some() || next.known.len() < MOST) {
                 next.known.insert(name, now);
                 continue;
             }
-            let change = Change::of(tool, now, known, named);
-            next.changes.insert(tool.name.clone(), Arc::new(change));
+            let change = Change::of((tool, definition), now, known, named);
+            next.changes.insert(tool.to_owned(), Arc::new(change));
         }
         next
     }
@@ -230,18 +264,19 @@ impl Trust {
         self
     }
 
-    /// Applies an operator's approval to the current `tools` of `server`.
-    pub(super) fn approved(
+    /// Applies an operator's approval to the current definitions of `server`.
+    pub(super) fn approved<'a>(
         &self,
         approval: Approval<'_>,
         server: &Arc<str>,
-        tools: &[Tool],
+        offered: impl Iterator<Item = (&'a str, &'a Raw)>,
     ) -> Result<Self, Error> {
+        let offered: Vec<(&str, &Raw)> = offered.collect();
         let mut next = self.clone();
-        for change in self.chosen(approval, server, tools)? {
+        for change in self.chosen(approval, server, &offered)? {
             let name = name_hash(&change.tool);
             if next.known.len() >= MOST && !next.known.contains_key(&name) {
-                next.retain_offered(tools);
+                next.retain_offered(&offered);
             }
             next.known.insert(name, change.now);
             next.changes.remove(&change.tool);
@@ -256,15 +291,15 @@ impl Trust {
         &self,
         approval: Approval<'_>,
         server: &Arc<str>,
-        tools: &[Tool],
+        offered: &[(&str, &Raw)],
     ) -> Result<Vec<&Change>, Error> {
         let Some(name) = approval.tool else { return Ok(self.changes().collect()) };
-        let names = || tools.iter().map(|tool| tool.name.as_str());
-        let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
+        let names = || offered.iter().map(|(tool, _)| *tool);
+        let Some((_, definition)) = offered.iter().find(|(tool, _)| *tool == name) else {
             return Err(Error::name_not_found(Named::Tool, name, Some(server), names()));
         };
         let change = self.changes.get(name);
-        let now = hex(&change.map_or_else(|| whole_hash(&tool.definition), |change| change.now.whole));
+        let now = hex(&change.map_or_else(|| whole_hash(definition), |change| change.now.whole));
         if approval.sha256.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&now)) {
             return Err(Error::OtherDefinition { server: Arc::clone(server), tool: name.to_owned(), now });
         }
@@ -272,8 +307,8 @@ impl Trust {
     }
 
     /// Forgets the definitions of tools that the server no longer has.
-    fn retain_offered(&mut self, tools: &[Tool]) {
-        let there: HashSet<Sha256Hash> = tools.iter().map(|tool| name_hash(&tool.name)).collect();
+    fn retain_offered(&mut self, offered: &[(&str, &Raw)]) {
+        let there: HashSet<Sha256Hash> = offered.iter().map(|(tool, _)| name_hash(tool)).collect();
         self.known.retain(|name, _| there.contains(name));
     }
 

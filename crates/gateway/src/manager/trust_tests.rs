@@ -9,10 +9,16 @@ use serde_json::json;
 use super::*;
 use crate::manager::config::Config;
 use crate::manager::{Called, Manager, Scope};
+use protocol::feature::Tool;
 use protocol::{Version, method};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Fake};
 use upstream::{Call, Outlet, Owner};
+
+/// The names and definitions of `tools`.
+fn pairs(tools: &[Tool]) -> impl Iterator<Item = (&str, &Raw)> {
+    tools.iter().map(|tool| (tool.name.as_str(), &tool.definition))
+}
 
 fn tool(text: &str) -> Tool {
     Tool::from_definition(Raw::parse(&Bytes::from(text.to_owned())).expect("JSON")).expect("a tool")
@@ -30,7 +36,7 @@ fn choice(on_change: OnChange) -> Tools {
 
 /// Returns the state after a server listed each of `lists`.
 fn seen(lists: &[&[Tool]]) -> Trust {
-    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(tools, &choice(OnChange::Block)))
+    lists.iter().fold(Trust::default(), |trust, tools| trust.reviewed(pairs(tools), &choice(OnChange::Block)))
 }
 
 fn changed(trust: &Trust) -> Vec<(&str, Vec<&'static str>)> {
@@ -92,9 +98,9 @@ fn a_new_tool_and_one_that_goes_are_no_change_and_one_that_comes_back_is_compare
 
 #[test]
 fn where_changes_are_allowed_nothing_is_remembered() {
-    let trust = seen(&[&[saying("a", "1")]]).reviewed(&[saying("a", "2")], &choice(OnChange::Allow));
+    let trust = seen(&[&[saying("a", "1")]]).reviewed(pairs(&[saying("a", "2")]), &choice(OnChange::Allow));
     assert!(trust.known.is_empty() && changed(&trust).is_empty());
-    let trust = trust.reviewed(&[saying("a", "3")], &choice(OnChange::Block));
+    let trust = trust.reviewed(pairs(&[saying("a", "3")]), &choice(OnChange::Block));
     assert!(changed(&trust).is_empty(), "trust begins with what is there now");
 }
 
@@ -106,7 +112,7 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
         Tools { trusted, ..choice(OnChange::Block) }
     };
     let trust = |lists: &[&Tool], choice: &Tools| {
-        lists.iter().fold(Trust::default(), |trust, tool| trust.reviewed(&[(*tool).clone()], choice))
+        lists.iter().fold(Trust::default(), |trust, tool| trust.reviewed(pairs(&[(*tool).clone()]), choice))
     };
     assert!(changed(&trust(&[&one], &named(&one))).is_empty());
     let first = trust(&[&other], &named(&one));
@@ -115,14 +121,15 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
     assert_eq!(change.trusted_sha256(), Some(hex(&whole_hash(&one.definition))));
     assert_eq!(first.sha256("a"), Some(change.sha256()));
     assert!(changed(&trust(&[&other, &one], &named(&one))).is_empty());
-    let approved =
-        first.approved(Approval::default(), &"s".into(), std::slice::from_ref(&other)).expect("approved");
+    let approved = first
+        .approved(Approval::default(), &"s".into(), pairs(std::slice::from_ref(&other)))
+        .expect("approved");
     assert!(
-        changed(&approved.reviewed(std::slice::from_ref(&other), &named(&one))).is_empty(),
+        changed(&approved.reviewed(pairs(std::slice::from_ref(&other)), &named(&one))).is_empty(),
         "until the end"
     );
-    let later =
-        trust(&[&one], &choice(OnChange::Block)).reviewed(std::slice::from_ref(&other), &named(&other));
+    let later = trust(&[&one], &choice(OnChange::Block))
+        .reviewed(pairs(std::slice::from_ref(&other)), &named(&other));
     assert!(changed(&later).is_empty(), "the file was changed with it");
     let late = Tools { trusted: named(&one).trusted, ..choice(OnChange::Warn) };
     assert!(trust(&[&other], &late).held("a").is_none() && changed(&trust(&[&other], &late)).len() == 1);
@@ -131,7 +138,7 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
 #[test]
 fn only_where_changes_are_blocked_a_tool_is_held_back() {
     for (policy, holds) in [(OnChange::Warn, false), (OnChange::Block, true)] {
-        let trust = seen(&[&[saying("a", "1")]]).reviewed(&[saying("a", "2")], &choice(policy));
+        let trust = seen(&[&[saying("a", "1")]]).reviewed(pairs(&[saying("a", "2")]), &choice(policy));
         assert_eq!((trust.changes().len(), trust.held("a").is_some()), (1, holds));
         assert!(trust.held("b").is_none());
     }
@@ -143,15 +150,15 @@ fn what_is_remembered_is_bounded_and_what_is_beyond_is_not_trusted() {
     let mut full = seen(&[&now[1..]]);
     let seal = DefinitionDigest::of(&now[0].definition, whole_hash(&now[0].definition));
     full.known.extend((1..MOST).map(|number| (name_hash(&number.to_string()), seal)));
-    let full = full.reviewed(&now, &choice(OnChange::Block));
+    let full = full.reviewed(pairs(&now), &choice(OnChange::Block));
     assert_eq!((changed(&full), full.known.len()), (vec![("late", vec![])], MOST));
     let refusal = full.held("late").expect("held back").refusal(&server).to_string();
     assert!(refusal.contains("\"late\"") && refusal.contains("more tools than are remembered"), "{refusal}");
-    let approved = full.approved(Approval::default(), &server, &now).expect("approved");
-    let approved = approved.reviewed(&now, &choice(OnChange::Block));
+    let approved = full.approved(Approval::default(), &server, pairs(&now)).expect("approved");
+    let approved = approved.reviewed(pairs(&now), &choice(OnChange::Block));
     assert!(changed(&approved).is_empty() && approved.known.len() == 2, "those that are gone made room");
     assert_eq!(
-        changed(&approved.reviewed(&[saying("0", "2")], &choice(OnChange::Block))).len(),
+        changed(&approved.reviewed(pairs(&[saying("0", "2")]), &choice(OnChange::Block))).len(),
         1,
         "and nobody else"
     );
@@ -162,15 +169,17 @@ fn an_approval_is_of_what_was_looked_at() {
     let (server, now): (Arc<str>, _) = ("s".into(), [saying("a", "2"), saying("b", "2"), saying("c", "1")]);
     let trust = seen(&[&[saying("a", "1"), saying("b", "1"), saying("c", "1")], &now]);
     let looked_at = trust.held("a").expect("held back").sha256();
-    let approve = |tool, sha256| trust.approved(Approval { tool: Some(tool), sha256 }, &server, &now);
+    let approve = |tool, sha256| {
+        trust.approved(Approval { tool: Some(tool), sha256, previous_owner: None }, &server, pairs(&now))
+    };
     let left = |approved: Result<Trust, Error>| {
-        let approved = approved.expect("approved").reviewed(&now, &choice(OnChange::Block));
+        let approved = approved.expect("approved").reviewed(pairs(&now), &choice(OnChange::Block));
         approved.changes().map(|change| change.tool.clone()).collect::<Vec<_>>()
     };
     assert_eq!(left(approve("a", Some(&looked_at))), ["b"]);
     assert_eq!(left(approve("b", None)), ["a"]);
     assert_eq!(left(approve("c", None)), ["a", "b"], "it is trusted already");
-    assert_eq!(left(trust.approved(Approval::default(), &server, &now)), [""; 0]);
+    assert_eq!(left(trust.approved(Approval::default(), &server, pairs(&now))), [""; 0]);
     let other = approve("b", Some(&looked_at)).expect_err("another definition");
     assert!(matches!(&other, Error::OtherDefinition { tool, .. } if tool == "b"), "{other}");
     approve("c", Some(&looked_at)).expect_err("another definition");
@@ -268,7 +277,8 @@ async fn a_tool_that_is_held_back_is_neither_listed_nor_called_until_it_is_appro
     assert_eq!(a.calls(), 0, "it was not asked");
     call(&manager, "u").await.expect("it did not change");
 
-    let status = manager.approve("a", Approval { tool: Some("t"), sha256: None }).await.expect("approved");
+    let status =
+        manager.approve("a", Approval { tool: Some("t"), ..Approval::default() }).await.expect("approved");
     assert_eq!((status.trust.changes().len(), status.tools), (0, 2));
     assert_eq!(offered(&manager), ["t", "u"]);
     call(&manager, "t").await.expect("approved");

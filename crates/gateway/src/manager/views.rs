@@ -95,6 +95,22 @@ impl Manager {
         self.view(affinity).unwrap_or_else(|| self.snapshot())
     }
 
+    /// The snapshot for programs of `principal`, after a wait for its connections to servers where each principal logs in.
+    pub async fn seen_by_program(&self, principal: &Arc<str>, scope: &Scope) -> Arc<Snapshot> {
+        if !any_private() {
+            return self.snapshot();
+        }
+        let affinity = Affinity::of_program(Arc::clone(principal));
+        if self.has_to_attend(Viewer { scope, affinity: Some(&affinity) }) {
+            let call = Call::of_gateway(method::TOOLS_LIST, None);
+            let principal = Some(Arc::clone(principal));
+            let call = Call { affinity: Some(affinity.clone()), principal, ..call };
+            // Boxed: it is large, and each principal waits once.
+            Box::pin(self.attend(scope, &call, None)).await;
+        }
+        self.seen_by(Some(&affinity))
+    }
+
     /// The view of the client of `affinity`, if it has one.
     pub(super) fn view(&self, affinity: Option<&Affinity>) -> Option<Arc<Snapshot>> {
         self.published.views.get(affinity.filter(|_| any_private())?)

@@ -14,7 +14,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::pending::PendingNotifications;
 use crate::manager::ServerNotice;
 use json::Raw;
-use protocol::{Notification, meta, method, uri};
+use protocol::{Notification, elicitation, meta, method, uri};
 use runtime::telemetry::pace::Pace;
 use upstream::{Affinity, Watching};
 
@@ -156,7 +156,11 @@ impl NotificationRouter {
                 }
             }
             method::TASK_STATUS | method::TASKS => {
-                let Some(id) = named("taskId") else { return };
+                let Some(id) =
+                    named("taskId").filter(|_| notice.params.as_ref().is_none_or(elicitation::are_safe))
+                else {
+                    return;
+                };
                 let listeners = self.listeners(&Topic::Task(server.clone(), id.into()));
                 for listener in listeners.into_iter().filter(is_meant) {
                     put(&listener, notice, "taskId", &listener.shown);

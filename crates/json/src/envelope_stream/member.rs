@@ -1,5 +1,7 @@
 //! The members whose names and values matter, and the short token that is buffered to recognize them.
 
+use crate::decimal;
+
 /// The longest token that can matter, in bytes. No word that matters has more than 20 letters, and an escape of one
 /// letter takes 6 bytes.
 const LONGEST: usize = 128;
@@ -15,6 +17,8 @@ pub(super) enum EnvelopeMember {
     Method,
     /// `resultType` of a result.
     Type,
+    /// A member of a result that must not be an object.
+    NoObject,
     Other,
 }
 
@@ -32,8 +36,14 @@ impl EnvelopeMember {
     }
 
     /// The member of a result that is called `name`.
-    pub(super) fn in_result(name: &Token) -> Self {
-        if name.is("resultType") { Self::Type } else { Self::Other }
+    pub(super) fn in_result(name: &Token, no_objects: &[&str]) -> Self {
+        if name.is("resultType") {
+            Self::Type
+        } else if no_objects.iter().any(|other| name.is(other)) {
+            Self::NoObject
+        } else {
+            Self::Other
+        }
     }
 }
 
@@ -63,6 +73,11 @@ impl Token {
         (!self.is_too_long).then_some(&self.text)
     }
 
+    /// Whether the token is one of the numbers that JSON does not have.
+    pub(super) fn is_odd_number(&self) -> bool {
+        matches!(self.bytes(), Some(b"NaN" | b"Infinity" | b"-Infinity"))
+    }
+
     /// Whether the token is a string that means `word`, with or without escapes.
     pub(super) fn is(&self, word: &str) -> bool {
         let Some(inner) = self.bytes().and_then(|text| text.strip_prefix(b"\"")?.strip_suffix(b"\"")) else {
@@ -74,10 +89,8 @@ impl Token {
         inner == word.as_bytes()
     }
 
-    /// The number, if Switchyard can have written it as a request id.
+    /// The number of a request, also if it is written as text.
     pub(super) fn number(&self) -> Option<u64> {
-        let text = std::str::from_utf8(self.bytes()?).ok()?;
-        // Unlike JSON, `parse` accepts a sign and leading zeros. Ids start at 1.
-        text.parse().ok().filter(|_| text.starts_with(|first| matches!(first, '1'..='9')))
+        decimal::whole(self.bytes()?)
     }
 }

@@ -1,4 +1,4 @@
-//! 64 bytes of JSON text as bits: the positions of its quotes, backslashes and brackets.
+//! 64 bytes of JSON text as bits: the positions of its quotes, backslashes and brackets, and of some letters.
 //!
 //! The bit of the first byte is the lowest one. Sixteen bytes are compared at a time.
 
@@ -18,6 +18,8 @@ pub(super) struct Block {
     pub opens: u64,
     /// `}` and `]`.
     pub closes: u64,
+    /// The letters `H` to `O`. Outside of strings JSON has none of them, and `NaN` and `Infinity` begin with them.
+    pub letters: u64,
 }
 
 impl Block {
@@ -34,6 +36,7 @@ impl Block {
             block.backslashes |= places(text, b'\\');
             block.opens |= places(brackets, b'{');
             block.closes |= places(brackets, b'}');
+            block.letters |= places(text & u8x16::splat(0xf8), b'H');
         }
         block
     }
@@ -82,8 +85,10 @@ mod tests {
             let text: &[u8; WIDTH] = text.as_slice().try_into().expect("a block");
             let block = Block::of(text);
             for (at, byte) in text.iter().enumerate() {
-                let found = [block.quotes, block.backslashes, block.opens, block.closes].map(|bits| bits >> at & 1 == 1);
-                let expected = [*byte == b'"', *byte == b'\\', b"{[".contains(byte), b"}]".contains(byte)];
+                let bits = [block.quotes, block.backslashes, block.opens, block.closes, block.letters];
+                let found = bits.map(|bits| bits >> at & 1 == 1);
+                let brackets = [b"{[".contains(byte), b"}]".contains(byte)];
+                let expected = [*byte == b'"', *byte == b'\\', brackets[0], brackets[1], (b'H'..=b'O').contains(byte)];
                 prop_assert_eq!(found, expected, "{} at {}", byte, at);
             }
         }

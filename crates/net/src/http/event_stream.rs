@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use super::body::Body;
 use super::error::Error;
 use super::read::{chunk, collect};
-use crate::sse::{Decoder, Item};
+use crate::sse::{BYTE_ORDER_MARK, Decoder, Item};
 use runtime::memory::{Account, Charge, ChargeKind, Payer, SMALL};
 use runtime::worker::WorkBudget;
 
@@ -118,7 +118,8 @@ impl EventStream {
                 None => return Ok(false),
             }
         }
-        Ok(self.input.trim_ascii_start().starts_with(b"{"))
+        let text = self.input.trim_ascii_start();
+        Ok(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).starts_with(b"{"))
     }
 
     /// The whole body, if it is no event stream.

@@ -1,6 +1,6 @@
 //! Headers and URLs of requests and responses.
 //!
-//! Source: RFC 9110 (`Retry-After`, `Content-Type`, `Host`), RFC 7617 (basic authentication).
+//! Source: RFC 9110 (`Retry-After`, `Content-Type`, `Host`), RFC 7617 (basic authentication), RFC 8586 (`CDN-Loop`).
 
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +15,8 @@ use super::error::Error;
 
 /// Header that an intermediary adds so that it recognizes its own requests (RFC 8586).
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+/// The token of Switchyard in [`CDN_LOOP`].
+pub const CDN_TOKEN: &str = "switchyard";
 /// `User-Agent` of requests that Switchyard makes.
 pub const OUR_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));
@@ -44,6 +46,28 @@ pub fn basic_credentials(url: &Url) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair))).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+/// Whether a Switchyard sent the request: one of the intermediaries in [`CDN_LOOP`] is its token. Other intermediaries, such
+/// as a content delivery network, may have passed the request on. Case and parameters do not count (RFC 8586, section 2).
+pub fn is_own_loop(headers: &HeaderMap) -> bool {
+    let is_own = |id: &[u8]| id.trim_ascii().eq_ignore_ascii_case(CDN_TOKEN.as_bytes());
+    headers.get_all(CDN_LOOP).iter().any(|list| intermediaries(list.as_bytes()).any(is_own))
+}
+
+/// Splits a list of intermediaries at the commas outside of quoted strings, and returns each without its parameters.
+fn intermediaries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let elements = list.split(move |byte| {
+        let escaped = std::mem::take(&mut is_escaped);
+        match byte {
+            b'"' if !escaped => is_quoted = !is_quoted,
+            b'\\' if is_quoted && !escaped => is_escaped = true,
+            _ => {}
+        }
+        *byte == b',' && !is_quoted
+    });
+    elements.map(|element| element.split(|byte| *byte == b';').next().unwrap_or_default())
 }
 
 /// Returns the time to wait that `Retry-After` asks for, in seconds or as a date.
@@ -101,5 +125,31 @@ mod tests {
         let pair = format!("Basic {}", STANDARD.encode("us er:p:w"));
         assert_eq!(credentials("http://us%20er:p:w@h/").expect("credentials"), pair);
         assert_eq!(credentials("http://h/"), None);
+    }
+
+    #[test]
+    fn only_the_own_token_is_a_loop() {
+        for (fields, is_loop) in [
+            (&["switchyard"][..], true),
+            (&["Switchyard"], true),
+            (&["cloudflare; subreqs=1, switchyard"], true),
+            (&[" SWITCHYARD ;a=b , Fastly"], true),
+            (&["cloudflare", "switchyard"], true),
+            (&["a;x=\"\\\",\", switchyard"], true),
+            (&[", ,switchyard;"], true),
+            (&["cloudflare"], false),
+            (&["cloudflare; loops=2; subreqs=1"], false),
+            (&["Fastly, foo123.foocdn.example, barcdn.example; trace=\"abcdef\""], false),
+            (&["a; by=\"x, switchyard, y\""], false),
+            (&["a; by=switchyard"], false),
+            (&["switchyard.example", "xswitchyard", "switchyard:80", ""], false),
+            (&[], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for field in fields {
+                headers.append(CDN_LOOP, HeaderValue::from_str(field).expect("a value"));
+            }
+            assert_eq!(is_own_loop(&headers), is_loop, "{fields:?}");
+        }
     }
 }

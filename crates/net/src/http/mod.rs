@@ -54,7 +54,8 @@ pub use self::event_stream::{Decoded, EventStream};
 pub use self::fetch::{ResponseLimits, WholeResponse};
 pub use self::form::Form;
 pub use self::headers::{
-    CDN_LOOP, IDENTITY, OUR_USER_AGENT, basic_credentials, host, is_media_type, path, retry_after,
+    CDN_LOOP, CDN_TOKEN, IDENTITY, OUR_USER_AGENT, basic_credentials, host, is_media_type, is_own_loop, path,
+    retry_after,
 };
 use self::idle::{Idle, IdleSet};
 pub use self::network::Network;

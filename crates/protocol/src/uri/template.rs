@@ -95,6 +95,12 @@ impl Template {
         Self { text: text.to_owned(), parts }
     }
 
+    /// Makes the template of all URIs that begin with `root`, which is text.
+    pub fn beneath(root: &str) -> Self {
+        let parts = vec![Part::Literal(root.to_owned()), Part::Run(Class::Any, None)];
+        Self { text: root.to_owned(), parts: Some(parts) }
+    }
+
     /// The text of the template.
     pub fn as_str(&self) -> &str {
         &self.text

@@ -1,7 +1,8 @@
 //! One memory budget for message bytes in flight, shared by all principals and servers of the process.
 //!
 //! A [`Charge`] is the share of an [`Account`] in the budget. It is released on drop, and [`Charge::hold`] ties it
-//! to the bytes themselves, so it lasts exactly as long as the last slice of them.
+//! to the bytes themselves, so it lasts exactly as long as the last slice of them. Bytes are charged once: [`hold`]
+//! recognizes those that are charged already, and copies of the same [`Bytes`] share their charge.
 //!
 //! Each account has a fair share ([`FairShares`]): at most three times what is free. So one that is alone gets three
 //! quarters of the budget.
@@ -11,6 +12,7 @@
 //! connections that is 64 MiB at most, less than what the sockets cost.
 //! Not here: the handling of a refused message, which its caller decides.
 
+mod ranges;
 pub mod system;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::fair_shares::FairShares;
+use ranges::{Left, Range, Ranges};
 
 /// Messages of fewer bytes are not charged one by one.
 pub const SMALL: usize = 4 * 1024;
@@ -98,6 +101,7 @@ pub struct Budget {
 struct State {
     limit: usize,
     accounts: FairShares<Account, 3>,
+    ranges: Ranges,
 }
 
 /// The budget of the process. Until [`Budget::set_limit`] it has the default limit.
@@ -117,7 +121,7 @@ pub struct BudgetUsage {
 
 impl Budget {
     fn new(limit: usize) -> Self {
-        let state = State { limit, accounts: FairShares::new() };
+        let state = State { limit, accounts: FairShares::new(), ranges: Ranges::default() };
         Self { state: Mutex::new(state), refused: Default::default() }
     }
 
@@ -148,6 +152,56 @@ impl Budget {
         Charge { budget: self, account, kind, bytes: 0 }
     }
 
+    /// Charges `bytes` to `account` as long as any slice of the returned ones lives. Bytes that are charged already are
+    /// not charged again, and their charge lasts as long too.
+    pub fn hold(&'static self, bytes: Bytes, account: Account, kind: ChargeKind) -> Result<Bytes, Exhausted> {
+        let range = Ranges::of(&bytes);
+        let mut state = self.lock();
+        let joined = state.ranges.join(range, &account);
+        if joined.is_none() && !state.grow(&account, bytes.len()) {
+            drop(state);
+            return Err(self.refused(kind, bytes.len()));
+        }
+        let range = joined.unwrap_or_else(|| state.begin(range, &account));
+        drop(state);
+        Ok(Bytes::from_owner(Held { bytes, range, account, budget: self }))
+    }
+
+    /// Charges `bytes` as [`Budget::hold`] does, even if there is no room for them.
+    pub fn hold_beyond(&'static self, bytes: Bytes, account: Account) -> Bytes {
+        let range = Ranges::of(&bytes);
+        let mut state = self.lock();
+        let range = state.ranges.join(range, &account).unwrap_or_else(|| {
+            state.accounts.add(&account, bytes.len());
+            state.begin(range, &account)
+        });
+        drop(state);
+        Bytes::from_owner(Held { bytes, range, account, budget: self })
+    }
+
+    /// Exempts `bytes`, which live as long as the program. Any number of answers shares them.
+    pub fn exempt(&self, bytes: &Bytes) {
+        self.lock().ranges.add(Ranges::of(bytes), None);
+    }
+
+    /// Ends one hold of `range`.
+    fn release(&self, range: Range, account: &Account) {
+        let mut state = self.lock();
+        match state.ranges.leave(range, account) {
+            Left::Unchanged => {}
+            Left::Moved(from, to) => {
+                state.accounts.give_back(&from, range.1);
+                state.accounts.add(&to, range.1);
+            }
+            Left::Released(payer) => state.accounts.give_back(&payer, range.1),
+        }
+    }
+
+    fn refused(&self, kind: ChargeKind, wanted: usize) -> Exhausted {
+        self.refused[kind as usize].fetch_add(1, Ordering::Relaxed);
+        Exhausted { wanted }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held, and every write leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,6 +209,21 @@ impl Budget {
 }
 
 impl State {
+    /// Records that `account` holds `range`, which it has paid for.
+    fn begin(&mut self, range: Range, account: &Account) -> Range {
+        self.ranges.add(range, Some(account.clone()));
+        range
+    }
+
+    /// Changes what `account` has. Only more of it can be refused.
+    fn change(&mut self, account: &Account, (from, to): (usize, usize)) -> bool {
+        if to > from {
+            return self.grow(account, to - from);
+        }
+        self.accounts.give_back(account, from - to);
+        true
+    }
+
     /// Three eighths of the limit are reserved for the overhead of allocations, for buffers of sockets, and for pages
     /// that were freed a moment ago.
     fn grow(&mut self, account: &Account, more: usize) -> bool {
@@ -187,14 +256,8 @@ impl Charge {
 
     /// Changes the charge to `bytes`. A refused charge is not changed.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
-        if bytes > self.bytes {
-            let wanted = bytes - self.bytes;
-            if !self.budget.lock().grow(&self.account, wanted) {
-                self.budget.refused[self.kind as usize].fetch_add(1, Ordering::Relaxed);
-                return Err(Exhausted { wanted });
-            }
-        } else if bytes < self.bytes {
-            self.budget.lock().accounts.give_back(&self.account, self.bytes - bytes);
+        if bytes != self.bytes && !self.budget.lock().change(&self.account, (self.bytes, bytes)) {
+            return Err(self.budget.refused(self.kind, bytes - self.bytes));
         }
         self.bytes = bytes;
         Ok(())
@@ -217,10 +280,26 @@ impl Charge {
         }
     }
 
-    /// Returns `bytes` with this charge, resized to their length. It lasts until the last slice of them is dropped.
+    /// Returns `bytes` with this charge, resized to their length. It lasts until the last slice of them is dropped. If
+    /// they are charged already, this charge is released.
     pub fn hold(mut self, bytes: Bytes) -> Result<Bytes, Exhausted> {
-        self.resize(bytes.len())?;
-        Ok(Bytes::from_owner(Held { bytes, _charge: self }))
+        if bytes.is_empty() {
+            return Ok(bytes);
+        }
+        let (range, wanted) = (Ranges::of(&bytes), bytes.len());
+        let mut state = self.budget.lock();
+        let joined = state.ranges.join(range, &self.account);
+        if joined.is_none() {
+            if !state.change(&self.account, (self.bytes, wanted)) {
+                drop(state);
+                return Err(self.budget.refused(self.kind, wanted - self.bytes));
+            }
+            // From now on the share belongs to the range.
+            self.bytes = 0;
+        }
+        let range = joined.unwrap_or_else(|| state.begin(range, &self.account));
+        drop(state);
+        Ok(Bytes::from_owner(Held { bytes, range, account: self.account.clone(), budget: self.budget }))
     }
 }
 
@@ -230,19 +309,29 @@ impl Drop for Charge {
     }
 }
 
-/// Charges `bytes` to `account` as long as any slice of them lives. Small ones are returned unchanged.
+/// Charges `bytes` to `account` as long as any slice of them lives. Small ones are returned unchanged, and those that are
+/// charged already are not charged again.
 pub fn hold(bytes: Bytes, account: impl FnOnce() -> Account, kind: ChargeKind) -> Result<Bytes, Exhausted> {
-    if bytes.len() < SMALL { Ok(bytes) } else { Charge::open(account(), kind).hold(bytes) }
+    if bytes.len() < SMALL { Ok(bytes) } else { budget().hold(bytes, account(), kind) }
 }
 
+/// Bytes of a charged range.
 struct Held {
     bytes: Bytes,
-    _charge: Charge,
+    range: Range,
+    account: Account,
+    budget: &'static Budget,
 }
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.release(self.range, &self.account);
     }
 }
 

@@ -79,3 +79,79 @@ fn the_sum_never_exceeds_the_limit_whatever_many_accounts_do() {
     budget.set_limit(MIB);
     assert!(fill(budget, "late").is_empty(), "a smaller limit refuses, and does not underflow");
 }
+
+/// Some bytes that live at a place of their own.
+fn bytes(length: usize) -> Bytes {
+    Bytes::from(vec![b'x'; length])
+}
+
+#[test]
+fn bytes_that_are_charged_already_are_not_charged_again() {
+    let budget = Budget::of_size(100 * SMALL);
+    let hold = |bytes| budget.hold(bytes, principal("a"), ChargeKind::Answer).expect("there is room");
+    let whole = bytes(8 * SMALL);
+    let held = hold(whole.clone());
+    let (again, part) = (hold(held.clone()), hold(whole.slice(SMALL..3 * SMALL)));
+    let charge = budget.open(principal("b"), ChargeKind::Request);
+    let charged = charge.hold(whole.slice(..SMALL)).expect("there is room");
+    assert_eq!(budget.usage().used, 8 * SMALL);
+    drop((held, again, charged));
+    assert_eq!(budget.usage().used, 8 * SMALL, "a part of them is still held");
+    drop(part);
+    assert_eq!((budget.usage().used, budget.lock().ranges.len()), (0, 0), "others may keep them");
+    drop(whole);
+}
+
+#[test]
+fn the_last_holder_of_shared_bytes_pays_for_them() {
+    let budget = Budget::of_size(100 * SMALL);
+    let shared = bytes(8 * SMALL);
+    let hold = |id| budget.hold(shared.clone(), principal(id), ChargeKind::Answer).expect("there is room");
+    let share = |id| {
+        let mut state = budget.lock();
+        let taken = state.accounts.take(&principal(id), 0, 0);
+        taken.err().unwrap_or(0)
+    };
+    let (first, second, third) = (hold("a"), hold("b"), hold("b"));
+    assert_eq!((share("a"), share("b")), (8 * SMALL, 0));
+    drop(second);
+    drop(first);
+    assert_eq!((share("a"), share("b")), (0, 8 * SMALL), "the first reader has read");
+    drop(third);
+    assert_eq!(budget.usage().used, 0);
+}
+
+#[test]
+fn ranges_of_one_buffer_with_the_same_beginning_are_told_apart() {
+    let budget = Budget::of_size(100 * SMALL);
+    let hold = |bytes| budget.hold(bytes, principal("a"), ChargeKind::Answer).expect("there is room");
+    let whole = bytes(8 * SMALL);
+    let (short, long) = (hold(whole.slice(..2 * SMALL)), hold(whole.clone()));
+    assert_eq!(budget.usage().used, 10 * SMALL, "the short one was charged before");
+    drop(short);
+    assert_eq!(budget.usage().used, 8 * SMALL);
+    drop(long);
+    assert_eq!(budget.usage().used, 0);
+}
+
+#[test]
+fn bytes_that_live_as_long_as_the_program_are_not_charged() {
+    let budget = Budget::of_size(100 * SMALL);
+    let page = bytes(90 * SMALL);
+    budget.exempt(&page);
+    let held = budget.hold(page.clone(), principal("a"), ChargeKind::Answer).expect("it needs no room");
+    drop(budget.hold(page, principal("a"), ChargeKind::Answer));
+    assert_eq!(budget.usage().used, 0);
+    drop(held);
+    assert_eq!(budget.lock().ranges.len(), 1);
+}
+
+#[test]
+fn an_answer_that_must_not_be_refused_is_charged_beyond_the_budget() {
+    let budget = Budget::of_size(8 * SMALL);
+    assert!(budget.hold(bytes(8 * SMALL), principal("a"), ChargeKind::Answer).is_err());
+    let held = budget.hold_beyond(bytes(8 * SMALL), principal("a"));
+    assert_eq!(budget.usage().used, 8 * SMALL);
+    drop(held);
+    assert_eq!(budget.usage().used, 0);
+}

@@ -70,7 +70,7 @@ fn what_operators_do_and_may_not_do_is_told_by_default() {
                 "action": "reconnect", "server": "issues", "outcome": "done", "request_id": id})),
             line(json!({"message": "operated", "principal": "key:ops", "role": "superuser",
                 "action": "reload", "outcome": "unfinished"})),
-            line(json!({"message": "refused", "principal": "jwt:a\\u{a}b", "role": "reader",
+            line(json!({"message": "refused", "principal": "jwt:a\\nb", "role": "reader",
                 "action": "tools/call", "outcome": "forbidden"})),
         ]
     );

@@ -1,6 +1,6 @@
 //! The log file (`server.log_file`).
 //!
-//! Invariants: only a regular file is opened, and a new one has the mode 0640. Lines are appended. If the file is moved
+//! Invariants: only a regular file is opened, no link and no file of another user, and a new one has the mode 0640. Lines are appended. If the file is moved
 //! or removed, a new one is made at its path within a second, so a program such as logrotate needs no signal.
 //!
 //! It does not limit the size of the file.
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+
+use crate::private_file;
 
 /// How often the path is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +34,7 @@ impl LogFile {
     /// Opens the file at `path`, or makes it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         // Opening a FIFO must not wait for its other end.
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(MODE).custom_flags(flags.bits().cast_signed());
         let file = options.open(path)?;
@@ -40,6 +42,7 @@ impl LogFile {
         if !found.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
+        private_file::check_owner(&found)?;
         let identity = (found.dev(), found.ino());
         Ok(Self { path: path.to_owned(), file, identity, checked: Instant::now() })
     }
@@ -97,5 +100,10 @@ mod tests {
         for path in ["/dev/null", "/", "/nowhere/at/all"] {
             assert!(LogFile::open(Path::new(path)).is_err(), "{path}");
         }
+        let folder = tempfile::tempdir().expect("a folder");
+        let [link, victim] = ["log", "victim"].map(|name| folder.path().join(name));
+        fs::write(&victim, "theirs").expect("written");
+        std::os::unix::fs::symlink(&victim, &link).expect("linked");
+        assert!(LogFile::open(&link).is_err());
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::json_line;
 use super::limit::Limit;
 use super::pace;
 use super::running::{RUNNING, Running};
@@ -308,14 +309,24 @@ fn write_whole(out: &mut impl Write, line: &Line) -> bool {
 }
 
 /// Puts each line that `tracing` formats into the queue.
-pub(super) struct Lines;
+pub(super) struct Lines {
+    /// Whether lines are JSON. Their invisible characters are escaped here, whatever a field has; `pretty` does it itself.
+    pub(super) is_json: bool,
+}
 
 /// One line; `tracing` writes each with one call.
-pub(super) struct LineWriter(LineKind);
+pub(super) struct LineWriter {
+    kind: LineKind,
+    is_json: bool,
+}
 
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        QUEUE.put(self.0, line);
+        if self.is_json {
+            QUEUE.put(self.kind, &json_line::visible(line));
+        } else {
+            QUEUE.put(self.kind, line);
+        }
         Ok(line.len())
     }
 
@@ -328,11 +339,12 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = LineWriter;
 
     fn make_writer(&'a self) -> LineWriter {
-        LineWriter(LineKind::Log)
+        LineWriter { kind: LineKind::Log, is_json: self.is_json }
     }
 
     fn make_writer_for(&'a self, about: &tracing::Metadata<'_>) -> LineWriter {
-        LineWriter(if about.target() == AUDIT_TARGET { LineKind::Audit } else { LineKind::Log })
+        let kind = if about.target() == AUDIT_TARGET { LineKind::Audit } else { LineKind::Log };
+        LineWriter { kind, is_json: self.is_json }
     }
 }
 

@@ -7,9 +7,9 @@
 //!
 //! It does not decide which events are logged; each part does.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,8 +18,11 @@ use tracing::field::{DisplayValue, display};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
+use protocol::visible::escaped;
+
 pub mod audit;
 pub mod durations;
+mod json_line;
 pub mod limit;
 mod log_file;
 mod log_queue;
@@ -169,8 +172,9 @@ pub fn init(options: &LogOptions) -> Result<Log, Error> {
         Format::Json => false,
         Format::Pretty => true,
     };
-    let lines =
-        tracing_subscriber::fmt().with_writer(log_queue::Lines).with_env_filter(filter(options.level)?);
+    let lines = tracing_subscriber::fmt()
+        .with_writer(log_queue::Lines { is_json: !is_pretty })
+        .with_env_filter(filter(options.level)?);
     let out = output(options.file.as_deref())?;
     if is_pretty {
         let lines = lines.with_ansi(options.file.is_none());
@@ -183,7 +187,7 @@ pub fn init(options: &LogOptions) -> Result<Log, Error> {
     Ok(Log { is_file: options.file.is_some() })
 }
 
-fn output(file: Option<&Path>) -> Result<Box<dyn Write + Send>, Error> {
+fn output(file: Option<&Path>) -> Result<Box<dyn io::Write + Send>, Error> {
     let Some(path) = file else {
         // A descriptor of its own: nothing else waits for a lock that a blocked write holds.
         return Ok(Box::new(File::from(io::stderr().as_fd().try_clone_to_owned()?)));
@@ -199,8 +203,7 @@ fn filter(level: Level) -> Result<EnvFilter, Error> {
     EnvFilter::try_new(text).map_err(|error| Error::Filter { variable, reason: error.to_string() })
 }
 
-/// Escapes and shortens foreign text for a log line: at most 256 characters, and no character that moves a cursor, ends
-/// a line or changes the direction of writing.
+/// Escapes and shortens foreign text for a log line: at most 256 characters, each of them visible.
 pub const fn untrusted(text: &str) -> Untrusted<'_> {
     Untrusted { text, most: MAX_UNTRUSTED_CHARS }
 }
@@ -229,8 +232,7 @@ impl fmt::Display for Untrusted<'_> {
         for (_, c) in rest.by_ref().take(self.most) {
             match c {
                 '\\' => f.write_str("\\\\")?,
-                c if is_harmless(c) => fmt::Write::write_char(f, c)?,
-                c => write!(f, "{}", c.escape_unicode())?,
+                c => escaped(c).try_for_each(|c| f.write_char(c))?,
             }
         }
         match rest.next() {
@@ -246,15 +248,6 @@ impl fmt::Debug for Untrusted<'_> {
     }
 }
 
-/// Whether `c` may be shown. Control characters, line and paragraph separators, and invisible characters that reorder
-/// or hide text may not.
-pub const fn is_harmless(c: char) -> bool {
-    !matches!(c,
-        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::sink::Sink;
@@ -264,7 +257,7 @@ mod tests {
     fn foreign_text_is_one_visible_bounded_line() {
         for (text, shown) in [
             ("plain Ünïcode 世界", "plain Ünïcode 世界"),
-            ("a\r\nb\u{1b}[31m", "a\\u{d}\\u{a}b\\u{1b}[31m"),
+            ("a\r\nb\u{1b}[31m", "a\\r\\nb\\u{1b}[31m"),
             ("back\\slash", "back\\\\slash"),
             ("\u{202e}gpj.exe\u{9b}\u{2028}", "\\u{202e}gpj.exe\\u{9b}\\u{2028}"),
         ] {

@@ -12,6 +12,8 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
+use protocol::visible::{escaped, is_visible, visible};
+
 /// Writes fields as `name=value`.
 pub(super) struct Fields;
 
@@ -47,15 +49,23 @@ impl Visitor<'_> {
         } else {
             write!(self.writer, "{name}=")?;
         }
-        if is_word(text) { self.writer.write_str(text) } else { write!(self.writer, "{text:?}") }
+        if is_word(text) { self.writer.write_str(text) } else { self.write_quoted(text) }
     }
 
-    /// Writes a message, which may be that of a library, without characters that move a cursor.
+    /// Writes a message, which may be that of a library.
     fn write_message(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|c| match c {
-            c if c.is_control() => write!(self.writer, "{}", c.escape_unicode()),
-            c => self.writer.write_char(c),
-        })
+        write!(self.writer, "{}", visible(text))
+    }
+
+    fn write_quoted(&mut self, text: &str) -> fmt::Result {
+        self.writer.write_char('"')?;
+        for c in text.chars() {
+            if matches!(c, '"' | '\\') {
+                self.writer.write_char('\\')?;
+            }
+            escaped(c).try_for_each(|c| self.writer.write_char(c))?;
+        }
+        self.writer.write_char('"')
     }
 }
 
@@ -73,7 +83,7 @@ impl Visit for Visitor<'_> {
 
 /// Whether `text` is one word that cannot merge with the text around it.
 fn is_word(text: &str) -> bool {
-    let is_special = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '=');
+    let is_special = |c: char| c.is_whitespace() || !is_visible(c) || matches!(c, '"' | '=');
     !text.is_empty() && !text.contains(is_special)
 }
 

@@ -1,5 +1,8 @@
 //! The clock of one call. It is paused while a server request is open, and each message extends the deadline.
 //!
+//! Notifications have a pace. A flood of them does not extend the deadline until its server was quiet for some seconds.
+//! So a call whose server only floods ends at its timeout.
+//!
 //! Invariants: a call without messages and server requests takes the lock only to check it once. The time of open
 //! server requests is not counted, so the time of the last message is stored without it.
 //!
@@ -14,9 +17,12 @@ use tokio::time::Instant;
 
 use super::OpenChannel;
 use crate::deadline::Deadline;
+use crate::token_bucket::{MESSAGE, TokenBucket};
 use runtime::telemetry::limit::Limit;
 use runtime::worker::{now, until};
 
+/// The most bytes that one notification counts for.
+const LARGEST: usize = 256 * 1024;
 /// The most open server requests of one call.
 pub(super) const MAX_QUESTIONS: usize = 16;
 
@@ -43,6 +49,9 @@ struct Paused {
     total: Duration,
     /// When the last message came, without the time of open server requests.
     heard: Option<Instant>,
+    /// The notifications so far; none before the first one.
+    pace: Option<TokenBucket>,
+    is_flooded: bool,
 }
 
 impl Paused {
@@ -53,6 +62,18 @@ impl Paused {
 
     fn hear(&mut self) {
         self.heard = Some(self.since.unwrap_or_else(now) - self.total);
+    }
+
+    /// Counts a notification of `bytes`. Returns whether a flood begins with it.
+    fn hear_notice(&mut self, bytes: usize) -> bool {
+        let now = now();
+        let pace = self.pace.get_or_insert_with(|| TokenBucket::full(now));
+        let was_flooded = self.is_flooded && !pace.is_full(now);
+        self.is_flooded = pace.take(bytes.min(LARGEST) + MESSAGE, now) || was_flooded;
+        if !self.is_flooded {
+            self.hear();
+        }
+        self.is_flooded && !was_flooded
     }
 }
 
@@ -72,9 +93,9 @@ impl Pauses {
         }
     }
 
-    /// Records a message of the server.
-    pub(super) fn hear(&self) {
-        self.lock().hear();
+    /// Records a notification of `bytes`. Returns whether a flood begins with it.
+    pub(super) fn hear_notice(&self, bytes: usize) -> bool {
+        self.lock().hear_notice(bytes)
     }
 
     /// When the last message came, without the time of open server requests.

@@ -1,4 +1,4 @@
-//! Reads the offer of a server: its tools, resources, templates and prompts.
+//! Reads the offer of a server: its tools, resources, templates, prompts and skills.
 //!
 //! Invariants: everything is bounded. All pages are read on one connection, because a cursor may belong to a session.
 //! Definitions keep their bytes. Problems are recorded in the offer, and only the part with the problem is left out. A
@@ -29,9 +29,10 @@ use pages::Listed;
 use problems::{Problems, quoted};
 use protocol::ErrorObject;
 use protocol::caching::Caching;
-use protocol::feature::{Item, Kind, List, Tool};
+use protocol::feature::{Item, Kind, Tool};
 use protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
 use protocol::message::MAX_DEPTH;
+use protocol::skill;
 use protocol::uri::{MAX_URI, Template};
 use runtime::telemetry::limit::Limit;
 
@@ -75,15 +76,14 @@ impl Work for Discovery {
 impl Discovery {
     async fn read(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
         let peer = connection.peer();
-        let declared: Vec<List> =
-            List::ALL.into_iter().filter(|list| peer.offers(list.capability())).collect();
+        let declared: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| peer.has(*kind)).collect();
         let mirrored = self.mirrors_parameters && peer.version.is_modern();
         let (mut lists, mut problems): (Vec<(Kind, Option<Listed>)>, _) = (Vec::new(), Problems::default());
         if peer.are_instructions_cut() {
             problems.add(format!("its instructions were cut to {MAX_INSTRUCTIONS} bytes"));
         }
-        for kind in Kind::ALL.into_iter().filter(|kind| declared.contains(&kind.list())) {
-            let listed = if declared == [List::Tools] {
+        for &kind in &declared {
+            let listed = if declared == [Kind::Tools] {
                 match pages::read(connection, kind, &mut problems).await? {
                     Ok(listed) => Some(listed),
                     Err(refusal) => return Ok(Err(refusal)),
@@ -137,7 +137,7 @@ async fn one_of_several(
     let why = match read {
         Ok(Ok(listed)) => return Ok(Some(listed)),
         Ok(Err(refusal)) => format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message())),
-        Err(error @ Error::Malformed { .. }) => error.to_string(),
+        Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
         Err(error @ Error::TimedOut { .. }) if kind != Kind::Tools => error.to_string(),
         Err(error) => return Err(error),
     };
@@ -201,6 +201,7 @@ impl Building {
             Kind::Resources => offer.put(kind, before.resources.clone()),
             Kind::Templates => offer.put(kind, before.templates.clone()),
             Kind::Prompts => offer.put(kind, before.prompts.clone()),
+            Kind::Skills => offer.put(kind, before.skills.clone()),
         }
     }
 }
@@ -242,7 +243,8 @@ fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Ite
     let read = |definition: Raw| {
         let item = filter.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
         let key = item.as_ref().map(|item| item.key.as_str());
-        if filter.is_new(key) && filter.fits(key) { item } else { None }
+        let is_usable = filter.is_new(key) && filter.fits(key) && filter.is_loadable(item.as_ref());
+        item.filter(|_| is_usable)
     };
     let mut items: Vec<Item> = definitions.into_iter().filter_map(read).collect();
     if kind == Kind::Templates && items.len() > MAX_TEMPLATES {
@@ -284,7 +286,7 @@ impl<'a> OfferFilter<'a> {
         };
         let excess = match self.kind {
             Kind::Tools | Kind::Prompts => beyond(MAX_NAME),
-            Kind::Resources => beyond(MAX_URI),
+            Kind::Resources | Kind::Skills => beyond(MAX_URI),
             Kind::Templates => Template::excess(key),
         };
         if let Some(excess) = &excess {
@@ -293,6 +295,18 @@ impl<'a> OfferFilter<'a> {
             self.problems.add(format!("the {one} {} was left out: its {member} {excess}", quoted(key)));
         }
         excess.is_none()
+    }
+
+    /// Whether hosts may load the item, if it is a skill. Clients throw away a whole list for one entry that they must
+    /// not load.
+    fn is_loadable(&mut self, item: Option<&Item>) -> bool {
+        let skill = item.filter(|_| self.kind == Kind::Skills);
+        let Some((skill, problem)) = skill.and_then(|item| Some((item, skill::problem(&item.definition)?)))
+        else {
+            return true;
+        };
+        self.problems.add(format!("the skill {} was left out: {problem}", quoted(&skill.key)));
+        false
     }
 
     /// Whether there is a key that did not occur before.

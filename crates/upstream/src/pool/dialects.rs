@@ -88,6 +88,7 @@ impl Pool {
 impl Pool {
     /// Ends the private connections of `principal`. Their clients connect again with their next requests.
     pub(crate) fn end_connections_of(&self, principal: &Arc<str>) {
+        self.closes();
         let mut state = self.lock();
         for group in &mut state.groups {
             if group.private.is_some() && group.principal.as_ref() == Some(principal) {

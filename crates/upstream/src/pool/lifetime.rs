@@ -28,6 +28,9 @@ const NO_EXTRA: Duration = Duration::from_secs(30);
 /// The state for a client that left while its private connection was being made. It is not a fault of the server.
 const SESSION_OVER: &str = "not connected to for a session that has ended";
 
+/// Why a connection without a session was removed.
+const SESSION_LOST: &str = "the server ended the session";
+
 type ConnectResult = watch::Sender<Option<Result<Arc<Live>, Error>>>;
 
 impl Pool {
@@ -152,6 +155,16 @@ impl Pool {
         }
     }
 
+    /// Removes the connections whose session was forgotten, before their tasks do it.
+    pub(crate) fn evict_lost(&self) {
+        let lost: Vec<Arc<Live>> = {
+            let state = self.lock();
+            let live = state.groups.iter().flat_map(|group| &group.live);
+            live.filter(|live| live.connection.has_lost_session()).cloned().collect()
+        };
+        lost.iter().for_each(|live| self.evict(live, SESSION_LOST));
+    }
+
     fn evict(&self, live: &Arc<Live>, reason: &str) {
         let mut state = self.lock();
         let is_base = live.key == state.base;
@@ -160,7 +173,9 @@ impl Pool {
         group.asks();
         group.live.retain(|other| !Arc::ptr_eq(other, live));
         if group.live.len() < before {
-            if group.live.is_empty() {
+            if live.connection.has_lost_session() {
+                // The server is well, and the next connect need not wait.
+            } else if group.live.is_empty() {
                 group.flap_backoff.lost(live.since.elapsed());
             } else {
                 // Otherwise an overloaded server would get another connection for each request.

@@ -66,7 +66,23 @@ async fn owes_an_answer(live: &Live, liveness: &Liveness, silence_limits: Silenc
 impl Pool {
     /// Whether the client of `affinity` has private connections.
     pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
-        self.limits.is_private || self.signs.separates(affinity)
+        let is_separate = || self.limits.is_private || self.signs.separates(affinity);
+        self.limits.is_per_principal || (!affinity.is_of_program() && is_separate())
+    }
+
+    /// Most private connections at a time.
+    pub(crate) const fn private_limit(&self) -> usize {
+        self.limits.connections
+    }
+
+    /// Records that Switchyard closes connections of clients by itself.
+    pub(super) fn closes(&self) {
+        self.closings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that changes when Switchyard closes connections of clients by itself.
+    pub(crate) fn closings(&self) -> u64 {
+        self.closings.load(Ordering::Relaxed)
     }
 
     /// Returns the private connection of `affinity`, if there is one.

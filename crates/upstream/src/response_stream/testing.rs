@@ -13,7 +13,7 @@ use super::{Clock, ResponseStream, Splice};
 use crate::error::Error;
 use json::envelope_stream::Terms;
 
-pub(super) const TERMS: Terms = Terms { refused: &["task"], added: &[] };
+pub(super) const TERMS: Terms = Terms { refused: &["task"], refused_objects: &[], added: &[] };
 pub(super) const LEFT: Duration = Duration::from_secs(10);
 pub(super) const CAP: usize = 64;
 

@@ -283,7 +283,7 @@ async fn ended(current: &mut Option<ListenStream>) -> Result<Reply, Error> {
 
 fn is_refusal(end: &Result<Reply, Error>) -> bool {
     match end {
-        Ok(Err(_)) | Err(Error::Malformed { .. }) => true,
+        Ok(Err(_)) | Err(Error::Malformed { .. } | Error::Unreadable { .. }) => true,
         // These statuses are temporary: timeout, too early, too many requests.
         Err(Error::Status { status, .. }) => (400..500).contains(status) && ![408, 425, 429].contains(status),
         _ => false,

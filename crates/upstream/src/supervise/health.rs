@@ -49,6 +49,11 @@ impl Supervisor {
     }
 
     pub(super) async fn check_failed(&mut self, error: Error) {
+        if matches!(error, Error::TimedOut { .. })
+            && self.upstream.was_heard_for(self.upstream.health_limit())
+        {
+            return self.check_succeeded().await;
+        }
         let is_refused = error.delivery() == Delivery::Refused;
         self.check_again_soon(is_refused);
         if is_refused {
@@ -89,7 +94,7 @@ impl Supervisor {
             return; // it is on the schedule of a server that is down
         }
         let (now, liveness) = (Instant::now(), &self.upstream.liveness);
-        let refused_for = self.upstream.breaker.refuses_for().unwrap_or_default();
+        let refused_for = self.upstream.breaker.refuses_for(None).unwrap_or_default();
         let admitted = is_refused.then(|| now + refused_for.max(DEBOUNCE));
         let is_silent = liveness.open_for().is_some() && !liveness.is_excused();
         let asked_twice = is_silent.then(|| now + self.upstream.health_limit() + DEBOUNCE);

@@ -237,7 +237,7 @@ async fn a_server_that_announces_nothing_is_asked_for_its_tools_again() {
         scene.server.tools(&["echo", "more"]);
         let news = scene.wait(Duration::from_mins(2)).await;
         let tools = |change: &Change| match change {
-            Change::Offered(offer, _) => offer.tools.len(),
+            Change::Offered(offer) => offer.tools.len(),
             _ => 0,
         };
         assert_eq!(news.iter().map(tools).max(), Some(2), "{version}");

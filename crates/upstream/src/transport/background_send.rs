@@ -35,6 +35,7 @@ pub(super) struct BackgroundSender {
     shutdown: Shutdown,
     permits: Arc<Semaphore>,
     pace: Arc<Pace>,
+    refused: Arc<dyn Fn(u16) + Send + Sync>,
 }
 
 impl BackgroundSender {
@@ -46,7 +47,13 @@ impl BackgroundSender {
             shutdown: shutdown.clone(),
             permits: Arc::new(Semaphore::new(AT_A_TIME)),
             pace: Arc::default(),
+            refused: Arc::new(|_| {}),
         }
+    }
+
+    /// Calls `refused` with the HTTP status of each message that the server refuses.
+    pub(super) fn refused(self, refused: impl Fn(u16) + Send + Sync + 'static) -> Self {
+        Self { refused: Arc::new(refused), ..self }
     }
 
     /// Sends `message` in the background.
@@ -59,8 +66,12 @@ impl BackgroundSender {
         let background = self.clone();
         self.shutdown.spawn_until_end(async move {
             let sent = background.client.send(|| Ok((background.head.clone(), message.clone().into())), true);
-            if let Ok(Err(error)) = tokio::time::timeout(LIMIT, sent).await {
-                tracing::debug!(%error, "a message beside the calls was not delivered");
+            match tokio::time::timeout(LIMIT, sent).await {
+                Ok(Ok(response)) if !response.status().is_success() => {
+                    (background.refused)(response.status().as_u16());
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "a message beside the calls was not delivered"),
+                Ok(Ok(_)) | Err(_) => {}
             }
             drop(permit);
         });
@@ -93,6 +104,7 @@ impl BackgroundSender {
                         tokio::time::sleep(ANSWER_PAUSE).await;
                     }
                     Ok(response) if !response.status().is_success() => {
+                        (self.refused)(response.status().as_u16());
                         return self.complain(&self.client.refusal(response).await);
                     }
                     Ok(_) => return,

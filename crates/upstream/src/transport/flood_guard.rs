@@ -4,7 +4,7 @@
 //! within the burst ──► read on      at the rate ──► pauses between reads      junk for too long ──► closed
 //! ```
 //!
-//! Invariants: messages of a call are never counted. A notification for the whole server (a changed list, an updated
+//! Invariants: messages of a call are not counted here, because a call has a pace of its own (`call_events`). A notification for the whole server (a changed list, an updated
 //! resource, a ping) is slowed down and never closes a connection. While a reader pauses, the server waits for room in
 //! its pipe or socket and costs nothing. All streams of a connection share one guard.
 //!
@@ -17,19 +17,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::close_reason::Closing;
 use crate::error::Error;
+use crate::token_bucket::{BURST, MESSAGE, RATE, TokenBucket};
 use net::http::EventStream;
 use net::sse::Item;
 use runtime::telemetry::limit::Limit;
 
-/// The long-term limit in bytes per second.
-const RATE: f64 = 512.0 * 1024.0;
-/// Bytes that may be sent at once.
-const BURST: f64 = 2.0 * 1024.0 * 1024.0;
 /// Bytes of junk beyond the burst that close the connection: five seconds at the rate. A connection that floods from
 /// its beginning therefore counts as an early loss.
 const MOST_JUNK: f64 = 5.0 * RATE;
-/// Bytes that each message counts for in addition to its own, for the work that it causes.
-const MESSAGE: usize = 512;
 /// The most bytes that one message without a call counts for, because a late response may be large.
 const LARGEST_JUNK: usize = 64 * 1024;
 /// The most bytes that one notification counts for.
@@ -59,24 +54,15 @@ pub(super) struct FloodGuard {
 }
 
 struct Buckets {
-    notices: Bucket,
-    junk: Bucket,
-}
-
-/// A token bucket, in bytes.
-struct Bucket {
-    /// Bytes that may be sent at once. Below zero the reader pauses.
-    left: f64,
-    since: Instant,
-    /// Bytes taken since it was full.
-    taken: f64,
+    notices: TokenBucket,
+    junk: TokenBucket,
 }
 
 impl FloodGuard {
     /// Makes a guard that closes a connection of `server` with `closing`.
     pub(super) fn new(server: &Arc<str>, closing: &Closing) -> Self {
         let now = Instant::now();
-        let buckets = Buckets { notices: Bucket::full(now), junk: Bucket::full(now) };
+        let buckets = Buckets { notices: TokenBucket::full(now), junk: TokenBucket::full(now) };
         Self { server: Arc::clone(server), closing: closing.clone(), buckets: Mutex::new(buckets) }
     }
 
@@ -117,7 +103,7 @@ impl FloodGuard {
     }
 
     fn is_flooded(&self, relevance: Relevance) -> bool {
-        relevance == Relevance::Junk && self.lock().junk.taken > BURST + MOST_JUNK
+        relevance == Relevance::Junk && self.lock().junk.taken() > BURST + MOST_JUNK
     }
 
     fn lock(&self) -> MutexGuard<'_, Buckets> {
@@ -127,7 +113,7 @@ impl FloodGuard {
 }
 
 impl Buckets {
-    fn of(&mut self, relevance: Relevance) -> &mut Bucket {
+    fn of(&mut self, relevance: Relevance) -> &mut TokenBucket {
         if relevance == Relevance::Junk { &mut self.junk } else { &mut self.notices }
     }
 
@@ -142,27 +128,6 @@ impl Buckets {
 
     fn is_over(&mut self, relevance: Relevance, now: Instant) -> bool {
         self.of(relevance).take(0, now)
-    }
-}
-
-impl Bucket {
-    const fn full(now: Instant) -> Self {
-        Self { left: BURST, since: now, taken: 0.0 }
-    }
-
-    /// Takes `bytes`. Returns whether there were fewer.
-    fn take(&mut self, bytes: usize, now: Instant) -> bool {
-        let refill = RATE * now.saturating_duration_since(self.since).as_secs_f64();
-        self.since = now;
-        self.left = (self.left + refill).min(BURST);
-        if self.left >= BURST {
-            self.taken = 0.0;
-        }
-        // `LARGEST_NOTICE` and a little more at most, which `f64` represents exactly.
-        let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-        self.left -= bytes;
-        self.taken += bytes;
-        self.left < 0.0
     }
 }
 

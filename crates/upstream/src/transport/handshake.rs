@@ -81,9 +81,82 @@ pub(super) fn of_pinned(error: Error, pin: Option<Era>) -> Error {
     }
 }
 
-/// The parameters of Switchyard's `initialize`, with these `capabilities`.
-pub(super) fn initialize_params(capabilities: Raw) -> Raw {
-    lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() })
+/// The revisions that are requested after [`Version::NEWEST_LEGACY`], newest first.
+const OLDER: [&str; 4] = [
+    Version::V2025_06_18.as_str(),
+    Version::V2025_03_26.as_str(),
+    Version::V2024_11_05.as_str(),
+    Version::DRAFT,
+];
+
+/// The revision that `initialize` requests, which is an older one after each refusal. By the specification a server
+/// answers with another revision. Some servers refuse instead.
+pub(super) struct RequestedRevision {
+    current: &'static str,
+    /// The revisions that were not requested yet.
+    left: Vec<&'static str>,
+}
+
+impl RequestedRevision {
+    pub(super) fn new() -> Self {
+        Self { current: Version::NEWEST_LEGACY.as_str(), left: OLDER.to_vec() }
+    }
+
+    /// The parameters of `initialize`, with these `capabilities`.
+    pub(super) fn params(&self, capabilities: Raw) -> Raw {
+        lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() }, self.current)
+    }
+
+    /// Whether to request an older revision after the server refused with `error`.
+    pub(super) fn steps_down(&mut self, error: &ErrorObject) -> bool {
+        let text = error.raw().as_str();
+        let named = self.left.iter().position(|name| text.contains(name));
+        let may_be_revision = matches!(
+            error.code(),
+            code::INVALID_PARAMS
+                | code::INVALID_REQUEST
+                | code::CONNECTION_CLOSED
+                | code::UNSUPPORTED_PROTOCOL_VERSION
+        );
+        named.is_some_and(|at| self.takes(at)) || (may_be_revision && self.takes(0))
+    }
+
+    /// Whether to request an older revision after the server refused with an HTTP status alone.
+    pub(super) fn steps_down_after(&mut self, status: u16) -> bool {
+        status == 400 && self.takes(0)
+    }
+
+    fn takes(&mut self, at: usize) -> bool {
+        let is_left = at < self.left.len();
+        if is_left {
+            self.current = self.left.remove(at);
+        }
+        is_left
+    }
+}
+
+/// Requests the revisions one after another with `initialize`, which gets the parameters, until the server accepts one.
+/// The first of several refusals is returned, because it is about the newest revision.
+pub(super) async fn negotiate<F: Future<Output = Result<Reply, Error>>>(
+    capabilities: &Raw,
+    initialize: impl Fn(Raw) -> F,
+) -> Result<Reply, Error> {
+    let (mut revision, mut first) = (RequestedRevision::new(), None);
+    loop {
+        let answered = initialize(revision.params(capabilities.clone())).await;
+        // A failed handshake has no session that could have been forgotten.
+        let answered = answered.map_err(Error::without_session);
+        let steps_down = match &answered {
+            Ok(Err(refusal)) => revision.steps_down(refusal),
+            Err(Error::Status { status, .. }) => revision.steps_down_after(*status),
+            _ => false,
+        };
+        match answered {
+            Ok(Ok(result)) => return Ok(Ok(result)),
+            refused if steps_down => _ = first.get_or_insert(refused),
+            refused => return first.unwrap_or(refused),
+        }
+    }
 }
 
 /// Interprets the answer to `initialize`.
@@ -153,6 +226,32 @@ mod tests {
         ] {
             assert_eq!(find(&reply), finding, "{reply:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_revision_is_followed_by_the_newest_that_the_server_names() {
+        let requested = |code, message: &str, data: serde_json::Value| {
+            let (error, mut revision) =
+                (ErrorObject::new(code, message).with_data(&data), RequestedRevision::new());
+            let mut all = vec![revision.current];
+            while revision.steps_down(&error) {
+                all.push(revision.current);
+            }
+            all
+        };
+        let every = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+        for code in [-32602, -32600, -32000, -32022] {
+            assert_eq!(requested(code, "no", json!(null)), every, "{code}");
+        }
+        assert_eq!(requested(-32603, "no", json!(null)), every[..1]);
+        let named = requested(
+            -32602,
+            "no",
+            json!({"supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25"}),
+        );
+        assert_eq!(named[..3], ["2025-11-25", "2025-03-26", "2024-11-05"]);
+        let told = requested(-32603, "unsupported 2025-11-25, supported: 2024-10-07", json!(null));
+        assert_eq!(told, ["2025-11-25", "2024-10-07"]);
     }
 
     #[test]

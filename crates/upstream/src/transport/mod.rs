@@ -7,7 +7,6 @@
 //! The transports over HTTP share sending (`http`), reading (`body`), and messages without a response (`background_send`).
 
 mod background_send;
-mod clipped;
 mod flood_guard;
 mod handshake;
 mod http;
@@ -19,6 +18,7 @@ pub mod stdio;
 mod streamable_http;
 #[cfg(test)]
 mod testing;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +122,7 @@ fn credential(
             let place = oauth::Place {
                 vault: server_context.vault.clone(),
                 network: config.network.clone(),
+                issuers: server_context.issuers.clone(),
                 shutdown: server_context.shutdown.clone(),
             };
             let logins = Logins::new(&config.name, &http.url, settings, place);

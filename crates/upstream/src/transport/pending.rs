@@ -25,12 +25,12 @@ pub(super) use self::attribution::{Attribution, Recipient};
 use self::cancelled::Cancelled;
 pub(super) use self::ticket::RequestTicket;
 
-use super::clipped::id_in;
 use super::flood_guard::Relevance;
+use super::unreadable::{self, id_in};
 use crate::connection::{Call, Outlet, Owner};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
-use json::Raw;
+use json::{Raw, decimal};
 use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};
 use runtime::worker;
@@ -222,6 +222,12 @@ impl Pending {
         found.is_some_and(SettledRequest::deliver)
     }
 
+    /// Takes the receivers of the responses in `message`, which cannot be read for the reason in `error`.
+    pub(super) fn unreadable(&self, message: &[u8], error: &Error) -> Vec<SettledRequest> {
+        let ids = unreadable::answered(message).into_iter();
+        ids.filter_map(|id| self.settle(id, Err(error.clone()))).collect()
+    }
+
     /// Sends a notification to the outlet of its call. Returns how it is counted.
     ///
     /// Progress names its call. Log messages on a shared channel do not: they go to the owner of all running calls, and
@@ -274,7 +280,8 @@ impl Pending {
     }
 
     fn outlet_of_token(&self, progress: &Notification) -> Option<Outlet> {
-        let id: u64 = progress.params.as_ref()?.get_as("progressToken")?;
+        let token = progress.params.as_ref()?.part("progressToken")?;
+        let id = decimal::whole(token.bytes())?;
         let table = self.lock();
         let open = table.open.get(&id)?;
         matches!(open.purpose, Purpose::Call { progress: true, .. }).then(|| open.outlet.clone())
@@ -282,7 +289,7 @@ impl Pending {
 
     /// The notification stream of an acknowledgement.
     fn outlet_of_stream(&self, acknowledged: &Notification) -> Option<Outlet> {
-        let id: u64 = meta::of(acknowledged.params.as_ref())?.get_as(meta::SUBSCRIPTION_ID)?;
+        let id = decimal::whole(meta::of(acknowledged.params.as_ref())?.get(meta::SUBSCRIPTION_ID)?.bytes())?;
         let table = self.lock();
         let open = table.open.get(&id)?;
         matches!(open.purpose, Purpose::Listen).then(|| open.outlet.clone())

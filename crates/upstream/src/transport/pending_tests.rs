@@ -128,7 +128,7 @@ async fn an_answer_that_is_too_long_still_ends_its_request() {
         (format!(r#"{{"result":{{"t":"{long}","id":7}}}}"#), None),
         (format!(r#"{{"result":"{long}\"id\":7}}"}}"#), None),
         (format!(r#"{{"method":"id","params":{{"id":7,"t":"{long}"}}}}"#), None),
-        (format!(r#"{{"jsonrpc":"2.0","id":"7","result":"{long}"}}"#), None),
+        (format!(r#"{{"jsonrpc":"2.0","id":"7","result":"{long}"}}"#), Some(7)),
         (long.clone(), None),
     ] {
         assert_eq!(id_in(&clip(&text)), expected, "{}", &text[..40]);

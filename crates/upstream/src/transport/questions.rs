@@ -26,6 +26,7 @@ use crate::connection::{Answer, Hold, Outlet, Owner, Unanswered};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
+use protocol::elicitation;
 use protocol::error::code;
 use protocol::sanitize::shown;
 use protocol::{ErrorObject, Message, Notification, Reply, Request, RequestId, Response, method};
@@ -98,6 +99,9 @@ impl Questions {
         // Sent now, so that it keeps its order among the notifications.
         let first = if request.method == method::PING {
             Put::Answered(Ok(Raw::empty_object()))
+        } else if !elicitation::is_safe(&request.method, request.params.as_ref()) {
+            let text = "the URL of an elicitation must be an http or https URL without credentials";
+            Put::Answered(Err(ErrorObject::new(code::INVALID_PARAMS, text)))
         } else {
             ask(&self.0.server, &request, attribute(None))
         };

@@ -4,15 +4,18 @@
 //! The server chooses the URL for requests, but only within the configured origin, so that credentials stay
 //! there.
 
+mod endpoint;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
+use self::endpoint::endpoint;
 use super::background_send::BackgroundSender;
 use super::flood_guard::{FLOODED, FloodGuard, Relevance};
 use super::handshake::{self, PROBE_LIMIT};
@@ -27,14 +30,14 @@ use crate::config::{Config, Http};
 use crate::connection::{
     Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Sockets, Unanswered,
 };
-use crate::error::Error;
+use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use json::Raw;
 use net::http::{EventStream, RequestBody, collect, is_media_type, path};
 use net::sse::Item;
 use oauth::Logins;
 use protocol::lifecycle::Peer;
-use protocol::{Era, Message, Notification, Reply, method};
+use protocol::{Era, Message, Notification, Reply, Version, method};
 use runtime::memory::{Account, Payer};
 use runtime::shutdown::Shutdown;
 
@@ -136,30 +139,10 @@ pub(super) async fn open(
     if let Some(client) = dialect.client {
         ending.0.pending.be_private(client);
     }
-    let reply = ending.0.initialize(dialect.capabilities).await?;
+    let reply = handshake::negotiate(&dialect.capabilities, |params| ending.0.initialize(params)).await?;
     let peer = handshake::initialized(reply)?;
     ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
-}
-
-/// Waits for the first event, which has the URL for requests.
-async fn endpoint(name: &Arc<str>, base: &Url, stream: &mut EventStream) -> Result<Url, Error> {
-    let floods = FloodGuard::new(name, &Closing::default());
-    while let Some(item) = floods.next(stream).await? {
-        let Item::Event(event) = item else { break };
-        if event.name != "endpoint" {
-            continue;
-        }
-        let text = String::from_utf8_lossy(&event.data);
-        let url =
-            base.join(text.trim()).map_err(|_| handshake::refused("the endpoint it names is no URL"))?;
-        return if url.origin() == base.origin() {
-            Ok(url)
-        } else {
-            Err(handshake::refused("the server names an endpoint at another origin, which is not followed"))
-        };
-    }
-    Err(handshake::refused("the server's event stream does not begin with an endpoint"))
 }
 
 /// State that the requests and the reader of one stream share.
@@ -170,6 +153,8 @@ struct SseLink {
     pending: Arc<Pending>,
     questions: Questions,
     closing: Closing,
+    /// Whether the server forgot the stream.
+    is_lost: Arc<AtomicBool>,
     floods: Arc<FloodGuard>,
     /// Requests the end of the reader.
     end: CancellationToken,
@@ -190,6 +175,7 @@ impl SseLink {
             questions: Questions::new(name, shutdown, answers),
             floods: Arc::new(FloodGuard::new(name, &closing)),
             closing,
+            is_lost: Arc::default(),
             end: CancellationToken::new(),
             gone: CancellationToken::new(),
         }
@@ -204,7 +190,8 @@ impl SseLink {
         compose: impl Fn(u64) -> Result<RequestBody, Error>,
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
-            return Err(Error::NotSent { reason: self.closing.reason() });
+            let bare = Error::NotSent { reason: self.closing.reason() };
+            return Err(if self.is_lost.load(Ordering::Relaxed) { self.ended(bare) } else { bare });
         }
         let mut ticket = self.pending.open(outlet, purpose)?;
         let id = ticket.id();
@@ -215,6 +202,7 @@ impl SseLink {
             error = self.post_failure(|| compose(id), once) => error,
         };
         if let Error::Connect { .. }
+        | Error::SessionEnded(_)
         | Error::NotSent { .. }
         | Error::Status { .. }
         | Error::Overloaded { .. } = error
@@ -236,26 +224,31 @@ impl SseLink {
     async fn post(&self, compose: impl Fn() -> Result<RequestBody, Error>, once: bool) -> Result<(), Error> {
         let response = self.client.send(|| Ok((self.post.clone(), compose()?)), once).await?;
         let status = response.status();
-        // Any other refusal concerns this message alone, because the stream is shared.
-        if status == StatusCode::NOT_FOUND {
-            let reason = "the server no longer knows the stream (HTTP 404)".to_owned();
-            self.closing.close(reason.clone());
-            return Err(Error::NotSent { reason });
-        }
         if !status.is_success() {
-            return Err(self.client.refusal(response).await);
+            let refusal = self.client.refusal(response).await;
+            // The URL names the session. Any other refusal concerns this message alone, because the stream is shared.
+            if !matches!(status.as_u16(), 400 | 404 | 410) {
+                return Err(refusal);
+            }
+            self.closing.close(format!("the server no longer knows the stream (HTTP {})", status.as_u16()));
+            self.is_lost.store(true, Ordering::Relaxed);
+            return Err(self.ended(refusal));
         }
         // The body has no content of use, but the connection can be used again after it was read.
         let _ = collect(response.into_body(), Bytes::new(), self.client.limit, self.payer()).await;
         Ok(())
     }
 
+    /// The failure of a request on a stream that the server forgot.
+    fn ended(&self, bare: Error) -> Error {
+        Error::SessionEnded(Box::new(SessionRefusal { error: None, bare, version: Version::V2024_11_05 }))
+    }
+
     fn payer(&self) -> Payer<'_> {
         Payer { principal: None, server: &self.client.server }
     }
 
-    async fn initialize(&self, capabilities: Raw) -> Result<Reply, Error> {
-        let params = handshake::initialize_params(capabilities);
+    async fn initialize(&self, params: Raw) -> Result<Reply, Error> {
         let call = Call::of_gateway(method::INITIALIZE, Some(params));
         let compose = |id| compose(&call, id, Era::Legacy, None);
         self.exchange(&Outlet::none(), Purpose::Handshake, false, compose).await
@@ -324,8 +317,11 @@ impl SseLink {
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
             Err(error) => {
-                tracing::debug!(%error, "an event that is no message was skipped");
-                Relevance::Junk
+                let settled = self.pending.unreadable(message, &Error::unreadable(&error));
+                let is_answer = !settled.is_empty();
+                settled.into_iter().for_each(|request| _ = request.deliver());
+                tracing::debug!(%error, is_answer, "an event that is no message was skipped");
+                if is_answer { Relevance::Wanted } else { Relevance::Junk }
             }
         }
     }
@@ -373,6 +369,10 @@ impl Connection for SseConnection {
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         // If delivery fails, the connection is about to end.
         async move { drop(self.ending.0.tell(notification).await) }.boxed()
+    }
+
+    fn has_lost_session(&self) -> bool {
+        self.ending.0.is_lost.load(Ordering::Relaxed)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -157,7 +157,7 @@ async fn a_call_that_is_dropped_is_cancelled_and_one_too_long_ends_alone() {
 
 #[tokio::test]
 async fn a_post_that_is_refused_fails_its_call_at_once() {
-    for (status, closes) in [(404, true), (400, false), (503, false), (401, false)] {
+    for (status, closes) in [(404, true), (410, true), (400, true), (503, false), (401, false)] {
         let bench = Bench::with(move |seen| match seen.method().as_str() {
             method::TOOLS_CALL => vec![full(status, "retry-after: 2\r\n", "no")],
             _ if is_get(seen) => vec![
@@ -173,7 +173,7 @@ async fn a_post_that_is_refused_fails_its_call_at_once() {
         let (connection, _events) = bench.connect().await;
         let error = ask(&connection, "a").await.expect_err("refused");
         if closes {
-            assert!(matches!(error, Error::NotSent { .. }), "{error:?}");
+            assert!(matches!(error, Error::SessionEnded(_)), "{error:?}");
             connection.closed().await;
         } else {
             assert_eq!(
@@ -188,7 +188,7 @@ async fn a_post_that_is_refused_fails_its_call_at_once() {
 
 #[tokio::test]
 async fn a_post_that_is_refused_cuts_no_other_call() {
-    for status in [400, 404] {
+    for status in [400, 401, 404] {
         let bench = Bench::with(move |seen| match seen.method().as_str() {
             method::TOOLS_CALL if seen.has(r#""odd""#) => vec![full(status, "", "no")],
             _ if is_get(seen) => vec![
@@ -207,10 +207,10 @@ async fn a_post_that_is_refused_cuts_no_other_call() {
         let (slow, ()) = tokio::join!(ask(&connection, "slow"), async {
             bench.server.saw(1, |seen| seen.has(r#""slow""#)).await;
             ask(&connection, "odd").await.expect_err("refused");
-            if status == 404 {
+            if status != 401 {
                 connection.closed().await;
                 connection.close().await;
-                assert!(matches!(ask(&connection, "new").await, Err(Error::NotSent { .. })));
+                assert!(matches!(ask(&connection, "new").await, Err(Error::SessionEnded(_))));
             }
             bench.server.go.add_permits(1);
         });

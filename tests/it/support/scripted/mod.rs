@@ -117,8 +117,7 @@ impl Scripted {
         self
     }
 
-    /// Sets a complete list, byte for byte: `member` is `tools`, `prompts`, `resources` or
-    /// `resourceTemplates`.
+    /// Sets a complete list, byte for byte: `member` is `tools`, `prompts`, `resources`, `resourceTemplates` or `skills`.
     pub fn offers(mut self, member: &str, definitions: &str) -> Self {
         self.lists.insert(member.to_owned(), definitions.to_owned());
         self

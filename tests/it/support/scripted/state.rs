@@ -240,6 +240,7 @@ impl State {
             "prompts/list" => "prompts",
             "resources/list" => "resources",
             "resources/templates/list" => "resourceTemplates",
+            "skills/list" => "skills",
             _ => return None,
         };
         let list = self.lists.get(member)?;
@@ -252,7 +253,11 @@ impl State {
 
     fn capabilities(&self) -> Value {
         let mut all = json!({"tools": {"listChanged": true}});
-        for member in self.lists.keys() {
+        if self.lists.contains_key("skills") {
+            all["extensions"] = json!({"io.modelcontextprotocol/skills": {"directoryRead": true}});
+            all["resources"] = json!({});
+        }
+        for member in self.lists.keys().filter(|member| *member != "skills") {
             let name = if member == "resourceTemplates" { "resources" } else { member };
             all[name] = json!({"listChanged": true});
         }

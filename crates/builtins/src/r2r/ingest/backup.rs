@@ -31,7 +31,6 @@ use crate::r2r::id::Id;
 use crate::r2r::model::{R2rDocument, Stage};
 use runtime::hex::hex;
 use runtime::private_file;
-use runtime::regular_file;
 use upstream::api::Error;
 
 /// Most backups at a time.
@@ -169,7 +168,7 @@ impl Journal {
     async fn kept(&self, document: Id, name: String) -> io::Result<SourceFile> {
         let path = self.kept_at(document);
         let opened = spawn_blocking(move || {
-            let file = regular_file::open(&path)?;
+            let file = private_file::open(&path)?;
             let len = file.metadata()?.len();
             Ok(SourceFile::new(file, name, len))
         });

@@ -155,9 +155,9 @@ impl FolderIngested {
     }
 }
 
-/// Whether the next file would fail in the same way.
+/// Whether the next file would fail in the same way. R2R also answers 500 if it cannot read one file.
 const fn ends_all(error: &Error) -> bool {
-    error.trips_breaker()
+    error.trips_breaker() && !matches!(error, Error::Backend { status: 500, .. })
         || matches!(
             error,
             Error::AuthFailed { .. }

@@ -23,7 +23,6 @@ use super::failed::{AllFailed, FailedDocument};
 use super::{IngestMode, file_name};
 use crate::r2r::id::Id;
 use runtime::private_file;
-use runtime::regular_file;
 
 /// Largest file that is read, in bytes: more than all possible entries need.
 const MOST_BYTES: u64 = 16 << 20;
@@ -311,7 +310,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 
 /// Reads the file. An unreadable one is renamed, and the journal starts empty.
 fn read(path: &Path) -> JournalContent {
-    let left = match regular_file::read(path, MOST_BYTES) {
+    let left = match private_file::read(path, MOST_BYTES) {
         Ok(text) => parse(&text).map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(JournalContent::default()),
         Err(error) => Err(error),

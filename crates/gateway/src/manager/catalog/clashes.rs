@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::prefixes::Prefixes;
 use super::uris::ResourceKey;
+use protocol::skill;
 use protocol::uri::{Template, Work, split_owner};
 
 /// Steps of matching for one URI, for each server that has templates.
@@ -33,9 +34,15 @@ pub(super) struct Clashes {
 }
 
 impl Claims {
-    pub(super) fn of(keys: &[ResourceKey]) -> Self {
+    /// Makes the claims of `templates`, and behind them those of `skills`: each has all URIs in its directory.
+    pub(super) fn of(templates: &[ResourceKey], skills: &[ResourceKey]) -> Self {
         let read = |key: &ResourceKey| (Arc::clone(&key.server), Template::parse(&key.uri));
-        let templates: Vec<(Arc<str>, Template)> = keys.iter().map(read).collect();
+        let beneath = |key: &ResourceKey| {
+            let root = skill::root(&key.uri).unwrap_or(&key.uri);
+            (Arc::clone(&key.server), Template::beneath(root))
+        };
+        let templates: Vec<(Arc<str>, Template)> =
+            templates.iter().map(read).chain(skills.iter().map(beneath)).collect();
         let by_prefix = Prefixes::of(templates.iter().map(|(_, template)| template.prefix()).enumerate());
         Self { templates, by_prefix }
     }
@@ -89,6 +96,14 @@ impl Claims {
             clashing.push(self.clash(key, &mut templates, work) || is_reserved(key));
         }
         Clashes { uris: clashing, templates }
+    }
+
+    /// Adds to `clashing`, the claims, those of the servers of the `uris` that clash.
+    pub(super) fn follow(&self, uris: &[ResourceKey], are_clashing: &[bool], clashing: &mut [bool]) {
+        for (key, _) in uris.iter().zip(are_clashing).filter(|(_, clashes)| **clashes) {
+            let own = self.by_prefix.matching(&key.uri).filter(|&at| self.templates[at].0 == key.server);
+            own.for_each(|at| clashing[at] = true);
+        }
     }
 
     /// The templates that overlap with one of another server.

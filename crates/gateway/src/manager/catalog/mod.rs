@@ -13,13 +13,16 @@ mod fixture;
 mod listing;
 mod prefixes;
 mod resources;
+mod skills;
+mod uri_servers;
 mod uris;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 pub use listing::{CatalogEntry, Form, Listing, Page, Route};
-pub use resources::{LinkBudget, Resources, ServerResource, UriServers};
+pub use resources::{LinkBudget, Resources};
+pub use uri_servers::{ServerResource, UriServers};
 
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
@@ -146,7 +149,7 @@ impl Catalog {
         let named = match kind {
             Kind::Tools => Some(&self.tools),
             Kind::Prompts => Some(&self.prompts),
-            Kind::Resources | Kind::Templates => None,
+            Kind::Resources | Kind::Templates | Kind::Skills => None,
         };
         let named = named.into_iter().flat_map(|list| (0..list.moved.len()).map(|place| list.moved(place)));
         named.chain(self.resources.moved(kind))
@@ -159,6 +162,7 @@ impl Catalog {
             Kind::Prompts => &self.prompts.listing,
             Kind::Resources => self.resources.listing(),
             Kind::Templates => self.resources.templates(),
+            Kind::Skills => self.resources.skills(),
         }
     }
 

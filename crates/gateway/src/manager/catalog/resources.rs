@@ -1,9 +1,12 @@
-//! Resources and templates of all servers, and the server that a URI leads to.
+//! Resources, templates and skills of all servers, and the server that a URI leads to.
 //!
 //! A URI leads to the server that offers it, then to the server that it names behind its scheme. Else it leads to the
 //! only server that lists it or has a template that makes it. If several servers have it, it is ambiguous, so that
 //! no server can take a URI from another one. A URI that no server has may still exist; then
 //! [`Resources::places`] lists the servers worth asking.
+//!
+//! A skill has all URIs in its directory, like a template that makes them. If it clashes, the URIs of its whole entry get
+//! the name of the server, so that they stay in one directory.
 //!
 //! A server that listed a URI keeps it: later it counts as one of those that have it, although it no longer lists it.
 //!
@@ -15,11 +18,12 @@ use std::sync::Arc;
 
 use super::clashes::{Claims, Clashes};
 use super::listing::{CatalogEntry, Listing};
+use super::uri_servers::{ServerResource, UriServers};
 use super::uris::{ResourceKey, Uris};
-use super::{MovedName, Part, caching, read_only};
+use super::{MovedName, Part, caching, read_only, skills};
 use crate::manager::owners::Owners;
 use json::Raw;
-use protocol::feature::{Item, Kind, List};
+use protocol::feature::{Item, Kind};
 use protocol::uri::{MAX_URI, Work, scheme, split_owner, with_owner};
 use runtime::telemetry::limit::Limit;
 
@@ -28,49 +32,14 @@ const MAX_ASKED: usize = 8;
 /// Steps of matching for all the links of one message. Links beyond it name their server.
 const MESSAGE_WORK: usize = 2 << 20;
 
-/// A resource as its server knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ServerResource {
-    /// The server's name.
-    pub server: Arc<str>,
-    /// The URI there.
-    pub uri: String,
-}
-
-/// The servers that can have a URI.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UriServers {
-    /// One server, which lists the URI or has a matching template.
-    Listed(ServerResource),
-    /// No server lists it; these may have it, the most likely first.
-    Guessed(Vec<ServerResource>),
-    /// Several servers have it; the URIs that are not ambiguous.
-    Ambiguous(Vec<String>),
-}
-
-impl UriServers {
-    /// Whether no server lists the URI.
-    pub(crate) const fn are_guessed(&self) -> bool {
-        matches!(self, Self::Guessed(_))
-    }
-
-    /// The servers to be asked, best first; the error has the URIs that are not ambiguous.
-    pub(crate) fn into_vec(self) -> Result<Vec<ServerResource>, Vec<String>> {
-        match self {
-            Self::Listed(place) => Ok(vec![place]),
-            Self::Guessed(places) => Ok(places),
-            Self::Ambiguous(candidates) => Err(candidates),
-        }
-    }
-}
-
-/// Resources and templates of all servers.
+/// Resources, templates and skills of all servers.
 #[derive(Debug, Default)]
 pub struct Resources {
     uris: Uris,
     listing: Listing,
     template_uris: Uris,
     templates: Listing,
+    skills: Listing,
     /// Which templates make a URI.
     claims: Claims,
     /// The servers that have resources at all, in the order of the file.
@@ -96,22 +65,41 @@ impl Default for LinkBudget {
 impl Resources {
     /// Merges the lists of `parts`, and notes in `history` who listed a URI first.
     pub(super) fn build(parts: &[Part<'_>], per_page: usize, history: &mut Arc<Owners>) -> Self {
-        let with_resources = parts.iter().filter(|part| part.offer.peer.offers(List::Resources.capability()));
+        let has_resources =
+            |part: &&Part<'_>| part.offer.peer.has(Kind::Resources) || part.offer.peer.has(Kind::Skills);
+        let with_resources = parts.iter().filter(has_resources);
         let servers: Vec<Arc<str>> = with_resources.map(|part| Arc::clone(part.server)).collect();
-        let (keys, template_keys) = (keys(parts, Kind::Resources), keys(parts, Kind::Templates));
-        let claims = Claims::of(&template_keys);
+        let [keys, template_keys, skill_keys] =
+            [Kind::Resources, Kind::Templates, Kind::Skills].map(|kind| keys(parts, kind));
+        let claims = Claims::of(&template_keys, &skill_keys);
+        let claim_keys = [template_keys.as_slice(), &skill_keys].concat();
         let can_clash = servers.len() > 1 || history.has_others(&servers);
         let mut clashes =
-            if can_clash { claims.clashes(&keys, &template_keys, &servers) } else { Clashes::default() };
+            if can_clash { claims.clashes(&keys, &claim_keys, &servers) } else { Clashes::default() };
         note(history, &keys, &mut clashes.uris);
-        note(history, &template_keys, &mut clashes.templates);
+        note(history, &claim_keys, &mut clashes.templates);
+        claims.follow(&keys, &clashes.uris, &mut clashes.templates[template_keys.len()..]);
         let uris = Uris::assign(&keys, &clashes.uris);
-        let template_uris = Uris::assign(&template_keys, &clashes.templates);
+        let (of_templates, of_skills) = clashes.templates.split_at(template_keys.len());
+        let template_uris = Uris::assign(&template_keys, of_templates);
         let listing = merged(parts, Kind::Resources, &uris, per_page);
         let templates = merged(parts, Kind::Templates, &template_uris, per_page);
-        let by_scheme = by_scheme(listing.entries().iter().chain(templates.entries()));
+        let skills = skills::listing(parts, of_skills, per_page);
+        let by_scheme =
+            by_scheme(listing.entries().iter().chain(templates.entries()).chain(skills.entries()));
         let history = Arc::clone(history);
-        Self { uris, listing, template_uris, templates, claims, servers, by_scheme, history, can_clash }
+        Self {
+            uris,
+            listing,
+            template_uris,
+            templates,
+            skills,
+            claims,
+            servers,
+            by_scheme,
+            history,
+            can_clash,
+        }
     }
 
     pub(super) const fn listing(&self) -> &Listing {
@@ -122,20 +110,29 @@ impl Resources {
         &self.templates
     }
 
+    pub(super) const fn skills(&self) -> &Listing {
+        &self.skills
+    }
+
     /// The URIs or templates that another server listed before.
     pub(super) fn moved(&self, kind: Kind) -> impl Iterator<Item = MovedName<'_>> {
         let listing = match kind {
             Kind::Resources => Some(&self.listing),
             Kind::Templates => Some(&self.templates),
+            Kind::Skills => Some(&self.skills),
             Kind::Tools | Kind::Prompts => None,
         };
         // An offer under the own name of a server is the only kind that can have moved.
         let entries = listing.into_iter().flat_map(Listing::entries);
         let entries = entries.filter(|entry| self.can_clash() && entry.exposed != *entry.route.subject);
-        entries.filter_map(|entry| {
+        entries.filter_map(move |entry| {
             let owner = self.history.owner(&entry.route.subject)?;
             let (server, uri) = (&entry.route.server, &*entry.route.subject);
-            let is_moved = owner != server && !self.lists(owner, uri);
+            let lists = |owner: &str| match kind {
+                Kind::Skills => self.claims.makes(owner, uri, &mut LinkBudget::default().0),
+                _ => self.lists(owner, uri),
+            };
+            let is_moved = owner != server && !lists(owner);
             is_moved.then(|| MovedName { owner, route: (server, uri), name: uri, exposed: &entry.exposed })
         })
     }
@@ -333,6 +330,7 @@ fn merged(parts: &[Part<'_>], kind: Kind, uris: &Uris, per_page: usize) -> Listi
 fn items<'a>(part: &Part<'a>, kind: Kind) -> &'a [Item] {
     match kind {
         Kind::Templates => &part.offer.templates,
+        Kind::Skills => &part.offer.skills,
         _ => &part.offer.resources,
     }
 }

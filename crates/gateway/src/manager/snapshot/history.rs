@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::super::catalog::{History, MovedName};
 use super::super::config::Config;
+use super::super::trust::Approval;
 use super::Snapshot;
 use protocol::feature::Kind;
 use runtime::telemetry::audit::{self, Full};
@@ -35,13 +36,17 @@ impl Snapshot {
         history
     }
 
-    /// Lets `server` have what another server had before: the name of one tool, or all names and URIs.
-    pub(super) fn release_names(&mut self, server: &str, tool: Option<&str>) {
+    /// Lets `server` have what another server had before: the name of one tool, or all names and URIs. The name of a
+    /// tool that was approved by its definition moves only from the server that the operator saw.
+    pub(super) fn release_names(&mut self, server: &str, approval: Approval<'_>) {
+        let Approval { tool, sha256, previous_owner } = approval;
+        let is_seen = |owner: &str| sha256.is_none() || previous_owner == Some(owner);
         let is_wanted = |(owner, subject): (&Arc<str>, &str)| {
             owner.as_ref() == server && tool.is_none_or(|tool| tool == subject)
         };
         let history = Arc::make_mut(&mut self.history);
-        for moved in self.catalog.moved(Kind::Tools).filter(|moved| is_wanted(moved.route)) {
+        let tools = self.catalog.moved(Kind::Tools).filter(|moved| is_wanted(moved.route));
+        for moved in tools.filter(|moved| is_seen(moved.owner)) {
             history.tools.release(moved.name);
         }
         for moved in self.catalog.moved(Kind::Prompts).filter(|_| tool.is_none()) {
@@ -49,7 +54,7 @@ impl Snapshot {
                 history.prompts.release(moved.name);
             }
         }
-        for kind in [Kind::Resources, Kind::Templates].into_iter().filter(|_| tool.is_none()) {
+        for kind in [Kind::Resources, Kind::Templates, Kind::Skills].into_iter().filter(|_| tool.is_none()) {
             for moved in self.catalog.moved(kind).filter(|moved| is_wanted(moved.route)) {
                 Arc::make_mut(&mut history.uris).release(moved.name);
             }

@@ -24,9 +24,9 @@ impl Revisions {
     }
 
     /// The count after a client that saw `before` sees `now`.
-    fn followed(mut self, now: &Arc<Catalog>, before: &Arc<Catalog>, announced: Lists) -> Self {
+    fn followed(mut self, now: &Arc<Catalog>, before: &Arc<Catalog>) -> Self {
         if !Arc::ptr_eq(now, before) {
-            self.count_own(announced.and(changed(now, before)));
+            self.count_own(changed(now, before));
         }
         self
     }
@@ -38,7 +38,7 @@ impl Snapshot {
         &self,
         config: &Config,
         before: Option<&Self>,
-        (own, announced): (&Offers, Lists),
+        own: &Offers,
     ) -> Option<Self> {
         let mut view = self.clone();
         let mut differs = false;
@@ -56,13 +56,13 @@ impl Snapshot {
         let seen = before.unwrap_or(self);
         for server in &mut view.servers {
             if let Ok(was) = seen.server(&server.upstream.config().name) {
-                server.revisions = was.revisions.followed(&server.catalog, &was.catalog, announced);
+                server.revisions = was.revisions.followed(&server.catalog, &was.catalog);
             }
         }
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();
         let style = style(config, config.tool_names, &servers);
         view.catalog = Arc::new(catalog(view.servers.iter(), style, Arc::make_mut(&mut view.history)));
-        view.revisions = seen.revisions.followed(&view.catalog, &seen.catalog, announced);
+        view.revisions = seen.revisions.followed(&view.catalog, &seen.catalog);
         Some(view)
     }
 }
@@ -71,7 +71,8 @@ impl Server {
     /// Makes its catalog of its offer, for one client.
     fn offer_alone(&mut self, config: &Config) {
         if let Some(offer) = &self.offer {
-            self.trust = Arc::new(self.trust.reviewed(&offer.tools, &self.upstream.config().tools));
+            self.trust =
+                Arc::new(self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools));
         }
         let (alone, mut history) = (std::collections::HashSet::new(), History::default());
         let style = style(config, ToolNames::Verbatim, &alone);

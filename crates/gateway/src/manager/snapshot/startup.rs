@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Lists, Scope, Snapshot};
+use super::{Scope, Snapshot};
 use crate::manager::Manager;
 use crate::manager::config::Config;
 use upstream::{State, Upstream};
@@ -22,8 +22,8 @@ impl Snapshot {
     /// The snapshot before any server was reached, with what servers declare without that.
     pub(in crate::manager) fn first(config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut first = Self::new(upstreams);
-        first.servers.iter_mut().for_each(|server| server.read_offer(config, Lists::default()));
-        first.merge(config, Lists::default());
+        first.servers.iter_mut().for_each(|server| server.read_offer(config));
+        first.merge(config);
         first
     }
 

@@ -256,8 +256,8 @@ impl StdioServer {
     }
 
     async fn greet(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, HandshakeFailure> {
-        let params = Some(handshake::initialize_params(capabilities));
-        let reply = link.ask(method::INITIALIZE, params, Era::Legacy).await?;
+        let initialize = |params| link.ask(method::INITIALIZE, Some(params), Era::Legacy);
+        let reply = handshake::negotiate(&capabilities, initialize).await?;
         let peer = handshake::initialized(reply).map_err(HandshakeFailure::Refused)?;
         link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })

@@ -11,7 +11,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
@@ -28,7 +28,7 @@ use crate::transport::pending::{Pending, SettledRequest};
 use crate::transport::questions::Questions;
 use net::Clip;
 use net::lines::{Line, Lines};
-use protocol::Message;
+use protocol::{Message, ParseError};
 use runtime::memory::{Account, Charge, ChargeKind};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::pace::Pace;
@@ -200,9 +200,7 @@ impl StdioReader {
     fn take(&mut self, line: Line) -> Relevance {
         let line = match line {
             Line::Whole(line) => line,
-            Line::TooLong(clip) => {
-                return self.take_clip(&clip);
-            }
+            Line::TooLong(clip) => return self.take_clip(&clip),
         };
         match Message::from_server(&line) {
             Ok(Message::Response(response)) => {
@@ -219,15 +217,23 @@ impl StdioReader {
                 let pending = Arc::clone(&self.router.pending);
                 self.questions.take(request, move |owner| pending.attribute(owner))
             }
-            Err(error) => {
-                self.tail.push_output(&line);
-                if self.is_logged() {
-                    let (server, skipped) = (&self.server, self.skipped);
-                    tracing::warn!(%server, skipped, %error, "lines on stdout that are no MCP message were skipped");
-                }
-                Relevance::Junk
-            }
+            Err(error) => self.take_unreadable(&line, &error),
         }
+    }
+
+    /// Handles a line that is no message. If it is the response to a request, that request fails at once.
+    fn take_unreadable(&mut self, line: &Bytes, error: &ParseError) -> Relevance {
+        let settled = self.router.pending.unreadable(line, &Error::unreadable(error));
+        let is_answer = !settled.is_empty();
+        if !is_answer {
+            self.tail.push_output(line);
+        }
+        self.answered.extend(settled);
+        if self.is_logged() {
+            let (server, skipped) = (&self.server, self.skipped);
+            tracing::warn!(%server, skipped, is_answer, %error, "lines on stdout that are no MCP message were skipped");
+        }
+        if is_answer { Relevance::Wanted } else { Relevance::Junk }
     }
 
     /// The bytes to reserve. A long line gets room up to the limit at once, because it would be in memory twice with

@@ -1,47 +1,41 @@
 //! Reads the answer to a POST: one JSON text or an event stream, with any status.
 //!
-//! Invariant: an answer counts only for the request whose id it has. An error without an id is returned
-//! together with its status, and the transport decides what both mean.
+//! Invariant: an answer counts only for the request whose id it has. An error with another id or none is a refusal,
+//! returned together with its status, and the transport decides what both mean.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
+use crate::connection::Call;
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::http::{describe, describe_other, status_error};
 use crate::transport::inbound::is_message;
+use crate::transport::unreadable;
 use json::envelope_stream::{Splice, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
 use protocol::sanitize::shown;
-use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer};
+use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer, method};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
 /// Smallest streamed answer. A smaller one comes in one or two pieces, so streaming it would save nothing.
 const LARGE: usize = 16 * 1024;
+/// The part of a large result that is checked to be UTF-8. Programs that write another code page do so throughout, and
+/// checking all of it would cost more than the rest of the way.
+const TEXT_BEGIN: usize = 4 * 1024;
 /// How long the end of a stream may take to arrive after the answer.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// Statuses that say something about the path to the server, not about the request. 425 is Too Early.
 const NOT_NOW: [u16; 5] = [425, 429, 502, 503, 504];
-/// Messages of common legacy SDKs, with HTTP 400, for a request without a known session. Only these exact
-/// texts count, because a looser match could be the text of a tool.
-const NO_SESSION: [&str; 7] = [
-    "Bad Request: No valid session ID provided",
-    "Bad Request: Server not initialized",
-    "Bad Request: Mcp-Session-Id header is required",
-    "Bad Request: Missing session ID",
-    "Missing session ID",
-    "Server not initialized",
-    "Session not found",
-];
 
 /// The result of a request.
 #[derive(Debug)]
@@ -50,18 +44,20 @@ pub(super) enum RequestOutcome {
     Reply(Reply, StatusCode),
     /// A result that is still arriving.
     Streaming(Box<ResponseStream>),
-    /// An HTTP error status without an answer to the request.
+    /// An HTTP error status without an answer to the request, or an error that names another request or none.
     Refusal(HttpRefusal),
 }
 
-/// An HTTP error.
+/// A refusal that does not name the request.
 #[derive(Debug)]
 pub(super) struct HttpRefusal {
     pub(super) status: StatusCode,
     /// The JSON-RPC error in the body, which names no request.
     pub(super) error: Option<ErrorObject>,
-    /// Status and `Retry-After`.
-    bare: Error,
+    /// Whether a 401 asks for credentials.
+    pub(super) is_challenge: bool,
+    /// Status, `Retry-After`, and what the body says.
+    pub(super) bare: Error,
 }
 
 impl RequestOutcome {
@@ -78,19 +74,37 @@ impl RequestOutcome {
             Self::Refusal(refusal) => Err(refusal.bare),
         }
     }
+
+    /// Returns the response to `call`. A refusal answers no health check, because it comes from a server or proxy that
+    /// does not know who asks.
+    pub(super) fn into_body_of(self, call: &Call) -> Result<ResponseBody, Error> {
+        match self {
+            Self::Refusal(refusal) if matches!(&*call.method, method::PING | method::DISCOVER) => {
+                Err(refusal.into_error())
+            }
+            outcome => outcome.into_body(),
+        }
+    }
 }
 
 impl HttpRefusal {
-    /// Whether a legacy server reported an unknown session in its error message.
-    pub(super) fn misses_session(&self) -> bool {
-        let said = self.error.as_ref().map(ErrorObject::message).unwrap_or_default();
-        let is_said = |phrase: &&str| said.trim().eq_ignore_ascii_case(phrase);
-        self.status == StatusCode::BAD_REQUEST && NO_SESSION.iter().any(is_said)
+    /// The refusal with the text of its body.
+    fn saying(self, text: Option<String>) -> Self {
+        Self { bare: self.bare.saying(text), ..self }
+    }
+
+    /// The refusal with the error in its body.
+    fn with(self, error: ErrorObject) -> RequestOutcome {
+        let text = shown(&error.message());
+        RequestOutcome::Refusal(Self { error: Some(error), ..self.saying(Some(text)) })
     }
 
     /// Returns the error of the status alone.
     pub(super) fn into_error(self) -> Error {
-        self.bare
+        match self.error {
+            Some(_) if self.status.is_success() => not_an_answer(),
+            _ => self.bare,
+        }
     }
 }
 
@@ -123,9 +137,29 @@ pub(super) trait MessageHandler: Sync {
     fn handle(&self, message: Message) -> Relevance;
 }
 
+/// The answer on a stream.
+pub(super) enum StreamAnswer {
+    /// The response to the request.
+    Ours(Reply),
+    /// An error that names another request or none.
+    Foreign(ErrorObject),
+}
+
+impl StreamAnswer {
+    /// The reply for the caller.
+    pub(super) fn into_reply(self) -> Reply {
+        match self {
+            Self::Ours(reply) => reply,
+            Self::Foreign(error) => Err(error),
+        }
+    }
+}
+
 /// One event of the stream of a request.
 enum StreamItem {
-    Answer(Reply),
+    Answer(StreamAnswer),
+    /// An error that names another request. It counts if no answer follows.
+    Foreign(ErrorObject),
     Other(Relevance),
 }
 
@@ -151,15 +185,7 @@ impl AnswerReader<'_> {
     /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
         let status = response.status();
-        let head = Head {
-            status,
-            bare: status_error(status, response.headers()),
-            content_type: response
-                .headers()
-                .get(CONTENT_TYPE)
-                .filter(|kind| *kind != "application/json")
-                .cloned(),
-        };
+        let head = Head::of(&response);
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
         if is_stream {
@@ -176,7 +202,7 @@ impl AnswerReader<'_> {
             Ok(body) => Ok(self.judge(head, &body)?),
             // The status says more than a body that cannot be read.
             Err(error @ Error::Malformed { .. }) if !status.is_success() => {
-                Ok(refusal(status, None, head.bare.saying(Some(error.to_string()))))
+                Ok(RequestOutcome::Refusal(head.refusal.saying(Some(error.to_string()))))
             }
             Err(error) => Err(error.into()),
         }
@@ -198,8 +224,11 @@ impl AnswerReader<'_> {
         }
         let mut splice = Splice::new(self.id, terms);
         let parts: Result<VecDeque<Bytes>, _> = pieces.iter().map(|piece| splice.take(piece)).collect();
+        // A whole body that is no response is judged as such. A result that is still arriving can only be cut.
+        let is_broken = announced == Some(size) && splice.finish().is_err();
+        let is_fit = splice.has_begun() && !is_broken && pieces.first().is_some_and(begins_as_text);
         match (parts, self.limit.checked_sub(size)) {
-            (Ok(parts), Some(left)) if splice.has_begun() => {
+            (Ok(parts), Some(left)) if is_fit => {
                 let stream = ResponseStream::new(
                     Box::new(body.map_err(Error::from)),
                     splice,
@@ -214,31 +243,41 @@ impl AnswerReader<'_> {
 
     /// Reads the answer from a body with the type of an event stream.
     async fn read_stream(&self, head: Head, body: Body) -> Result<RequestOutcome, Broken> {
-        let status = head.status;
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
             return Ok(self.judge(head, &body)?);
         }
+        let bare = head.refusal;
         match self.read_events(stream).await {
-            Ok(reply) => Ok(RequestOutcome::Reply(reply, status)),
-            Err(_) if !status.is_success() => Ok(refusal(status, None, head.bare)),
+            Ok(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, bare.status)),
+            Ok(StreamAnswer::Foreign(error)) => Ok(bare.with(error)),
+            Err(_) if !bare.status.is_success() => Ok(RequestOutcome::Refusal(bare)),
             Err(broken) => Err(broken),
         }
     }
 
     /// Reads events until the answer.
-    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<Reply, Broken> {
-        let mut malformed = None;
+    pub(super) async fn read_events(&self, mut stream: EventStream) -> Result<StreamAnswer, Broken> {
+        let (mut malformed, mut foreign) = (None, None);
         let error = loop {
             match self.floods.next(&mut stream).await {
                 Ok(Some(Item::Event(event))) => {
                     let relevance = match self.sort(&event) {
-                        Ok(StreamItem::Answer(reply)) => {
+                        Ok(StreamItem::Answer(answer)) => {
                             self.drain(stream);
-                            return Ok(reply);
+                            return Ok(answer);
+                        }
+                        Ok(StreamItem::Foreign(error)) => {
+                            foreign = Some(error);
+                            Relevance::Junk
                         }
                         Ok(StreamItem::Other(relevance)) => relevance,
+                        // The answer cannot be read, and no other one comes.
+                        Err(error) if unreadable::answered(&event.data).contains(&self.id) => {
+                            self.drain(stream);
+                            return Err(error.into());
+                        }
                         Err(error) => {
                             malformed = Some(error);
                             Relevance::Junk
@@ -247,6 +286,7 @@ impl AnswerReader<'_> {
                     self.floods.admit(relevance, event.data.len()).await?;
                 }
                 Ok(Some(Item::TooLong(_))) => return Err(Error::TooLarge { limit: self.limit }.into()),
+                Ok(None) if let Some(error) = foreign => return Ok(StreamAnswer::Foreign(error)),
                 Ok(None) => break Error::Cut { reason: "the stream ended before the answer".into() },
                 Err(error) => break error,
             }
@@ -265,40 +305,43 @@ impl AnswerReader<'_> {
             return Ok(StreamItem::Other(Relevance::Junk));
         }
         match Message::from_server(&event.data) {
-            Ok(Message::Response(answer)) if self.is_ours(&answer) || answer.id.is_none() => {
-                Ok(StreamItem::Answer(answer.reply))
+            Ok(Message::Response(answer)) if self.is_ours(&answer) => {
+                Ok(StreamItem::Answer(StreamAnswer::Ours(answer.reply)))
             }
+            Ok(Message::Response(Answer { id: None, reply: Err(error) })) => {
+                Ok(StreamItem::Answer(StreamAnswer::Foreign(error)))
+            }
+            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(StreamItem::Foreign(error)),
             Ok(Message::Response(answer)) => {
                 tracing::debug!(id = ?answer.id, "an answer to something else was skipped");
                 Ok(StreamItem::Other(Relevance::Junk))
             }
             Ok(message) => Ok(StreamItem::Other(self.handler.handle(message))),
-            Err(error) => Err(Error::Malformed { reason: error.to_string() }),
+            Err(error) => Err(Error::of_text(&event.data, &error)),
         }
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
     fn judge(&self, head: Head, body: &Bytes) -> Result<RequestOutcome, Error> {
-        let Head { status, bare, content_type } = head;
+        let Head { refusal, content_type } = head;
+        let status = refusal.status;
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
-            Ok(Message::Response(Answer { reply: Err(error), .. })) if !status.is_success() => {
-                let bare = bare.saying(Some(shown(&error.message())));
-                Ok(refusal(status, Some(error), bare))
-            }
-            Ok(Message::Response(Answer { id: None, reply })) => Ok(RequestOutcome::Reply(reply, status)),
+            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(refusal.with(error)),
             _ if !status.is_success() => {
-                Ok(refusal(status, None, bare.saying(describe(content_type.as_ref(), body))))
+                Ok(RequestOutcome::Refusal(refusal.saying(describe(content_type.as_ref(), body))))
             }
-            Ok(_) => Err(Error::Malformed { reason: "it does not answer the request".into() }),
+            Ok(_) => Err(not_an_answer()),
             Err(_) if body.is_empty() => {
                 Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
             }
             Err(error) => {
-                let other = describe_other(content_type.as_ref(), body);
-                Err(Error::Malformed { reason: other.unwrap_or_else(|| error.to_string()) })
+                Err(match (Error::of_text(body, &error), describe_other(content_type.as_ref(), body)) {
+                    (Error::Malformed { .. }, Some(reason)) => Error::Malformed { reason },
+                    (error, _) => error,
+                })
             }
         }
     }
@@ -322,11 +365,22 @@ impl AnswerReader<'_> {
 
 /// The parts of the head of a response that decide how its body is read.
 struct Head {
-    status: StatusCode,
-    /// The error of the status alone.
-    bare: Error,
+    /// The refusal that the status alone would be.
+    refusal: HttpRefusal,
     /// Its content type, unless it is the usual one.
     content_type: Option<HeaderValue>,
+}
+
+impl Head {
+    fn of(response: &Response) -> Self {
+        let (status, headers) = (response.status(), response.headers());
+        let is_challenge = status == StatusCode::UNAUTHORIZED && headers.contains_key(WWW_AUTHENTICATE);
+        let bare = status_error(status, headers);
+        Self {
+            refusal: HttpRefusal { status, error: None, is_challenge, bare },
+            content_type: headers.get(CONTENT_TYPE).filter(|kind| *kind != "application/json").cloned(),
+        }
+    }
 }
 
 /// A JSON body after a look at its beginning.
@@ -337,6 +391,12 @@ enum Peeked {
     Buffered(Bytes),
 }
 
+/// Whether the first [`TEXT_BEGIN`] bytes are UTF-8.
+fn begins_as_text(piece: &Bytes) -> bool {
+    let begin = &piece[..piece.len().min(TEXT_BEGIN)];
+    std::str::from_utf8(begin).err().is_none_or(|error| error.error_len().is_none())
+}
+
 fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     match pieces.len() {
         1 => pieces.remove(0),
@@ -344,6 +404,6 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-fn refusal(status: StatusCode, error: Option<ErrorObject>, bare: Error) -> RequestOutcome {
-    RequestOutcome::Refusal(HttpRefusal { status, error, bare })
+fn not_an_answer() -> Error {
+    Error::Unreadable { reason: "it does not answer the request".into(), advice: None }
 }

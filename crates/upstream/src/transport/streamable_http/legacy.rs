@@ -3,9 +3,10 @@
 //! Source: 2025-11-25 `basic/transports`, Streamable HTTP. In this era a dropped connection does not cancel a
 //! request. A message cancels it. A broken stream is resumed if the server gave its events ids.
 
-mod of_call;
-
+mod greeting;
 mod listening;
+mod of_call;
+mod session_loss;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +17,28 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::greeting::SessionFailure;
+use self::greeting::greet;
 use self::of_call::LegacyCallHandler;
+pub(super) use self::session_loss::RecentLosses;
+use self::session_loss::{Loss, SessionEnd};
 use super::HttpServer;
-use super::answer::{AnswerReader, Broken, HttpRefusal, RequestOutcome, Resume};
+use super::answer::{AnswerReader, Broken, RequestOutcome, Resume};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture};
-use crate::error::Error;
+use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use crate::transport::background_send::BackgroundSender;
 use crate::transport::flood_guard::FloodGuard;
+use crate::transport::handshake::RequestedRevision;
 use crate::transport::http::{Cookies, Head};
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
-use crate::transport::{cancelled, compose, handshake};
-use json::Raw;
+use crate::transport::{cancelled, compose};
 use net::http::{EventStream, is_media_type};
 use protocol::error::code;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorObject, Notification, Reply, headers, method};
+use protocol::{Era, ErrorObject, Notification, Reply, headers};
 use runtime::memory::Account;
 
 /// Id of `initialize`, the first request of a session.
@@ -73,25 +78,11 @@ pub(super) struct State {
     background: BackgroundSender,
     /// Set when the session can no longer be used.
     pub(super) closing: Closing,
+    /// Closes it when the server forgot the session.
+    session: SessionEnd,
     pub(super) floods: FloodGuard,
     /// Ends the session and everything that is open on it.
     end: CancellationToken,
-}
-
-/// Why a session could not be opened.
-pub(super) struct SessionFailure {
-    /// The HTTP status that said so, if one did.
-    pub(super) status: Option<u16>,
-    /// Whether the server answered, and its answer is the reason.
-    pub(super) is_answer: bool,
-    pub(super) error: Error,
-}
-
-impl From<Error> for SessionFailure {
-    fn from(error: Error) -> Self {
-        let status = if let Error::Status { status, .. } = error { Some(status) } else { None };
-        Self { status, is_answer: false, error }
-    }
 }
 
 impl LegacySession {
@@ -102,15 +93,17 @@ impl LegacySession {
         dialect: Dialect,
     ) -> Result<Self, SessionFailure> {
         let cookies = server.client.cookies();
-        let (peer, headers) = initialize(server, &events, &cookies, dialect.capabilities).await?;
-        let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
-        let client = &server.client;
-        let post = client.post(&client.endpoint().path, &headers).in_session(&cookies);
-        let response = client.send(|| Ok((post.clone(), told.clone().into())), true).await?;
-        if !response.status().is_success() {
-            return Err(client.refusal(response).await.into());
-        }
-        let session = Self::new(server, events, peer, (&headers, &cookies));
+        let (mut revision, mut first) = (RequestedRevision::new(), None);
+        let (peer, headers) = loop {
+            let params = revision.params(dialect.capabilities.clone());
+            match greet(server, &events, &cookies, params).await {
+                Err(failure) if failure.steps_down(&mut revision) => _ = first.get_or_insert(failure),
+                // The first of several refusals is about the newest revision.
+                Err(failure) => return Err(first.unwrap_or(failure)),
+                Ok(opened) => break opened,
+            }
+        };
+        let session = Self::new(server, events, (peer, dialect.client.is_some()), (&headers, &cookies));
         if let Some(client) = dialect.client {
             session.state.pending.be_private(client);
         }
@@ -121,14 +114,22 @@ impl LegacySession {
     fn new(
         server: &Arc<HttpServer>,
         events: Events,
-        peer: Peer,
+        (peer, is_private): (Peer, bool),
         (headers, cookies): (&HeaderMap, &Arc<Cookies>),
     ) -> Self {
         let client = &server.client;
         let post = client.post(&client.endpoint().path, headers).in_session(cookies);
-        let background = BackgroundSender::new(client, &post, &server.shutdown);
-        let canceller = background.clone();
         let closing = Closing::default();
+        let has_session = headers.contains_key(SESSION_ID);
+        let session = SessionEnd::new(&closing, (has_session, is_private), &server.losses);
+        let of_message = session.clone();
+        let background = BackgroundSender::new(client, &post, &server.shutdown).refused(move |status| {
+            // Servers also refuse single messages. If the session is lost, the next request finds out.
+            if Loss::of_status(status) == Some(Loss::Certain) {
+                of_message.lose(Loss::Certain);
+            }
+        });
+        let canceller = background.clone();
         let answers = background.answers(&closing);
         let state = Arc::new(State {
             server: Arc::clone(server),
@@ -136,11 +137,12 @@ impl LegacySession {
             events,
             post,
             get: client.get(headers).in_session(cookies),
-            delete: headers.contains_key(SESSION_ID).then(|| client.delete(headers).in_session(cookies)),
+            delete: has_session.then(|| client.delete(headers).in_session(cookies)),
             pending: Pending::of_streams(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),
             closing,
+            session,
             background,
             end: CancellationToken::new(),
         });
@@ -148,51 +150,6 @@ impl LegacySession {
         server.shutdown.spawn(keep(Arc::clone(&state), gone.clone()));
         Self { state, gone }
     }
-}
-
-/// Sends `initialize`. Returns the peer and the headers of the session.
-async fn initialize(
-    server: &HttpServer,
-    events: &Events,
-    cookies: &Arc<Cookies>,
-    capabilities: Raw,
-) -> Result<(Peer, HeaderMap), SessionFailure> {
-    let params = handshake::initialize_params(capabilities);
-    let call = Call::of_gateway(method::INITIALIZE, Some(params));
-    let client = &server.client;
-    let post = client.post(&client.endpoint().path, &HeaderMap::new()).in_session(cookies);
-    let response =
-        client.send(|| Ok((post.clone(), compose(&call, FIRST_ID, Era::Legacy, None)?)), false).await?;
-    let mut headers = HeaderMap::new();
-    if let Some(mut session) = response.headers().get(SESSION_ID).cloned() {
-        session.set_sensitive(true);
-        headers.insert(SESSION_ID, session);
-    }
-    let (handler, floods) =
-        (listening::BeforeSession { events }, FloodGuard::new(&server.name, &Closing::default()));
-    let (limit, shutdown, payer) = (client.limit, &server.shutdown, call.payer(&client.server));
-    let reader = AnswerReader {
-        id: FIRST_ID,
-        limit,
-        terms: None,
-        handler: &handler,
-        floods: &floods,
-        shutdown,
-        payer,
-    };
-    let outcome = reader.read(response).await.map_err(|broken| broken.error)?;
-    let status =
-        if let RequestOutcome::Refusal(refusal) = &outcome { Some(refusal.status.as_u16()) } else { None };
-    let reply = match outcome.into_body() {
-        Ok(body) => body.collect().await,
-        Err(error) => Err(error),
-    };
-    let peer = reply.and_then(handshake::initialized);
-    let peer = peer.map_err(|error| SessionFailure { status, is_answer: true, error })?;
-    if peer.version.has_version_header() {
-        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(peer.version.as_str()));
-    }
-    Ok((peer, headers))
 }
 
 /// Ends the session at the server when it ends here.
@@ -211,22 +168,28 @@ async fn keep(state: Arc<State>, gone: CancellationToken) {
             () = state.end.cancelled() => {}
             () = shutdown.requested() => state.end.cancel(),
         }
-        return;
+        return state.say_farewell().await;
     }
     state.closing.close("the connection was closed");
     state.end.cancel();
-    if let Some(delete) = &state.delete {
-        let farewell = state.server.client.send(|| Ok((delete.clone(), Bytes::new().into())), false);
-        // Servers may refuse this and remove the session later.
-        let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
-    }
+    state.say_farewell().await;
     gone.cancel();
 }
 
 impl State {
+    /// Ends the session at the server, unless the server said that it has none.
+    async fn say_farewell(&self) {
+        if let Some(delete) = self.delete.as_ref().filter(|_| self.session.needs_farewell()) {
+            let farewell = self.server.client.send(|| Ok((delete.clone(), Bytes::new().into())), false);
+            // Servers may refuse this and remove the session later.
+            let _ = tokio::time::timeout(FAREWELL_LIMIT, farewell).await;
+        }
+    }
+
     async fn exchange(&self, call: &Call, outlet: &Outlet) -> Result<ResponseBody, Error> {
         if self.closing.is_closed() {
-            return Err(Error::NotSent { reason: self.closing.reason() });
+            let bare = Error::NotSent { reason: self.closing.reason() };
+            return Err(if self.session.is_lost() { self.ended(None, bare) } else { bare });
         }
         let ticket = self.pending.open(outlet, Purpose::of(call))?;
         self.pending.begin_writing(ticket.id());
@@ -249,7 +212,7 @@ impl State {
         let reader =
             AnswerReader { id, limit, terms, handler: &handler, floods: &self.floods, shutdown, payer };
         match reader.read(response).await {
-            Ok(outcome) => self.judge(outcome),
+            Ok(outcome) => self.judge(call, outcome),
             Err(broken) => {
                 // A server that sends a retry pause ended the stream on purpose, so the client's stream may
                 // pause too.
@@ -274,7 +237,7 @@ impl State {
                 Err(_) => continue,
             };
             match reader.read_events(*stream).await {
-                Ok(reply) => return Ok(reply),
+                Ok(answer) => return Ok(answer.into_reply()),
                 Err(Broken { resume: Some(Resume { last_id, retry }), .. }) => {
                     if last_id != resume.last_id {
                         attempts = 0;
@@ -306,40 +269,39 @@ impl State {
     }
 
     /// Detects whether the server forgot the session or changed its era. Everything else is an answer.
-    fn judge(&self, outcome: RequestOutcome) -> Result<ResponseBody, Error> {
-        match &outcome {
-            RequestOutcome::Refusal(refusal) if self.has_session() && is_session_lost(refusal) => {
-                return Err(self.lose(SESSION_ENDED));
-            }
-            // By the specification the status alone decides, whichever request the body names.
-            RequestOutcome::Reply(Err(error), StatusCode::NOT_FOUND)
-                if self.has_session() && error.code() != code::METHOD_NOT_FOUND =>
-            {
-                return Err(self.lose(SESSION_ENDED));
-            }
-            // It is still an answer, so the call is not retried.
-            RequestOutcome::Reply(Err(error), StatusCode::BAD_REQUEST) if is_modern(error.code()) => {
-                self.server.eras.forget();
-                self.closing.close("the server now speaks another era");
-            }
-            _ => {}
+    fn judge(&self, call: &Call, outcome: RequestOutcome) -> Result<ResponseBody, Error> {
+        // It is still an answer, so the call is not retried.
+        if let RequestOutcome::Reply(Err(error), StatusCode::BAD_REQUEST) = &outcome
+            && is_modern(error.code())
+        {
+            self.server.eras.forget();
+            self.closing.close("the server now speaks another era");
+        } else if let Some(loss) = Loss::of(&outcome)
+            && self.session.lose(loss)
+            && loss != Loss::Unclear
+        {
+            return Err(match outcome {
+                RequestOutcome::Refusal(refusal) => self.ended(refusal.error, refusal.bare),
+                RequestOutcome::Reply(reply, _) => self.ended(reply.err(), lost()),
+                RequestOutcome::Streaming(_) => lost(),
+            });
         }
-        let mut body = outcome.into_body()?;
+        let mut body = outcome.into_body_of(call)?;
         if let ResponseBody::Streaming(stream) = &mut body {
             stream.cut_by(self.end.clone());
         }
         Ok(body)
     }
 
-    /// Marks the session as unusable. Open requests may still be answered.
-    pub(super) fn lose(&self, reason: &str) -> Error {
-        self.closing.close(reason);
-        Error::NotSent { reason: reason.to_owned() }
+    /// The failure of a request on a session that the server forgot.
+    fn ended(&self, error: Option<ErrorObject>, bare: Error) -> Error {
+        let version = self.peer.version;
+        Error::SessionEnded(Box::new(SessionRefusal { error, bare, version }))
     }
+}
 
-    pub(super) fn has_session(&self) -> bool {
-        self.delete.is_some()
-    }
+fn lost() -> Error {
+    Error::NotSent { reason: SESSION_ENDED.to_owned() }
 }
 
 /// The result of a GET.
@@ -352,13 +314,6 @@ pub(super) enum Opened {
 /// Returns the pause that the server asked for, within limits.
 pub(super) fn pause(asked: Option<Duration>) -> Option<Duration> {
     asked.map(|pause| pause.clamp(Duration::from_millis(50), Duration::from_mins(1)))
-}
-
-/// Whether the session is lost. The specification uses 404, and some servers send 400 with a message.
-fn is_session_lost(refusal: &HttpRefusal) -> bool {
-    let code = refusal.error.as_ref().map(ErrorObject::code);
-    let by_status = refusal.status == StatusCode::NOT_FOUND && code != Some(code::METHOD_NOT_FOUND);
-    by_status || refusal.misses_session()
 }
 
 /// Whether only a modern server sends this code. It does so before it runs anything.
@@ -378,6 +333,10 @@ impl Connection for LegacySession {
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         self.state.background.post(notification.encode());
         std::future::ready(()).boxed()
+    }
+
+    fn has_lost_session(&self) -> bool {
+        self.state.session.is_lost()
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -22,7 +22,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::answer::{HttpRefusal, RequestOutcome};
-use self::legacy::{LegacySession, SessionFailure};
+use self::legacy::{LegacySession, RecentLosses, SessionFailure};
 use self::modern::{Modern, Wire};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::HttpClient;
@@ -48,6 +48,8 @@ struct HttpServer {
     eras: Arc<Eras>,
     /// Whether its legacy era is not Streamable HTTP at all.
     is_old_sse: Arc<AtomicBool>,
+    /// Sessions that it forgot lately.
+    losses: Arc<RecentLosses>,
     logins: Option<Arc<Logins>>,
 }
 
@@ -62,6 +64,7 @@ impl ToUrl {
             requests_per_connection: super::requests_per_connection(config),
             eras: Arc::new(Eras::pinned(config.era)),
             is_old_sse: Arc::default(),
+            losses: Arc::default(),
             logins,
         })))
     }
@@ -126,6 +129,7 @@ impl HttpServer {
             requests_per_connection: self.requests_per_connection,
             eras: Arc::clone(&self.eras),
             is_old_sse: Arc::clone(&self.is_old_sse),
+            losses: Arc::clone(&self.losses),
             logins: self.logins.clone(),
         })
     }
@@ -154,8 +158,14 @@ impl HttpServer {
     /// Tries a modern request first.
     async fn probe(self: &Arc<Self>, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
         let wire = Wire::new(Arc::clone(self), events.clone());
+        let mut is_certain = true;
         let finding = match tokio::time::timeout(PROBE_LIMIT, wire.discover()).await {
             Ok(Ok(RequestOutcome::Reply(reply, _))) => handshake::find(&reply),
+            // Some servers crash on a request before `initialize`, and the proxy before them says so.
+            Ok(Ok(RequestOutcome::Refusal(refusal))) if (502..=504).contains(&refusal.status.as_u16()) => {
+                is_certain = false;
+                Finding::Legacy
+            }
             Ok(Ok(RequestOutcome::Refusal(refusal))) if is_independent_of_era(refusal.status.as_u16()) => {
                 return Err(refusal.into_error());
             }
@@ -163,8 +173,11 @@ impl HttpServer {
                 handshake::find(&Err(error))
             }
             Ok(
-                Ok(RequestOutcome::Refusal(_) | RequestOutcome::Streaming(_)) | Err(Error::Malformed { .. }),
+                Ok(RequestOutcome::Refusal(_) | RequestOutcome::Streaming(_))
+                | Err(Error::Malformed { .. } | Error::Unreadable { .. }),
             ) => Finding::Legacy,
+            // They may also close the connection.
+            Ok(Err(Error::Lost { .. } | Error::Cut { .. })) => Finding::Legacy,
             Ok(Err(error)) => return Err(error),
             Err(_silence) => Finding::Legacy,
         };
@@ -176,7 +189,9 @@ impl HttpServer {
             Finding::Legacy if self.eras.pin().is_some() => Err(handshake::no_modern()),
             Finding::Legacy => {
                 let opened = self.initialize(events, dialect).await.map_err(|failure| failure.error)?;
-                self.eras.note(Era::Modern, false);
+                if is_certain {
+                    self.eras.note(Era::Modern, false);
+                }
                 Ok(opened)
             }
             Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
@@ -219,7 +234,7 @@ fn is_refusal_for_good(failure: &SessionFailure) -> bool {
         (Some(status), _) => !is_independent_of_era(status),
         // An error with HTTP 200, or an unusable answer.
         (None, Error::Connect { .. }) => failure.is_answer,
-        (None, error) => matches!(error, Error::Malformed { .. }),
+        (None, error) => matches!(error, Error::Malformed { .. } | Error::Unreadable { .. }),
     }
 }
 

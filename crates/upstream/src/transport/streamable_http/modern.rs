@@ -22,11 +22,11 @@ use crate::transport::flood_guard::{FloodGuard, Relevance};
 use crate::transport::handshake::{self, Finding, PROBE_LIMIT};
 use crate::transport::http::Head;
 use crate::transport::{compose, inbound};
-use json::Part;
+use json::{Part, decimal};
 use protocol::error::code;
 use protocol::feature::List;
 use protocol::lifecycle::Peer;
-use protocol::{Era, Message, Notification, Version, headers, meta, method};
+use protocol::{Era, ErrorObject, Message, Notification, Version, headers, meta, method};
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
 const METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
@@ -146,7 +146,7 @@ impl Wire {
         {
             self.find_out_again();
         }
-        let mut body = outcome.into_body()?;
+        let mut body = outcome.into_body_of(call)?;
         match &mut body {
             ResponseBody::Streaming(stream) => stream.cut_by(self.end.clone()),
             ResponseBody::Buffered(Err(refusal)) => match refusal.code() {
@@ -201,7 +201,11 @@ impl Wire {
 /// Whether the server may be of another era. A modern server names the request that it refuses and has one
 /// URL for all requests.
 fn is_like_another_era(refusal: &HttpRefusal) -> bool {
-    matches!(refusal.status.as_u16(), 404 | 405) || refusal.misses_session()
+    let is_modern = |error: &ErrorObject| {
+        let codes = code::UNSUPPORTED_PROTOCOL_VERSION..=code::HEADER_MISMATCH;
+        codes.contains(&error.code())
+    };
+    matches!(refusal.status.as_u16(), 400 | 404 | 405) && !refusal.error.as_ref().is_some_and(is_modern)
 }
 
 impl Modern {
@@ -278,7 +282,7 @@ impl MessageHandler for ModernCallHandler<'_> {
 /// Passes a notification on the stream of a call to its caller. Progress is passed on only if the caller
 /// requested it.
 pub(super) fn offer(outlet: &Outlet, said: Notification, token: Option<u64>) -> Relevance {
-    let named = || said.params.as_ref()?.get_as("progressToken");
+    let named = || decimal::whole(said.params.as_ref()?.part("progressToken")?.bytes());
     if said.method == method::PROGRESS && (token.is_none() || token != named()) {
         return Relevance::Junk;
     }

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::super::answer::MessageHandler;
-use super::{Opened, SESSION_ENDED, State, pause};
+use super::session_loss::Loss;
+use super::{Opened, State, pause};
 use crate::connection::{Event, Events};
 use crate::error::Error;
 use crate::subscription_task::ReopenPauses;
@@ -60,11 +61,9 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
                 last_id = stream.last_id().or(last_id);
                 asked = pause(stream.retry());
             }
-            // A server that does not offer the stream may send the same status.
-            Ok(Opened::Refused(404)) if was_open && state.has_session() => {
-                state.lose(SESSION_ENDED);
-                return;
-            }
+            // It may only have forgotten the events. A server that does not offer the stream may send the same status.
+            Ok(Opened::Refused(400 | 401)) if last_id.take().is_some() => continue,
+            Ok(Opened::Refused(status)) if was_open && ends_session(state, status) => return,
             Ok(Opened::Refused(status)) if !was_open && (400..500).contains(&status) => return,
             Ok(Opened::Refused(_)) => last_id = None,
             Err(_) => {}
@@ -72,6 +71,12 @@ async fn keep_open(state: &State, first: oneshot::Sender<()>) {
         let own = pauses.after(begun.elapsed());
         tokio::time::sleep(asked.unwrap_or(own)).await;
     }
+}
+
+/// Whether the session has ended, because the server refuses with `status` what it offered before.
+fn ends_session(state: &State, status: u16) -> bool {
+    let loss = Loss::of_status(status).or((status == 401).then_some(Loss::Unclear));
+    loss.is_some_and(|loss| state.session.lose(loss))
 }
 
 async fn read(state: &State, stream: &mut EventStream) -> Result<(), Error> {

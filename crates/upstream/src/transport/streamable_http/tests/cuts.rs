@@ -15,7 +15,7 @@ fn kind(outcome: Result<Reply, Error>) -> &'static str {
         Err(Error::Lost { .. }) => "lost",
         Err(Error::Cut { .. }) => "cut",
         Err(Error::Status { .. }) => "status",
-        Err(Error::Malformed { .. }) => "malformed",
+        Err(Error::Malformed { .. } | Error::Unreadable { .. }) => "malformed",
         Err(Error::TooLarge { .. }) => "too large",
         Err(other) => panic!("{other:?}"),
     }

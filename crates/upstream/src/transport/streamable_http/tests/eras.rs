@@ -102,7 +102,9 @@ async fn refused_credentials_and_an_absent_server_say_nothing_of_the_era() {
                 _ => Error::Status { status, retry_after, detail: String::new() },
             };
             assert_eq!(without_advice(bench.refusal().await), expected);
-            assert_eq!(bench.server.seen().len(), 1);
+            // A proxy may only tell that the server crashed on the first request.
+            let requests = if (502..=504).contains(&status) { 2 } else { 1 };
+            assert_eq!(bench.server.seen().len(), requests, "{status}");
         }
     }
 }

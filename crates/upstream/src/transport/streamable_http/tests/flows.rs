@@ -12,7 +12,7 @@ use crate::{Config, ResponseBody, ResponseStream, Update, Upstream};
 use json::envelope_stream::Terms;
 use testkit::scripted::{chunk, end};
 
-const TERMS: Terms = Terms { refused: &["task"], added: &[] };
+const TERMS: Terms = Terms { refused: &["task"], refused_objects: &[], added: &[] };
 
 /// A server with all layers above it.
 struct Scene {

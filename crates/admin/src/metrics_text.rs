@@ -1,0 +1,80 @@
+//! The text of the metrics, which costs CPU time for each server.
+//!
+//! Invariants: it is made at most once in each [`PERIOD`], and not on a thread that serves clients. No reader gets a text
+//! that is older than its request: one that asks sooner waits, and all that wait get the same text.
+//! Not here: what is in it (`metrics`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until};
+
+/// The least time between the beginnings of two texts.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The last text. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MetricsText(Arc<Mutex<Option<LastText>>>);
+
+#[derive(Debug)]
+struct LastText {
+    /// When it was begun.
+    begun: Instant,
+    /// None if it failed, or if the request for it was dropped.
+    text: Option<Bytes>,
+}
+
+impl MetricsText {
+    /// Returns a text that was begun after this was called, and that `make` makes if nobody else does.
+    pub(super) async fn fetch(&self, make: impl FnOnce() -> Option<Bytes> + Send + 'static) -> Option<Bytes> {
+        let asked = Instant::now();
+        let mut last = self.0.lock().await;
+        if let Some(LastText { begun, text }) = &*last {
+            if *begun >= asked && text.is_some() {
+                return text.clone();
+            }
+            sleep_until(*begun + PERIOD).await;
+        }
+        let begun = Instant::now();
+        // Recorded before, because the work continues if this future is dropped.
+        *last = Some(LastText { begun, text: None });
+        let text = tokio::task::spawn_blocking(make).await.ok().flatten();
+        *last = Some(LastText { begun, text: text.clone() });
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_readers_get_few_texts_and_none_that_is_older_than_its_request() {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let metrics = MetricsText::default();
+        let make = || Some(Bytes::from(MADE.fetch_add(1, Ordering::Relaxed).to_string()));
+        let begun = Instant::now();
+        assert_eq!(metrics.fetch(make).await, Some("0".into()));
+        assert_eq!(begun.elapsed(), Duration::ZERO, "the first one does not wait");
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let many = (0..100).map(|_| metrics.fetch(make));
+        let texts = futures_util::future::join_all(many).await;
+        assert!(texts.iter().all(|text| text.as_deref() == Some(b"1")), "{texts:?}");
+        assert_eq!(begun.elapsed(), PERIOD);
+        // A reader that leaves has the text made for nobody, and not again for the next one.
+        drop(tokio::time::timeout(PERIOD, metrics.fetch(make)).await);
+        assert_eq!(metrics.fetch(make).await.is_some(), true);
+        assert!(begun.elapsed() <= 4 * PERIOD && MADE.load(Ordering::Relaxed) <= 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_cannot_be_made_is_tried_again() {
+        let metrics = MetricsText::default();
+        assert_eq!(metrics.fetch(|| None).await, None);
+        assert_eq!(metrics.fetch(|| Some("text".into())).await, Some("text".into()));
+    }
+}

@@ -1,0 +1,89 @@
+//! The servers for a URI: of a resource, a template, a skill or a directory.
+//!
+//! Not here: which server has a URI (`catalog`).
+
+use super::{Scope, Server, Snapshot};
+use crate::manager::catalog::{LinkBudget, Resources, ServerResource, UriServers};
+use crate::manager::error::Error;
+use protocol::feature::Kind;
+use protocol::lifecycle::Peer;
+
+impl Snapshot {
+    /// Returns the servers for `uri` in a scope. A single server is asked for any URI.
+    pub(in crate::manager) fn places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
+        self.places_in(scope, uri, |resources| resources.places(uri))
+    }
+
+    /// Returns the servers for the completion of a template or a URI.
+    pub(in crate::manager) fn template_places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
+        self.places_in(scope, uri, |resources| resources.template(uri))
+    }
+
+    fn places_in(
+        &self,
+        scope: &Scope,
+        uri: &str,
+        look: impl FnOnce(&Resources) -> UriServers,
+    ) -> Result<UriServers, Error> {
+        match scope {
+            Scope::All => match look(self.catalog.resources()) {
+                // The URI names a server that may have it, so no other server is asked.
+                guessed if guessed.are_guessed() => self.failure_behind(uri).map_or(Ok(guessed), Err),
+                known => Ok(known),
+            },
+            Scope::Server(name) => {
+                let server = self.server(name)?.upstream.config().name.clone();
+                Ok(UriServers::Listed(ServerResource { server, uri: uri.to_owned() }))
+            }
+        }
+    }
+
+    /// Returns the servers for the skill `uri` in a scope: those of its places that declare skills.
+    pub(in crate::manager) fn skill_places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
+        Ok(self.places(scope, uri)?.only(|place| self.declares(place, |peer| peer.has(Kind::Skills))))
+    }
+
+    /// Returns the servers for the directory `uri` in a scope: those of its places that read directories. A directory
+    /// of a skill belongs to the server of the skill.
+    pub(in crate::manager) fn directory_places(&self, scope: &Scope, uri: &str) -> Result<UriServers, Error> {
+        let found = match self.places(scope, uri)? {
+            guessed if guessed.are_guessed() => {
+                let inside = self.places(scope, &format!("{uri}/"))?.without_end("/");
+                if inside.are_guessed() { guessed } else { inside }
+            }
+            known => known,
+        };
+        Ok(found.only(|place| self.declares(place, Peer::reads_directories)))
+    }
+
+    fn declares(&self, place: &ServerResource, what: impl Fn(&Peer) -> bool) -> bool {
+        self.server_called(&place.server)
+            .and_then(|server| server.offer.as_ref())
+            .is_some_and(|offer| what(&offer.peer))
+    }
+
+    /// Whether a server of a scope declares `what`.
+    pub(crate) fn has(&self, scope: &Scope, what: impl Fn(&Peer) -> bool) -> bool {
+        let has = |server: &Server| server.offer.as_ref().is_some_and(|offer| what(&offer.peer));
+        self.servers_in(scope).iter().any(has)
+    }
+
+    /// Whether servers of a scope can have equal URIs, so that [`Snapshot::exposed_uri`] may return one.
+    pub(crate) fn can_clash(&self, scope: &Scope) -> bool {
+        *scope == Scope::All && self.catalog.resources().can_clash()
+    }
+
+    /// Returns the URI under which clients of a scope reach `uri` of `server`, if it differs. The links of
+    /// one message share `budget`.
+    pub(crate) fn exposed_uri(
+        &self,
+        scope: &Scope,
+        (server, uri): (&str, &str),
+        budget: &mut LinkBudget,
+    ) -> Option<String> {
+        match scope {
+            Scope::All => self.catalog.resources().exposed(server, uri, budget),
+            Scope::Server(_) => None,
+        }
+    }
+}

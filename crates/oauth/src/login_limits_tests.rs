@@ -1,0 +1,191 @@
+//! Limits of logins: registrations that are kept, long values of a login service, and scopes that a server demands.
+
+use auth::vault::{Vault, VaultConfig};
+use http::StatusCode;
+use serde_json::json;
+
+use super::tests::{alice, challenge, log_in, logins, logins_with, requests};
+use super::*;
+use crate::fake_tests::{Fake, own, settings};
+
+#[tokio::test]
+async fn a_registration_is_saved_when_a_login_with_it_succeeds_and_begun_logins_share_it() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let vault = || Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    for has_vault in [false, true] {
+        let logins = logins_with(&fake, settings(), Some(vault()).filter(|_| has_vault));
+        let before = requests(&fake, "POST /register");
+        for principal in ["key:alice", "key:bob", "key:carol"] {
+            logins.start(&principal.into(), &own(), |_| String::new()).await.expect("a login service");
+        }
+        assert_eq!(requests(&fake, "POST /register"), before + 1);
+        assert!(!folder.path().join("vault.json").exists(), "nobody has logged in");
+        if has_vault {
+            log_in(&logins, &alice()).await.expect("a login");
+            assert_eq!(vault().list().expect("readable").0.len(), 2, "a login and a registration");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_few_registrations_of_a_server_are_kept_and_the_oldest_goes() {
+    let fake = Fake::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+    let logins = logins_with(&fake, settings(), Some(Arc::clone(&vault)));
+    let own_at = |port: u16| {
+        let redirect_uri = Url::parse(&format!("http://127.0.0.1:{port}/oauth/callback")).expect("a URL");
+        OwnClient { redirect_uri, client_metadata_url: None }
+    };
+    for port in 1..=10 {
+        let mut sealed = None;
+        let seal = |pending: &Pending| {
+            sealed = Some(*pending);
+            String::new()
+        };
+        logins.start(&alice(), &own_at(port), seal).await.expect("a login service");
+        let response = AuthorizationResponse { code: Some("c".into()), ..AuthorizationResponse::default() };
+        logins.finish(&alice(), sealed.expect("sealed"), &response).await.expect("a login");
+    }
+    assert_eq!(vault.list().expect("readable").0.len(), 2);
+    let kept =
+        LoginStore { vault: Some(vault), server: "notes".into(), url: fake.url("/mcp") }.registrations();
+    let uris: Vec<_> = kept.iter().map(|known| known.redirect_uri.as_str()).collect();
+    assert_eq!(uris, [7, 8, 9, 10].map(|port| own_at(port).redirect_uri.to_string()));
+    let asked = requests(&fake, "POST /register");
+    logins.start(&alice(), &own_at(10), |_| String::new()).await.expect("a login service");
+    assert_eq!(requests(&fake, "POST /register"), asked);
+}
+
+#[tokio::test]
+async fn long_values_of_a_login_service_are_refused_by_name_and_nothing_is_saved() {
+    let long = |length: usize| "x".repeat(length);
+    let token = |name: &str, length: usize| {
+        let mut granted = json!({"access_token": "a", "token_type": "Bearer"});
+        granted[name] = long(length).into();
+        ("/token", granted)
+    };
+    let metadata = |fake: &Fake, name: &str| {
+        let mut metadata = fake.metadata("");
+        metadata[name] = format!("{}/{}", fake.origin(), long(2_048)).into();
+        ("/.well-known/oauth-authorization-server", metadata)
+    };
+    let fake = Fake::start();
+    let resource = |name: &str, value: serde_json::Value| {
+        let mut resource =
+            json!({"resource": fake.url("/mcp").as_str(), "authorization_servers": [fake.origin()]});
+        resource[name] = value;
+        ("/.well-known/oauth-protected-resource/mcp", resource)
+    };
+    for ((path, answer), named) in [
+        (token("access_token", 16_385), "an access token of 16385 bytes"),
+        (token("refresh_token", 8_193), "a refresh token of 8193 bytes"),
+        (
+            ("/register", json!({"client_id": "a", "client_secret": long(4_097)})),
+            "a client secret of 4097 bytes",
+        ),
+        (metadata(&fake, "token_endpoint"), "a `token_endpoint` of"),
+        (metadata(&fake, "authorization_endpoint"), "a `authorization_endpoint` of"),
+        (metadata(&fake, "registration_endpoint"), "a `registration_endpoint` of"),
+        (metadata(&fake, "revocation_endpoint"), "a `revocation_endpoint` of"),
+        (resource("resource", format!("{}/{}", fake.origin(), long(2_048)).into()), "a `resource` of"),
+        (
+            resource("authorization_servers", json!([fake.origin(), long(2_049)])),
+            "a `authorization_servers` of",
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let vault = Vault::new(VaultConfig { path: folder.path().join("vault.json"), keys: Vec::new() });
+        let logins = logins_with(&fake, settings(), Some(vault));
+        fake.json(path, &answer);
+        let refused = log_in(&logins, &alice()).await.expect_err(named).to_string();
+        assert!(refused.contains(named) && refused.len() < 300, "{refused}");
+        assert!(!folder.path().join("vault.json").exists(), "{named}");
+    }
+    // Values that are only long in sum, and those that are for display.
+    let logins = logins(&fake);
+    let scopes = vec![long(200); 500].join(" ");
+    fake.json(
+        "/token",
+        &json!({"access_token": "a", "token_type": "Bearer", "scope": scopes, "id_token": long(99_999)}),
+    );
+    let status = log_in(&logins, &alice()).await.expect("a login");
+    assert!(status.scopes.concat().len() <= 4_096 && status.account.is_none());
+    assert!(
+        serde_json::to_vec(&logins.account(None).held().expect("a login").login).expect("JSON").len() < 8_192
+    );
+}
+
+#[tokio::test]
+async fn a_machine_asks_for_the_scopes_of_the_file_whatever_the_server_demands() {
+    let lacks = challenge("Bearer error=\"insufficient_scope\", scope=\"root\"");
+    for (scopes, takes_server_scopes, sent, is_repeated) in [
+        (vec![], false, vec![None], false),
+        (vec!["read".to_owned()], false, vec![Some("read")], false),
+        (vec![], true, vec![Some("admin"), Some("admin a root")], true),
+    ] {
+        let fake = Fake::start();
+        let machine = Settings {
+            grant: Grant::ClientCredentials,
+            client_id: Some("machine".into()),
+            client_secret: Some("canary-secret".into()),
+            scopes,
+            takes_server_scopes,
+            ..settings()
+        };
+        let logins = logins_with(&fake, machine, None);
+        let account = logins.account(None);
+        let demanding = challenge("Bearer scope=\"admin\"");
+        assert_eq!(account.refused(None, StatusCode::UNAUTHORIZED, &demanding).await, Ok(true));
+        let header = account.header().await.expect("a token");
+        let repeated = account.refused(header.as_ref(), StatusCode::FORBIDDEN, &lacks).await;
+        assert_eq!(repeated, Ok(is_repeated));
+        let asked = fake.seen().into_iter().filter(|seen| seen.line == "POST /token");
+        assert_eq!(
+            asked.map(|seen| seen.field("scope")).collect::<Vec<_>>(),
+            sent.iter().map(|scope| scope.map(str::to_owned)).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_ended_token_whose_renewal_is_refused_is_not_waited_for_in_a_loop() {
+    let fake = Fake::start();
+    let machine = Settings {
+        grant: Grant::ClientCredentials,
+        client_id: Some("machine".into()),
+        client_secret: Some("canary-secret".into()),
+        ..settings()
+    };
+    let logins = logins_with(&fake, machine, None);
+    let account = logins.account(None);
+    fake.json("/token", &json!({"access_token": "a", "token_type": "Bearer", "expires_in": 1}));
+    assert_eq!(account.refused(None, StatusCode::UNAUTHORIZED, &challenge("Bearer")).await, Ok(true));
+    fake.answer("/token", 401, "", r#"{"error":"invalid_client"}"#);
+    assert!(account.header().await.is_err());
+    let soon = tokio::time::timeout(std::time::Duration::from_millis(50), account.renewed()).await;
+    assert!(soon.is_err(), "the server would be contacted without a pause");
+}
+
+#[tokio::test]
+async fn begun_logins_hold_little_of_long_metadata_and_scopes_that_a_server_varies_do_not_add_up() {
+    let fake = Fake::start();
+    let logins = logins(&fake);
+    let mut metadata = fake.metadata("");
+    metadata["scopes_supported"] = vec!["x".repeat(200); 1_000].into();
+    metadata["grant_types_supported"] = vec!["authorization_code"; 1_000].into();
+    fake.json("/.well-known/oauth-authorization-server", &metadata);
+    let account = logins.account(None);
+    for at in 0..40 {
+        let scopes: Vec<String> = (0..20).map(|of| format!("{at}-{of}-{}", "y".repeat(20))).collect();
+        let demanding = challenge(&format!("Bearer scope=\"{}\"", scopes.join(" ")));
+        assert!(account.refused(None, StatusCode::UNAUTHORIZED, &demanding).await.is_err());
+        logins.start(&alice(), &own(), |_| String::new()).await.expect("a login service");
+    }
+    for started in lock(&logins.started).values() {
+        let held = serde_json::to_vec(&started.discovered).expect("JSON").len()
+            + serde_json::to_vec(&started.registration).expect("JSON").len();
+        assert!(held < 16 << 10, "{held} bytes");
+    }
+}

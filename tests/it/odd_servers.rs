@@ -1,0 +1,233 @@
+//! Servers that do not keep to the specification and that common SDKs work with. They speak older revisions, write ids
+//! as text, null members or byte order marks, react oddly to the first request, or ignore `ping`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::scripted::{Seen, Step, full, json as answer};
+
+use crate::support::{Gateway, Registry, Running, eventually, odd};
+
+async fn entry(gateway: &Running) -> Value {
+    gateway.get("/servers/one").await.json()
+}
+
+/// Starts a gateway whose only server must be ready soon, and calls a tool.
+async fn works(registry: &Registry, what: &str) -> Running {
+    let began = Instant::now();
+    let gateway = Gateway::of(registry).start().await;
+    let ready = async || (entry(&gateway).await["state"] == "ready").then_some(());
+    if tokio::time::timeout(Duration::from_secs(10), eventually(what, ready)).await.is_err() {
+        panic!("{what}: {}", entry(&gateway).await);
+    }
+    let called = gateway.call("one", "fine", json!({})).await;
+    eprintln!("{what}: ready and called after {:?}", began.elapsed());
+    assert_eq!(called.status, 200, "{what}: {called:?}");
+    gateway
+}
+
+fn over_http(url: &str) -> Registry {
+    Registry::new().http("one", url)
+}
+
+/// The answer to `seen` printed by `print` from its id and its result.
+fn printed(seen: &Seen, print: impl Fn(&str, &str) -> String) -> Option<Vec<Step>> {
+    odd::usual_result(seen).map(|text| vec![answer(200, &print(&seen.id(), text))])
+}
+
+#[tokio::test]
+async fn responses_with_null_members_and_ids_as_text_are_read() {
+    type Print = fn(&str, &str) -> String;
+    let forms: [(&str, Print); 6] = [
+        ("error null", |id, result| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result},"error":null}}"#)
+        }),
+        ("error null first", |id, result| {
+            format!(r#"{{"error":null,"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+        }),
+        ("all members", |id, result| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":null,"params":null,"result":{result},"error":null}}"#
+            )
+        }),
+        ("id as text", |id, result| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{result}}}"#)),
+        ("id with a fraction", |id, result| format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}.0}}"#)),
+        ("byte order mark", |id, result| {
+            format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}")
+        }),
+    ];
+    for (what, print) in forms {
+        let server = odd::http(move |seen| printed(seen, print)).await;
+        works(&over_http(server.url.as_str()), what).await;
+        let server = odd::http(move |seen| {
+            let text = print(&seen.id(), odd::usual_result(seen)?);
+            Some(vec![full(200, "content-type: text/event-stream\r\n", &format!("data: {text}\n\n"))])
+        })
+        .await;
+        works(&over_http(server.url.as_str()), &format!("{what} as an event")).await;
+    }
+    for (what, result) in [
+        ("error null", r#"printf '{"jsonrpc":"2.0","id":%s,"result":%s,"error":null}\n' "$id" "$1""#),
+        ("id as text", r#"printf '{"jsonrpc":"2.0","id":"%s","result":%s}\n' "$id" "$1""#),
+        ("mark on each line", r#"printf '\357\273\277{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1""#),
+    ] {
+        let before = format!("result() {{ {result}; }}");
+        works(&odd::script(Registry::new(), "one", &before, ""), what).await;
+        let pinned = odd::script(Registry::new(), "one", &before, "").with("era: legacy");
+        works(&pinned, &format!("{what}, era: legacy")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_large_result_beside_a_null_error_passes() {
+    let server = odd::http(|seen| {
+        (seen.method() == "tools/call").then(|| {
+            let (id, text) = (seen.id(), "x".repeat(50_000));
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"content":[{{"type":"text","text":"{text}"}}]}},"error":null}}"#
+            );
+            vec![answer(200, &body)]
+        })
+    })
+    .await;
+    let gateway = works(&over_http(server.url.as_str()), "large").await;
+    let text = gateway.mcp().legacy().await.call("fine", json!({})).await.text();
+    assert_eq!(text.len(), 50_000);
+}
+
+#[tokio::test]
+async fn an_older_revision_is_requested_when_the_newest_is_refused() {
+    let refusals: [(&str, u16, &str); 6] = [
+        ("2025-06-18", 200, r#"{"code":-32602,"message":"Unsupported protocol version"}"#),
+        ("2025-03-26", 200, r#"{"code":-32600,"message":"Bad Request"}"#),
+        (
+            "2024-11-05",
+            400,
+            r#"{"code":-32000,"message":"Bad Request: Unsupported protocol version (supported versions: 2024-11-05)"}"#,
+        ),
+        (
+            "2024-10-07",
+            200,
+            r#"{"code":-32602,"message":"no","data":{"supported":["2024-10-07"],"requested":"2025-11-25"}}"#,
+        ),
+        ("2025-03-26", 200, r#"{"code":-32603,"message":"only 2025-03-26 and 2024-11-05 are spoken"}"#),
+        ("2025-06-18", 400, ""),
+    ];
+    for (spoken, status, error) in refusals {
+        let server = odd::http(move |seen| {
+            let version = format!(r#""protocolVersion":"{spoken}""#);
+            match seen.method().as_str() {
+                "initialize" if seen.has(&version) => {
+                    let result = format!(r#"{{{version},"capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"u","version":"1"}}}}"#);
+                    Some(vec![testkit::scripted::result(seen, &result)])
+                }
+                "initialize" if error.is_empty() => Some(vec![full(status, "", "Unsupported protocol version")]),
+                "initialize" => {
+                    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.id());
+                    Some(vec![answer(status, &body)])
+                }
+                _ => None,
+            }
+        })
+        .await;
+        let gateway =
+            works(&over_http(server.url.as_str()), &format!("{spoken} after {status} {error}")).await;
+        let shown = if spoken == "2024-10-07" { "2024-11-05" } else { spoken };
+        assert_eq!(entry(&gateway).await["protocol_version"], shown, "{error}");
+        let asked = server.seen().iter().filter(|seen| seen.method() == "initialize").count();
+        assert!(asked <= 5, "{asked} requests");
+        if error.contains(spoken) {
+            assert_eq!(asked, 2, "the revision that the server named is next");
+        }
+    }
+    let odd = r#"case "$l" in *'"initialize"'*'2025-11-25'*|*2025-06-18*initialize*) error '{"code":-32602,"message":"no"}'; continue;; esac"#;
+    works(&odd::script(Registry::new(), "one", "", odd), "stdio").await;
+}
+
+#[tokio::test]
+async fn a_first_request_that_ends_badly_is_followed_by_initialize() {
+    for (what, step) in [
+        ("closed", Step::Close),
+        ("reset", Step::Reset),
+        ("502", full(502, "", "bad gateway")),
+        ("503", full(503, "", "upstream")),
+        ("503 with a time", full(503, "retry-after: 1\r\n", "")),
+        ("504", full(504, "", "")),
+    ] {
+        let server =
+            odd::http(move |seen| (seen.method() == "server/discover").then(|| vec![step.clone()])).await;
+        works(&over_http(server.url.as_str()), what).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_ignores_ping_and_answers_calls_stays_up() {
+    let odd = r#"echo "$l" >> "$RECORD"; case "$l" in *'"method":"ping"'*) continue;; esac"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("record");
+    let registry = odd::script(Registry::new(), "one", "", odd)
+        .with(&format!("env: {{RECORD: {record:?}}}"))
+        .with("timeout: 2")
+        .setting("health_check_interval: 1");
+    let gateway = works(&registry, "ignores ping").await;
+    for _ in 0..14 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200);
+        let shown = entry(&gateway).await;
+        assert_eq!(shown["state"], "ready", "{shown}");
+    }
+    let lines = std::fs::read_to_string(&record).expect("a record");
+    let count = |part: &str| lines.lines().filter(|line| line.contains(part)).count();
+    eprintln!("{} pings were ignored", count(r#""method":"ping""#));
+    assert!(count(r#""method":"ping""#) > 1);
+    assert_eq!(count(r#""method":"initialize""#), 1, "it was not started again");
+}
+
+#[tokio::test]
+async fn changes_that_are_announced_after_each_list_reach_nobody_and_are_read_ever_more_rarely() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let odd = r#"case "$l" in *'"tools/list"'*) echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';; esac"#;
+    let changing = odd.replace("esac", r#"*'"odd"'*) TOOLS_CHANGED=1;; esac"#);
+    let registry = odd::script(Registry::new(), "one", "", &changing);
+    let gateway = works(&registry, "announces").await;
+    let session = gateway.mcp().legacy().await;
+    let mut stream = session.client.listen().await;
+    let heard = tokio::time::timeout(Duration::from_secs(5), async {
+        while let Some(message) = stream.next().await {
+            if message["method"] == "notifications/tools/list_changed" {
+                lists.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    })
+    .await;
+    assert!(heard.is_err(), "the stream stays open");
+    assert_eq!(lists.load(Ordering::Relaxed), 0, "nothing changed");
+}
+
+#[tokio::test]
+async fn a_client_on_standard_input_may_begin_with_a_byte_order_mark() {
+    let server = odd::http(|_| None).await;
+    let gateway = Gateway::of(&over_http(server.url.as_str()));
+    for (before, between) in
+        [("\u{feff}", ""), ("\u{feff}\n", ""), ("\u{feff}", "\u{feff}"), ("\u{feff}\r\n", "\r")]
+    {
+        let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
+        let input =
+            format!("{before}{hello}\n{between}{}\n", json!({"jsonrpc": "2.0", "id": 2, "method": "ping"}));
+        let output = gateway.output_with_input(&["stdio"], input.as_bytes());
+        let ids: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+            .filter(|message| message.get("result").is_some())
+            .map(|message| message["id"].clone())
+            .collect();
+        let expected = if between == "\r" { 1 } else { 2 };
+        assert!(
+            ids.len() >= expected && ids.contains(&json!(1)),
+            "{before:?} {between:?}: {ids:?} {output:?}"
+        );
+    }
+}
