@@ -200,6 +200,9 @@ fn announce(server: &downstream::Config) {
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
     }
+    if let Some(remark) = server.remark_on_hosts() {
+        tracing::info!("{remark}");
+    }
     tracing::info!(address = %server.listen, memory_budget_bytes = server.memory_budget, "listening");
 }
 

@@ -116,6 +116,9 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
     for exception in config.server.exceptions() {
         writeln!(streams.out, "warning: server: {exception}")?;
     }
+    if let Some(remark) = config.server.remark_on_hosts() {
+        writeln!(streams.out, "note: server: {remark}")?;
+    }
     // The folder belongs to the machine that the gateway runs on, which may be another one.
     if let Some(problem) = doctor::log_file_problem(config) {
         writeln!(streams.out, "warning: server: {problem}")?;

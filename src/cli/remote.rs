@@ -23,7 +23,7 @@ use super::{ConfigFile, EXIT_USAGE, visible};
 use downstream::Config;
 use json::Raw;
 use net::http::{
-    self as client, Client, DialPolicy, RequestBuilder, Response, ResponseLimits, WholeResponse,
+    self as client, Client, DialPolicy, Network, RequestBuilder, Response, ResponseLimits, WholeResponse,
 };
 use runtime::shutdown::Shutdown;
 use runtime::worker;
@@ -133,7 +133,7 @@ impl Remote {
             Some(url) => url.clone(),
             None => configured(&running.file)?,
         };
-        let client = Client::new(&url, DialPolicy::Anywhere, 1, &Shutdown::new());
+        let client = Client::new(&url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new());
         let client = client.map_err(|error| Failed::Refused(error.to_string()))?;
         Ok(Self { client, url, key: running.key.clone() })
     }

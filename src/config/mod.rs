@@ -144,7 +144,8 @@ impl Config {
         let manager = manager::config::Config::from_fields(&mut fields, folder, kinds);
         let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
         fields.finish();
-        let server = server.unwrap_or_default();
+        let mut server = server.unwrap_or_default();
+        server.auth.set_network(&manager.network);
         // The file of the vault is read when a token is needed, so it stops nothing else.
         let vault = server.vault.vault().ok().map(auth::vault::Vault::new);
         let manager = manager::config::Config { vault, ..manager };

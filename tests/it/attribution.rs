@@ -50,6 +50,7 @@ fn config(transport: Transport) -> Config {
         era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
+        network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
     }
 }
@@ -151,6 +152,7 @@ async fn storm(transport: Transport, names_calls: bool) -> Counts {
         cache: runtime::store::Config::default(),
         tools_per_page: 10,
         arguments_in_events: false,
+        network: net::http::Network::default(),
     };
     let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");
     manager.settled(&Scope::All, Duration::from_secs(20)).await;

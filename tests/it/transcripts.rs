@@ -182,6 +182,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
+        network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
     };
     manager::Config {
@@ -192,6 +193,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         cache: runtime::store::Config::default(),
         tools_per_page: 2,
         arguments_in_events: false,
+        network: net::http::Network::default(),
     }
 }
 

@@ -15,6 +15,7 @@ use super::api_key::{self, ApiKey, KeyHash};
 use super::principal::Role;
 use super::token_config::Jwt;
 use crate::password_check;
+use net::http::Network;
 use settings::{Fields, Setting};
 
 /// How clients are authenticated.
@@ -45,6 +46,13 @@ enum ModeName {
 impl Config {
     /// Its keys in the file.
     pub const FIELDS: [&str; 3] = ["auth_mode", "api_keys", "jwt"];
+
+    /// Sets the way to login services, which the file describes for all services.
+    pub fn set_network(&mut self, network: &Network) {
+        if let Self::Jwt(jwt) | Self::Any(_, jwt) = self {
+            jwt.network = network.clone();
+        }
+    }
 
     /// Reads `auth_mode`, `api_keys` and `jwt` from `fields`. Paths of key files are relative to
     /// `folder`.

@@ -23,7 +23,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::{Method, StatusCode};
 use lru::LruCache;
-use net::http::{Client, DialPolicy, RequestBuilder, ResponseLimits};
+use net::http::{Client, DialPolicy, Network, RequestBuilder, ResponseLimits};
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::pace::Pace;
 use secrecy::{ExposeSecret, SecretString};
@@ -75,6 +75,7 @@ impl Introspection {
 /// Asks a login service about tokens, and remembers its answers.
 pub(super) struct Introspector {
     endpoint: Introspection,
+    network: Network,
     client: Client,
     tasks: Shutdown,
     known: Mutex<LruCache<TokenDigest, Known>>,
@@ -94,12 +95,13 @@ struct Known {
 }
 
 impl Introspector {
-    pub(super) fn new(endpoint: &Introspection) -> Result<Self, Error> {
+    pub(super) fn new(endpoint: &Introspection, network: &Network) -> Result<Self, Error> {
         let tasks = Shutdown::new();
-        let client = Client::new(&endpoint.url, DialPolicy::Anywhere, KEPT_OPEN, &tasks);
+        let client = Client::new(&endpoint.url, (DialPolicy::Anywhere, network), KEPT_OPEN, &tasks);
         Ok(Self {
             client: client.map_err(|_| Error::Key("`jwt.introspection.url` cannot be requested"))?,
             endpoint: endpoint.clone(),
+            network: network.clone(),
             tasks,
             known: Mutex::new(LruCache::new(MOST_KNOWN)),
             waiting: Semaphore::new(MOST_WAITING),
@@ -112,7 +114,7 @@ impl Introspector {
 
     /// Whether `other` asks the same service in the same way.
     pub(super) fn is_of(&self, other: &Self) -> bool {
-        self.endpoint.is_of(&other.endpoint)
+        self.endpoint.is_of(&other.endpoint) && self.network == other.network
     }
 
     /// The revocation state of all its tokens.

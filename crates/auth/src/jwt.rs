@@ -108,8 +108,9 @@ impl Verifier {
     pub(super) fn new(config: &Jwt) -> Result<Self, Error> {
         let key_set = match &config.key {
             KeySource::Published(location) => {
+                let (location, network) = (location.clone(), config.network.clone());
                 let issuer = config.issuer.clone().unwrap_or_default();
-                Some(Arc::new(KeySet::new(location.clone(), issuer)))
+                Some(Arc::new(KeySet::new(location, issuer, network)))
             }
             _ => None,
         };
@@ -122,7 +123,9 @@ impl Verifier {
             roles: config.roles.clone(),
             parties: config.parties.clone(),
             introspector: match &config.key {
-                KeySource::Introspection(endpoint) => Some(Arc::new(Introspector::new(endpoint)?)),
+                KeySource::Introspection(endpoint) => {
+                    Some(Arc::new(Introspector::new(endpoint, &config.network)?))
+                }
                 _ => None,
             },
         })

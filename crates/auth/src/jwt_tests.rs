@@ -24,6 +24,7 @@ pub(crate) fn config(algorithms: &[Algorithm], key: KeySource) -> Jwt {
         leeway: Duration::from_secs(30),
         roles: RoleWords::default(),
         parties: Vec::new(),
+        network: net::http::Network::default(),
         authorization_servers: Vec::new(),
     }
 }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::token_config::KeySetLocation;
 use super::{Denied, Reason};
+use net::http::Network;
 
 /// How often the keys are fetched. A key that the login service removed is accepted for at most this long.
 const REFRESH_EVERY: Duration = Duration::from_mins(10);
@@ -45,6 +46,8 @@ pub(super) struct KeySet {
     pub(super) location: KeySetLocation,
     /// The `iss` of the tokens, which the metadata must name too.
     pub(super) issuer: String,
+    /// The way to the login service.
+    pub(super) network: Network,
     state: Mutex<State>,
     /// Wakes the task that fetches.
     asked: Notify,
@@ -91,7 +94,7 @@ pub(super) enum Outcome {
 }
 
 impl KeySet {
-    pub(super) fn new(location: KeySetLocation, issuer: String) -> Self {
+    pub(super) fn new(location: KeySetLocation, issuer: String, network: Network) -> Self {
         let now = Instant::now();
         let state = State {
             due: now,
@@ -105,6 +108,7 @@ impl KeySet {
         Self {
             location,
             issuer,
+            network,
             state: Mutex::new(state),
             asked: Notify::new(),
             answered: watch::channel(false).0,
@@ -115,7 +119,7 @@ impl KeySet {
 
     /// Whether `other` has the same keys.
     pub(super) fn is_of(&self, other: &Self) -> bool {
-        self.location == other.location && self.issuer == other.issuer
+        self.location == other.location && self.issuer == other.issuer && self.network == other.network
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

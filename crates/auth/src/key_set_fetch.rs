@@ -1,6 +1,6 @@
 //! Fetches the key set of a login service, and finds it by the metadata of the issuer.
 //!
-//! Invariants: a response has at most [`LIMITS`], and no redirect is followed. Metadata counts only if it names exactly
+//! Invariants: a response has at most [`LIMITS`], and a redirect is followed within its origin only. Metadata counts only if it names exactly
 //! the configured issuer. The operator wrote the URLs of the issuer and of `jwks_url`, so they may have any address. A
 //! key set on another host, which the metadata names, must have a public address and HTTPS.
 //!
@@ -15,7 +15,7 @@ use url::Url;
 
 use super::key_set::KeySet;
 use super::token_config::KeySetLocation;
-use net::http::{Client, DialPolicy, RequestBuilder, ResponseLimits};
+use net::http::{Client, DialPolicy, Network, RequestBuilder, ResponseLimits};
 use runtime::shutdown::Shutdown;
 
 /// Limits of one response.
@@ -24,13 +24,13 @@ const LIMITS: ResponseLimits = ResponseLimits { bytes: 64 * 1024, time: Duration
 /// Fetches the key set. An error is for the log.
 pub(super) async fn fetch(key_set: &KeySet, tasks: &Shutdown) -> Result<Bytes, String> {
     match &key_set.location {
-        KeySetLocation::Url(url) => get(url, DialPolicy::Anywhere, tasks).await,
+        KeySetLocation::Url(url) => get(url, (DialPolicy::Anywhere, &key_set.network), tasks).await,
         KeySetLocation::Issuer(issuer) => {
-            let url = discovered(issuer, &key_set.issuer, tasks).await?;
+            let url = discovered(issuer, key_set, tasks).await?;
             let dial_policy = dial_policy_of(&url, issuer).ok_or_else(|| {
                 format!("the metadata of the issuer names {url}, which must be an HTTPS URL; set `jwks_url`")
             })?;
-            get(&url, dial_policy, tasks).await
+            get(&url, (dial_policy, &key_set.network), tasks).await
         }
     }
 }
@@ -44,11 +44,11 @@ fn dial_policy_of(url: &Url, issuer: &Url) -> Option<DialPolicy> {
 }
 
 /// Returns the URL of the key set that the metadata of `issuer` names.
-async fn discovered(issuer: &Url, name: &str, tasks: &Shutdown) -> Result<Url, String> {
+async fn discovered(issuer: &Url, key_set: &KeySet, tasks: &Shutdown) -> Result<Url, String> {
     let mut failures = Vec::new();
     for place in places(issuer) {
-        match get(&place, DialPolicy::Anywhere, tasks).await.and_then(|document| key_set_of(&document, name))
-        {
+        let document = get(&place, (DialPolicy::Anywhere, &key_set.network), tasks).await;
+        match document.and_then(|document| key_set_of(&document, &key_set.issuer)) {
             Ok(url) => return Ok(url),
             Err(failure) => failures.push(failure),
         }
@@ -88,9 +88,9 @@ fn key_set_of(document: &[u8], issuer: &str) -> Result<Url, String> {
     url.filter(Url::has_host).ok_or_else(|| "the metadata of the issuer names no `jwks_uri`".into())
 }
 
-async fn get(url: &Url, dial_policy: DialPolicy, tasks: &Shutdown) -> Result<Bytes, String> {
+async fn get(url: &Url, way: (DialPolicy, &Network), tasks: &Shutdown) -> Result<Bytes, String> {
     let failed = |error: net::http::Error| format!("{url}: {error}");
-    let client = Client::new(url, dial_policy, 0, tasks).map_err(failed)?;
+    let client = Client::new(url, way, 0, tasks).map_err(failed)?;
     let response = client.fetch(RequestBuilder::new(Method::GET, url.clone()), LIMITS).await;
     let response = response.map_err(failed)?;
     match response.status {

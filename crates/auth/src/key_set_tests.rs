@@ -185,7 +185,11 @@ async fn waiting_tokens_are_bounded_in_number_and_time() {
     let all = futures_util::future::join_all((0..2 * MOST_WAITING).map(|_| service.check(&text)));
     assert!(all.await.iter().all(is_unavailable));
     assert_eq!(begun.elapsed().as_secs(), WAIT.as_secs());
-    let key_set = KeySet::new(KeySetLocation::Url(Url::parse("https://h/").expect("a URL")), "i".into());
+    let key_set = KeySet::new(
+        KeySetLocation::Url(Url::parse("https://h/").expect("a URL")),
+        "i".into(),
+        net::http::Network::default(),
+    );
     let _places = key_set.places.try_acquire_many(256).expect("free");
     assert!(matches!(key_set.fetched_for(Some("x")).await, Err(Denied::KeysUnavailable { .. })));
     assert_eq!(key_set.state().request, Request::None, "a token without a place asks for nothing");

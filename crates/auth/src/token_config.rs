@@ -14,6 +14,7 @@ use url::{Host, Url};
 
 use super::introspection::Introspection;
 use super::role_words::{RoleWords, filled};
+use net::http::Network;
 use settings::{Fields, Setting};
 
 /// Minimum length of HMAC secrets, as RFC 7518, section 3.2 requires for HS256.
@@ -60,6 +61,8 @@ pub struct Jwt {
     pub authorization_servers: Vec<String>,
     /// The clients that tokens may be issued to (`azp`, else `client_id`); none: every client.
     pub parties: Vec<String>,
+    /// The way to the login service.
+    pub network: Network,
 }
 
 /// The claims that tokens need beside `exp` and `sub`.
@@ -159,6 +162,7 @@ impl Jwt {
             roles,
             authorization_servers,
             parties,
+            network: Network::default(),
         })
     }
 }

@@ -26,8 +26,7 @@ use net::http::{Client, DialPolicy, EventStream, Form, RequestBuilder, Response,
 use net::sse::{Event, Item};
 use runtime::memory::Account;
 use runtime::secret::{ExposeSecret, SecretString};
-use runtime::shutdown::Shutdown;
-use upstream::api::Error;
+use upstream::api::{Error, ServerContext};
 
 pub(super) use cleaner::{Cleaner, plain};
 pub(super) use facts::facts;
@@ -49,8 +48,10 @@ pub(super) struct Rest {
 impl Rest {
     /// A client for the service at `base`. User and password of `base`, if any, are sent where no other credentials
     /// are; its query is not used.
-    pub(super) fn new(base: &Url, shutdown: &Shutdown) -> Result<Self, Error> {
-        let client = Arc::new(Client::new(base, DialPolicy::Anywhere, KEPT, shutdown)?);
+    pub(super) fn new(base: &Url, server_context: &ServerContext) -> Result<Self, Error> {
+        let ServerContext { network, shutdown, .. } = server_context;
+        let client = Client::new(base, (DialPolicy::Anywhere, network), KEPT, shutdown)?;
+        let client = Arc::new(client);
         let mut base = base.clone();
         base.set_query(None);
         base.set_fragment(None);

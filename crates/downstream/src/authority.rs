@@ -65,6 +65,11 @@ impl Authority {
         self.host.is_loopback()
     }
 
+    /// Whether it is an address, which no name server of a web page can move.
+    pub(super) const fn is_address(&self) -> bool {
+        matches!(self.host, Host::Address(_))
+    }
+
     /// Whether `self`, an entry of a list, covers `other`: without a port it covers every port.
     fn covers(&self, other: &Self) -> bool {
         self.host == other.host && self.port.is_none_or(|port| other.port == Some(port))
@@ -113,6 +118,11 @@ impl Origin {
         Some(Self { scheme, authority })
     }
 
+    /// Whether its page is on this machine, or on the same site as `host`.
+    fn is_close_to(&self, host: &Authority) -> bool {
+        self.is_web() && self.authority.is_loopback() || self.is_of(host)
+    }
+
     fn is_web(&self) -> bool {
         matches!(self.scheme.as_str(), "http" | "https")
     }
@@ -133,15 +143,27 @@ pub enum Hosts {
     /// `localhost` and loopback addresses, with any port.
     #[default]
     Loopback,
+    /// Those, and the host of `public_url` with any port.
+    LoopbackAnd(Authority),
     /// The hosts of this list.
     Listed(Vec<Authority>),
 }
 
 impl Hosts {
+    /// Accepts the host of `public_url` too, with any port: the proxy before Switchyard has its own.
+    pub(super) fn add_own(&mut self, own: Authority) {
+        let own = Authority { port: None, ..own };
+        match self {
+            Self::Listed(list) if list.iter().any(|listed| listed.covers(&own)) => {}
+            Self::Listed(list) => list.push(own),
+            Self::Loopback | Self::LoopbackAnd(_) => *self = Self::LoopbackAnd(own),
+        }
+    }
+
     /// The entries of the list that have a port, as texts.
     pub fn listed_with_port(&self) -> Vec<String> {
         match self {
-            Self::Loopback => Vec::new(),
+            Self::Loopback | Self::LoopbackAnd(_) => Vec::new(),
             Self::Listed(list) => {
                 list.iter().filter(|listed| listed.port.is_some()).map(Authority::to_string).collect()
             }
@@ -152,6 +174,7 @@ impl Hosts {
     pub fn allow(&self, host: &Authority) -> bool {
         match self {
             Self::Loopback => host.is_loopback(),
+            Self::LoopbackAnd(own) => host.is_loopback() || own.covers(host),
             Self::Listed(list) => list.iter().any(|listed| listed.covers(host)),
         }
     }
@@ -163,15 +186,26 @@ pub enum Origins {
     /// Pages served from this machine, and pages served by Switchyard.
     #[default]
     Loopback,
+    /// Those, and the origin of `public_url`.
+    LoopbackAnd(Origin),
     /// The origins of this list.
     Listed(Vec<Origin>),
 }
 
 impl Origins {
+    /// Accepts the origin of `public_url` too. A proxy may send another `Host` than the client.
+    pub(super) fn add_own(&mut self, own: Origin) {
+        match self {
+            Self::Listed(list) => list.push(own),
+            Self::Loopback | Self::LoopbackAnd(_) => *self = Self::LoopbackAnd(own),
+        }
+    }
+
     /// Whether a page of `origin` may send requests to `host`, which is an accepted one.
     pub fn allow(&self, origin: &Origin, host: &Authority) -> bool {
         match self {
-            Self::Loopback => origin.is_web() && origin.authority.is_loopback() || origin.is_of(host),
+            Self::Loopback => origin.is_close_to(host),
+            Self::LoopbackAnd(own) => origin == own || origin.is_close_to(host),
             Self::Listed(list) => list.contains(origin),
         }
     }
@@ -281,6 +315,36 @@ mod tests {
             ("localhost", false),
         ] {
             assert_eq!(hosts.allow(&Authority::parse(host).expect(host)), allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn the_own_host_is_accepted_with_any_port_beside_the_others() {
+        let parse = |text| Authority::parse(text).expect(text);
+        for (mut hosts, others) in [
+            (Hosts::Loopback, [("localhost:1", true), ("gw.example", false)]),
+            (Hosts::Listed(vec![parse("gw.example")]), [("localhost:1", false), ("gw.example", true)]),
+        ] {
+            hosts.add_own(parse("mcp.example.com:8443"));
+            for (host, allowed) in others.into_iter().chain([
+                ("mcp.example.com", true),
+                ("MCP.example.com:443", true),
+                ("x.mcp.example.com", false),
+                ("example.com", false),
+            ]) {
+                assert_eq!(hosts.allow(&parse(host)), allowed, "{host}");
+            }
+        }
+        let mut origins = Origins::Loopback;
+        origins.add_own(Origin::parse("https://mcp.example.com").expect("an origin"));
+        for (origin, allowed) in [
+            ("https://mcp.example.com:443", true),
+            ("http://mcp.example.com", false),
+            ("https://evil.example", false),
+            ("http://localhost:3000", true),
+        ] {
+            let origin = Origin::parse(origin).expect(origin);
+            assert_eq!(origins.allow(&origin, &parse("10.0.0.1:8080")), allowed, "{origin:?}");
         }
     }
 

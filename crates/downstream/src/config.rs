@@ -2,7 +2,7 @@
 //!
 //! Invariant: an instance that others can reach requires credentials and knows its own names. A bind address that is
 //! not loopback is refused without `auth_mode` or without `allowed_hosts`. It does not matter whether the address comes
-//! from the file, the environment or the command line. The exceptions are explicit settings in the file,
+//! from the file, the environment or the command line. The host of `public_url` is a known name. The exceptions are explicit settings in the file,
 //! `allow_unauthenticated` and `anonymous_role`, and each start logs them.
 //!
 //! Not here: authentication (`auth`), whose settings are in the same mapping.
@@ -149,7 +149,7 @@ impl Config {
         let listen = fields.take("listen");
         let clients = fields.integer("max_connections", 1..=1_000_000);
         let auth = auth::Config::from_fields(&mut fields, folder);
-        let config = Self {
+        let mut config = Self {
             transport: read_transport(&mut fields),
             listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
             workers: fields.integer("workers", 1..=256).unwrap_or(default.workers),
@@ -176,6 +176,7 @@ impl Config {
             log: read_log(&mut fields, folder),
         };
         fields.finish();
+        config.accept_own_name();
         config.check_certificates(setting);
         if let (Some(listen), Err(exposed)) = (listen, config.check()) {
             listen.problem(exposed.to_string(), None);
@@ -209,6 +210,26 @@ impl Config {
         let of_tokens = self.auth.tokens().and_then(auth::Jwt::exception);
         let of_readers = self.anonymous_reader.then_some(readers);
         is_open.then_some(open).into_iter().chain(of_readers).chain(of_tokens).collect()
+    }
+
+    /// Accepts requests for the host of `public_url`, and from its pages.
+    fn accept_own_name(&mut self) {
+        let Some(url) = self.public_url.as_deref().and_then(|url| url::Url::parse(url).ok()) else { return };
+        if let Some(host) = url.host_str().and_then(Authority::parse) {
+            self.hosts.add_own(host);
+        }
+        if let Some(origin) = Origin::parse(&url.origin().ascii_serialization()) {
+            self.origins.add_own(origin);
+        }
+    }
+
+    /// A remark about the hosts that are accepted because of `public_url`, for `check`, `doctor` and the log of a start.
+    pub fn remark_on_hosts(&self) -> Option<String> {
+        let Hosts::LoopbackAnd(own) = &self.hosts else { return None };
+        Some(format!(
+            "requests are accepted for {own} (`public_url`) and loopback hosts; list further names that a proxy or a \
+             client sends as `Host` in `allowed_hosts`"
+        ))
     }
 
     /// The URL at which clients reach Switchyard.

@@ -25,7 +25,8 @@ use super::authority::{Authority, Hosts, Origin, Origins};
 use super::protected_resource::Metadata;
 use super::refusal::Refusal;
 use super::request_class::{
-    is_for_people, is_of_oauth, is_of_oauth_client, is_of_operator, is_probe, is_public, is_rest_read,
+    is_for_people, is_health, is_of_oauth, is_of_oauth_client, is_of_operator, is_probe, is_public,
+    is_rest_read,
 };
 use super::tls_handshake::Certified;
 use crate::bodies::FromClient;
@@ -145,7 +146,8 @@ impl Guard {
         }
         let host = host_of(parts)?;
         if !self.hosts.allow(&host) {
-            return Err(Refusal::Host);
+            let is_passed = is_health(parts) && host.is_address();
+            return if is_passed { Ok(None) } else { Err(Refusal::Host) };
         }
         if let Some(header) = parts.headers.get(HOST) {
             // Only the first allowed host is stored; other hosts are parsed for each request.

@@ -23,7 +23,11 @@ async fn probes_are_answered_whatever_the_host_is_and_nothing_else_is() {
         ("GET", "/health/live", &[("host", "localhost"), page], 403),
         ("GET", "/health/live/", &[pod], 403),
         ("GET", "/health/live/../../mcp", &[pod], 403),
-        ("GET", "/health", &[pod], 403),
+        ("GET", "/health", &[pod], 200),
+        ("GET", "/health", &[("host", "[fd00::1]:8080")], 200),
+        ("GET", "/health", &[("host", "evil.example")], 403),
+        ("GET", "/health", &[pod, page], 403),
+        ("POST", "/health", &[pod], 403),
         ("GET", "/", &[pod], 403),
         ("GET", "/mcp", &[pod, ("authorization", &bearer)], 403),
         ("GET", "/metrics", &[pod, ("authorization", &bearer)], 403),
@@ -34,5 +38,5 @@ async fn probes_are_answered_whatever_the_host_is_and_nothing_else_is() {
         assert!(!answer.headers().contains_key("access-control-allow-origin"), "{method} {path}");
     }
     // The host of a health check does not become an accepted one.
-    assert_eq!(get_from(&door, "/health", &[pod]).await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(get_from(&door, "/", &[pod]).await.status(), StatusCode::FORBIDDEN);
 }

@@ -82,7 +82,15 @@ pub(super) fn is_rest_read(parts: &request::Parts) -> bool {
 
 /// Whether the request is a health check. A request with an `Origin` is not one, so its host is checked as usual.
 pub(super) fn is_probe(parts: &request::Parts) -> bool {
-    matches!(parts.method, Method::GET | Method::HEAD)
-        && PROBES.contains(&parts.uri.path())
-        && !parts.headers.contains_key(ORIGIN)
+    PROBES.contains(&parts.uri.path()) && is_plain_read(parts)
+}
+
+/// Whether the request reads the health of the gateway. A balancer sends it to an address, which is accepted then: a page
+/// of a foreign site cannot have one as its host.
+pub(super) fn is_health(parts: &request::Parts) -> bool {
+    parts.uri.path() == "/health" && is_plain_read(parts)
+}
+
+fn is_plain_read(parts: &request::Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD) && !parts.headers.contains_key(ORIGIN)
 }

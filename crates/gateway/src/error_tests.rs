@@ -21,6 +21,10 @@ fn backend(status: u16) -> U {
     U::Backend { status, detail: "it said no".into(), retry_after: Some(Duration::from_secs(2)), facts: None }
 }
 
+fn status(status: u16, retry_after: Option<Duration>) -> U {
+    U::Status { status, detail: String::new(), retry_after }
+}
+
 #[test]
 fn each_failure_has_a_number_and_a_word_in_both_eras() {
     let (reason, retry_in) = (|| "it broke".to_owned(), Duration::from_millis(1500));
@@ -35,10 +39,10 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
         (backend(404), 1, "not_found", false, json!(null)),
         (backend(500), 1, "service_unavailable", false, json!(null)),
         (backend(503), 1, "service_unavailable", true, json!(2)),
-        (U::Status { status: 500, retry_after: None }, 1, "service_unavailable", false, json!(null)),
-        (U::Status { status: 503, retry_after: Some(retry_in) }, 1, "service_unavailable", true, json!(2)),
-        (U::Status { status: 429, retry_after: Some(retry_in) }, 4, "rate_limited", true, json!(2)),
-        (U::Status { status: 401, retry_after: None }, 2, "authentication_error", false, json!(null)),
+        (status(500, None), 1, "service_unavailable", false, json!(null)),
+        (status(503, Some(retry_in)), 1, "service_unavailable", true, json!(2)),
+        (status(429, Some(retry_in)), 4, "rate_limited", true, json!(2)),
+        (status(401, None), 2, "authentication_error", false, json!(null)),
         (U::AuthFailed { reason: reason() }, 2, "authentication_error", false, json!(null)),
         (U::CircuitOpen { retry_in }, 3, "circuit_open", true, json!(2)),
         (backend(429), 4, "rate_limited", true, json!(2)),

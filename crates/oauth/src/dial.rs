@@ -2,9 +2,9 @@
 //!
 //! A server chooses its metadata, so a URL in it could lead Switchyard to a service of its own network. Invariants: an
 //! address outside of the public internet is refused, unless the URL has the host of the MCP server itself or one that
-//! the operator listed. Plain HTTP is used only where the server itself is that close. No redirect is followed, and
-//! credentials in a URL are not sent. A request is marked, so that no route of a Switchyard that changes something
-//! accepts it.
+//! the operator listed. Plain HTTP is used only where the server itself is that close. A redirect is followed within
+//! its origin only, and credentials in a URL are not sent. A request is marked, so that no route of a Switchyard that
+//! changes something accepts it.
 //!
 //! Not here: what an answer means.
 
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use net::http::{
-    CDN_LOOP, CDN_TOKEN, Client, DialPolicy, RequestBuilder, ResponseLimits, WholeResponse, retry_after,
+    CDN_LOOP, CDN_TOKEN, Client, DialPolicy, Network, RequestBuilder, ResponseLimits, WholeResponse,
+    retry_after,
 };
 use runtime::shutdown::Shutdown;
 use serde::de::DeserializeOwned;
@@ -29,6 +30,8 @@ const MAX_CLIENTS: usize = 8;
 pub struct Services {
     server: Url,
     allowed_hosts: Vec<String>,
+    /// The way to the MCP server.
+    network: Network,
     shutdown: Shutdown,
     /// The most recently used is the last.
     clients: Mutex<Vec<Arc<Client>>>,
@@ -52,10 +55,11 @@ pub(crate) enum Document<T> {
 impl Services {
     /// The services of the MCP server at `server`. `allowed_hosts` may have any address, see
     /// [`Settings::operator_hosts`](crate::Settings::operator_hosts).
-    pub fn new(server: &Url, allowed_hosts: &[String], shutdown: &Shutdown) -> Self {
+    pub fn new(server: &Url, allowed_hosts: &[String], network: &Network, shutdown: &Shutdown) -> Self {
         Self {
             server: server.clone(),
             allowed_hosts: allowed_hosts.to_vec(),
+            network: network.clone(),
             shutdown: shutdown.clone(),
             clients: Mutex::default(),
             refuses_resource: Mutex::default(),
@@ -111,7 +115,10 @@ impl Services {
             clients.push(Arc::clone(&client));
             return Ok(client);
         }
-        let client = Client::new(url, dial_policy, 1, &self.shutdown);
+        // The certificate of Switchyard is for the MCP server.
+        let is_server = url.origin() == self.server.origin();
+        let network = if is_server { self.network.clone() } else { self.network.to_others() };
+        let client = Client::new(url, (dial_policy, &network), 1, &self.shutdown);
         let client = Arc::new(client.map_err(|error| Error::refused(format!("{}: {error}", shown(url))))?);
         if clients.len() >= MAX_CLIENTS {
             clients.remove(0);
@@ -181,7 +188,7 @@ mod tests {
 
     fn dial_policy(server: &str, allowed: &[&str], url: &str) -> Result<DialPolicy, Error> {
         let allowed: Vec<String> = allowed.iter().map(|host| (*host).to_owned()).collect();
-        let services = Services::new(&parse(server), &allowed, &Shutdown::new());
+        let services = Services::new(&parse(server), &allowed, &Network::default(), &Shutdown::new());
         let url = parse(url);
         // The client itself refuses literal addresses, without a connection.
         services.client(&url).and_then(|_| services.dial_policy(&url))
@@ -242,7 +249,7 @@ mod tests {
 
     #[test]
     fn kept_clients_are_bounded() {
-        let services = Services::new(&parse("https://h/"), &[], &Shutdown::new());
+        let services = Services::new(&parse("https://h/"), &[], &Network::default(), &Shutdown::new());
         for at in 0..50 {
             services.client(&parse(&format!("https://h{at}.example.org/"))).expect("a client");
         }

@@ -102,7 +102,7 @@ impl Fake {
     }
 
     pub(crate) fn services(&self) -> Services {
-        Services::new(&self.url("/mcp"), &[], &Shutdown::new())
+        Services::new(&self.url("/mcp"), &[], &net::http::Network::default(), &Shutdown::new())
     }
 
     /// Metadata of the issuer at `path`, with all that a login needs.

@@ -32,6 +32,7 @@ use crate::{
     AuthorizationRequest, AuthorizationResponse, Discovered, Error, Grant, KnownIssuers, OwnClient, Per,
     Pkce, Registration, Settings,
 };
+use net::http::Network;
 use runtime::shutdown::Shutdown;
 
 /// Time for a person to log in.
@@ -48,6 +49,8 @@ const MAX_ACCOUNTS: usize = 10_000;
 pub struct Place {
     /// The vault; without one a login ends with the process.
     pub vault: Option<Arc<Vault>>,
+    /// The way to the server and to its authorization servers.
+    pub network: Network,
     /// The issuers of credentials, as far as this process knows them.
     pub issuers: KnownIssuers,
     /// The group of all tasks.
@@ -132,9 +135,9 @@ pub struct LoginStatus {
 impl Logins {
     /// The logins to the server `name` at `url`.
     pub fn new(name: &Arc<str>, url: &Url, settings: &Arc<Settings>, place: Place) -> Arc<Self> {
-        let Place { vault, issuers, shutdown } = place;
+        let Place { vault, network, issuers, shutdown } = place;
         let shelf = LoginStore { vault, server: Arc::clone(name), url: url.clone() };
-        let shared = Shared::new(shelf, settings, shutdown, issuers);
+        let shared = Shared::new(shelf, settings, &network, shutdown, issuers);
         Arc::new(Self {
             shared: Arc::new(shared),
             accounts: Mutex::default(),

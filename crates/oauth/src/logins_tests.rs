@@ -27,7 +27,8 @@ pub(super) fn logins_with(fake: &Fake, settings: Settings, vault: Option<Arc<Vau
     fake.answer("/register", 201, "", r#"{"client_id":"registered"}"#);
     fake.answer("/token", 200, "", GRANTED);
     fake.answer("/revoke", 200, "", "");
-    let place = Place { vault, issuers: KnownIssuers::default(), shutdown: Shutdown::new() };
+    let network = net::http::Network::default();
+    let place = Place { vault, network, issuers: KnownIssuers::default(), shutdown: Shutdown::new() };
     Logins::new(&"notes".into(), &fake.url("/mcp"), &Arc::new(settings), place)
 }
 

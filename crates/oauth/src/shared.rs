@@ -16,6 +16,7 @@ use crate::{
     Challenge, Discovered, Error, Grant, KnownIssuers, OwnClient, Registration, Services, Settings,
     TokenClient, Tokens, union,
 };
+use net::http::Network;
 use runtime::shutdown::Shutdown;
 
 /// Why nobody has a token before the first login.
@@ -40,11 +41,12 @@ impl Shared {
     pub(crate) fn new(
         shelf: LoginStore,
         settings: &Arc<Settings>,
+        network: &Network,
         shutdown: Shutdown,
         issuers: KnownIssuers,
     ) -> Self {
         Self {
-            services: Services::new(&shelf.url, &settings.operator_hosts(), &shutdown),
+            services: Services::new(&shelf.url, &settings.operator_hosts(), network, &shutdown),
             settings: Arc::clone(settings),
             issuers,
             registrations: Mutex::default(),

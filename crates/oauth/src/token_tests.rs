@@ -160,6 +160,7 @@ async fn only_an_invalid_grant_ends_a_login() {
     let services = Services::new(
         server.server.token_endpoint.as_ref().expect("a URL"),
         &[],
+        &net::http::Network::default(),
         &runtime::shutdown::Shutdown::new(),
     );
     let registration = Registration {

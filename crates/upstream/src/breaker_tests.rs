@@ -339,7 +339,7 @@ async fn what_is_the_callers_fault_never_counts() {
     for _ in 0..2 {
         breaker.judge(breaker.admit(None).expect("closed"), &timed_out());
     }
-    let not_found: Outcome = Err(Error::Status { status: 404, retry_after: None });
+    let not_found: Outcome = Err(Error::Status { status: 404, retry_after: None, detail: String::new() });
     for result in [refused(), not_found.clone(), refused()] {
         breaker.judge(breaker.admit(None).expect("closed"), &result);
     }

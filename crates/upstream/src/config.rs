@@ -5,6 +5,7 @@
 
 mod builtin;
 mod fields;
+mod network;
 mod parse;
 mod tools;
 mod transport;
@@ -29,6 +30,7 @@ use super::HEALTH_LIMIT;
 use super::credential::TokenSource;
 use super::liveness::SilenceLimits;
 use super::state_signs::StateSign;
+use net::http::Network;
 use protocol::Era;
 use settings::Fingerprint;
 
@@ -62,6 +64,8 @@ pub struct Config {
     pub breaker: BreakerConfig,
     /// The limits for one server.
     pub limits: Limits,
+    /// The proxies and the files for TLS.
+    pub network: Network,
     /// Which clients share a connection to it.
     pub sharing: Sharing,
     /// The protocol era to use; `None` means that Switchyard detects it.

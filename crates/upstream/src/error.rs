@@ -72,10 +72,12 @@ pub enum Error {
         after: Duration,
     },
     /// An HTTP status without a JSON-RPC body.
-    #[error("the server answered HTTP {status}")]
+    #[error("the server answered HTTP {status}{detail}")]
     Status {
         /// The status code.
         status: u16,
+        /// The text of its body or its headers, behind a colon; empty if there is none.
+        detail: String,
         /// The time to wait that `Retry-After` asked for.
         retry_after: Option<Duration>,
     },
@@ -197,9 +199,9 @@ impl Error {
     /// them for all. One that says when to come again refuses something else (RFC 9110, 15.5.4).
     pub(crate) fn of_all_calls(self) -> Self {
         match self {
-            Self::Status { status: status @ 401, .. }
-            | Self::Status { status: status @ 403, retry_after: None } => {
-                Self::AuthFailed { reason: format!("HTTP {status}") }
+            Self::Status { status: status @ 401, detail, .. }
+            | Self::Status { status: status @ 403, retry_after: None, detail } => {
+                Self::AuthFailed { reason: format!("HTTP {status}{detail}") }
             }
             Self::LoginRequired { reason, .. } => Self::LoginRequired { reason, only_this_call: false },
             other => other,
@@ -275,20 +277,37 @@ impl Error {
                 Self::LoginRequired { reason: say(reason), only_this_call }
             }
             Self::Malformed { reason } => Self::Malformed { reason: say(reason) },
+            Self::Status { status, detail, retry_after } if !detail.is_empty() => {
+                Self::Status { status, detail: say(detail), retry_after }
+            }
             Self::Unreadable { reason, advice } => Self::Unreadable { reason: say(reason), advice },
             Self::Backend { status, detail, retry_after, facts } => {
                 Self::Backend { status, detail: say(detail), retry_after, facts }
             }
+            Self::SessionEnded(refusal) => {
+                let bare = refusal.bare.reworded(say);
+                Self::SessionEnded(Box::new(SessionRefusal { bare, ..*refusal }))
+            }
             Self::CircuitOpen { .. }
-            | Self::SessionEnded(_)
             | Self::Overloaded { .. }
             | Self::Leased { .. }
             | Self::Paced { .. }
             | Self::TimedOut { .. }
-            | Self::Status { .. }
             | Self::TooLarge { .. }
             | Self::MemoryExhausted
+            | Self::Status { .. }
             | Self::Unavailable { .. } => self,
+        }
+    }
+
+    /// The error of an HTTP status, with what its body says.
+    #[must_use]
+    pub(super) fn saying(self, text: Option<String>) -> Self {
+        match (self, text) {
+            (Self::Status { status, detail, retry_after }, Some(text)) if detail.is_empty() => {
+                Self::Status { status, detail: format!(": {text}"), retry_after }
+            }
+            (error, _) => error,
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::subscription_log::SubscriptionLog;
-use super::config::{self, Config};
+use super::config::{self, Config, Retry};
 use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner, RequestFuture};
 use super::dialect::Eras;
 use super::{Error, ResponseBody};
@@ -369,7 +369,6 @@ pub fn config(name: &str) -> Config {
         pass_env: Vec::new(),
         cwd: None,
     };
-    let second = Duration::from_secs(1);
     Config {
         name: name.into(),
         transport: config::Transport::Stdio(stdio),
@@ -379,7 +378,7 @@ pub fn config(name: &str) -> Config {
         timeout: Duration::from_secs(30),
         max_timeout: Duration::from_mins(10),
         health_check_interval: Duration::from_secs(30),
-        retry: config::Retry { attempts: 3, delay: second, max_delay: 30 * second },
+        retry: Retry { attempts: 3, delay: Duration::from_secs(1), max_delay: Duration::from_secs(30) },
         breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
         limits: config::Limits {
             connections: 10,
@@ -392,6 +391,7 @@ pub fn config(name: &str) -> Config {
         era: None,
         tools: config::Tools::default(),
         secrets: Vec::new(),
+        network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
     }
 }

@@ -117,6 +117,8 @@ pub struct ServerContext {
     pub is_inspection: bool,
     /// The vault for tokens; without one they end with the process.
     pub vault: Option<Arc<auth::vault::Vault>>,
+    /// The way to the services of a server, which [`transport::connector`] sets for each.
+    pub network: net::http::Network,
     /// The issuers that credentials of servers belong to.
     pub issuers: oauth::KnownIssuers,
 }
@@ -132,6 +134,7 @@ impl ServerContext {
             is_inspection: false,
             vault: None,
             issuers: oauth::KnownIssuers::default(),
+            network: net::http::Network::default(),
         }
     }
 }

@@ -118,7 +118,7 @@ async fn who_is_refused_is_parked_until_an_operator_connects() {
 #[tokio::test(start_paused = true)]
 async fn who_greets_us_and_refuses_our_credentials_at_the_list_is_parked_too() {
     let mut scene = Scene::new(false);
-    let closed = || Answer::Fail(Error::Status { status: 401, retry_after: None });
+    let closed = || Answer::Fail(Error::Status { status: 401, retry_after: None, detail: String::new() });
     scene.server.answer(move |call| (call.method == method::TOOLS_LIST).then(closed));
     scene.until(State::AuthFailed).await;
     let refused = Error::AuthFailed { reason: "HTTP 401".into() };
@@ -137,7 +137,9 @@ async fn who_greets_us_and_refuses_our_credentials_at_the_list_is_parked_too() {
 async fn credentials_that_end_while_it_is_up_are_found_out_by_its_health() {
     let mut scene = Scene::new(false);
     scene.until(State::Ready).await;
-    scene.server.answer(|_| Some(Answer::Fail(Error::Status { status: 401, retry_after: None })));
+    scene.server.answer(|_| {
+        Some(Answer::Fail(Error::Status { status: 401, retry_after: None, detail: String::new() }))
+    });
     scene.until(State::AuthFailed).await;
     assert_eq!(scene.call().await, Err(Error::AuthFailed { reason: "HTTP 401".into() }));
 }

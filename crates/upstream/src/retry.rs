@@ -87,7 +87,7 @@ const fn after(error: &Error, kind: RetrySafety) -> Next {
         // The request ran, and part of the response is lost.
         (Error::Cut { .. }, Read) => Next::Again,
         (Error::Cut { .. }, Repeatable | Unsafe) => Next::Answer,
-        (Error::Status { status, retry_after }, kind) => after_status(*status, *retry_after, kind, false),
+        (Error::Status { status, retry_after, .. }, kind) => after_status(*status, *retry_after, kind, false),
         (Error::Backend { status, retry_after, .. }, kind) => after_status(*status, *retry_after, kind, true),
         // The request ran, but there was no memory for the response. A retry would need the same memory.
         (Error::MemoryExhausted, Read | Repeatable | Unsafe) => Next::Answer,

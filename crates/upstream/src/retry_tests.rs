@@ -12,7 +12,7 @@ fn text() -> String {
 }
 
 fn status(status: u16, retry_after: Option<u64>) -> Error {
-    Error::Status { status, retry_after: retry_after.map(Duration::from_secs) }
+    Error::Status { status, retry_after: retry_after.map(Duration::from_secs), detail: String::new() }
 }
 
 fn in_an_hour() -> Instant {

@@ -15,7 +15,7 @@ use url::Url;
 use super::super::remote::block_on;
 use super::finding::Finding;
 use super::subject::Subject;
-use net::http::{Client, DialPolicy, RequestBuilder};
+use net::http::{Client, DialPolicy, Network, RequestBuilder};
 use runtime::shutdown::Shutdown;
 use upstream::config::{Http, Transport};
 
@@ -43,7 +43,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     });
     let mut findings: Vec<Finding> = tokens.collect();
     if !subject.arguments.offline {
-        let asked = servers.iter().map(|(_, http)| difference(&http.url));
+        let asked = servers.iter().map(|(server, http)| difference(&http.url, &server.network));
         let all = block_on(async { Ok(join_all(asked).await) }).unwrap_or_default();
         let known: Vec<_> =
             servers.iter().zip(all).filter_map(|((server, _), all)| Some((server, all?))).collect();
@@ -72,8 +72,8 @@ fn http(server: &upstream::Config) -> Option<&Http> {
 }
 
 /// Returns by how much the clock of a server differs, and whether it is ahead.
-async fn difference(url: &Url) -> Option<(Duration, bool)> {
-    let client = Client::new(url, DialPolicy::Anywhere, 1, &Shutdown::new()).ok()?;
+async fn difference(url: &Url, network: &Network) -> Option<(Duration, bool)> {
+    let client = Client::new(url, (DialPolicy::Anywhere, network), 1, &Shutdown::new()).ok()?;
     let mut plain = url.clone();
     // Neither fails: the URL has a host.
     let _ = plain.set_username("");

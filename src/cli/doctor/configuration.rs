@@ -56,6 +56,7 @@ fn valid(subject: &Subject<'_>, config: &Config) -> Vec<Finding> {
         findings.push(Finding::problem(format!("{listen}: {exposed}")));
     }
     findings.extend(config.server.exceptions().into_iter().map(Finding::warning));
+    findings.extend(config.server.remark_on_hosts().map(Finding::ok));
     for server in &config.manager.servers {
         if let Some(warning) = server.warning() {
             findings.push(Finding::warning(format!("{}: {warning}", server.name)));

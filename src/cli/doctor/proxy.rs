@@ -1,4 +1,4 @@
-//! Variables for a proxy, which Switchyard does not use and does not pass on by itself.
+//! Variables for a proxy, which Switchyard uses only where the file says so, and does not pass on by itself.
 
 use super::finding::Finding;
 use super::programs::stdio;
@@ -22,7 +22,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
             "{variable} is set, and Switchyard connects to servers directly: {}",
             far.join(", ")
         ))
-        .fix("a `url` that is reachable without the proxy, if a server cannot be reached")
+        .fix("`proxy: environment` beside `mcp_servers:`, if a server cannot be reached without the proxy")
     });
     let children = (!without.is_empty()).then(|| {
         Finding::warning(format!(
@@ -34,7 +34,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     direct.into_iter().chain(children).collect()
 }
 
-/// Whether a server has a URL that leads to another machine.
+/// Whether a server has a URL that leads to another machine, and no proxy.
 fn is_far(server: &upstream::Config) -> bool {
-    matches!(&server.transport, Transport::Http(http) | Transport::Sse(http) if !is_loopback(&http.url))
+    matches!(&server.transport, Transport::Http(http) | Transport::Sse(http)
+        if !is_loopback(&http.url) && server.network.proxy(&http.url).is_none())
 }

@@ -18,8 +18,7 @@ use uuid::Uuid;
 
 use super::model::{Collection, Hit, Metadata, Records, Select, Space, VectorQuery};
 use crate::rest::{Rest, RestRequest};
-use runtime::shutdown::Shutdown;
-use upstream::api::Error;
+use upstream::api::{Error, ServerContext};
 
 /// Most records in one request, if the server does not say.
 const USUAL_BATCH: usize = 1_000;
@@ -109,8 +108,8 @@ struct QueryResponse {
 
 impl ChromaClient {
     /// The database at `place`. Nothing is sent yet.
-    pub fn new(place: &DatabaseAddress, shutdown: &Shutdown) -> Result<Self, Error> {
-        let rest = Rest::new(&place.url, shutdown)?;
+    pub fn new(place: &DatabaseAddress, server_context: &ServerContext) -> Result<Self, Error> {
+        let rest = Rest::new(&place.url, server_context)?;
         Ok(Self { rest, place: place.clone(), most_records: OnceCell::new() })
     }
 

@@ -240,7 +240,8 @@ mod tests {
     async fn a_slow_model_embeds_a_long_text_in_slices_that_it_has_time_for() {
         for (each, limit) in [(2, 201), (1, 101), (0, 1)] {
             let options = fixture::options(&"http://localhost:1".parse().expect("a URL"), None);
-            let chroma = ChromaClient::new(&options.place, &Shutdown::new()).expect("usable");
+            let chroma =
+                ChromaClient::new(&options.place, &crate::server_context(&Shutdown::new())).expect("usable");
             let slow = Arc::new(Slow(Duration::from_secs(each)));
             let context = ChromaContext::new(chroma, &options, slow);
             let (texts, begun) = (vec!["a".to_owned(); 100], Instant::now());

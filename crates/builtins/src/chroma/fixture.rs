@@ -90,7 +90,7 @@ pub(super) fn options(url: &url::Url, who: Option<&str>) -> config::ChromaOption
 /// Makes the server, with `who` as its token.
 pub(super) fn server(double: &Double, who: Option<&str>, embedding: Arc<dyn Embedding>) -> VectorStore {
     let options = options(&double.url, who);
-    let chroma = ChromaClient::new(&options.place, &Shutdown::new()).expect("usable");
+    let chroma = ChromaClient::new(&options.place, &crate::server_context(&Shutdown::new())).expect("usable");
     VectorStore::new(ChromaContext::new(chroma, &options, embedding))
 }
 

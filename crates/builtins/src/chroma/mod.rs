@@ -75,7 +75,7 @@ impl VectorStore {
         server_context: &ServerContext,
         _: Events,
     ) -> Result<Self, Error> {
-        let chroma = ChromaClient::new(&options.place, &server_context.shutdown)?;
+        let chroma = ChromaClient::new(&options.place, server_context)?;
         if options.create_database {
             chroma.make_database().await?;
         }

@@ -47,7 +47,8 @@ impl Recorded {
     }
 
     fn chroma(&self) -> ChromaClient {
-        ChromaClient::new(&DatabaseAddress::usual(self.url.clone()), &Shutdown::new()).expect("usable")
+        ChromaClient::new(&DatabaseAddress::usual(self.url.clone()), &crate::server_context(&Shutdown::new()))
+            .expect("usable")
     }
 }
 
@@ -182,9 +183,11 @@ fn records_that_chroma_would_garble_are_not_sent() {
 #[tokio::test]
 async fn a_real_server_keeps_what_it_is_given() {
     let Ok(url) = std::env::var("SWITCHYARD_CHROMA") else { return };
-    let chroma =
-        ChromaClient::new(&DatabaseAddress::usual(Url::parse(&url).expect("a URL")), &Shutdown::new())
-            .expect("usable");
+    let chroma = ChromaClient::new(
+        &DatabaseAddress::usual(Url::parse(&url).expect("a URL")),
+        &crate::server_context(&Shutdown::new()),
+    )
+    .expect("usable");
     chroma.health().await.expect("there");
     let name = format!("mcp_test-{}", Uuid::new_v4());
     let collection = chroma.create(&name, None).await.expect("made");

@@ -171,7 +171,7 @@ pub async fn open(config: &Config, server_context: &ServerContext) -> Result<Arc
             Arc::new(Cached::new(load(options).await?, &options.place(), &server_context.store))
         }
         Config::None => Arc::new(NoProvider::any()),
-        Config::OpenAi(options) => match OpenAiClient::new(options, &server_context.shutdown)? {
+        Config::OpenAi(options) => match OpenAiClient::new(options, server_context)? {
             Some(remote) => Arc::new(Cached::new(Arc::new(remote), &options.place(), &server_context.store)),
             None => Arc::new(NoProvider::key(options)),
         },

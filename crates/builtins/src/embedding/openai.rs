@@ -18,8 +18,7 @@ use super::dimension::Dimension;
 use super::numbers::is_vector;
 use super::{Embedding, Error, OpenAi, Window, is_retryable};
 use crate::rest::{self, Rest};
-use runtime::shutdown::Shutdown;
-use upstream::api::{Error as Failure, ceiling, full_jitter};
+use upstream::api::{Error as Failure, ServerContext, ceiling, full_jitter};
 
 /// Most retries of one request.
 const RETRIES: u32 = 3;
@@ -72,13 +71,13 @@ struct EmbeddingObject {
 
 impl OpenAiClient {
     /// The service of `options`. Returns `None` if it is OpenAI's own and has no key.
-    pub fn new(options: &OpenAi, shutdown: &Shutdown) -> Result<Option<Self>, Error> {
+    pub fn new(options: &OpenAi, server_context: &ServerContext) -> Result<Option<Self>, Error> {
         if options.needs_key && options.api_key.is_none() {
             return Ok(None);
         }
         let failed = |failure| failed(&options.model, failure);
         Ok(Some(Self {
-            rest: Rest::new(&options.url, shutdown).map_err(failed)?,
+            rest: Rest::new(&options.url, server_context).map_err(failed)?,
             model: options.model.clone(),
             key: options.api_key.clone(),
             dimensions: options.dimensions,

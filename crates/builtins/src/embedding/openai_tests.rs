@@ -6,6 +6,7 @@ use url::Url;
 use super::super::testing::{Answer, Service, soon, texts, vector};
 use super::super::{Config, open};
 use super::*;
+use runtime::shutdown::Shutdown;
 
 fn options(url: &str) -> OpenAi {
     OpenAi {
@@ -19,7 +20,9 @@ fn options(url: &str) -> OpenAi {
 }
 
 fn remote(service: &Service) -> OpenAiClient {
-    OpenAiClient::new(&options(&service.url), &Shutdown::new()).expect("usable").expect("it needs no key")
+    OpenAiClient::new(&options(&service.url), &crate::server_context(&Shutdown::new()))
+        .expect("usable")
+        .expect("it needs no key")
 }
 
 fn json(status: u16, body: &str) -> Answer {
@@ -52,7 +55,9 @@ async fn texts_go_in_batches_and_vectors_come_in_their_order() {
 async fn dimensions_are_asked_for_where_they_are_configured_and_checked() {
     let service = Service::new(vec![Answer::Vectors(8), Answer::Vectors(4)]).await;
     let options = OpenAi { dimensions: Some(8), api_key: None, ..options(&service.url) };
-    let remote = OpenAiClient::new(&options, &Shutdown::new()).expect("usable").expect("it needs no key");
+    let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
+        .expect("usable")
+        .expect("it needs no key");
     assert_eq!(remote.dimension(), Some(8));
     remote.embed(&texts(&["a"]), soon()).await.expect("a vector");
     let error = remote.embed(&texts(&["a"]), soon()).await.expect_err("another dimension");
@@ -142,8 +147,9 @@ async fn a_service_that_is_not_there_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
     drop(listener);
-    let remote =
-        OpenAiClient::new(&options(&url), &Shutdown::new()).expect("usable").expect("it needs no key");
+    let remote = OpenAiClient::new(&options(&url), &crate::server_context(&Shutdown::new()))
+        .expect("usable")
+        .expect("it needs no key");
     let error = remote.embed(&texts(&["a"]), soon()).await.expect_err("gone");
     assert!(error.to_string().starts_with("the embedding provider `openai` (model `m`) failed: "), "{error}");
     assert!(error.is_retryable());
@@ -182,7 +188,9 @@ async fn many_long_vectors_are_asked_for_in_parts() {
     let dimension = 65_536;
     let service = Service::new(vec![Answer::Vectors(dimension)]).await;
     let options = OpenAi { dimensions: Some(dimension), batch: 2_048, ..options(&service.url) };
-    let remote = OpenAiClient::new(&options, &Shutdown::new()).expect("usable").expect("it needs no key");
+    let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
+        .expect("usable")
+        .expect("it needs no key");
     let asked = texts(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
     assert_eq!(remote.embed(&asked, soon()).await.expect("vectors").len(), 9);
     assert_eq!(service.seen().iter().map(super::super::testing::Seen::inputs).collect::<Vec<_>>(), [8, 1]);
@@ -193,7 +201,9 @@ async fn many_long_vectors_are_asked_for_in_parts() {
 async fn a_real_service_gives_the_vectors_that_others_get_from_it() {
     let Ok(url) = std::env::var("SWITCHYARD_EMBEDDINGS") else { return };
     let options = OpenAi { model: "all-MiniLM-L6-v2".into(), batch: 2, ..options(&url) };
-    let remote = OpenAiClient::new(&options, &Shutdown::new()).expect("usable").expect("it needs no key");
+    let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
+        .expect("usable")
+        .expect("it needs no key");
     let asked = texts(&["The cat sits outside", "A cat is sitting outdoors", "hello world"]);
     let vectors = remote.embed(&asked, soon()).await.expect("vectors");
     for (found, wanted) in vectors[2].iter().zip([-0.034_477, 0.031_023, 0.006_735, 0.026_109, -0.039_362]) {

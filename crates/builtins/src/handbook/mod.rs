@@ -119,7 +119,7 @@ impl Handbook {
             }
             config::VectorLocation::Chroma(collection) => (
                 KeptVectors::new(None, ""),
-                VectorStorage::at(Arc::new(Link::new(collection, name, &server_context.shutdown)?)),
+                VectorStorage::at(Arc::new(Link::new(collection, name, &server_context)?)),
             ),
         };
         let opening = async move { embedding::open(&embedding, &server_context).await }.boxed();

@@ -38,7 +38,7 @@ impl Client {
         options: &config::R2rOptions,
         server_context: &ServerContext,
     ) -> Result<Self, Error> {
-        let rest = Rest::new(&options.url, &server_context.shutdown)?;
+        let rest = Rest::new(&options.url, server_context)?;
         let session =
             Session::open(rest.clone(), options.credentials.clone(), &server_context.shutdown).await?;
         Ok(Self { rest, session, pace: options.pace.clone() })

@@ -311,7 +311,10 @@ async fn an_r2r_that_takes_whoever_comes_is_noticed() {
         };
         assert_eq!(r2r.seen().iter().filter(|seen| bare(seen)).count(), 1);
         list(&client).await.expect("whatever came of it");
-        let rest = crate::rest::Rest::new(&r2r.url().parse().expect("a URL"), &Shutdown::new());
+        let rest = crate::rest::Rest::new(
+            &r2r.url().parse().expect("a URL"),
+            &crate::server_context(&Shutdown::new()),
+        );
         is_open_to_all(&rest.expect("a client")).await
     };
     assert_eq!((looks(false).await, looks(true).await), (false, true));

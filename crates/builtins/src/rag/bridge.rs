@@ -14,8 +14,7 @@ use crate::rest::{Rest, RestRequest};
 use json::Raw;
 use net::http::read_json;
 use runtime::secret::SecretString;
-use runtime::shutdown::Shutdown;
-use upstream::api::Error;
+use upstream::api::{Error, ServerContext};
 
 /// Most bytes of the bridge's health report.
 const MOST_HEALTH: usize = 64 << 10;
@@ -37,8 +36,8 @@ pub(super) struct TechniqueRequest<'a> {
 }
 
 impl Bridge {
-    pub(super) fn new(options: &config::RagOptions, shutdown: &Shutdown) -> Result<Self, Error> {
-        Ok(Self { rest: Rest::new(&options.url, shutdown)?, key: options.api_key.clone() })
+    pub(super) fn new(options: &config::RagOptions, server_context: &ServerContext) -> Result<Self, Error> {
+        Ok(Self { rest: Rest::new(&options.url, server_context)?, key: options.api_key.clone() })
     }
 
     /// Returns the names of the techniques, or [`Error::AuthFailed`] if the bridge refuses the key.

@@ -59,7 +59,7 @@ impl Rag {
         server_context: &ServerContext,
         events: Events,
     ) -> Result<Self, Error> {
-        let bridge = Bridge::new(options, &server_context.shutdown)?;
+        let bridge = Bridge::new(options, server_context)?;
         let list = Arc::new(TechniqueList::open(name, &bridge, options, events).await?);
         bridge.health().await?;
         let tasks = server_context.shutdown.child();

@@ -37,7 +37,8 @@ impl Counted {
             }),
         );
         let served = Served::start(routes);
-        let rest = Rest::new(&served.url().parse().expect("a URL"), &Shutdown::new()).expect("a client");
+        let rest = Rest::new(&served.url().parse().expect("a URL"), &crate::server_context(&Shutdown::new()))
+            .expect("a client");
         Self { served, done, rest }
     }
 
@@ -90,7 +91,8 @@ async fn while_the_service_is_away_nothing_was_sent_to_it() {
 async fn a_large_answer_is_charged_as_long_as_any_of_it_lives() {
     const SIZE: usize = 8 << 20;
     let served = Served::start(Router::new().route("/large", get(|| async { vec![b'x'; SIZE] })));
-    let rest = Rest::new(&served.url().parse().expect("a URL"), &Shutdown::new()).expect("a client");
+    let rest = Rest::new(&served.url().parse().expect("a URL"), &crate::server_context(&Shutdown::new()))
+        .expect("a client");
     let answer = rest.request(Method::GET, &["large"]).send().await.expect("an answer");
     let part = answer.bytes().await.expect("there is room").slice(..10);
     assert!(budget().usage().used >= SIZE);

@@ -45,10 +45,10 @@ impl Manager {
     ///
     /// An error means that nothing changed.
     pub async fn apply(&self, config: Config) -> Result<Applied, upstream::Error> {
-        let vault = config.vault.clone();
+        let (vault, network) = (config.vault.clone(), config.network.clone());
         let (shutdown, store) = (self.shutdown.clone(), self.store.clone());
         let issuers = self.issuers.clone();
-        let server_context = ServerContext { shutdown, store, is_inspection: false, vault, issuers };
+        let server_context = ServerContext { shutdown, store, is_inspection: false, vault, issuers, network };
         self.apply_with(config, |server| transport::connector(server, &server_context)).await
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use auth::vault::Vault;
+use net::http::Network;
 use runtime::store;
 use settings::{Fields, Setting};
 use upstream::config::{Defaults, Kinds};
@@ -37,6 +38,8 @@ pub struct Config {
     pub arguments_in_events: bool,
     /// The vault for tokens of logins; without one they end with the process.
     pub vault: Option<Arc<Vault>>,
+    /// The way to services that belong to no server (`proxy`).
+    pub network: Network,
 }
 
 impl Config {
@@ -54,6 +57,7 @@ impl Config {
             tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
             arguments_in_events: fields.boolean("arguments_in_events").unwrap_or(false),
             vault: None,
+            network: defaults.network(),
         }
     }
 }
@@ -70,6 +74,7 @@ impl Config {
             tools_per_page: 100,
             arguments_in_events: false,
             vault: None,
+            network: Network::default(),
         }
     }
 }

@@ -262,7 +262,7 @@ fn of_upstream(error: &upstream::Error) -> ErrorClass {
         // It may have run: to do it again is the caller's decision, not a matter of course.
         E::Lost { .. } | E::Cut { .. } => ErrorClass::of(C::OutcomeUnknown),
         E::TimedOut { .. } => ErrorClass::of(C::TimedOut),
-        E::Status { status, retry_after } => {
+        E::Status { status, retry_after, .. } => {
             let code = match status {
                 401 | 403 => C::AuthFailed,
                 429 => C::RateLimited,

@@ -95,13 +95,14 @@ impl Manager {
 
     fn begin(config: Config, shutdown: Shutdown, is_inspection: bool) -> Result<Arc<Self>, upstream::Error> {
         let (store, vault) = (Store::open(&config.cache), config.vault.clone());
-        let issuers = KnownIssuers::default();
+        let (issuers, network) = (KnownIssuers::default(), config.network.clone());
         let context = ServerContext {
             shutdown: shutdown.clone(),
             store: store.clone(),
             is_inspection,
             vault,
             issuers: issuers.clone(),
+            network,
         };
         let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;

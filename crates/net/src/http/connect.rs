@@ -1,31 +1,33 @@
 //! Opening connections to the origin of one server.
 //!
-//! Invariants: HTTP/1.1 only, no proxy, no delay of small packets. A connection is open, TLS included, within
-//! [`CONNECT_LIMIT`]. The certificate of a server is checked with those that the system trusts, which are read only if
-//! there is a server with TLS.
+//! Invariants: HTTP/1.1 only, no delay of small packets. A connection is open, TLS and the tunnel of a proxy included,
+//! within [`CONNECT_LIMIT`].
+//!
+//! Not here: proxies (`tunnel`), trusted certificates (`tls`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::Uri;
+use http::header::HeaderMap;
+use http::{Request, StatusCode, Uri};
 use hyper::client::conn::http1;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
-use tower::util::MapResponse;
 use tower::{BoxError, ServiceExt};
 use url::{Position, Url};
 
-use super::connection::{Counted, Io, Link, Tcp, Wire};
+use super::connection::{Counted, Io, Link, Wire};
 use super::dial_policy::{DialPolicy, Resolver, out_of_reach};
 use super::error::Error;
 use super::metered::{Meter, Metered};
+use super::network::Network;
+use super::proxy::Proxy;
 use super::request_body::RequestBody;
+use super::tls::{self, Tls};
+use super::tunnel::{Opener, refusal};
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -33,21 +35,27 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// connection. The default of hyper is 408 KiB.
 const READ_BUFFER: usize = 128 * 1024;
 
-/// Opens the part of a socket below TLS.
-type Opener = MapResponse<HttpConnector<Resolver>, fn(TokioIo<TcpStream>) -> Tcp>;
-
 /// Opens connections to one origin.
 pub(super) struct Dialer {
     origin: Uri,
-    tcp: Opener,
-    /// Around `tcp`, for an origin with TLS.
-    tls: Option<HttpsConnector<Opener>>,
+    opener: Opener,
+    tls: Trust,
     /// Connections that are open.
     count: Arc<AtomicUsize>,
 }
 
+/// The settings of TLS of an origin.
+enum Trust {
+    /// It does not speak TLS.
+    None,
+    /// The authorities of the system.
+    System(Arc<ClientConfig>),
+    /// Files of its own.
+    Own(Arc<Tls>),
+}
+
 impl Dialer {
-    pub(super) fn new(url: &Url, dial_policy: DialPolicy) -> Result<Self, Error> {
+    pub(super) fn new(url: &Url, dial_policy: DialPolicy, network: &Network) -> Result<Self, Error> {
         let is_tls = url.scheme() == "https";
         // Without user and password, which are before the host.
         let authority = &url[Position::BeforeHost..Position::AfterPort];
@@ -55,13 +63,42 @@ impl Dialer {
         if !dial_policy.has_host(url) {
             return Err(Error::connect(&out_of_reach()));
         }
-        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(dial_policy));
+        let proxy = network.proxy(url).cloned();
+        if proxy.is_some() && !is_tls && dial_policy != DialPolicy::Anywhere {
+            // The proxy would choose the address.
+            return Err(Error::connect(&out_of_reach()));
+        }
+        // The operator named the proxy, so it may have any address.
+        let dialed = if proxy.is_some() { DialPolicy::Anywhere } else { dial_policy };
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(dialed));
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.enforce_http(false);
-        let tcp = tcp.map_response(metered as fn(_) -> _);
-        let tls = if is_tls { Some(HttpsConnector::from((tcp.clone(), certified()?))) } else { None };
-        Ok(Self { origin, tcp, tls, count: Arc::default() })
+        let tls = match network.tls() {
+            _ if !is_tls => Trust::None,
+            Some(own) => Trust::Own(Arc::clone(own)),
+            None => Trust::System(tls::shared()?),
+        };
+        let opener = Opener { tcp, proxy, dial_policy, is_tls };
+        Ok(Self { origin, opener, tls, count: Arc::default() })
+    }
+
+    /// Returns the proxy that requests are sent to as they are, because the origin has no TLS.
+    fn forwarder(&self) -> Option<&Arc<Proxy>> {
+        self.opener.proxy.as_ref().filter(|_| !self.opener.is_tls)
+    }
+
+    /// Makes `request` one for the proxy, if it goes to one.
+    pub(super) fn direct<B>(&self, request: &mut Request<B>) {
+        if let Some(proxy) = self.forwarder() {
+            proxy.direct(request, &self.origin);
+        }
+    }
+
+    /// Returns the error for a status with which the proxy says that it did not pass the request on.
+    pub(super) fn refusal(&self, status: StatusCode, headers: &HeaderMap) -> Option<Error> {
+        let proxy = self.forwarder().filter(|_| status == StatusCode::PROXY_AUTHENTICATION_REQUIRED)?;
+        Some(Error::Connect { reason: refusal(proxy, "it", status, headers) })
     }
 
     /// Returns the number of open connections.
@@ -71,15 +108,30 @@ impl Dialer {
 
     pub(super) async fn open(&self) -> Result<Box<Link>, Error> {
         let opened = tokio::time::timeout(CONNECT_LIMIT, self.dial()).await;
-        let in_time = opened.map_err(|_| Error::Connect { reason: "it took too long".into() })?;
+        let in_time = opened.map_err(|_| self.too_slow())?;
         let (meter, (sender, connection)) = in_time.map_err(|error| Error::connect(error.as_ref()))?;
         Ok(Link::new(sender, connection, meter, Counted::among(&self.count)))
     }
 
+    fn too_slow(&self) -> Error {
+        let limit = CONNECT_LIMIT.as_secs();
+        let reason = match &self.opener.proxy {
+            Some(proxy) => format!("the proxy {proxy} gave no connection within {limit} s, it took too long"),
+            None => "it took too long".into(),
+        };
+        Error::Connect { reason }
+    }
+
     async fn dial(&self) -> Result<(Meter, (http1::SendRequest<RequestBody>, Wire)), BoxError> {
-        let io = match &self.tls {
-            Some(tls) => tls.clone().oneshot(self.origin.clone()).await?,
-            None => MaybeHttpsStream::Http(self.tcp.clone().oneshot(self.origin.clone()).await?),
+        let config = match &self.tls {
+            Trust::None => None,
+            Trust::System(config) => Some(Arc::clone(config)),
+            Trust::Own(tls) => Some(tls.config().await?),
+        };
+        let (opener, origin) = (self.opener.clone(), self.origin.clone());
+        let io = match config {
+            Some(config) => HttpsConnector::from((opener, config)).oneshot(origin).await?,
+            None => MaybeHttpsStream::Http(opener.oneshot(origin).await?),
         };
         Ok((meter(&io).clone(), builder().handshake(io).await?))
     }
@@ -99,29 +151,8 @@ fn meter(io: &Io) -> &Meter {
     }
 }
 
-fn metered(socket: TokioIo<TcpStream>) -> Tcp {
-    TokioIo::new(Metered::new(socket.into_inner()))
-}
-
 impl Connection for Metered<TcpStream> {
     fn connected(&self) -> Connected {
         self.get_ref().connected()
     }
-}
-
-/// Returns the settings of TLS: servers are checked with the certificates that the system trusts. Reading those
-/// takes long, so all clients share them.
-fn certified() -> Result<Arc<ClientConfig>, Error> {
-    static SHARED: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-    if let Some(config) = SHARED.get() {
-        return Ok(Arc::clone(config));
-    }
-    let cannot = |error: rustls::Error| Error::connect(&error);
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(cannot)?;
-    let mut config = builder.with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::clone(SHARED.get_or_init(|| Arc::new(config))))
 }

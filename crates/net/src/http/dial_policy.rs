@@ -6,7 +6,7 @@
 //! Invariant: the rule is applied to the address that is connected to, after names are resolved, so a name that resolves
 //! to a private address is refused too.
 //!
-//! Not here: redirects. The client follows none.
+//! Not here: redirects, which the client follows within one origin only.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -113,7 +113,8 @@ impl Service<Name> for Resolver {
 
 /// The error for a host without an address in reach.
 pub(super) fn out_of_reach() -> io::Error {
-    io::Error::other("the host has no public address, and only those may be reached here")
+    let reason = "the host has no public address, and only those may be reached here";
+    io::Error::new(io::ErrorKind::PermissionDenied, reason)
 }
 
 #[cfg(test)]

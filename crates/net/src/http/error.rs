@@ -11,6 +11,28 @@ use std::time::Duration;
 use runtime::memory::Exhausted;
 use runtime::telemetry::limit::Limit;
 
+/// Errors of certificates, and what to do about each.
+const REMEDIES: [(&str, &str); 5] = [
+    (
+        "UnknownIssuer",
+        "its certificate is of an authority that is not trusted here: name a PEM file with the certificate of that \
+         authority in `tls: {ca: FILE}` of this server, or in the variable SSL_CERT_FILE for all",
+    ),
+    ("certificate expired", "its certificate has expired: renew it, or correct the clock of this machine"),
+    (
+        "certificate not valid for name",
+        "its certificate is for another name: use a name of the certificate in `url`",
+    ),
+    (
+        "CaUsedAsEndEntity",
+        "its certificate is that of an authority: have it replaced by one for a server, signed by that authority",
+    ),
+    (
+        "CertificateRequired",
+        "it asks for a certificate of its clients: name one in `tls: {cert: FILE, key: FILE}` of this server",
+    ),
+];
+
 /// A failure between Switchyard and one server. Texts are for people; they hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -75,12 +97,18 @@ impl From<Exhausted> for Error {
 
 impl Error {
     pub(super) fn connect(error: &(dyn StdError + 'static)) -> Self {
-        Self::Connect { reason: reason(error) }
+        Self::Connect { reason: with_remedy(reason(error)) }
+    }
+
+    /// The error for files of TLS that cannot be used.
+    pub(super) fn tls(reason: &str) -> Self {
+        Self::Connect { reason: reason.into() }
     }
 
     /// The error for a request without a response.
     pub(super) fn unanswered(error: &hyper::Error) -> Self {
-        let reason = reason(error);
+        // In TLS 1.3, a server refuses a certificate after the handshake.
+        let reason = with_remedy(reason(error));
         if error.is_canceled() { Self::NotSent { reason } } else { Self::Lost { reason } }
     }
 
@@ -101,8 +129,16 @@ impl Error {
     }
 }
 
+/// Appends what to do about the certificate that `reason` is about, if it is about one.
+fn with_remedy(reason: String) -> String {
+    match REMEDIES.iter().find(|(sign, _)| reason.contains(sign)) {
+        Some((_, remedy)) => format!("{reason}; {remedy}"),
+        None => reason,
+    }
+}
+
 /// Joins the causes of `error` from the outside in, each once.
-fn reason(error: &(dyn StdError + 'static)) -> String {
+pub(super) fn reason(error: &(dyn StdError + 'static)) -> String {
     let mut reason = String::new();
     for cause in iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string) {
         if cause.is_empty() || reason.contains(&cause) {
@@ -119,6 +155,14 @@ fn reason(error: &(dyn StdError + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_comes_with_a_remedy() {
+        let unknown = std::io::Error::other("invalid peer certificate: UnknownIssuer");
+        assert!(Error::connect(&unknown).to_string().contains("`tls: {ca: FILE}`"));
+        let refused = std::io::Error::other("Connection refused");
+        assert_eq!(Error::connect(&refused).to_string(), "Connection refused");
+    }
 
     #[test]
     fn a_reason_names_each_cause_once() {

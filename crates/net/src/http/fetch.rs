@@ -73,13 +73,16 @@ mod tests {
     use testkit::scripted::{Step, TestServer, full, json};
 
     use super::super::dial_policy::DialPolicy;
+    use super::super::network::Network;
     use super::*;
 
     const LIMITS: ResponseLimits = ResponseLimits { bytes: 64, time: Duration::from_millis(500) };
 
     async fn fetched(steps: Vec<Step>) -> Result<WholeResponse, Error> {
         let server = TestServer::new(move |_| steps.clone()).await;
-        let client = Client::new(&server.url, DialPolicy::Anywhere, 1, &Shutdown::new()).expect("a client");
+        let client =
+            Client::new(&server.url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new())
+                .expect("a client");
         let request = RequestBuilder::new(Method::POST, server.url.clone()).json(&["a"]);
         client.fetch(request, LIMITS).await
     }

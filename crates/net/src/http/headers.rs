@@ -21,6 +21,9 @@ pub const CDN_TOKEN: &str = "switchyard";
 pub const OUR_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("switchyard/", env!("CARGO_PKG_VERSION")));
 
+/// `Accept-Encoding` of requests that Switchyard makes: a body without a content coding.
+pub const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+
 /// Returns the path and the query of `url` as a request has them.
 pub fn path(url: &Url) -> Result<Uri, Error> {
     url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| Error::unusable_url())

@@ -1,7 +1,8 @@
 //! The HTTP client for all services that Switchyard calls: one origin, and a pool of connections for each worker.
 //!
 //! Invariants: a request is never written to a connection whose end has arrived, and nothing is sent twice. It carries
-//! what its sender wrote and nothing else. No proxy comes from the environment, and no redirect is followed.
+//! what its sender wrote and nothing else, and asks for a body without a content coding. A proxy is used only where the
+//! configuration says so. A redirect is followed once, within its origin, and only by [`Client::request`].
 //! The memory for a response is limited while it is read. Dropping a request, or a body before its end, closes its
 //! connection.
 //!
@@ -15,6 +16,7 @@
 mod body;
 mod connect;
 mod connection;
+mod content_coding;
 mod dial_policy;
 mod error;
 mod event_stream;
@@ -23,9 +25,14 @@ mod form;
 mod headers;
 mod idle;
 mod metered;
+mod network;
+mod proxy;
 mod read;
+mod redirect;
 mod request;
 mod request_body;
+mod tls;
+mod tunnel;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,19 +47,24 @@ pub use self::body::Body;
 use self::body::PooledLink;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
+use self::content_coding::Decoder;
 pub use self::dial_policy::DialPolicy;
 pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
 pub use self::fetch::{ResponseLimits, WholeResponse};
 pub use self::form::Form;
 pub use self::headers::{
-    CDN_LOOP, CDN_TOKEN, OUR_USER_AGENT, basic_credentials, host, is_media_type, is_own_loop, path,
+    CDN_LOOP, CDN_TOKEN, IDENTITY, OUR_USER_AGENT, basic_credentials, host, is_media_type, is_own_loop, path,
     retry_after,
 };
 use self::idle::{Idle, IdleSet};
+pub use self::network::Network;
+pub use self::proxy::{NoProxy, Proxies, Proxy};
 pub use self::read::{chunk, collect, read_json, whole};
+pub use self::redirect::same_origin_target;
 pub use self::request::RequestBuilder;
 pub use self::request_body::RequestBody;
+pub use self::tls::TlsFiles;
 use crate::transfer_coding;
 use runtime::shutdown::Shutdown;
 
@@ -84,11 +96,16 @@ pub struct Sockets {
 }
 
 impl Client {
-    /// A client for the origin of `url`, within `dial_policy`. It keeps at most `kept` connections that have been idle for a
-    /// second.
-    pub fn new(url: &Url, dial_policy: DialPolicy, kept: usize, shutdown: &Shutdown) -> Result<Self, Error> {
+    /// A client for the origin of `url`, within `dial_policy` and over `network`. It keeps at most `kept` connections that
+    /// have been idle for a second.
+    pub fn new(
+        url: &Url,
+        (dial_policy, network): (DialPolicy, &Network),
+        kept: usize,
+        shutdown: &Shutdown,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            dialer: Dialer::new(url, dial_policy)?,
+            dialer: Dialer::new(url, dial_policy, network)?,
             idle: Idle::new(kept, shutdown),
             wary_until: AtomicU64::new(0),
             made: Instant::now(),
@@ -109,10 +126,11 @@ impl Client {
     /// Sends `request`, whose URI is a path and which has its `Host`. Returns when the head of the response is there.
     /// `once` says that the request must not run twice.
     pub async fn send(&self, mut request: Request<RequestBody>, once: bool) -> Result<Response, Error> {
+        self.dialer.direct(&mut request);
         let idle = (!(once && self.is_wary())).then(|| self.idle.here());
         while let Some(mut link) = idle.and_then(|idle| idle.take()) {
             match link.exchange(request).await {
-                Ok(answer) => return received(answer, link, idle),
+                Ok(answer) => return self.received(answer, link, idle),
                 Err(Failure::Hyper(mut failure)) => match failure.take_message() {
                     // The connection had been closed, so nothing was sent.
                     Some(unsent) => request = unsent,
@@ -124,17 +142,10 @@ impl Client {
         // Boxed: it is rare, and would make the future of each call a large one.
         let mut link = Box::pin(self.dialer.open()).await?;
         match link.exchange(request).await {
-            Ok(answer) => received(answer, link, idle),
+            Ok(answer) => self.received(answer, link, idle),
             Err(Failure::Hyper(failure)) => Err(self.failed(failure.error())),
             Err(Failure::Flooded) => Err(Error::flooded()),
         }
-    }
-
-    /// Sends the request of `builder`. It runs at most once, unless its method may be repeated (RFC 9110, 9.2.2).
-    pub async fn request(&self, builder: RequestBuilder) -> Result<Response, Error> {
-        let request = builder.build()?;
-        let once = !request.method().is_idempotent();
-        self.send(request, once).await
     }
 
     fn failed(&self, error: &hyper::Error) -> Error {
@@ -150,20 +161,27 @@ impl Client {
         let until = self.wary_until.load(Ordering::Relaxed);
         until != 0 && self.made.elapsed() < Duration::from_millis(until)
     }
-}
 
-/// The response with its connection, if it has no other transfer coding than `chunked`.
-fn received(
-    answer: http::Response<Incoming>,
-    link: Box<Link>,
-    idle: Option<&Arc<IdleSet>>,
-) -> Result<Response, Error> {
-    if transfer_coding::is_supported(answer.headers(), answer.body()) {
-        return Ok(answer.map(|body| Body::new(body, PooledLink { link, idle_set: idle.cloned() })));
+    /// The response with its connection, if it has no other transfer coding than `chunked`. Its content coding is undone.
+    fn received(
+        &self,
+        mut answer: http::Response<Incoming>,
+        link: Box<Link>,
+        idle: Option<&Arc<IdleSet>>,
+    ) -> Result<Response, Error> {
+        if !transfer_coding::is_supported(answer.headers(), answer.body()) {
+            let reason = "the answer has a transfer coding other than `chunked`, which was not asked for";
+            return Err(Error::Malformed { reason: reason.into() });
+        }
+        if let Some(refusal) = self.dialer.refusal(answer.status(), answer.headers()) {
+            return Err(refusal);
+        }
+        let decoder = Decoder::of(answer.headers_mut(), &self.origin);
+        Ok(answer.map(|body| Body::new(body, decoder, PooledLink { link, idle_set: idle.cloned() })))
     }
-    let reason = "the answer has a transfer coding other than `chunked`, which was not asked for";
-    Err(Error::Malformed { reason: reason.into() })
 }
 
+#[cfg(test)]
+mod proxy_tests;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! sensitive, so no debug output shows them.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, Request};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use url::{Url, form_urlencoded};
 
 use super::error::Error;
 use super::form::Form;
-use super::headers::{OUR_USER_AGENT, basic_credentials, host, path};
+use super::headers::{IDENTITY, OUR_USER_AGENT, basic_credentials, host, path};
 use super::request_body::RequestBody;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -34,6 +34,7 @@ impl RequestBuilder {
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, OUR_USER_AGENT);
         headers.insert(ACCEPT, ANYTHING);
+        headers.insert(ACCEPT_ENCODING, IDENTITY);
         headers.extend(basic_credentials(&url).map(|credentials| (AUTHORIZATION, credentials)));
         Self { url, request, failure: None }
     }
@@ -106,6 +107,10 @@ impl RequestBuilder {
     fn failed(mut self, reason: &'static str) -> Self {
         self.failure.get_or_insert(Error::Unwritable { reason });
         self
+    }
+
+    pub(super) const fn url(&self) -> &Url {
+        &self.url
     }
 
     /// Returns the request as [`Client::send`](super::Client::send) takes it.

@@ -42,6 +42,16 @@ impl RequestBody {
     }
 }
 
+impl RequestBody {
+    /// A copy of the body, if it is there already and not made while it is sent.
+    pub(super) fn repeat(&self) -> Option<Self> {
+        match &self.0 {
+            Kind::Full(full) => Some(Self(Kind::Full(full.clone()))),
+            Kind::Parts(_) | Kind::Streamed(_) => None,
+        }
+    }
+}
+
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
         Self(Kind::Full(Full::new(bytes)))

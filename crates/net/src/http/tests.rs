@@ -43,7 +43,8 @@ fn client(url: &Url) -> Caller {
 /// A client that keeps `kept` idle connections.
 fn keeping(url: &Url, kept: usize) -> Caller {
     Caller {
-        client: Client::new(url, DialPolicy::Anywhere, kept, &Shutdown::new()).expect("a client"),
+        client: Client::new(url, (DialPolicy::Anywhere, &Network::default()), kept, &Shutdown::new())
+            .expect("a client"),
         url: url.clone(),
     }
 }
@@ -263,7 +264,7 @@ async fn where_nobody_listens_nothing_is_sent_and_nothing_told() {
 #[tokio::test]
 async fn a_client_for_public_addresses_connects_to_no_other() {
     let server = TestServer::new(|_| vec![full(200, "", "abc")]).await;
-    let public = |url: &Url| Client::new(url, DialPolicy::Public, 1, &Shutdown::new());
+    let public = |url: &Url| Client::new(url, (DialPolicy::Public, &Network::default()), 1, &Shutdown::new());
     let refused = |error: Error| error.to_string().contains("no public address");
     assert!(public(&server.url).err().is_some_and(refused), "an address in the URL");
     let mut url = server.url.clone();
@@ -346,7 +347,8 @@ async fn who_is_needed_again_and_again_is_kept_though_it_is_more() {
 async fn nothing_waits_after_the_end_of_the_program() {
     let server = TestServer::new(|_| vec![full(200, "", "abc")]).await;
     let shutdown = Shutdown::new();
-    let client = Client::new(&server.url, DialPolicy::Anywhere, 300, &shutdown).expect("a client");
+    let client = Client::new(&server.url, (DialPolicy::Anywhere, &Network::default()), 300, &shutdown)
+        .expect("a client");
     let client = Caller { client, url: server.url.clone() };
     ask(&client, true).await.expect("an answer");
     assert_eq!(client.idle.here().len(), 1);

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin::Kinds;
-use super::{BreakerConfig, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, transport};
+use super::{BreakerConfig, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, network, transport};
+use net::http::{Network, Proxies};
 use protocol::Era;
 use runtime::hex::read_sha256;
 use settings::{Fields, Fingerprint, Setting};
@@ -72,6 +74,9 @@ pub struct Defaults {
     health_check_interval: Duration,
     on_change: OnChange,
     pass_env: Vec<String>,
+    proxies: Option<Arc<Proxies>>,
+    /// Shows a change of `proxy`, whose text may hold a password.
+    proxy: Fingerprint,
     folder: PathBuf,
     kinds: Kinds,
 }
@@ -90,9 +95,16 @@ impl Defaults {
             health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
             on_change: fields.choice("default_tools_on_change", &on_change_words()).unwrap_or_default(),
             pass_env: fields.part("default_pass_env", transport::variables).unwrap_or_default(),
+            proxy: fields.fingerprint("proxy", &[]),
+            proxies: fields.part("proxy", network::proxies).flatten(),
             folder: folder.to_owned(),
             kinds,
         }
+    }
+
+    /// The way to services that belong to no server.
+    pub fn network(&self) -> Network {
+        Network::new(self.proxies.clone(), None)
     }
 
     /// Combines the fingerprint of a server's settings with these defaults. The location of the file does not count, so
@@ -106,12 +118,14 @@ impl Defaults {
             health_check_interval,
             on_change,
             pass_env,
+            proxies: _,
+            proxy,
             folder: _,
             kinds: _,
         } = self;
         let all =
             (timeout, max_timeout, retry_attempts, connections, health_check_interval, on_change, pass_env);
-        settings.and(&format!("{all:?}"))
+        settings.and(&format!("{all:?} {:?}", proxy.bytes()))
     }
 }
 
@@ -123,6 +137,11 @@ impl Config {
         fields.without_nulls(&FIXED);
         let Defaults { kinds, folder, pass_env, .. } = defaults;
         let transport = transport::from_fields(&mut fields, kinds, folder, pass_env);
+        let network = network::from_fields(
+            &mut fields,
+            transport.as_ref().map(|(transport, _)| transport),
+            (defaults.proxies.as_ref(), folder),
+        );
         let enabled = fields.boolean("enabled").unwrap_or(true);
         let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
         let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);
@@ -165,6 +184,7 @@ impl Config {
             retry,
             breaker,
             limits: limits.unwrap_or_else(|| default_limits(defaults)),
+            network,
             sharing,
             era,
             tools: tools.unwrap_or_else(usual),

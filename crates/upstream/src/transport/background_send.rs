@@ -105,10 +105,7 @@ impl BackgroundSender {
                     }
                     Ok(response) if !response.status().is_success() => {
                         (self.refused)(response.status().as_u16());
-                        return self.complain(&Error::Status {
-                            status: response.status().as_u16(),
-                            retry_after: None,
-                        });
+                        return self.complain(&self.client.refusal(response).await);
                     }
                     Ok(_) => return,
                     Err(error) => return self.complain(&error),

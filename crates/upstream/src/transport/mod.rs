@@ -99,7 +99,10 @@ pub fn connector(config: &Config, server_context: &ServerContext) -> Result<Arc<
     let shutdown = &server_context.shutdown;
     Ok(match &config.transport {
         Transport::Stdio(stdio) => Arc::new(stdio::ToChild::new(config, stdio, shutdown)),
-        Transport::Builtin(options) => options.connector(&config.name, server_context),
+        Transport::Builtin(options) => {
+            let own = ServerContext { network: config.network.clone(), ..server_context.clone() };
+            options.connector(&config.name, &own)
+        }
         Transport::Http(http) => Arc::new(streamable_http::ToUrl::new(config, http, server_context)?),
         Transport::Sse(http) => Arc::new(sse::ToStream::new(config, http, server_context)?),
     })
@@ -118,6 +121,7 @@ fn credential(
             state_signs::has_logins();
             let place = oauth::Place {
                 vault: server_context.vault.clone(),
+                network: config.network.clone(),
                 issuers: server_context.issuers.clone(),
                 shutdown: server_context.shutdown.clone(),
             };

@@ -19,7 +19,7 @@ use self::endpoint::endpoint;
 use super::background_send::BackgroundSender;
 use super::flood_guard::{FLOODED, FloodGuard, Relevance};
 use super::handshake::{self, PROBE_LIMIT};
-use super::http::{Head, HttpClient, status_error};
+use super::http::{Head, HttpClient};
 use super::inbound::is_message;
 use super::pending::{Pending, Purpose};
 use super::questions::Questions;
@@ -55,7 +55,7 @@ impl ToStream {
         let (credential, logins) = super::credential(config, http, server_context);
         Ok(Self {
             name: Arc::clone(&config.name),
-            client: Arc::new(HttpClient::new(http, &config.limits, credential, &server_context.shutdown)?),
+            client: Arc::new(HttpClient::new(http, config, credential, &server_context.shutdown)?),
             shutdown: server_context.shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             logins,
@@ -116,10 +116,11 @@ pub(super) async fn open(
     shutdown: &Shutdown,
     (events, dialect): (Events, Dialect),
 ) -> Result<Arc<dyn Connection>, Error> {
-    let get = client.get(&HeaderMap::new());
+    let cookies = client.cookies();
+    let get = client.get(&HeaderMap::new()).in_session(&cookies);
     let response = client.send(|| Ok((get.clone(), Bytes::new().into())), false).await?;
     if !response.status().is_success() {
-        return Err(status_error(response.status(), response.headers()));
+        return Err(client.refusal(response).await);
     }
     if !is_media_type(response.headers(), "text/event-stream") {
         return Err(handshake::refused("the server answers no event stream"));
@@ -130,7 +131,7 @@ pub(super) async fn open(
     let endpoint = tokio::time::timeout(PROBE_LIMIT, endpoint(name, &client.endpoint().url, &mut stream))
         .await
         .map_err(silent)??;
-    let post = client.post(&path(&endpoint)?, &HeaderMap::new());
+    let post = client.post(&path(&endpoint)?, &HeaderMap::new()).in_session(&cookies);
     let link = SseLink::new(name, client, post, shutdown);
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, even if the handshake fails.
@@ -223,14 +224,15 @@ impl SseLink {
     async fn post(&self, compose: impl Fn() -> Result<RequestBody, Error>, once: bool) -> Result<(), Error> {
         let response = self.client.send(|| Ok((self.post.clone(), compose()?)), once).await?;
         let status = response.status();
-        // The URL names the session. Any other refusal concerns this message alone, because the stream is shared.
-        if matches!(status.as_u16(), 400 | 404 | 410) {
+        if !status.is_success() {
+            let refusal = self.client.refusal(response).await;
+            // The URL names the session. Any other refusal concerns this message alone, because the stream is shared.
+            if !matches!(status.as_u16(), 400 | 404 | 410) {
+                return Err(refusal);
+            }
             self.closing.close(format!("the server no longer knows the stream (HTTP {})", status.as_u16()));
             self.is_lost.store(true, Ordering::Relaxed);
-            return Err(self.ended(status_error(status, response.headers())));
-        }
-        if !status.is_success() {
-            return Err(status_error(status, response.headers()));
+            return Err(self.ended(refusal));
         }
         // The body has no content of use, but the connection can be used again after it was read.
         let _ = collect(response.into_body(), Bytes::new(), self.client.limit, self.payer()).await;

@@ -176,7 +176,10 @@ async fn a_post_that_is_refused_fails_its_call_at_once() {
             assert!(matches!(error, Error::SessionEnded(_)), "{error:?}");
             connection.closed().await;
         } else {
-            assert_eq!(error, Error::Status { status, retry_after: Some(Duration::from_secs(2)) });
+            assert_eq!(
+                error,
+                Error::Status { status, retry_after: Some(Duration::from_secs(2)), detail: String::new() }
+            );
             assert!(connection.closed().now_or_never().is_none());
         }
         assert!(!bench.server.seen().iter().any(|seen| seen.method() == method::CANCELLED));

@@ -45,19 +45,20 @@ impl Challenge {
 }
 
 /// Adds advice to `error`, the failure to connect to the server at `url`.
-pub(super) fn advise(error: Error, url: &Url, challenge: &Challenge) -> Error {
+pub(super) fn advise(error: Error, (url, has_proxy): (&Url, bool), challenge: &Challenge) -> Error {
     match error {
-        Error::AuthFailed { reason } if reason == "HTTP 401" => {
+        Error::AuthFailed { reason } if reason.starts_with("HTTP 401") => {
             let asked =
                 challenge.get().map_or_else(String::new, |asked| format!(", WWW-Authenticate: {asked}"));
             Error::AuthFailed { reason: format!("{reason}{asked}; {LOGIN}") }
         }
         // Common SDKs send 421 for a host that is not in their list.
-        Error::Status { status: status @ 421, .. } => {
-            Error::Connect { reason: format!("the server answered HTTP {status}; {HOST}") }
+        Error::Status { status: status @ 421, detail, .. } => {
+            Error::Connect { reason: format!("the server answered HTTP {status}{detail}; {HOST}") }
         }
         Error::Connect { reason } => {
-            let advice = advice_for(&reason, url.scheme() == "https", proxy_variable());
+            let variable = proxy_variable().filter(|_| !has_proxy);
+            let advice = advice_for(&reason, url.scheme() == "https", variable);
             Error::Connect { reason: format!("{reason}{advice}") }
         }
         other => other,
@@ -77,7 +78,7 @@ fn advice_for(reason: &str, is_tls: bool, proxy: Option<&str>) -> String {
         proxy.filter(|_| says(&["connection refused", "took too long", "timed out", "dns", "unreachable"]))
     {
         return format!(
-            "; {name} is set, but Switchyard connects to servers directly; put an address in `url` that is reachable without the proxy"
+            "; {name} is set, but Switchyard connects to servers directly; set `proxy: environment` in the file to use it"
         );
     } else {
         return String::new();

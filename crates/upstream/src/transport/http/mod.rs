@@ -1,8 +1,9 @@
 //! Requests of MCP to one server over HTTP: the headers that all of them carry, its credentials, and its endpoint.
 //!
 //! Invariants: a request carries the headers of its transport and the headers configured for this server, and nothing
-//! else. Redirects are followed within the origin only (`place`), so credentials go where they were meant for. Nothing is
-//! sent twice, apart from a request whose token was replaced. Reasons of failures name neither the URL nor a header,
+//! else, and cookies that the server set in the same session. Redirects are followed once and within the origin only, so
+//! credentials go where they were meant for. Nothing is sent twice, apart from a request whose token was replaced, and one
+//! that was redirected. Reasons of failures name neither the URL nor a header,
 //! because both may hold secrets.
 //!
 //! The parts that all requests of one kind share are in their [`Head`], which is made once. A request is made right before
@@ -10,25 +11,34 @@
 //! their pool (`net::http`), what is sent, and reading answers (`body`, `streamable_http::answer`).
 
 mod advice;
+mod body_text;
+mod cookies;
 mod place;
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use secrecy::ExposeSecret;
 
 use self::advice::Challenge;
 pub use self::advice::proxy_variable;
+pub(super) use self::body_text::{describe, describe_other};
+pub(super) use self::cookies::Cookies;
 use self::place::{At, Place};
-use crate::config::{Http, Limits};
+use crate::config::{Config, Http};
 use crate::credential::Credential;
 use crate::error::Error;
 use net::http::{
-    DialPolicy, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, host, retry_after,
+    DialPolicy, IDENTITY, OUR_USER_AGENT, RequestBody, Response, Sockets, basic_credentials, collect, host,
+    path, retry_after, same_origin_target,
 };
+use protocol::sanitize::shown;
+use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
 
 /// Both kinds of answer to a POST.
@@ -38,6 +48,8 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// How long the body of an error may take to arrive.
+const BODY_LIMIT: Duration = Duration::from_secs(2);
 /// Room in a [`Head`] for the headers that are put there.
 const SPARE: usize = 8;
 
@@ -50,6 +62,8 @@ pub(super) struct HttpClient {
     /// The credential that a request carries beside that.
     credential: Option<Credential>,
     challenge: Arc<Challenge>,
+    /// Whether requests go through a proxy.
+    has_proxy: bool,
     /// Bytes of one message.
     pub(super) limit: usize,
     /// The payer for what the server sends outside of any call: the server itself, named by its URL.
@@ -63,6 +77,8 @@ pub(super) struct Head {
     method: Method,
     path: Uri,
     headers: HeaderMap,
+    /// The cookies of its session, if it belongs to one.
+    cookies: Option<Arc<Cookies>>,
 }
 
 /// A request to send, its head and its body; or why it cannot be made.
@@ -72,6 +88,12 @@ impl Head {
     /// Puts a header of the protocol, which wins over any other of that name.
     pub(super) fn put(&mut self, name: HeaderName, value: HeaderValue) {
         self.headers.insert(name, value);
+    }
+
+    /// Makes it one of the session with `cookies`.
+    pub(super) fn in_session(mut self, cookies: &Arc<Cookies>) -> Self {
+        self.cookies = Some(Arc::clone(cookies));
+        self
     }
 
     /// Puts `token` into the place that the head of a client with a credential has for it.
@@ -93,21 +115,24 @@ impl Head {
 }
 
 impl HttpClient {
-    /// A client for the server of `http`; `credential` is the one that it configures with `token`.
+    /// A client for the server of `config`, which is behind `http`; `credential` is the one that it configures with
+    /// `token`.
     pub(super) fn new(
         http: &Http,
-        limits: &Limits,
+        config: &Config,
         credential: Option<Credential>,
         shutdown: &Shutdown,
     ) -> Result<Self, Error> {
-        let client = net::http::Client::new(&http.url, DialPolicy::Anywhere, limits.connections, shutdown)?;
+        let way = (DialPolicy::Anywhere, &config.network);
+        let client = net::http::Client::new(&http.url, way, config.limits.connections, shutdown)?;
         Ok(Self {
             http: Arc::new(client),
             place: Arc::new(Place::new(&http.url)?),
             headers: headers(http)?,
             credential,
             challenge: Arc::default(),
-            limit: limits.message_bytes,
+            has_proxy: config.network.proxy(&http.url).is_some(),
+            limit: config.limits.message_bytes,
             server: http.url.as_str().into(),
         })
     }
@@ -120,6 +145,7 @@ impl HttpClient {
             headers: self.headers.clone(),
             credential: Some(credential),
             challenge: Arc::clone(&self.challenge),
+            has_proxy: self.has_proxy,
             limit: self.limit,
             server: Arc::clone(&self.server),
         }
@@ -164,7 +190,7 @@ impl HttpClient {
             // Reserves the place of the token, so that the map does not grow for each request.
             headers.insert(AUTHORIZATION, HeaderValue::from_static(""));
         }
-        Head { method, path: path.clone(), headers }
+        Head { method, path: path.clone(), headers, cookies: None }
     }
 
     /// Sends the request that `make` gives, and once more if its token was replaced. Gives the answer when its head is
@@ -172,11 +198,19 @@ impl HttpClient {
     pub(super) async fn send(&self, make: impl Fn() -> NewRequest, once: bool) -> Result<Response, Error> {
         let Some(credential) = &self.credential else {
             let (head, body) = make()?;
-            return self.send_once(head, body, once).await;
+            let answer = self.send_once(head, body, once).await?;
+            if answer.status().is_redirection() {
+                return Box::pin(self.follow(answer, make, once)).await;
+            }
+            return Ok(answer);
         };
         let token = credential.header().await?;
         let (head, body) = make()?;
-        let answer = self.send_once(head.authorized(token.clone()), body, once).await?;
+        let mut answer = self.send_once(head.authorized(token.clone()), body, once).await?;
+        if answer.status().is_redirection() {
+            let make = || make().map(|(head, body)| (head.authorized(token.clone()), body));
+            answer = Box::pin(self.follow(answer, make, once)).await?;
+        }
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             // Boxed: it is rarely needed.
             return Box::pin(self.repeat((credential, token), answer, make, once)).await;
@@ -200,13 +234,63 @@ impl HttpClient {
         self.send_once(head.authorized(token), body, once).await
     }
 
-    async fn send_once(&self, head: Head, body: RequestBody, once: bool) -> Result<Response, Error> {
-        let answer = self.http.send(head.with(body), once).await?;
+    /// Sends a request again that was redirected with `answer`, if it leads elsewhere in the origin. It did not run.
+    async fn follow(
+        &self,
+        answer: Response,
+        make: impl Fn() -> NewRequest,
+        once: bool,
+    ) -> Result<Response, Error> {
+        let (mut head, body) = make()?;
+        let Some(from) = self.place.url_of(&head.path) else { return Ok(answer) };
+        let Some(target) = same_origin_target(&from, answer.status(), answer.headers()) else {
+            return Ok(answer);
+        };
+        let is_permanent = answer.status() == StatusCode::PERMANENT_REDIRECT;
+        let to = path(&target)?;
+        drop(answer);
+        self.place.note_move(&head.path, target, is_permanent);
+        head.path = to;
+        self.send_once(head, body, once).await
+    }
+
+    async fn send_once(&self, mut head: Head, body: RequestBody, once: bool) -> Result<Response, Error> {
+        if let Some(path) = self.place.moved(&head.path) {
+            head.path = path;
+        }
+        let answer = match head.cookies.take() {
+            None => self.http.send(head.with(body), once).await?,
+            Some(cookies) => {
+                let path = head.path.clone();
+                cookies.add_to(&mut head.headers, path.path());
+                let answer = self.http.send(head.with(body), once).await?;
+                cookies.take_from(answer.headers(), path.path());
+                answer
+            }
+        };
         if !answer.status().is_success() {
             self.challenge.note(answer.status(), answer.headers());
             self.place.note(answer.status(), answer.headers());
         }
         Ok(answer)
+    }
+
+    /// The cookies of a new session.
+    pub(super) fn cookies(&self) -> Arc<Cookies> {
+        Arc::new(Cookies::of(&self.endpoint().url))
+    }
+
+    /// The error for `response`, which is no success, with what its body says.
+    pub(super) async fn refusal(&self, response: Response) -> Error {
+        let error = status_error(response.status(), response.headers());
+        let content_type = response.headers().get(CONTENT_TYPE).cloned();
+        let payer = Payer { principal: None, server: &self.server };
+        let body = collect(response.into_body(), Bytes::new(), body_text::MOST_BYTES, payer);
+        match tokio::time::timeout(BODY_LIMIT, body).await {
+            Ok(Ok(body)) => error.saying(describe(content_type.as_ref(), &body)),
+            Ok(Err(unreadable)) => error.saying(Some(unreadable.to_string())),
+            Err(_) => error,
+        }
     }
 
     /// Resolves when it has a credential that was not refused yet; never where none comes by itself.
@@ -221,7 +305,7 @@ impl HttpClient {
     pub(super) fn advise(&self, error: Error) -> Error {
         match error {
             Error::Status { status: status @ 300..=399, .. } => self.place.redirected(status),
-            error => advice::advise(error, &self.endpoint().url, &self.challenge),
+            error => advice::advise(error, (&self.endpoint().url, self.has_proxy), &self.challenge),
         }
     }
 
@@ -243,7 +327,14 @@ impl HttpClient {
 
 /// The error for an answer that is nothing but its status.
 pub(super) fn status_error(status: StatusCode, headers: &HeaderMap) -> Error {
-    Error::Status { status: status.as_u16(), retry_after: retry_after(headers) }
+    let target = headers.get(LOCATION).filter(|_| status.is_redirection());
+    let detail = target.and_then(|target| target.to_str().ok()).map(|target| {
+        // A query could hold a secret.
+        let target = shown(target.split(['?', '#']).next().unwrap_or_default());
+        format!(": a redirect to {target}, which is not followed; if that is the right server, put its address in `url`")
+    });
+    let detail = detail.unwrap_or_default();
+    Error::Status { status: status.as_u16(), retry_after: retry_after(headers), detail }
 }
 
 /// Headers that every request to this server carries: a configured one wins over a default of Switchyard.
@@ -256,6 +347,7 @@ fn headers(http: &Http) -> Result<HeaderMap, Error> {
         headers.append(name, value);
     }
     headers.entry(USER_AGENT).or_insert(OUR_USER_AGENT);
+    headers.entry(ACCEPT_ENCODING).or_insert(IDENTITY);
     headers.entry(HOST).or_insert(host(&http.url)?);
     if let Some(credentials) = basic_credentials(&http.url).filter(|_| http.token.is_none()) {
         headers.entry(AUTHORIZATION).or_insert(credentials);

@@ -1,14 +1,15 @@
 //! Where in its origin a server has its endpoint, if that is not the path of the configuration.
 //!
-//! A URL without a path is completed, and a redirect (307, 308) within the origin is followed once. Invariants: the
-//! scheme, the host and the port are always those of the configuration, so credentials go nowhere else. The target of a
-//! 307 is kept until the server was away. A completed path and the target of a 308 are kept until they stop working.
+//! A URL without a path is completed, and a redirect (307, 308) within the origin is followed. Invariants: the scheme, the
+//! host and the port are always those of the configuration, so credentials go nowhere else. The target of a 307 is kept
+//! until the server was away. A completed path and the target of a 308 are kept until they stop working.
 //!
-//! Not here: redirects of calls on a live connection, which fail with the status.
+//! Not here: sending a redirected request again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode, Uri};
 use url::Url;
@@ -29,7 +30,18 @@ pub(super) struct Place {
     now: ArcSwap<At>,
     /// Where connecting begins after the server was away.
     start: ArcSwap<At>,
+    /// The last path that was redirected.
+    moved: ArcSwapOption<Moved>,
+    /// Whether one was. It is read for each request.
+    has_moved: AtomicBool,
     noted: Mutex<Noted>,
+}
+
+/// A path that was redirected.
+struct Moved {
+    from: Uri,
+    to: Uri,
+    is_permanent: bool,
 }
 
 /// An endpoint.
@@ -57,7 +69,14 @@ impl Place {
     pub(super) fn new(url: &Url) -> Result<Self, Error> {
         let configured = At::new(url.clone())?;
         let at = || ArcSwap::from_pointee(configured.clone());
-        Ok(Self { now: at(), start: at(), configured, noted: Mutex::default() })
+        Ok(Self {
+            now: at(),
+            start: at(),
+            configured,
+            moved: ArcSwapOption::empty(),
+            has_moved: AtomicBool::new(false),
+            noted: Mutex::default(),
+        })
     }
 
     /// Where requests of new connections go.
@@ -76,22 +95,47 @@ impl Place {
     /// Goes back to where connecting begins.
     pub(super) fn forget(&self) {
         self.now.store(self.start.load_full());
+        if self.moved.load().as_ref().is_some_and(|moved| !moved.is_permanent) {
+            self.set_moved(None);
+        }
     }
 
-    /// Goes where the last answer redirects to, if that is to be followed.
-    fn follow(&self) -> bool {
-        let status = self.noted().status;
-        let Some(target) = self.target().filter(|_| matches!(status, 307 | 308)) else { return false };
-        let is_elsewhere = target.origin() != self.configured.url.origin() || target == self.now().url;
-        let Ok(at) = At::new(target) else { return false };
-        if !is_elsewhere {
+    /// Forgets also what should be for good, because nothing is there any more.
+    fn forget_all(&self) {
+        self.start.store(Arc::new(self.configured.clone()));
+        self.set_moved(None);
+        self.forget();
+    }
+
+    fn set_moved(&self, moved: Option<Moved>) {
+        self.has_moved.store(moved.is_some(), Ordering::Relaxed);
+        self.moved.store(moved.map(Arc::new));
+    }
+
+    /// Where requests for `path` go, if they were redirected before.
+    pub(super) fn moved(&self, path: &Uri) -> Option<Uri> {
+        if !self.has_moved.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.moved.load().as_ref().filter(|moved| moved.from == *path).map(|moved| moved.to.clone())
+    }
+
+    /// Notes that requests for `from` were redirected to `target`.
+    pub(super) fn note_move(&self, from: &Uri, target: Url, is_permanent: bool) {
+        let Ok(at) = At::new(target) else { return };
+        self.set_moved(Some(Moved { from: from.clone(), to: at.path.clone(), is_permanent }));
+        if *from == self.now().path {
             let at = Arc::new(at);
             self.now.store(Arc::clone(&at));
-            if status == 308 {
+            if is_permanent {
                 self.start.store(at);
             }
         }
-        !is_elsewhere
+    }
+
+    /// The URL of a request for `path`.
+    pub(super) fn url_of(&self, path: &Uri) -> Option<Url> {
+        self.configured.url.join(path.path_and_query()?.as_str()).ok()
     }
 
     fn target(&self) -> Option<Url> {
@@ -145,19 +189,21 @@ impl HttpClient {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let first = self.following(&open).await;
+        *self.place.noted() = Noted::default();
+        let first = open().await;
         let Err(error) = first else { return first };
         let is_bare = self.place.now().url.path() == "/";
         if !is_bare || !self.place.is_absent() {
             if self.place.is_absent() {
-                self.place.start.store(Arc::new(self.place.configured.clone()));
+                self.place.forget_all();
             }
             self.place.forget();
             return Err(error);
         }
         for guess in GUESSES {
             self.place.go_to(guess);
-            let opened = self.following(&open).await;
+            *self.place.noted() = Noted::default();
+            let opened = open().await;
             if opened.is_ok() || !self.place.is_absent() {
                 self.place.start.store(self.place.now());
                 tracing::info!(
@@ -173,16 +219,5 @@ impl HttpClient {
             "{error}; nothing is at `{first}` and `{second}` either, so put the path of the endpoint in `url`"
         );
         Err(Error::Connect { reason })
-    }
-
-    async fn following<T, F>(&self, open: &impl Fn() -> F) -> Result<T, Error>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        *self.place.noted() = Noted::default();
-        match open().await {
-            Err(_) if self.place.follow() => open().await,
-            opened => opened,
-        }
     }
 }

@@ -21,6 +21,22 @@ const PASSED_ON: [&str; 10] =
 const NETWORK_FAILURES: [&str; 6] =
     ["ENOTFOUND", "ETIMEDOUT", "ECONNREFUSED", "EAI_AGAIN", "Network is unreachable", "name resolution"];
 
+/// Words in the output of programs that do not trust the certificate of a service.
+const CERTIFICATE_FAILURES: [&str; 9] = [
+    "UnknownIssuer",
+    "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+    "UNABLE_TO_GET_ISSUER_CERT",
+    "SELF_SIGNED_CERT",
+    "CERTIFICATE_VERIFY_FAILED",
+    "unable to get local issuer certificate",
+    "self-signed certificate",
+    "self signed certificate",
+    "signed by unknown authority",
+];
+/// Variables with which programs trust further authorities.
+const CERTIFICATE_VARIABLES: [&str; 5] =
+    ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+
 /// The search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -79,14 +95,34 @@ fn advice(command: &str) -> &'static str {
 /// Recommends passing on the proxy variable of this process, if the child failed in the network without it.
 pub(super) fn proxy_advice(config: &Stdio, reason: &str, proxy: Option<&str>) -> String {
     let failed_in_network = NETWORK_FAILURES.iter().any(|word| reason.contains(word));
-    let has =
-        |name: &str| config.env.contains_key(name) || config.pass_env.iter().any(|passed| passed == name);
-    match proxy.filter(|name| failed_in_network && !has(name)) {
+    match proxy.filter(|name| failed_in_network && !gets(config, name)) {
         Some(name) => {
             format!("; {name} is set here, and the program does not get it; add `pass_env: [{name}]`")
         }
         None => String::new(),
     }
+}
+
+/// Recommends a variable for further authorities, if the child does not trust the certificate of a service. `is_set` says
+/// whether a variable is set in the environment of this process.
+pub(super) fn certificate_advice(config: &Stdio, reason: &str, is_set: impl Fn(&str) -> bool) -> String {
+    if !CERTIFICATE_FAILURES.iter().any(|word| reason.contains(word)) {
+        return String::new();
+    }
+    let missing: Vec<_> =
+        CERTIFICATE_VARIABLES.into_iter().filter(|name| is_set(name) && !gets(config, name)).collect();
+    if missing.is_empty() {
+        return "; the program does not trust the authority of a certificate: name a PEM file with it in \
+                NODE_EXTRA_CA_CERTS (Node.js), REQUESTS_CA_BUNDLE or SSL_CERT_FILE (others) under `env`"
+            .into();
+    }
+    let verb = if missing.len() == 1 { "is" } else { "are" };
+    let names = missing.join(", ");
+    format!("; {names} {verb} set here, and the program does not get it; add `pass_env: [{names}]`")
+}
+
+fn gets(config: &Stdio, name: &str) -> bool {
+    config.env.contains_key(name) || config.pass_env.iter().any(|passed| passed == name)
 }
 
 fn is_program(path: &Path) -> bool {
@@ -140,6 +176,28 @@ mod tests {
         assert_eq!(proxy_advice(&config("npx"), "no such module", proxy), "");
         let passed = Stdio { pass_env: vec!["HTTPS_PROXY".into()], ..config("npx") };
         assert_eq!(proxy_advice(&passed, failed, proxy), "");
+    }
+
+    #[test]
+    fn variables_for_authorities_are_named_after_a_certificate_failure() {
+        let told = |failure: &str, config: &Stdio, set: &[&str]| {
+            certificate_advice(config, failure, |name| set.contains(&name))
+        };
+        for failure in [
+            "npm error code UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
+            "Error: self-signed certificate in certificate chain",
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",
+            "invalid peer certificate: UnknownIssuer",
+            "x509: certificate signed by unknown authority",
+        ] {
+            let set = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"];
+            let some = told(failure, &config("npx"), &set);
+            assert!(some.ends_with("`pass_env: [NODE_EXTRA_CA_CERTS, SSL_CERT_FILE]`"), "{some}");
+            assert!(told(failure, &config("npx"), &[]).contains("under `env`"), "{failure}");
+            let passed = Stdio { pass_env: set.map(str::to_owned).into(), ..config("npx") };
+            assert!(told(failure, &passed, &set).contains("under `env`"), "{failure}");
+        }
+        assert_eq!(told("no such module", &config("npx"), &["SSL_CERT_FILE"]), "");
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl StdioLink {
         let questions = Questions::new(&server.name, shutdown, answers);
         let router = ResponseRouter { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
         let ends = (questions, events.clone());
-        let reader = StdioReader::new(name, server.message_bytes, router, ends, &signals.broken);
+        let reader =
+            StdioReader::new(name, server.message_bytes, router, ends, &signals.broken, tail.clone());
         shutdown.spawn(reader.run(stdout, OutputEnd::new(signals.clone())));
         let (closing, exit_reason) = (self.closing.clone(), self.exit_reason.clone());
         let (end, gone) = (self.end.clone(), self.gone.clone());

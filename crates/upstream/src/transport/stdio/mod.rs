@@ -132,7 +132,7 @@ impl Connector for ToChild {
 }
 
 impl StdioServer {
-    /// Connects. The error contains the end of the child's standard error.
+    /// Connects. The error contains the end of the child's standard error, or else of its standard output.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
         let tail = StderrTail::default();
         let connecting = self.greet_child(events, dialect, &tail);
@@ -149,7 +149,9 @@ impl StdioServer {
             error.reworded(|reason| {
                 let reason = tail.append_to(&reason, &self.secrets);
                 let advice = environment::proxy_advice(&self.stdio, &reason, proxy_variable());
-                format!("{reason}{advice}")
+                let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+                let trust = environment::certificate_advice(&self.stdio, &reason, is_set);
+                format!("{reason}{advice}{trust}")
             })
         })
     }

@@ -11,13 +11,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio_util::codec::Decoder;
 
 use super::signals::Signals;
+use super::stderr::StderrTail;
 use crate::close_reason::Closing;
 use crate::connection::Events;
 use crate::error::Error;
@@ -67,6 +68,8 @@ pub(super) struct StdioReader {
     is_exhausted: bool,
     /// Limits the log lines about messages beyond the limit.
     pace: Pace,
+    /// Keeps the lines that are no messages.
+    tail: StderrTail,
 }
 
 /// The receivers of responses, and their runtimes.
@@ -99,6 +102,7 @@ impl StdioReader {
         router: ResponseRouter,
         (questions, events): (Questions, Events),
         broken: &Closing,
+        tail: StderrTail,
     ) -> Self {
         let floods = FloodGuard::new(&server, broken);
         let charge = Charge::open(Account::Server(Arc::clone(&server)), ChargeKind::Answer);
@@ -118,6 +122,7 @@ impl StdioReader {
             charge,
             is_exhausted: false,
             pace: Pace::new(),
+            tail,
         }
     }
 
@@ -217,9 +222,12 @@ impl StdioReader {
     }
 
     /// Handles a line that is no message. If it is the response to a request, that request fails at once.
-    fn take_unreadable(&mut self, line: &[u8], error: &ParseError) -> Relevance {
+    fn take_unreadable(&mut self, line: &Bytes, error: &ParseError) -> Relevance {
         let settled = self.router.pending.unreadable(line, &Error::unreadable(error));
         let is_answer = !settled.is_empty();
+        if !is_answer {
+            self.tail.push_output(line);
+        }
         self.answered.extend(settled);
         if self.is_logged() {
             let (server, skipped) = (&self.server, self.skipped);

@@ -36,7 +36,8 @@ impl Bench {
         let router = ResponseRouter { pending, runtimes, tasks: self.tasks.clone() };
         let questions = Questions::new(&"s".into(), &self.tasks, |_| async {}.boxed());
         let ends = (questions, Events::channel().0);
-        let reader = StdioReader::new("s".into(), 1 << 20, router, ends, &self.signals.broken);
+        let reader =
+            StdioReader::new("s".into(), 1 << 20, router, ends, &self.signals.broken, StderrTail::default());
         let pipe = pipe::Receiver::from_owned_fd(output.into()).expect("a pipe");
         reader.run(pipe, OutputEnd::new(self.signals.clone())).await;
     }

@@ -37,55 +37,75 @@ const QUOTED_LINES: usize = 5;
 /// A line with one of these words is quoted even if more lines follow it, such as the frames of a stack trace.
 const FAILURE_WORDS: [&str; 4] = ["error", "exception", "panicked", "fatal"];
 
-/// The last lines of a child's standard error, quoted in the reason for its end.
+/// The last lines of a child's standard error, and those of its standard output that are no messages. They are quoted in
+/// the reason for its end.
 #[derive(Debug, Clone, Default)]
-pub(super) struct StderrTail(Arc<Mutex<VecDeque<Line>>>);
+pub(super) struct StderrTail {
+    errors: Arc<Mutex<VecDeque<Line>>>,
+    output: Arc<Mutex<VecDeque<Line>>>,
+}
 
 impl StderrTail {
     /// Returns the lines that explain the end of the child, without secrets and joined into one line.
     pub(super) fn quote(&self, secrets: &Secrets) -> Option<String> {
-        let kept = self.lock().clone();
-        let lines: Vec<String> = kept.iter().map(|line| text(line, secrets)).collect();
-        let (earlier, last) = lines.split_at(lines.len().saturating_sub(QUOTED_LINES));
-        let mut quoted: Vec<&str> = last.iter().map(String::as_str).collect();
-        if !last.iter().any(|line| names_failure(line))
-            && let Some(line) = earlier.iter().rfind(|line| names_failure(line))
-        {
-            quoted.splice(..0, [line.as_str(), "…"]);
-        }
-        (!quoted.is_empty()).then(|| quoted.join(" | "))
+        quote(&lock(&self.errors).clone(), secrets)
     }
 
-    /// Appends the quoted lines to `reason`.
+    /// Appends the quoted lines to `reason`. Those of standard output are quoted if there are no others.
     pub(super) fn append_to(&self, reason: &str, secrets: &Secrets) -> String {
-        match self.quote(secrets) {
-            Some(lines) => format!("{reason}; the end of its standard error: {lines}"),
+        if let Some(lines) = self.quote(secrets) {
+            return format!("{reason}; the end of its standard error: {lines}");
+        }
+        match quote(&lock(&self.output).clone(), secrets) {
+            Some(lines) => format!("{reason}; the end of its standard output: {lines}"),
             None => reason.to_owned(),
         }
     }
 
     /// Removes the lines of an earlier child.
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        lock(&self.errors).clear();
+        lock(&self.output).clear();
     }
 
     fn push(&self, line: Line) {
-        let line = match line {
-            // Otherwise a short line would keep the whole buffer that it was read into.
-            Line::Whole(line) => Line::Whole(Bytes::copy_from_slice(&line)),
-            long @ Line::TooLong(_) => long,
-        };
-        let mut kept = self.lock();
-        kept.push_back(line);
-        let mut bytes: usize = kept.iter().map(held).sum();
-        while kept.len() > KEPT_LINES || bytes > KEPT_BYTES {
-            bytes -= kept.pop_front().as_ref().map_or(bytes, held);
-        }
+        push(&mut lock(&self.errors), line);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Line>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps a line of standard output that is no message.
+    pub(super) fn push_output(&self, line: &Bytes) {
+        push(&mut lock(&self.output), Line::Whole(line.slice(..line.len().min(LINE_LIMIT))));
     }
+}
+
+/// Returns the lines that explain the end of the child, without secrets and joined into one line.
+fn quote(kept: &VecDeque<Line>, secrets: &Secrets) -> Option<String> {
+    let lines: Vec<String> = kept.iter().map(|line| text(line, secrets)).collect();
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(QUOTED_LINES));
+    let mut quoted: Vec<&str> = last.iter().map(String::as_str).collect();
+    if !last.iter().any(|line| names_failure(line))
+        && let Some(line) = earlier.iter().rfind(|line| names_failure(line))
+    {
+        quoted.splice(..0, [line.as_str(), "…"]);
+    }
+    (!quoted.is_empty()).then(|| quoted.join(" | "))
+}
+
+fn push(kept: &mut VecDeque<Line>, line: Line) {
+    let line = match line {
+        // Otherwise a short line would keep the whole buffer that it was read into.
+        Line::Whole(line) => Line::Whole(Bytes::copy_from_slice(&line)),
+        long @ Line::TooLong(_) => long,
+    };
+    kept.push_back(line);
+    let mut bytes: usize = kept.iter().map(held).sum();
+    while kept.len() > KEPT_LINES || bytes > KEPT_BYTES {
+        bytes -= kept.pop_front().as_ref().map_or(bytes, held);
+    }
+}
+
+fn lock(lines: &Mutex<VecDeque<Line>>) -> MutexGuard<'_, VecDeque<Line>> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the bytes of a kept line.
@@ -171,12 +191,22 @@ mod tests {
     }
 
     #[test]
+    fn standard_output_is_quoted_if_standard_error_says_nothing() {
+        let (none, silent) = (Secrets::new(&["tok-123456".into()]), tail(&[]));
+        silent.push_output(&Bytes::from_static(b"Error: API key tok-123456 missing"));
+        let told = silent.append_to("it ended", &none);
+        assert_eq!(told, "it ended; the end of its standard output: Error: API key *** missing");
+        silent.push(Line::Whole(Bytes::from_static(b"really")));
+        assert_eq!(silent.append_to("it ended", &none), "it ended; the end of its standard error: really");
+    }
+
+    #[test]
     fn kept_lines_are_bounded_in_number_and_in_bytes() {
         let tail = tail(&["x"; 1000]);
-        assert_eq!(tail.lock().len(), KEPT_LINES);
+        assert_eq!(lock(&tail.errors).len(), KEPT_LINES);
         let line = Bytes::from(vec![b'x'; LINE_LIMIT]);
         (0..100).for_each(|_| tail.push(Line::Whole(line.clone())));
-        assert_eq!(tail.lock().iter().map(held).sum::<usize>(), KEPT_BYTES);
+        assert_eq!(lock(&tail.errors).iter().map(held).sum::<usize>(), KEPT_BYTES);
         let quoted = tail.quote(&Secrets::new(&[])).expect("lines");
         assert!(quoted.chars().count() < 1_200, "{} characters", quoted.chars().count());
     }

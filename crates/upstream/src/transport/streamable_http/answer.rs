@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
-use http::header::WWW_AUTHENTICATE;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
@@ -16,12 +16,13 @@ use crate::connection::Call;
 use crate::error::Error;
 use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::transport::flood_guard::{FloodGuard, Relevance};
-use crate::transport::http::status_error;
+use crate::transport::http::{describe, describe_other, status_error};
 use crate::transport::inbound::is_message;
 use crate::transport::unreadable;
 use json::envelope_stream::{Splice, Terms};
 use net::http::{Body, EventStream, Response, chunk, collect, is_media_type};
 use net::sse::{Event, Item};
+use protocol::sanitize::shown;
 use protocol::{ErrorObject, Message, Reply, RequestId, Response as Answer, method};
 use runtime::memory::Payer;
 use runtime::shutdown::Shutdown;
@@ -55,7 +56,7 @@ pub(super) struct HttpRefusal {
     pub(super) error: Option<ErrorObject>,
     /// Whether a 401 asks for credentials.
     pub(super) is_challenge: bool,
-    /// Status and `Retry-After`.
+    /// Status, `Retry-After`, and what the body says.
     pub(super) bare: Error,
 }
 
@@ -87,6 +88,17 @@ impl RequestOutcome {
 }
 
 impl HttpRefusal {
+    /// The refusal with the text of its body.
+    fn saying(self, text: Option<String>) -> Self {
+        Self { bare: self.bare.saying(text), ..self }
+    }
+
+    /// The refusal with the error in its body.
+    fn with(self, error: ErrorObject) -> RequestOutcome {
+        let text = shown(&error.message());
+        RequestOutcome::Refusal(Self { error: Some(error), ..self.saying(Some(text)) })
+    }
+
     /// Returns the error of the status alone.
     pub(super) fn into_error(self) -> Error {
         match self.error {
@@ -173,24 +185,27 @@ impl AnswerReader<'_> {
     /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
         let status = response.status();
-        let is_challenge =
-            status == StatusCode::UNAUTHORIZED && response.headers().contains_key(WWW_AUTHENTICATE);
-        let bare =
-            HttpRefusal { status, error: None, is_challenge, bare: status_error(status, response.headers()) };
+        let head = Head::of(&response);
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
         if is_stream {
             // Boxed: the future that reads events is large, and most answers do not need it.
-            return Box::pin(self.read_stream(bare, body)).await;
+            return Box::pin(self.read_stream(head, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match self.peek(body, terms).await? {
                 Peeked::Streaming(stream) => Ok(RequestOutcome::Streaming(stream)),
-                Peeked::Buffered(body) => Ok(self.judge(bare, &body)?),
+                Peeked::Buffered(body) => Ok(self.judge(head, &body)?),
             };
         }
-        let body = collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from)?;
-        Ok(self.judge(bare, &body)?)
+        match collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from) {
+            Ok(body) => Ok(self.judge(head, &body)?),
+            // The status says more than a body that cannot be read.
+            Err(error @ Error::Malformed { .. }) if !status.is_success() => {
+                Ok(RequestOutcome::Refusal(head.refusal.saying(Some(error.to_string()))))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Looks at the beginning of a JSON body. A large result of the request is streamed. Everything else is
@@ -227,16 +242,17 @@ impl AnswerReader<'_> {
     }
 
     /// Reads the answer from a body with the type of an event stream.
-    async fn read_stream(&self, bare: HttpRefusal, body: Body) -> Result<RequestOutcome, Broken> {
+    async fn read_stream(&self, head: Head, body: Body) -> Result<RequestOutcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
-            return Ok(self.judge(bare, &body)?);
+            return Ok(self.judge(head, &body)?);
         }
+        let bare = head.refusal;
         match self.read_events(stream).await {
             Ok(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, bare.status)),
-            Ok(StreamAnswer::Foreign(error)) => Ok(refusal(bare, Some(error))),
-            Err(_) if !bare.status.is_success() => Ok(refusal(bare, None)),
+            Ok(StreamAnswer::Foreign(error)) => Ok(bare.with(error)),
+            Err(_) if !bare.status.is_success() => Ok(RequestOutcome::Refusal(bare)),
             Err(broken) => Err(broken),
         }
     }
@@ -306,19 +322,27 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
-    fn judge(&self, bare: HttpRefusal, body: &Bytes) -> Result<RequestOutcome, Error> {
-        let status = bare.status;
+    fn judge(&self, head: Head, body: &Bytes) -> Result<RequestOutcome, Error> {
+        let Head { refusal, content_type } = head;
+        let status = refusal.status;
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
-            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(refusal(bare, Some(error))),
-            _ if !status.is_success() => Ok(refusal(bare, None)),
+            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(refusal.with(error)),
+            _ if !status.is_success() => {
+                Ok(RequestOutcome::Refusal(refusal.saying(describe(content_type.as_ref(), body))))
+            }
             Ok(_) => Err(not_an_answer()),
             Err(_) if body.is_empty() => {
                 Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
             }
-            Err(error) => Err(Error::of_text(body, &error)),
+            Err(error) => {
+                Err(match (Error::of_text(body, &error), describe_other(content_type.as_ref(), body)) {
+                    (Error::Malformed { .. }, Some(reason)) => Error::Malformed { reason },
+                    (error, _) => error,
+                })
+            }
         }
     }
 
@@ -336,6 +360,26 @@ impl AnswerReader<'_> {
             // Waiting longer would cost more than a new connection.
             let _ = tokio::time::timeout(DRAIN_LIMIT, stream.drain()).await;
         });
+    }
+}
+
+/// The parts of the head of a response that decide how its body is read.
+struct Head {
+    /// The refusal that the status alone would be.
+    refusal: HttpRefusal,
+    /// Its content type, unless it is the usual one.
+    content_type: Option<HeaderValue>,
+}
+
+impl Head {
+    fn of(response: &Response) -> Self {
+        let (status, headers) = (response.status(), response.headers());
+        let is_challenge = status == StatusCode::UNAUTHORIZED && headers.contains_key(WWW_AUTHENTICATE);
+        let bare = status_error(status, headers);
+        Self {
+            refusal: HttpRefusal { status, error: None, is_challenge, bare },
+            content_type: headers.get(CONTENT_TYPE).filter(|kind| *kind != "application/json").cloned(),
+        }
     }
 }
 
@@ -358,10 +402,6 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
         1 => pieces.remove(0),
         _ => pieces.concat().into(),
     }
-}
-
-fn refusal(bare: HttpRefusal, error: Option<ErrorObject>) -> RequestOutcome {
-    RequestOutcome::Refusal(HttpRefusal { error, ..bare })
 }
 
 fn not_an_answer() -> Error {

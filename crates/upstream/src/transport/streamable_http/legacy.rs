@@ -31,7 +31,7 @@ use crate::response_stream::ResponseBody;
 use crate::transport::background_send::BackgroundSender;
 use crate::transport::flood_guard::FloodGuard;
 use crate::transport::handshake::RequestedRevision;
-use crate::transport::http::Head;
+use crate::transport::http::{Cookies, Head};
 use crate::transport::pending::{Pending, Purpose};
 use crate::transport::questions::Questions;
 use crate::transport::{cancelled, compose};
@@ -92,17 +92,18 @@ impl LegacySession {
         events: Events,
         dialect: Dialect,
     ) -> Result<Self, SessionFailure> {
+        let cookies = server.client.cookies();
         let (mut revision, mut first) = (RequestedRevision::new(), None);
         let (peer, headers) = loop {
             let params = revision.params(dialect.capabilities.clone());
-            match greet(server, &events, params).await {
+            match greet(server, &events, &cookies, params).await {
                 Err(failure) if failure.steps_down(&mut revision) => _ = first.get_or_insert(failure),
                 // The first of several refusals is about the newest revision.
                 Err(failure) => return Err(first.unwrap_or(failure)),
                 Ok(opened) => break opened,
             }
         };
-        let session = Self::new(server, events, (peer, dialect.client.is_some()), &headers);
+        let session = Self::new(server, events, (peer, dialect.client.is_some()), (&headers, &cookies));
         if let Some(client) = dialect.client {
             session.state.pending.be_private(client);
         }
@@ -114,10 +115,10 @@ impl LegacySession {
         server: &Arc<HttpServer>,
         events: Events,
         (peer, is_private): (Peer, bool),
-        headers: &HeaderMap,
+        (headers, cookies): (&HeaderMap, &Arc<Cookies>),
     ) -> Self {
         let client = &server.client;
-        let post = client.post(&client.endpoint().path, headers);
+        let post = client.post(&client.endpoint().path, headers).in_session(cookies);
         let closing = Closing::default();
         let has_session = headers.contains_key(SESSION_ID);
         let session = SessionEnd::new(&closing, (has_session, is_private), &server.losses);
@@ -135,8 +136,8 @@ impl LegacySession {
             peer,
             events,
             post,
-            get: client.get(headers),
-            delete: has_session.then(|| client.delete(headers)),
+            get: client.get(headers).in_session(cookies),
+            delete: has_session.then(|| client.delete(headers).in_session(cookies)),
             pending: Pending::of_streams(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),

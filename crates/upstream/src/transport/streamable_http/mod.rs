@@ -59,7 +59,7 @@ impl ToUrl {
         let (credential, logins) = super::credential(config, http, server_context);
         Ok(Self(Arc::new(HttpServer {
             name: Arc::clone(&config.name),
-            client: Arc::new(HttpClient::new(http, &config.limits, credential, shutdown)?),
+            client: Arc::new(HttpClient::new(http, config, credential, shutdown)?),
             shutdown: shutdown.clone(),
             requests_per_connection: super::requests_per_connection(config),
             eras: Arc::new(Eras::pinned(config.era)),

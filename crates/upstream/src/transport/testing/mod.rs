@@ -33,6 +33,7 @@ pub(super) fn config(transport: Transport) -> Config {
         era: None,
         tools: Tools::default(),
         secrets: Vec::new(),
+        network: net::http::Network::default(),
         source: Fingerprint::default(),
     }
 }

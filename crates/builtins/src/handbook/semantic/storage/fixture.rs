@@ -32,7 +32,7 @@ pub(super) async fn at(double: &Double, model: &Arc<Concepts>) -> Fixture {
 pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -> Handbook {
     let place = DatabaseAddress::usual(double.url.clone());
     let collection = config::CollectionOptions { place, create_database: false, name: None };
-    let link = Link::new(&collection, "docs", &Shutdown::new()).expect("usable");
+    let link = Link::new(&collection, "docs", &crate::server_context(&Shutdown::new())).expect("usable");
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     handbook.with(
         Box::pin(async { Ok(model) }),
@@ -101,8 +101,11 @@ pub(super) async fn answer(fixture: &Fixture, arguments: &Value) -> Value {
 
 /// Returns the collection of the fixture's handbook, so that a test can change it directly.
 pub(super) async fn collection(double: &Double) -> (ChromaClient, Uuid) {
-    let chroma =
-        ChromaClient::new(&DatabaseAddress::usual(double.url.clone()), &Shutdown::new()).expect("usable");
+    let chroma = ChromaClient::new(
+        &DatabaseAddress::usual(double.url.clone()),
+        &crate::server_context(&Shutdown::new()),
+    )
+    .expect("usable");
     let id = chroma.collection(NAME).await.expect("asked").expect("there").id;
     (chroma, id)
 }

@@ -14,8 +14,7 @@ use super::Trouble;
 use crate::chroma::{ChromaClient, Collection, CollectionModel, Metadata, Space};
 use crate::embedding::{Embedding, MOST_DIMENSIONS};
 use crate::handbook::config;
-use runtime::shutdown::Shutdown;
-use upstream::api::Error;
+use upstream::api::{Error, ServerContext};
 
 /// Metadata of a collection that a handbook created.
 const KEPT_BY: (&str, &str) = ("kept_by", "switchyard handbook");
@@ -40,10 +39,10 @@ impl Link {
     pub(in super::super::super) fn new(
         config: &config::CollectionOptions,
         server: &str,
-        shutdown: &Shutdown,
+        server_context: &ServerContext,
     ) -> Result<Self, Error> {
         Ok(Self {
-            chroma: ChromaClient::new(&config.place, shutdown)?,
+            chroma: ChromaClient::new(&config.place, server_context)?,
             name: config.name_for(server),
             create_database: config.create_database,
             outage: Outage::of("Chroma"),

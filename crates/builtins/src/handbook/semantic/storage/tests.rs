@@ -30,8 +30,11 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
         let length: f64 = stored.vector.iter().map(|number| number * number).sum();
         assert!((length - 1.0).abs() < 1e-3, "{length}");
     }
-    let chroma =
-        ChromaClient::new(&DatabaseAddress::usual(double.url.clone()), &Shutdown::new()).expect("usable");
+    let chroma = ChromaClient::new(
+        &DatabaseAddress::usual(double.url.clone()),
+        &crate::server_context(&Shutdown::new()),
+    )
+    .expect("usable");
     let collection = chroma.collection(NAME).await.expect("asked").expect("there");
     let said = collection.metadata.expect("metadata");
     let wanted = json!({"kept_by": "switchyard handbook", "embedding_provider": "openai", "embedding_model": "m",
@@ -267,7 +270,7 @@ async fn a_collection_of_others_is_not_touched() {
         let (double, model) = (Double::start().await, Concepts::working());
         let body = json!({"name": NAME, "metadata": metadata, "configuration": {"hnsw": {"space": space}}});
         let path = "api/v2/tenants/default_tenant/databases/default_database/collections";
-        let rest = Rest::new(&double.url, &Shutdown::new()).expect("a client");
+        let rest = Rest::new(&double.url, &crate::server_context(&Shutdown::new())).expect("a client");
         let path: Vec<_> = path.split('/').collect();
         rest.request(Method::POST, &path).json(&body).send().await.expect("made");
         let fixture = at(&double, &model).await;

@@ -2,6 +2,8 @@
 //!
 //! Not here: the revisions that are requested one after another (`handshake`).
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue};
 
 use super::super::HttpServer;
@@ -14,7 +16,7 @@ use crate::error::Error;
 use crate::transport::compose;
 use crate::transport::flood_guard::FloodGuard;
 use crate::transport::handshake::{self, RequestedRevision};
-use crate::transport::http::status_error;
+use crate::transport::http::Cookies;
 use json::Raw;
 use protocol::lifecycle::Peer;
 use protocol::{Era, ErrorObject, Notification, method};
@@ -49,15 +51,16 @@ impl From<Error> for SessionFailure {
 pub(super) async fn greet(
     server: &HttpServer,
     events: &Events,
+    cookies: &Arc<Cookies>,
     params: Raw,
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
-    let (peer, headers) = initialize(server, events, params).await?;
+    let (peer, headers) = initialize(server, events, cookies, params).await?;
     let told = Notification { method: method::INITIALIZED.into(), params: None }.encode();
     let client = &server.client;
-    let post = client.post(&client.endpoint().path, &headers);
+    let post = client.post(&client.endpoint().path, &headers).in_session(cookies);
     let response = client.send(|| Ok((post.clone(), told.clone().into())), true).await?;
     if !response.status().is_success() {
-        return Err(status_error(response.status(), response.headers()).into());
+        return Err(client.refusal(response).await.into());
     }
     Ok((peer, headers))
 }
@@ -66,11 +69,12 @@ pub(super) async fn greet(
 async fn initialize(
     server: &HttpServer,
     events: &Events,
+    cookies: &Arc<Cookies>,
     params: Raw,
 ) -> Result<(Peer, HeaderMap), SessionFailure> {
     let call = Call::of_gateway(method::INITIALIZE, Some(params));
     let client = &server.client;
-    let post = client.post(&client.endpoint().path, &HeaderMap::new());
+    let post = client.post(&client.endpoint().path, &HeaderMap::new()).in_session(cookies);
     let response =
         client.send(|| Ok((post.clone(), compose(&call, FIRST_ID, Era::Legacy, None)?)), false).await?;
     let mut headers = HeaderMap::new();

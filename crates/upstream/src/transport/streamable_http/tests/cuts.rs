@@ -150,7 +150,7 @@ async fn what_is_no_answer_is_told_from_a_broken_connection() {
         let bench = Bench::modern(move |_| steps.clone()).await;
         let outcome = bench.outcome().await;
         assert_eq!(kind(outcome.clone()), expected, "{what}: {outcome:?}");
-        if let Err(Error::Status { retry_after, status }) = outcome {
+        if let Err(Error::Status { retry_after, status, .. }) = outcome {
             let expected = matches!(status, 404 | 502).then(|| std::time::Duration::from_secs(7));
             assert_eq!(retry_after, expected);
         }

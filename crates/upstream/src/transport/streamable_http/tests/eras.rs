@@ -99,7 +99,7 @@ async fn refused_credentials_and_an_absent_server_say_nothing_of_the_era() {
             let expected = match (status, retry_after) {
                 // A 403 with a retry time does not refuse the credentials.
                 (401, _) | (403, None) => Error::AuthFailed { reason: format!("HTTP {status}") },
-                _ => Error::Status { status, retry_after },
+                _ => Error::Status { status, retry_after, detail: String::new() },
             };
             assert_eq!(without_advice(bench.refusal().await), expected);
             // A proxy may only tell that the server crashed on the first request.
