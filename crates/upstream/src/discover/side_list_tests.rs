@@ -14,8 +14,8 @@ use protocol::{Era, Version, method};
 async fn any_failure_of_a_side_list_but_a_lost_connection_costs_that_list_alone() {
     let reason = || "why".to_owned();
     for failure in [
-        Error::Status { status: 500, retry_after: None },
-        Error::Status { status: 429, retry_after: Some(Duration::from_secs(1)) },
+        Error::Status { status: 500, retry_after: None, detail: String::new() },
+        Error::Status { status: 429, retry_after: Some(Duration::from_secs(1)), detail: String::new() },
         Error::Malformed { reason: reason() },
         Error::TooLarge { limit: 1 },
         Error::MemoryExhausted,
