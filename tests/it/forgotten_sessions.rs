@@ -102,7 +102,7 @@ async fn ready(registry: &Registry) -> Running {
 
 async fn breaker_is_closed(gateway: &Running) -> bool {
     let breaker = gateway.get("/circuit-breakers").await.json()["circuit_breakers"][0].clone();
-    breaker["state"] == "closed" && breaker["consecutive_failures"] == 0
+    breaker["state"] == "closed" && breaker["failure_count"] == 0
 }
 
 fn is_call(seen: &Seen) -> bool {
@@ -146,7 +146,7 @@ async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
 async fn many_calls_at_once_open_one_new_session() {
     for form in [REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[9]] {
         let server = Forgetful::new(form, false).await;
-        let gateway = ready(&server.registry().with("connection_pool_size: 1")).await;
+        let gateway = ready(&server.registry().setting("connection_pool_size: 1")).await;
         for round in 1..4 {
             let opened = server.opened();
             server.forget();

@@ -24,7 +24,7 @@ async fn any_failure_of_a_side_list_but_a_lost_connection_costs_that_list_alone(
         Error::AuthFailed { reason: reason() },
         Error::LoginRequired { reason: reason(), only_this_call: true },
     ] {
-        for broken in [Kind::Resources, Kind::Templates, Kind::Prompts] {
+        for broken in [Kind::Resources, Kind::Templates, Kind::Prompts, Kind::Skills] {
             let server = whole(Version::V2025_11_25, |kind| Some(full(kind)));
             let failed = failure.clone();
             server.answer(move |call| {
@@ -33,8 +33,8 @@ async fn any_failure_of_a_side_list_but_a_lost_connection_costs_that_list_alone(
                 Some(if is_broken { Answer::Fail(failed.clone()) } else { Answer::result(&full(kind)) })
             });
             let offer = offer_of(&server).await;
-            let counts = [&offer.resources, &offer.templates, &offer.prompts].map(Vec::len);
-            assert_eq!((offer.tools.len(), counts.iter().sum::<usize>()), (2, 4), "{broken:?} {failure}");
+            let counts = [&offer.resources, &offer.templates, &offer.prompts, &offer.skills].map(Vec::len);
+            assert_eq!((offer.tools.len(), counts.iter().sum::<usize>()), (2, 6), "{broken:?} {failure}");
             assert!(offer.has_failed_lists && offer.problems[0].contains("is left out"), "{failure}");
         }
     }

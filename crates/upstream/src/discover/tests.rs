@@ -174,7 +174,9 @@ pub(super) fn whole(
     page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static,
 ) -> Fake {
     let server = Fake::new(version);
-    server.capabilities(&json!({"tools": {}, "resources": {}, "prompts": {}}));
+    server.capabilities(&json!({
+        "tools": {}, "resources": {}, "prompts": {}, "extensions": {protocol::skill::EXTENSION: {}},
+    }));
     server.answer(move |call| {
         let kind = Kind::ALL.into_iter().find(|kind| kind.method() == call.method)?;
         let refusal = || Answer::Reply(Err(ErrorObject::new(-32603, "not now")));
@@ -184,7 +186,12 @@ pub(super) fn whole(
 }
 
 pub(super) fn full(kind: Kind) -> serde_json::Value {
-    let item = |key: &str| json!({"x": 1, "name": key, kind.key(): key, "inputSchema": {"type": "object"}});
+    let item = |key: &str| match kind {
+        Kind::Skills => json!({
+            "uri": format!("{key}/SKILL.md"), "frontmatter": {"name": key, "description": "d"}, "resources": "dynamic",
+        }),
+        _ => json!({"x": 1, "name": key, kind.key(): key, "inputSchema": {"type": "object"}}),
+    };
     json!({kind.member(): [item("a:1"), item("a:2")], "ttlMs": 5000, "cacheScope": "public"})
 }
 
@@ -199,6 +206,7 @@ async fn every_kind_is_read_and_what_its_list_allows_caches() {
     for items in [&offer.resources, &offer.templates, &offer.prompts] {
         assert_eq!(keys(items), ["a:1", "a:2"]);
     }
+    assert_eq!(keys(&offer.skills), ["a:1/SKILL.md", "a:2/SKILL.md"]);
     let definition = r#"{"inputSchema":{"type":"object"},"name":"a:1","x":1}"#;
     assert_eq!(offer.prompts[0].definition.as_str(), definition);
     let public = Caching { ttl_ms: 5000, is_public: true };
@@ -236,8 +244,8 @@ async fn a_list_that_fails_costs_only_itself() {
                     },
                 );
             let offer = offer_of(&server).await;
-            let there = [&offer.resources, &offer.templates, &offer.prompts].map(Vec::len);
-            assert_eq!(offer.tools.len() + there.iter().sum::<usize>(), 6, "{broken:?}");
+            let there = [&offer.resources, &offer.templates, &offer.prompts, &offer.skills].map(Vec::len);
+            assert_eq!(offer.tools.len() + there.iter().sum::<usize>(), 8, "{broken:?}");
             assert_eq!(offer.caching(broken), None);
             let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };
             assert!(problem.starts_with(&format!("its list of {} is left out", broken.member())));
@@ -301,11 +309,12 @@ async fn a_list_that_fails_stays_as_it_was_read_last() {
                 .expect("reached")
                 .expect("listed");
             let counts = |offer: &Offer| {
-                [offer.tools.len(), offer.resources.len(), offer.templates.len(), offer.prompts.len()]
+                let items = [&offer.resources, &offer.templates, &offer.prompts, &offer.skills].map(Vec::len);
+                [offer.tools.len(), items[0], items[1], items[2], items[3]]
             };
-            let mut expected = [0; 4];
+            let mut expected = [0; 5];
             expected[broken as usize] = counts(&first)[broken as usize];
-            assert!(counts(&offer) == expected && expected != [0; 4], "{broken:?}: {:?}", counts(&offer));
+            assert!(counts(&offer) == expected && expected != [0; 5], "{broken:?}: {:?}", counts(&offer));
             let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };
             assert!(problem.contains("stays as it was read last"), "{problem}");
         }
