@@ -51,6 +51,7 @@ mod peers;
 mod places;
 mod principal_logins;
 mod private_sessions;
+mod proxies;
 mod r2r;
 mod r2r_project;
 mod r2r_tools;

@@ -74,7 +74,10 @@ impl From<net::http::Error> for Error {
     fn from(error: net::http::Error) -> Self {
         use net::http::Error as Http;
         match error {
-            Http::Unwritable { .. } | Http::Malformed { .. } | Http::TooLarge { .. } => {
+            Http::Unwritable { .. }
+            | Http::Malformed { .. }
+            | Http::Undecodable { .. }
+            | Http::TooLarge { .. } => {
                 Self::refused(format!("the request to the authorization server failed: {error}"))
             }
             Http::Connect { .. }

@@ -112,8 +112,8 @@ pub enum Error {
     /// The server forgot the session of the request, so nothing ran. Another session is opened for one more attempt.
     #[error("{}", .0.bare)]
     SessionEnded(Box<SessionRefusal>),
-    /// The server answered this call, and its answer cannot be read: it is not JSON, or no response to the request. Other
-    /// calls are not affected.
+    /// The server answered this call, and its answer cannot be read: its content coding is broken, it is not JSON, or no
+    /// response to the request. Other calls are not affected.
     #[error("the answer is not a valid MCP message: {reason}")]
     Unreadable {
         /// The fault and its position.
@@ -176,6 +176,7 @@ impl From<net::http::Error> for Error {
             Http::Lost { reason } => Self::Lost { reason },
             Http::Cut { reason } => Self::Cut { reason },
             Http::Malformed { reason } => Self::Malformed { reason },
+            Http::Undecodable { reason } => Self::Unreadable { reason, advice: None },
             Http::TooLarge { limit } => Self::TooLarge { limit },
             Http::MemoryExhausted => Self::MemoryExhausted,
             Http::TimedOut { after } => Self::TimedOut { after },

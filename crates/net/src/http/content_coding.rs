@@ -163,7 +163,7 @@ impl Source<'_> {
         loop {
             if let Some(data) = layer.decode(self.scratch)? {
                 if layer.produced > FREE.max(self.received.saturating_mul(MAX_RATIO)) {
-                    return Err(malformed(format!(
+                    return Err(undecodable(format!(
                         "it is more than {MAX_RATIO} times as large as its compressed form (`{}`), so it was \
                          discarded",
                         layer.coding.name()
@@ -178,7 +178,7 @@ impl Source<'_> {
                 }
                 // A response without a body may name a coding.
                 Decoded::End if layer.has_begun && !layer.codec.is_complete() => {
-                    return Err(malformed(format!("its `{}` coding ends too early", layer.coding.name())));
+                    return Err(undecodable(format!("its `{}` coding ends too early", layer.coding.name())));
                 }
                 other => return Ok(other),
             }
@@ -189,7 +189,7 @@ impl Source<'_> {
 impl Layer {
     /// Decodes some of its input. `None`: it needs more.
     fn decode(&mut self, scratch: &mut [u8]) -> Result<Option<Bytes>, Error> {
-        let broken = |_: Fault| malformed(format!("its `{}` coding is broken", self.coding.name()));
+        let broken = |_: Fault| undecodable(format!("its `{}` coding is broken", self.coding.name()));
         let count = self.codec.decode(&mut self.input, scratch).map_err(broken)?;
         self.produced += count as u64;
         Ok((count > 0).then(|| Bytes::copy_from_slice(&scratch[..count])))
@@ -200,7 +200,7 @@ impl Layer {
 fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
     let mut codings = Vec::new();
     for value in headers.get_all(CONTENT_ENCODING) {
-        let text = value.to_str().map_err(|_| malformed("its `Content-Encoding` is not ASCII".into()))?;
+        let text = value.to_str().map_err(|_| undecodable("its `Content-Encoding` is not ASCII".into()))?;
         for name in text.split(',').map(|name| name.trim().to_ascii_lowercase()) {
             codings.push(match name.as_str() {
                 "" | "identity" => continue,
@@ -212,7 +212,7 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
         }
     }
     if codings.len() > MAX_CODINGS {
-        return Err(malformed(format!(
+        return Err(undecodable(format!(
             "it has {} content codings, and {MAX_CODINGS} are read",
             codings.len()
         )));
@@ -222,14 +222,14 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Error> {
 
 fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(32).filter(char::is_ascii_graphic).collect();
-    malformed(format!(
+    undecodable(format!(
         "it has the content coding `{name}`, which was not asked for and is not supported; have the server or the \
          proxy before it heed `Accept-Encoding: identity`"
     ))
 }
 
-const fn malformed(reason: String) -> Error {
-    Error::Malformed { reason }
+const fn undecodable(reason: String) -> Error {
+    Error::Undecodable { reason }
 }
 
 #[cfg(test)]

@@ -72,6 +72,12 @@ pub enum Error {
         /// The part of the response that is wrong.
         reason: String,
     },
+    /// The response arrived, and its content coding is not supported or its coded body is broken.
+    #[error("the response cannot be read: {reason}")]
+    Undecodable {
+        /// The fault of the coding.
+        reason: String,
+    },
     /// The response is larger than allowed; it was discarded.
     #[error("the response is larger than {limit} bytes")]
     TooLarge {

@@ -14,6 +14,7 @@
 mod answer;
 mod legacy;
 mod modern;
+mod outcome;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use self::answer::{HttpRefusal, RequestOutcome};
 use self::legacy::{LegacySession, RecentLosses, SessionFailure};
 use self::modern::{Modern, Wire};
+use self::outcome::{HttpRefusal, RequestOutcome};
 use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::HttpClient;
 use super::sse;

@@ -13,7 +13,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpServer;
-use super::answer::{AnswerReader, HttpRefusal, MessageHandler, RequestOutcome};
+use super::answer::{AnswerReader, MessageHandler};
+use super::outcome::{HttpRefusal, RequestOutcome};
 use crate::close_reason::Closing;
 use crate::connection::{Call, Connection, Event, Events, Outlet, RequestFuture};
 use crate::error::Error;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue};
 
 use super::super::HttpServer;
-use super::super::answer::{AnswerReader, RequestOutcome};
+use super::super::answer::AnswerReader;
+use super::super::outcome::RequestOutcome;
 use super::listening::BeforeSession;
 use super::{FIRST_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::close_reason::Closing;

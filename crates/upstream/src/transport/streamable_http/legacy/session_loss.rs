@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::super::answer::RequestOutcome;
+use super::super::outcome::RequestOutcome;
 use super::SESSION_ENDED;
 use crate::close_reason::Closing;
 use protocol::error::code;
