@@ -131,13 +131,13 @@ fn the_registry_that_ships_with_the_project_loads() {
         examples.filter_map(|line| Some(format!("  {}", line.strip_prefix("  # ")?))).collect();
     let text = format!("mcp_servers:\n{}\n", examples.join("\n"));
     let environment = |name: &str| match name {
-        "ISSUES_TOKEN" => Ok("t".to_owned()),
+        "ISSUES_TOKEN" | "R2R_SERVICE_EMAIL" | "R2R_SERVICE_PASSWORD" => Ok("t".to_owned()),
         _ => environment(name),
     };
     let config =
         Config::parse(&path, text.as_bytes(), &environment).unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<_> = config.manager.servers.iter().map(|server| server.name.to_string()).collect();
-    assert_eq!(names, ["everything", "files", "memory", "time", "documents", "issues", "rag"]);
+    assert_eq!(names, ["everything", "files", "memory", "time", "documents", "issues", "r2r", "rag"]);
 }
 
 /// The code blocks of the reference that begin with `kind`.

@@ -80,7 +80,7 @@ async fn refusals_before_a_method_is_called_have_them_too() {
     assert_eq!(of_rpc(&mcp.bare(Method::GET, &foreign).await), told);
     for (answer, code) in [
         (mcp.post("{", &[]).await, "invalid_message"),
-        (mcp.post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, &[]).await, "no_session"),
+        (mcp.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, &[]).await, "no_session"),
         (mcp.bare(Method::PUT, &[]).await, "method_not_allowed"),
         (mcp.modern("nonsense", json!({})).await, "method_not_found"),
         (mcp.modern("tools/list", json!({"cursor": 7})).await, "invalid_params"),

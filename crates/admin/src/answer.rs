@@ -172,8 +172,9 @@ fn of_result(result: &Raw) -> AnswerParts {
 fn of_complete(result: &Raw, content: Option<Raw>) -> AnswerParts {
     let texts = texts(content.as_ref());
     let structured = result.get("structuredContent").filter(|value| !value.is_null());
-    let value = structured.clone().or_else(|| json_in(&texts));
-    if result.get_as("isError") == Some(true) {
+    let is_error = result.get_as("isError") == Some(true);
+    let value = structured.clone().or_else(|| json_in(&texts, is_error));
+    if is_error {
         let text = joined(&texts).unwrap_or_else(|| Raw::of("the tool reported an error without a text"));
         return AnswerParts {
             data: value,
@@ -216,11 +217,12 @@ fn texts(content: Option<&Raw>) -> Vec<Raw> {
     blocks.filter_map(|block| block.get("text")).filter(|text| text.as_str().starts_with('"')).collect()
 }
 
-/// Returns the value of a single text that is JSON.
-fn json_in(texts: &[Raw]) -> Option<Raw> {
-    let [text] = texts else { return None };
+/// Returns the value of a single text that is JSON. An error may have further texts for people after an object.
+fn json_in(texts: &[Raw], is_error: bool) -> Option<Raw> {
+    let (text, others) = texts.split_first()?;
     let text: String = text.read().ok()?;
-    Raw::parse(&text.into()).ok()
+    let value = Raw::parse(&text.into()).ok()?;
+    (others.is_empty() || is_error && value.is_object()).then_some(value)
 }
 
 /// Joins all texts with line feeds. They are joined in their JSON spelling, escapes included, so that
