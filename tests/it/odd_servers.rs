@@ -137,7 +137,8 @@ async fn an_older_revision_is_requested_when_the_newest_is_refused() {
         let shown = if spoken == "2024-10-07" { "2024-11-05" } else { spoken };
         assert_eq!(entry(&gateway).await["protocol_version"], shown, "{error}");
         let asked = server.seen().iter().filter(|seen| seen.method() == "initialize").count();
-        assert!(asked <= 5, "{asked} requests");
+        let all: Vec<String> = server.seen().iter().map(|seen| seen.body.as_str().to_owned()).collect();
+        assert!(asked <= 5, "{asked} requests: {all:#?}");
         if error.contains(spoken) {
             assert_eq!(asked, 2, "the revision that the server named is next");
         }
