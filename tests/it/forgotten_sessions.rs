@@ -129,6 +129,7 @@ async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
     for form in FAILED {
         let server = Forgetful::new(form, false).await;
         let gateway = ready(&server.registry()).await;
+        assert_eq!(gateway.call("one", "fine", json!({})).await.status, 200, "{form:?}");
         server.forget();
         let (before, opened) =
             (server.server.seen().iter().filter(|seen| is_call(seen)).count(), server.opened());

@@ -169,8 +169,11 @@ async fn a_side_list_that_fails_does_not_delay_the_tools() {
                 named.contains("its list of prompts is left out").then_some(named)
             })
             .await;
-            let resources = session.request("resources/list", json!({})).await.json();
-            assert_eq!(resources["result"]["resources"][0]["uri"], "a://1", "{named}");
+            eventually(&format!("resources beside {named}"), async || {
+                let listed = session.request("resources/list", json!({})).await.json();
+                (listed["result"]["resources"][0]["uri"] == "a://1").then_some(())
+            })
+            .await;
         }
     }
 }

@@ -163,7 +163,11 @@ impl Upstream {
         work: &W,
         deadline: Instant,
     ) -> Result<W::Output, Error> {
-        let (mut frame, mut guard) = self.enter(Lane::Own, None, deadline.into()).await?;
+        let (lane, who) = match work.pool_request() {
+            PoolRequest::Own => (Lane::Own, None),
+            PoolRequest::Of(call) => (Lane::ClientLists, call.principal.as_ref()),
+        };
+        let (mut frame, mut guard) = self.enter(lane, who, deadline.into()).await?;
         let span =
             tracing::debug_span!("attempt", server = %self.config.name, method = work.name(), number = 1);
         let attempted = self.attempt_on_session(work, &mut frame, &mut guard).instrument(span).await;

@@ -4,8 +4,8 @@
 //! Invariants: at most `concurrent_calls` run and `waiting_calls` wait, and one more is refused at once. A
 //! principal may take all slots while it is alone. Otherwise some slots are reserved ([`shares`]), and free
 //! slots go to the principals in turn ([`turns`]). If no more calls can wait, a principal with fewer waiting
-//! calls replaces a call of the principal with most. Calls that wait for a task, requests about tasks and
-//! Switchyard's own requests have a lane each, and no lane takes slots of another. A dropped [`Slot`] is free
+//! calls replaces a call of the principal with most. Calls that wait for a task, requests about tasks,
+//! Switchyard's own requests and lists for one client have a lane each, and no lane takes slots of another. A dropped [`Slot`] is free
 //! again. Running calls are not interrupted.
 
 mod shares;
@@ -45,6 +45,9 @@ pub(super) enum Lane {
     Tasks,
     /// Switchyard itself: lists, discovery, health checks.
     Own,
+    /// Switchyard for one client with private connections: its lists. They can take long, and other clients and health
+    /// checks must not wait for them.
+    ClientLists,
 }
 
 impl Lane {
@@ -67,13 +70,15 @@ pub(super) struct Bulkhead {
     results: Slots,
     tasks: Slots,
     own: Slots,
+    client_lists: Slots,
 }
 
 impl Bulkhead {
     /// Makes a bulkhead with free slots.
     pub(super) fn new(limits: &config::Limits) -> Self {
         let ours = || Slots::new(limits.concurrent_calls, limits.waiting_calls);
-        Self { calls: ours(), results: ours(), tasks: ours(), own: Slots::new(OWN_RUNNING, OWN_WAITING) }
+        let own = Slots::new(OWN_RUNNING, OWN_WAITING);
+        Self { calls: ours(), results: ours(), tasks: ours(), own, client_lists: ours() }
     }
 
     /// Takes a slot for `who`, or waits for one until the deadline of `frame`.
@@ -131,6 +136,7 @@ impl Bulkhead {
             Lane::Results => &self.results,
             Lane::Tasks => &self.tasks,
             Lane::Own => &self.own,
+            Lane::ClientLists => &self.client_lists,
         }
     }
 }

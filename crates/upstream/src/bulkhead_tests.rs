@@ -97,6 +97,10 @@ async fn our_own_requests_do_not_queue_behind_calls() {
     assert_eq!((before.elapsed(), bulkhead.running()), (Duration::ZERO, 2), "and take no call's place");
     let too_late = before + Duration::from_millis(1);
     assert!(is_overloaded(&enter(&bulkhead, Lane::Own, too_late).await), "but their number is bounded too");
+    let before = Instant::now();
+    let _lists =
+        enter(&bulkhead, Lane::ClientLists, soon()).await.expect("lists of one client are not behind them");
+    assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,18 +180,23 @@ async fn a_changed_list_is_one_change_for_those_who_see_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_its_server_calls_changed_counts_as_changed_even_when_it_is_not() {
+async fn only_a_list_that_changed_counts_as_changed_whatever_its_server_says() {
     let (a, b) = (server(&["x"]), server(&["y"]));
     let manager = manager(&[("a", &a), ("b", &b)]);
     manager.settled(&Scope::All, SECOND).await;
-    let prompts = |scope| manager.snapshot().revisions(&scope).of(List::Prompts);
-    a.say(Event::Changed(List::Prompts));
-    a.say(Event::Changed(List::Prompts));
-    until(&manager, || prompts(Scope::All) > 0).await;
+    let tools = |scope| manager.snapshot().revisions(&scope).of(List::Tools);
+    let before = [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())].map(tools);
+    a.say(Event::Changed(List::Tools));
     a.say(Event::Missed);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(prompts(Scope::All), 1, "said twice in one breath, and what may have been missed was not");
-    assert_eq!([prompts(Scope::Server("a".into())), prompts(Scope::Server("b".into()))], [1, 0]);
+    assert_eq!(tools(Scope::All), before[0], "it reads the same");
+    a.tools(&["x", "z"]);
+    a.say(Event::Changed(List::Tools));
+    a.say(Event::Changed(List::Tools));
+    until(&manager, || tools(Scope::All) > before[0]).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let after = [Scope::All, Scope::Server("a".into()), Scope::Server("b".into())].map(tools);
+    assert_eq!(after, [before[0] + 1, before[1] + 1, before[2]], "said twice in one breath");
     assert_eq!(manager.snapshot().revisions(&Scope::All).of(List::Resources), 0);
 }
 

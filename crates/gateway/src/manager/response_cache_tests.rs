@@ -189,6 +189,11 @@ async fn when_its_list_of_tools_changes_what_a_server_answered_is_dropped() {
     assert!(!scene.ask("ann", reading()).await.1);
     let mut changes = scene.manager.changes();
     changes.mark_unchanged();
+    scene.server.answer(move |call| {
+        let read = json!({"name": "read", "annotations": {"readOnlyHint": true}, "description": "changed"});
+        let result = json!({"content": [{"type": "text", "text": "another"}]});
+        Some(Answer::result(&if call.method == "tools/list" { json!({"tools": [read]}) } else { result }))
+    });
     scene.server.say_changed();
     changes.changed().await.expect("it goes on");
     assert!(scene.ask("ann", reading()).await.1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::tests::{ask, gateway, modern, next_notification, raw, said, server, session};
+use super::tests::{ask, gateway, lists, modern, next_notification, raw, said, server, session};
 use super::*;
 use auth::{Principal, Role};
 use protocol::Version;
@@ -255,6 +255,7 @@ async fn a_reader_hears_of_lists_and_no_server_hears_of_a_reader() {
         assert!(ack.contains(r#""notifications":{"promptsListChanged":true}"#), "{ack}");
         server.say(updated("a:1"));
         assert_eq!(said(&mut inlet).await, None);
+        lists(&server, [0, 0, 1]);
         server.say(Event::Changed(List::Prompts));
         assert!(said(&mut inlet).await.expect("a notice").contains("prompts/list_changed"));
     };

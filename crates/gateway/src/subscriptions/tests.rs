@@ -7,6 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::manager::config::Config;
 use auth::Principal;
+use protocol::feature::Kind;
 use protocol::{Message, Request, Version};
 use runtime::shutdown::Shutdown;
 use upstream::fake::{self, Answer, Dial, Fake};
@@ -34,6 +35,19 @@ pub(super) fn server() -> Fake {
     let fake = Fake::new(Version::V2025_11_25);
     fake.capabilities(&json!({"tools": {}, "prompts": {}, "resources": {"subscribe": true}}));
     fake
+}
+
+/// Lets `server` have lists of these versions, in the order of [`List::ALL`]. Version 0 is what it has without this.
+pub(super) fn lists(server: &Fake, versions: [usize; 3]) {
+    server.answer(move |call| {
+        let kind = [Kind::Tools, Kind::Resources, Kind::Prompts]
+            .into_iter()
+            .find(|kind| kind.method() == call.method)?;
+        let version = versions[kind.list() as usize];
+        let key = format!("x:{version}");
+        let item = json!({"name": key, kind.key(): key, "inputSchema": {"type": "object"}});
+        (version > 0).then(|| Answer::result(&json!({kind.member(): [item]})))
+    });
 }
 
 pub(super) async fn ask(
@@ -86,6 +100,7 @@ async fn a_change_is_told_once_however_many_streams_a_session_opens() {
     assert_eq!(next_notification(&mut first).await, None, "nothing happened yet");
     drop(first);
 
+    lists(&server, [0, 0, 1]);
     server.say(Event::Changed(List::Prompts));
     tokio::time::sleep(Duration::from_secs(5)).await;
     let changed = Some(r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#.to_owned());
@@ -94,6 +109,9 @@ async fn a_change_is_told_once_however_many_streams_a_session_opens() {
     assert_eq!(next_notification(&mut second).await, None);
     assert_eq!(next_notification(&mut gateway.feed(&caller).expect("a legacy client")).await, None);
 
+    server.say(Event::Changed(List::Prompts));
+    assert_eq!(next_notification(&mut second).await, None, "nothing changed");
+    lists(&server, [0, 0, 2]);
     server.say(Event::Changed(List::Prompts));
     assert_eq!(next_notification(&mut second).await, changed, "and again when it changed again");
 }
@@ -104,8 +122,11 @@ async fn a_change_is_told_within_a_second() {
     let gateway = gateway(&[("s", &server)]).await;
     let caller = session(&gateway, Scope::All).await;
     let mut feed = gateway.feed(&caller).expect("a legacy client");
+    let mut versions = [0; 3];
     for list in List::ALL {
         let begun = tokio::time::Instant::now();
+        versions[list as usize] += 1;
+        lists(&server, versions);
         server.say(Event::Changed(list));
         assert!(next_notification(&mut feed).await.expect("told").contains(list.changed()));
         // The longest delay is right after another change: its discovery, and the shortest pause between two.
@@ -123,9 +144,11 @@ async fn a_listener_hears_what_it_asked_for_under_its_own_id() {
     let listening = listen(&gateway, &caller, (&id, Some(&params)), &outlet);
     let heard = async {
         let ack = said(&mut inlet).await.expect("an acknowledgement");
+        lists(&server, [1, 1, 0]);
         server.say(Event::Changed(List::Tools));
         server.say(Event::Changed(List::Resources));
         assert_eq!(said(&mut inlet).await, None, "it did not ask for these");
+        lists(&server, [1, 1, 1]);
         server.say(Event::Changed(List::Prompts));
         let notice = said(&mut inlet).await.expect("a notice");
         gateway.shutdown.begin();

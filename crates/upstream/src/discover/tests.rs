@@ -263,7 +263,7 @@ async fn a_list_that_never_comes_is_not_waited_for_and_its_request_is_cancelled(
     });
     let offer = offer_of(&server).await;
     assert_eq!((offer.tools.len(), offer.prompts.len(), server.open_requests()), (1, 0, 0));
-    assert_eq!(offer.problems.len(), 2, "to have no templates is no problem: {:?}", offer.problems);
+    assert_eq!(offer.problems.len(), 3, "to have no templates is no problem: {:?}", offer.problems);
     server.answer(|call| (call.method == method::PROMPTS_LIST).then_some(Answer::Die));
     assert!(matches!(read_from(&server, false).await, Err(Error::Lost { .. })), "there is nobody to ask");
 }
