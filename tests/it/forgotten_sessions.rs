@@ -102,7 +102,7 @@ async fn ready(registry: &Registry) -> Running {
 
 async fn breaker_is_closed(gateway: &Running) -> bool {
     let breaker = gateway.get("/circuit-breakers").await.json()["circuit_breakers"][0].clone();
-    breaker["state"] == "closed" && breaker["consecutive_failures"] == 0
+    breaker["state"] == "closed" && breaker["failure_count"] == 0
 }
 
 fn is_call(seen: &Seen) -> bool {
