@@ -42,7 +42,7 @@ fn catalog(offers: &[(Arc<str>, Offer)]) -> Catalog {
     let parts: Vec<Part<'_>> =
         offers.iter().map(|(server, offer)| Part { server, choice: &choice, offer, trust: &trust }).collect();
     let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
-    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers };
+    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers, keeps_dots: false };
     Catalog::build(&parts, Style { rules, per_page: 1_000 }, &mut History::default())
 }
 

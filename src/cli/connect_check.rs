@@ -51,7 +51,7 @@ async fn reached(mut config: manager::Config) -> Result<Vec<ServerStatus>, upstr
     let enabled = config.servers.iter().filter(|server| server.enabled);
     let patience = enabled.map(upstream::first_attempt_limit).max().unwrap_or_default() + MARGIN;
     let manager = Manager::inspect(config, &Shutdown::new())?;
-    manager.settled(&Scope::All, patience).await;
+    manager.listed(patience).await;
     look_for_state(&manager).await;
     let mut servers = manager.list_servers();
     servers.iter_mut().zip(sharing).for_each(|(server, sharing)| server.config.sharing = sharing);

@@ -91,7 +91,7 @@ async fn a_refused_login_ends_with_its_reason_and_one_of_before_does_not() {
     let mut err = Vec::new();
     assert_eq!(exit(ended, &mut err), ExitCode::from(1));
     let text = String::from_utf8(err).expect("UTF-8");
-    assert!(text.contains("the login to notes failed: declined?[2J"), "{text}");
+    assert!(text.contains("the login to notes failed: declined\\u{1b}[2J"), "{text}");
     assert_eq!(server.seen().iter().filter(|seen| seen.line.starts_with("GET")).count(), 4);
 }
 

@@ -224,18 +224,17 @@ async fn a_thousand_objects_each_way_between_legacy_peers() {
 async fn lists_keep_the_bytes_of_every_definition() {
     let mut dice = SeededRandom(99);
     let lists = [
-        ("tools/list", "tools", r#""name""#, r#""inputSchema":{"type":"object"}"#),
-        ("prompts/list", "prompts", r#""name""#, r#""arguments":[]"#),
-        ("resources/list", "resources", r#""uri""#, r#""name":"r""#),
-        ("resources/templates/list", "resourceTemplates", r#""uriTemplate""#, r#""name":"r""#),
+        ("tools/list", "tools", r#""name":"memo-"#, r#""inputSchema":{"type":"object"}"#),
+        ("prompts/list", "prompts", r#""name":"memo-"#, r#""arguments":[]"#),
+        ("resources/list", "resources", r#""uri":"memo:"#, r#""name":"r""#),
+        ("resources/templates/list", "resourceTemplates", r#""uriTemplate":"memo:"#, r#""name":"r""#),
     ];
     for is_modern in [true, false] {
         let mut server = if is_modern { Scripted::modern() } else { Scripted::legacy() };
         let mut expected = Vec::new();
         for (method, member, key, more) in lists {
-            let definitions: Vec<String> = (0..OBJECTS)
-                .map(|number| dice.object(3, &[&format!(r#"{key}:"memo:{number}""#), more]))
-                .collect();
+            let definitions: Vec<String> =
+                (0..OBJECTS).map(|number| dice.object(3, &[&format!(r#"{key}{number}""#), more])).collect();
             let array = format!("[{}]", definitions.join(","));
             server = server.offers(member, &array);
             expected.push((method, member, array));
@@ -245,7 +244,7 @@ async fn lists_keep_the_bytes_of_every_definition() {
         let client = gateway.mcp_of("one");
         eventually("the lists are there", async || {
             let listed = client.modern_text("tools/list", "{}").await.result_text();
-            listed.contains("memo:0").then_some(())
+            listed.contains("memo-0").then_some(())
         })
         .await;
         let askers = [Asker::Modern(client.clone()), Asker::Legacy(client.legacy().await)];

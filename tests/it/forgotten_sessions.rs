@@ -146,7 +146,7 @@ async fn a_call_that_may_have_run_fails_and_the_next_one_has_a_new_session() {
 async fn many_calls_at_once_open_one_new_session() {
     for form in [REPEATED[0], REPEATED[4], REPEATED[6], REPEATED[9]] {
         let server = Forgetful::new(form, false).await;
-        let gateway = ready(&server.registry().with("connection_pool_size: 1")).await;
+        let gateway = ready(&server.registry().setting("connection_pool_size: 1")).await;
         for round in 1..4 {
             let opened = server.opened();
             server.forget();

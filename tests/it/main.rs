@@ -42,6 +42,7 @@ mod logins;
 mod logs;
 mod oauth;
 mod odd_servers;
+mod offers;
 mod one_process;
 mod open_access;
 mod operator;

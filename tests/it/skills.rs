@@ -222,7 +222,7 @@ async fn a_changed_skill_is_blocked_until_it_is_approved() {
         let refused = client.modern(method, json!({"uri": uri})).await;
         assert!(refused.error().to_string().contains("tool_changed"), "{method}: {refused:?}");
     }
-    let approved = gateway.post(&format!("/servers/a/tools/approve?tool={uri}"), "").await;
+    let approved = gateway.post(&format!("/servers/a/tools/approve?tool={uri}&current=true"), "").await;
     assert_eq!((approved.status, &approved.json()["changed_tool_count"]), (200, &json!(0)));
     assert_eq!(listed().await[0]["frontmatter"]["description"], "2");
     assert!(client.modern("skills/get", json!({"uri": uri})).await.result()["skill"].is_object());

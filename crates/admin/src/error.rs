@@ -69,8 +69,8 @@ fn add_facts(document: &mut Document, error: manager::Error) {
         E::ServerNotFound { available, nearest, .. } => {
             (document.available, document.nearest) = (available, nearest);
         }
-        E::NameNotFound { available, nearest, unreached, .. } => {
-            (document.available, document.nearest) = (available, nearest);
+        E::NameNotFound { nearest, unreached, .. } => {
+            document.nearest = nearest;
             document.unreached = unreached.iter().map(ToString::to_string).collect();
         }
         E::Ambiguous { candidates, .. } => document.candidates = candidates,

@@ -142,7 +142,7 @@ async fn unknown_names_come_with_what_there_is() {
     assert_eq!(answered.problem(), (404, "tool_not_found".to_owned()));
     assert_eq!(document["tool"], "serch_handbook");
     assert_eq!(document["server"], "docs");
-    assert_eq!(document["available"], json!(names));
+    assert!(document.get("available").is_none(), "thousands may exist");
     assert_eq!(document["nearest"][0], "search_handbook");
     assert_eq!(document["hint"], "did you mean \"search_handbook\"?");
     let (answered, document) = document_of(E::server_not_found("zzz", ["docs"].into_iter())).await;

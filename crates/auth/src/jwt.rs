@@ -42,7 +42,7 @@ pub struct TokenSource {
     pub issuer: Option<String>,
     /// A value that their `aud` must contain, if it is checked.
     pub audience: Option<String>,
-    /// The login services that give tokens, as clients are told; the issuer, unless the configuration names others.
+    /// The login services that clients are referred to: the issuer, unless the configuration names others.
     pub authorization_servers: Vec<String>,
     /// The scopes to request. They are known only if the role is read from the scopes.
     pub scopes: Vec<String>,

@@ -50,9 +50,9 @@ impl<'a> Facts<'a> {
         let facts = Self::default();
         match error {
             Error::ServerNotFound { available, nearest, .. } => Self { nearest, available, ..facts },
-            Error::NameNotFound { kind, name, available, nearest, unreached, .. } => {
+            Error::NameNotFound { kind, name, nearest, unreached, .. } => {
                 let prompt = (*kind == Named::Prompt).then_some(&**name);
-                Self { prompt, nearest, available, unreached, ..facts }
+                Self { prompt, nearest, unreached, ..facts }
             }
             Error::Ambiguous { kind, name, candidates, .. } => {
                 let prompt = (*kind == Named::Prompt).then_some(&**name);

@@ -3,6 +3,7 @@
 //! Source: `server/tools`, `server/resources`, `server/prompts` of each revision. Not here: which client sees a
 //! definition under which name (`manager`), how long a list may be cached (`caching`).
 
+use super::definition::LegacyForm;
 use super::headers::{self, HeaderParam};
 use super::method;
 use json::raw::Raw;
@@ -175,7 +176,7 @@ impl Kind {
 pub struct Item {
     /// The key that identifies it at its server: a name, a URI or a URI template.
     pub key: String,
-    /// The definition as the server printed it.
+    /// The definition as the server printed it, or repaired (`definition`).
     pub definition: Raw,
 }
 
@@ -227,8 +228,12 @@ impl Effect {
 pub struct Tool {
     /// The name at its server.
     pub name: String,
-    /// The definition as the server printed it.
+    /// The definition as the server printed it. Trust in it is kept by its digest.
     pub definition: Raw,
+    /// The definition that is offered instead, if that one is not valid (`definition`).
+    pub repaired: Option<Raw>,
+    /// The changes that clients of the legacy revisions need.
+    pub legacy: LegacyForm,
     /// The effect that its annotations declare.
     pub effect: Effect,
     /// Parameters that modern HTTP mirrors into `Mcp-Param-*` headers. The error says why the annotation is invalid;
@@ -245,12 +250,15 @@ impl Tool {
         let effect = effect_of(&definition);
         let header_params = headers::header_params(definition.get("inputSchema").as_ref());
         let needs_task = needs_task(&definition);
-        (!name.is_empty()).then_some(Self { name, definition, effect, header_params, needs_task })
+        let (repaired, legacy) = (None, LegacyForm::default());
+        let tool = Self { name, definition, repaired, legacy, effect, header_params, needs_task };
+        (!tool.name.is_empty()).then_some(tool)
     }
 
-    /// The definition under another name. Every other byte stays as it is.
+    /// The definition that clients get, under their name for the tool. Every other byte stays as it is.
     pub fn definition_as(&self, name: &str) -> Raw {
-        if self.name == name { self.definition.clone() } else { self.definition.with("name", &Raw::of(name)) }
+        let offered = self.repaired.as_ref().unwrap_or(&self.definition);
+        if self.name == name { offered.clone() } else { offered.with("name", &Raw::of(name)) }
     }
 }
 

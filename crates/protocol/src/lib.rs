@@ -10,6 +10,7 @@ mod absent;
 pub mod accept;
 pub mod caching;
 pub mod compose;
+pub mod definition;
 pub mod elicitation;
 pub mod error;
 pub mod error_code;

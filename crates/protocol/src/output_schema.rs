@@ -32,7 +32,7 @@ const NAMES: [&str; 6] =
 /// Returns the definition of a tool for a client that accepts only objects; `None` if no change is needed. A schema
 /// nested deeper than any message may be is removed.
 pub fn wrap_definition(definition: &Raw) -> Option<Raw> {
-    let schema = definition.get(SCHEMA).filter(has_other_root)?;
+    let schema = definition.get(SCHEMA).filter(is_wrapped)?;
     if schema.depth() > MAX_DEPTH {
         return Some(definition.without(SCHEMA));
     }
@@ -45,6 +45,11 @@ pub fn wrap_definition(definition: &Raw) -> Option<Raw> {
         ("required", Some(&Raw::of(&[RESULT]))),
     ]);
     Some(definition.with(SCHEMA, &wrapped))
+}
+
+/// Whether a definition with the output schema `schema` is wrapped.
+pub fn is_wrapped(schema: &Raw) -> bool {
+    schema.is_object() && schema.get_as::<String>("type").as_deref() != Some("object")
 }
 
 /// Returns the result of a call whose tool was wrapped. Its `structuredContent`, if any, is wrapped too.
@@ -62,10 +67,6 @@ pub fn wrap_unannounced(result: &Raw) -> Raw {
         Some(content) if !content.is_object() => wrap_result(result),
         _ => result.clone(),
     }
-}
-
-fn has_other_root(schema: &Raw) -> bool {
-    schema.is_object() && schema.get_as::<String>("type").as_deref() != Some("object")
 }
 
 /// Returns the schema with its pointers into itself adapted to its new position.

@@ -41,7 +41,7 @@ pub enum Error {
         /// When there is room for the next one.
         retry_in: Duration,
     },
-    /// No connection could be made, or its handshake failed. The call was not sent.
+    /// No connection could be made, its handshake failed, or the server refused to list its tools. The call was not sent.
     #[error("{reason}")]
     Connect {
         /// Description of the failure.

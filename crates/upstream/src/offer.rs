@@ -28,6 +28,10 @@ pub struct Offer {
     pub(super) caching: [Option<Caching>; Kind::ALL.len()],
     /// Problems for operators: dropped tools, lists that did not end.
     pub problems: Vec<String>,
+    /// Whether a list could not be read.
+    pub(super) has_failed_lists: bool,
+    /// Whether lists other than the tools are still being read.
+    pub is_partial: bool,
     /// The size of all lists as they were received.
     pub bytes: usize,
 }
@@ -44,6 +48,8 @@ impl Offer {
             skills: Vec::new(),
             caching: [None; Kind::ALL.len()],
             problems: Vec::new(),
+            has_failed_lists: false,
+            is_partial: false,
             bytes: 0,
         }
     }

@@ -51,7 +51,7 @@ impl PrivateClients {
         self.lock().get(affinity).map(|client| client.events.clone())
     }
 
-    /// Returns the client of `affinity`, if it has a task of their own.
+    /// Returns the client of `affinity`, if it has a task.
     pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<PrivateClient>> {
         self.lock().get(affinity).cloned()
     }

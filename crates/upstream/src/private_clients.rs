@@ -98,9 +98,7 @@ impl Upstream {
     pub async fn want_log(&self, affinity: &Affinity, level: LogLevel) {
         self.pool.want_private_log(affinity, level).await;
     }
-}
 
-impl Upstream {
     /// Returns the client of `call` if the server waits for an answer of the client that has to come first.
     /// The client has no session, so it gets the server request during a call.
     pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<PrivateClient>> {
@@ -145,7 +143,7 @@ impl Upstream {
 struct PrivateClientTask {
     upstream: Arc<Upstream>,
     client: Arc<PrivateClient>,
-    /// A request of the gateway in the name of the client, for everything but its calls.
+    /// A request of the gateway in the name of the client.
     call: Call,
     affinity: Affinity,
     last_read: Instant,
@@ -267,23 +265,43 @@ impl PrivateClientTask {
     async fn read(&mut self) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
-        let work = Reading { discovery: upstream.discovery(), call: &self.call };
         let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
-        let read = upstream.run_once(&work, deadline).await;
+        let (early, mut tools) = mpsc::channel(1);
+        let work = Reading { discovery: upstream.discovery(deadline, early), call: &self.call };
+        let mut reading = pin!(upstream.run_once(&work, deadline));
+        let read = loop {
+            tokio::select! {
+                read = &mut reading => break read,
+                Some(offer) = tools.recv() => {
+                    let offer = self.covered(offer).await?;
+                    self.offer(offer).await;
+                    self.client.outcome.send_replace(Some(true)); // it can call tools
+                }
+            }
+        };
         let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)))?;
-        let (bytes, covering) = (read.bytes, Arc::clone(&upstream));
-        let offer = discover::off_worker(bytes, move || covering.covered(Ok(read))).await?;
+        let offer = self.covered(read).await?;
+        let is_same = self.offer.as_ref() == Some(&offer);
+        self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(offer.bytes) };
+        self.offer = Some(Arc::clone(&offer));
+        self.offer(offer).await;
+        Ok(())
+    }
+
+    async fn covered(&self, read: Offer) -> Result<Arc<Offer>, Error> {
+        let (bytes, upstream) = (read.bytes, Arc::clone(&self.upstream));
+        discover::off_worker(bytes, move || upstream.covered(Ok(read))).await
+    }
+
+    /// Publishes what the server offers to the client.
+    async fn offer(&self, offer: Arc<Offer>) {
         if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
             self.upstream.note_sign(StateSign::ListsDiffer);
         }
-        let is_same = self.offer.as_ref() == Some(&offer);
-        self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(bytes) };
-        self.offer = Some(Arc::clone(&offer));
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
         self.publish(Change::Private(self.affinity.clone(), Some(offer), published)).await;
         let _ = done.wait_for(|done| *done).await; // an error says that the program ends
-        Ok(())
     }
 
     /// Serves the connection until it closes.
@@ -307,7 +325,10 @@ impl PrivateClientTask {
                         tracing::debug!(server = %self.upstream.config.name, %error, "lists were not read again");
                     }
                 }
-                Ok(()) = next_change(&mut roots) => connection.tell(&roots_changed()).await,
+                Ok(()) = next_change(&mut roots) => {
+                    let changed = Notification { method: method::ROOTS_LIST_CHANGED.into(), params: None };
+                    connection.tell(&changed).await;
+                }
             }
         }
     }
@@ -327,13 +348,11 @@ impl PrivateClientTask {
     }
 
     async fn publish(&self, change: Change) {
-        let upstream = &self.upstream;
-        let update = Update { server: Arc::clone(&upstream.config.name), id: upstream.id, change };
-        let _ = upstream.updates.send(update).await; // a manager that has gone needs no news
+        let Upstream { config, id, updates, .. } = &*self.upstream;
+        let _ = updates.send(Update { server: Arc::clone(&config.name), id: *id, change }).await; // it may be gone
     }
 }
 
-/// Resolves at `due`, or never if there is none.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
@@ -346,10 +365,6 @@ async fn next_change(roots: &mut Option<watch::Receiver<u64>>) -> Result<(), wat
         Some(roots) => roots.changed().await,
         None => pending().await,
     }
-}
-
-fn roots_changed() -> Notification {
-    Notification { method: method::ROOTS_LIST_CHANGED.into(), params: None }
 }
 
 /// Reads the lists on the connection of one client.

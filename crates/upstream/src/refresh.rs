@@ -4,7 +4,7 @@
 //!
 //! Source: 2026-07-28 `server/utilities/caching`, which requires polling to slow down. While the offer stays the same,
 //! each reading doubles the time to the next one. The limit is ten minutes or the time that the server declares,
-//! whichever is longer. A change resets the time.
+//! whichever is longer. A change resets the time. An offer with a list that failed is read again in the same way.
 
 use std::time::Duration;
 
@@ -48,8 +48,11 @@ impl Refresh {
     }
 }
 
-/// How long the lists without change notifications are valid; `None` if all have them.
+/// How long the lists without change notifications are valid; `None` if all have them and were read.
 fn good_for(offer: &Offer) -> Option<Duration> {
+    if offer.has_failed_lists {
+        return Some(Duration::ZERO);
+    }
     let peer = &offer.peer;
     let silent = Kind::ALL.into_iter().filter(|kind| !peer.announces(*kind));
     if peer.version.is_modern() {
@@ -121,6 +124,13 @@ mod tests {
         for (version, capabilities) in [(modern, &telling), (legacy, &telling), (legacy, &json!({}))] {
             assert_eq!(readings(&offer(version, capabilities, 0), 1).await, [7200], "never");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_failed_is_read_again_ever_more_rarely() {
+        let mut offer = offer(Version::V2025_06_18, &json!({"tools": {"listChanged": true}}), 0);
+        offer.has_failed_lists = true;
+        assert_eq!(readings(&offer, 3).await, [30, 60, 120]);
     }
 
     #[tokio::test(start_paused = true)]

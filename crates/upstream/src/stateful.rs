@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
 use super::Upstream;
 use super::config::{Sharing, Transport};
@@ -88,8 +89,8 @@ impl Upstream {
     }
 
     async fn compare(&self, others: Vec<Arc<dyn Connection>>) {
-        let discovery = self.discovery();
         for other in others {
+            let discovery = self.discovery(Instant::now() + self.config.timeout, mpsc::channel(1).0);
             let read = timeout(self.config.timeout, discovery.on(other.as_ref())).await;
             if let Ok(Ok(Ok(offer))) = read
                 && self.offer().is_some_and(|shared| !shared.names_the_same(&offer))
@@ -99,9 +100,11 @@ impl Upstream {
         }
     }
 
-    /// The work of reading its lists.
-    pub(super) fn discovery(&self) -> Discovery {
+    /// The work of reading its lists by `deadline`; `early` receives the tools if other lists take long.
+    pub(super) fn discovery(&self, deadline: Instant, early: mpsc::Sender<Offer>) -> Discovery {
         Discovery {
+            deadline,
+            early,
             mirrors_parameters: matches!(self.config.transport, Transport::Http(_)),
             server: Arc::clone(&self.config.name),
             before: self.offer(),

@@ -9,6 +9,7 @@
 
 mod commands;
 mod health;
+mod reading;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,6 @@ use tokio::time::{Instant, sleep_until};
 use super::Upstream;
 use super::backoff::Backoff;
 use super::connection::Event;
-use super::discover;
 use super::error::{Delivery, Error};
 use super::offer::Offer;
 use super::phase::Phase;
@@ -42,6 +42,8 @@ const MAX_WAITING: usize = 16;
 enum SupervisorEvent {
     End,
     Command(Command),
+    /// The tools were read, and other lists take longer.
+    Tools(Offer),
     Done(TaskResult),
     Occupancy,
     Event(Event),
@@ -65,6 +67,10 @@ pub(super) struct Supervisor {
     occupancy: watch::Receiver<Occupancy>,
     phase: Phase,
     task: Option<BoxFuture<'static, TaskResult>>,
+    /// The offer with the tools alone, of the current discovery.
+    early: Option<mpsc::Receiver<Offer>>,
+    /// The offer before the current discovery.
+    before: Option<Arc<Offer>>,
     /// The time of the next action if no event comes and no task runs.
     due: Instant,
     backoff: Backoff,
@@ -106,6 +112,8 @@ impl Supervisor {
             occupancy,
             phase: Phase::Down,
             task: None,
+            early: None,
+            before: None,
             due: Instant::now(),
             backoff: Backoff::default(),
             waiting: Vec::new(),
@@ -128,6 +136,7 @@ impl Supervisor {
             match self.next().await {
                 SupervisorEvent::End => break,
                 SupervisorEvent::Command(command) => self.obey(command).await,
+                SupervisorEvent::Tools(offer) => self.on_tools(offer).await,
                 SupervisorEvent::Done(done) => self.conclude(done).await,
                 SupervisorEvent::Occupancy => self.update_connections().await,
                 SupervisorEvent::Event(event) => self.heard(event).await,
@@ -157,11 +166,13 @@ impl Supervisor {
 
     async fn next(&mut self) -> SupervisorEvent {
         let is_refused = self.phase == Phase::Refused;
+        let early = self.early.as_mut().filter(|_| self.task.is_some()).map(mpsc::Receiver::recv);
         let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Refused);
         tokio::select! {
             biased;
             () = self.upstream.group.requested() => SupervisorEvent::End,
             Some(command) = self.commands.recv() => SupervisorEvent::Command(command),
+            Some(Some(offer)) = OptionFuture::from(early) => SupervisorEvent::Tools(offer),
             Some(done) = OptionFuture::from(self.task.as_mut()) => SupervisorEvent::Done(done),
             Ok(()) = self.occupancy.changed() => SupervisorEvent::Occupancy,
             Some(event) = self.events.recv() => SupervisorEvent::Event(event),
@@ -185,26 +196,6 @@ impl Supervisor {
         }
     }
 
-    /// Reads the offer, on a new connection if there is none.
-    fn discover(&mut self, deadline: Option<Instant>) {
-        let there = self.occupancy.borrow_and_update();
-        self.arrival = there.arrivals + u64::from(there.live == 0);
-        drop(there);
-        self.stale = false;
-        self.upstream.facts.will_try(None);
-        let upstream = Arc::clone(&self.upstream);
-        let limit = super::first_attempt_limit(&upstream.config);
-        let deadline = deadline.unwrap_or(Instant::now() + limit);
-        let discovery = upstream.discovery();
-        self.task = Some(Box::pin(async move {
-            let read = upstream.run_once(&discovery, deadline).await;
-            let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)));
-            let bytes = read.as_ref().map_or(0, |offer| offer.bytes);
-            let offer = discover::off_worker(bytes, move || upstream.covered(read)).await;
-            TaskResult::Discovered(offer.map_err(Error::of_all_calls))
-        }));
-    }
-
     async fn conclude(&mut self, done: TaskResult) {
         self.task = None;
         self.calls = self.upstream.facts.counters().calls;
@@ -213,44 +204,6 @@ impl Supervisor {
             TaskResult::Discovered(Err(error)) => self.on_discovery_failed(error).await,
             TaskResult::Checked(Ok(_)) => self.check_succeeded().await,
             TaskResult::Checked(Err(error)) => self.check_failed(error).await,
-        }
-    }
-
-    async fn on_discovered(&mut self, offer: Arc<Offer>) {
-        let now = Instant::now();
-        if !matches!(self.phase, Phase::Up { .. }) {
-            let server = &self.upstream.config.name;
-            tracing::info!(%server, version = %offer.peer.version, tools = offer.tools.len(), "server is ready");
-            self.phase = Phase::Up { since: now };
-        }
-        for problem in &offer.problems {
-            // The server decides how often its lists change, so the lines are limited.
-            if let Some(suppressed) = self.pace.admit() {
-                let server = &self.upstream.config.name;
-                tracing::warn!(%server, problem, suppressed, "something is wrong with its offer");
-            }
-        }
-        self.failed_checks = 0;
-        self.discovered_at = Some(now);
-        self.due = self.next_tick();
-        let before = self.upstream.offer();
-        self.gap = if before.as_ref() == Some(&offer) {
-            refresh::longer(self.gap)
-        } else {
-            refresh::gap_after(offer.bytes)
-        };
-        let is_changed = before.as_ref().is_some_and(|before| !before.names_the_same(&offer));
-        if std::mem::take(&mut self.changed_by_call) {
-            self.upstream.changed_by_call(is_changed);
-        }
-        self.refresh.was_read(&offer, before.as_deref());
-        self.upstream.facts.offered(&offer);
-        self.publish(Change::Offered(Arc::clone(&offer))).await;
-        self.publish(Change::State(State::Ready)).await;
-        self.notify_waiting(&Ok(offer));
-        self.update_connections().await;
-        if self.stale {
-            self.expect_change();
         }
     }
 

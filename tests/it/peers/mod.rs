@@ -5,6 +5,7 @@ mod cells;
 mod clients;
 mod direct;
 mod fixtures;
+mod lists;
 mod rag;
 mod rmcp_client;
 mod servers;

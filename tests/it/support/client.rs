@@ -142,7 +142,8 @@ impl Client {
         let named: Named = serde_json::from_str(params).expect("JSON");
         let name = if method == "resources/read" { &named.uri } else { &named.name };
         let mut headers = vec![("mcp-protocol-version", MODERN), ("mcp-method", method)];
-        headers.extend(name.as_ref().map(|name| ("mcp-name", name.as_str())));
+        let name = name.as_deref().map(protocol::headers::encode);
+        headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
         self.open(&self.modern_body(method, params), &headers).await
     }
 

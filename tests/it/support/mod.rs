@@ -6,6 +6,7 @@
 //! - [`line`] an even simpler one, for thousands of requests;
 //! - [`named_issuer`] a server that chooses its login service, and login services that record requests;
 //! - [`registry`] configuration files;
+//! - [`listing`] a server whose lists a test decides, down to the bytes;
 //! - [`scripted`] servers that answer, stream, fail, hang and cut as scripted, and keep the record;
 //! - [`flooding`] servers that answer a call with events without end;
 //! - [`child`] a flooding server on standard input and output;
@@ -30,6 +31,7 @@ pub mod client;
 pub mod flooding;
 pub mod gateway;
 pub mod line;
+pub mod listing;
 pub mod named_issuer;
 pub mod odd;
 pub mod peers;

@@ -59,5 +59,6 @@ pub fn script(registry: Registry, name: &str, before: &str, odd: &str) -> Regist
         done
         "#
     );
-    registry.command(name, "sh", &["-c", &script])
+    // `$$` is one dollar sign in the configuration file.
+    registry.command(name, "sh", &["-c", &script.replace('$', "$$")])
 }

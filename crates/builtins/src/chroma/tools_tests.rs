@@ -139,7 +139,7 @@ async fn documents_of_another_program_are_read_updated_and_deleted() {
         document: format!("Of others, {id}."),
         metadata: metadata.as_object().expect("an object").clone(),
     };
-    // A document in two records whose ids look like ours, one in records with other ids, and a bare record.
+    // A document in two records with ids of the usual form, one in records with other ids, and a bare record.
     let records = vec![
         record("d#00000", json!({"document_id": "d", "note": "x", "title": "T"})),
         record("d#00001", json!({"document_id": "d", "note": "x", "title": "T"})),

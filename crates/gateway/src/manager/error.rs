@@ -48,7 +48,7 @@ pub enum Error {
     #[error(
         "there is no {kind} called {name:?}{}{}{}",
         at(server.as_ref()),
-        hidden.as_ref().map_or_else(|| hint(nearest, available), |hidden| format!("; {hidden}")),
+        hidden.as_ref().map_or_else(|| similar(nearest, *count), |hidden| format!("; {hidden}")),
         not_known(unreached)
     )]
     NameNotFound {
@@ -58,8 +58,8 @@ pub enum Error {
         name: String,
         /// The server whose items were searched, if one was named.
         server: Option<Arc<str>>,
-        /// Available names, at most 20.
-        available: Vec<String>,
+        /// How many names were searched.
+        count: usize,
         /// Similar names.
         nearest: Vec<String>,
         /// Servers that may have the name, because they were not reached yet; at most 20.
@@ -163,7 +163,8 @@ impl fmt::Display for Hidden {
 impl Error {
     /// An error for a server that is not among `servers`.
     pub fn server_not_found<'a>(server: &str, servers: impl Iterator<Item = &'a str> + Clone) -> Self {
-        let (available, nearest) = alternatives(server, servers);
+        let nearest = nearest_few(server, servers.clone()).into_iter().map(str::to_owned).collect();
+        let available = servers.take(LISTED).map(str::to_owned).collect();
         Self::ServerNotFound { server: sanitize::name(server), available, nearest }
     }
 
@@ -185,9 +186,9 @@ impl Error {
         server: Option<&str>,
         names: impl Iterator<Item = &'a str> + Clone,
     ) -> Self {
-        let (available, nearest) = alternatives(own, names);
-        let (name, server) = (sanitize::name(name), server.map(Arc::from));
-        Self::NameNotFound { kind, name, server, available, nearest, unreached: Box::default(), hidden: None }
+        let nearest = nearest_few(own, names.clone()).into_iter().map(str::to_owned).collect();
+        let (name, server, count) = (sanitize::name(name), server.map(Arc::from), names.count());
+        Self::NameNotFound { kind, name, server, count, nearest, unreached: Box::default(), hidden: None }
     }
 
     /// Adds the servers that were not reached yet and may have the name.
@@ -212,12 +213,6 @@ impl Error {
     pub fn resource_not_found(uri: &str) -> Self {
         Self::ResourceNotFound { uri: sanitize::uri(uri) }
     }
-}
-
-/// Returns the first available names, and those similar to `name`.
-fn alternatives<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> (Vec<String>, Vec<String>) {
-    let nearest = nearest_few(name, names.clone()).into_iter().map(str::to_owned).collect();
-    (names.take(LISTED).map(str::to_owned).collect(), nearest)
 }
 
 fn at(server: Option<&Arc<str>>) -> String {
@@ -265,6 +260,15 @@ fn hint(nearest: &[String], available: &[String]) -> String {
     }
 }
 
+/// The best of the similar names. All names are not listed, because there can be thousands.
+fn similar(nearest: &[String], count: usize) -> String {
+    match (nearest, count) {
+        ([first, ..], _) => format!("; did you mean {first:?}?"),
+        ([], 0) => "; there are none".to_owned(),
+        ([], count) => format!("; none of the {count} that exist has a similar name"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,5 +286,8 @@ mod tests {
         assert_eq!(error.to_string(), "there is no server called \"zzz\"; there are docs, files");
         let error = Error::name_not_found(Named::Tool, "x", Some("docs"), std::iter::empty());
         assert_eq!(error.to_string(), "there is no tool called \"x\" at server \"docs\"; there are none");
+        let error = Error::name_not_found(Named::Tool, "x", None, ["search", "read_page"].into_iter());
+        let text = "there is no tool called \"x\"; none of the 2 that exist has a similar name";
+        assert_eq!(error.to_string(), text);
     }
 }

@@ -329,6 +329,14 @@ impl Manager {
         let _ = tokio::time::timeout(patience, wait).await;
     }
 
+    /// Returns when every server has ended its first attempt to connect and all its lists were read, at most after
+    /// `patience`.
+    pub async fn listed(&self, patience: Duration) {
+        let mut changes = self.changes();
+        let wait = async { while !self.snapshot().is_complete() && changes.changed().await.is_ok() {} };
+        let _ = tokio::time::timeout(patience, wait).await;
+    }
+
     fn grace_ends(&self) -> Instant {
         self.snapshot().started() + STARTUP_GRACE
     }

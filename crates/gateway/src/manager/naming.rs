@@ -3,10 +3,11 @@
 //! Invariants, also against a server that knows this function (property-tested): no two share an exposed name.
 //! Qualified and shortened names depend on the configuration and their own key alone, so that no other server can
 //! take them. A bare name stays with the server that had it first (`owners`). Names fit the limit and the alphabet
-//! unless the mode is `verbatim`.
+//! unless the mode is `verbatim`. A dot becomes `_`, and the spelling with the dot stays understood.
 //!
-//! Not here: definitions, whether a server is up, URIs (`uris`).
+//! Not here: definitions, URIs (`uris`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -19,9 +20,8 @@ use upstream::config::MAX_SERVER_NAME;
 
 /// Joins server and name in a qualified name.
 pub const SEPARATOR: &str = "__";
-/// Fewest hexadecimal digits of the hash that tells shortened names apart.
+/// Fewest and most hexadecimal digits of the hash that tells shortened names apart.
 const HASH_DIGITS: usize = 8;
-/// Hexadecimal digits of a whole hash.
 const ALL_DIGITS: usize = 64;
 
 /// A tool, or a prompt, by its server and the name it goes by there.
@@ -50,6 +50,8 @@ pub struct Rules<'a> {
     /// Every configured server, also those that offer nothing yet: names that begin with theirs are reserved.
     /// Empty for the names of one server alone, which stay as they are.
     pub servers: &'a HashSet<Arc<str>>,
+    /// Whether dots stay. Model services never see the names of prompts.
+    pub keeps_dots: bool,
 }
 
 /// A resolved name.
@@ -68,6 +70,8 @@ pub enum ResolvedName {
 pub struct Moved {
     /// The key that would have the name, by its place in the list given to [`Names::assign`].
     pub index: usize,
+    /// The bare name.
+    pub name: String,
     /// The server that had it.
     pub owner: Arc<str>,
 }
@@ -84,13 +88,18 @@ impl Names {
     /// Gives each of `keys` its name and records in `owners` which server has it. The order of `keys` is that of the
     /// configuration file. In `verbatim` mode a bare name without an owner goes to the first server that has it. No key
     /// occurs twice.
-    pub fn assign(keys: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> Self {
+    pub fn assign(own: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> Self {
+        let without_dots = without_dots(own, rules);
+        let keys = without_dots.as_ref();
         let bare = bare_names(keys, rules, owners);
         let wanted: Vec<NameCandidate> =
             keys.iter().zip(&bare.keep).map(|(key, keeps)| NameCandidate::of(key, *keeps, rules)).collect();
         let exposed = fitted(keys, &wanted, rules, owners);
         let mut names = Self { meanings: HashMap::new(), exposed, moved: bare.moved };
         names.meanings = names.spellings(keys, rules, owners);
+        if let Cow::Owned(keys) = &without_dots {
+            names.add_dotted((own, keys), rules, owners);
+        }
         names
     }
 
@@ -130,24 +139,78 @@ impl Names {
             }
         }
         for (place, moved) in self.moved.iter().enumerate() {
-            meanings.entry(keys[moved.index].name.clone()).or_insert(ResolvedName::Moved(place));
+            meanings.entry(moved.name.clone()).or_insert(ResolvedName::Moved(place));
         }
         for (name, claimants) in claimants(keys, rules) {
             let meaning = match claimants.as_slice() {
-                _ if meanings.contains_key(name) => continue,
+                _ if meanings.contains_key(name) || rules.replaces_dots_of(name) => continue,
                 [only] if owners.claim(name, &keys[*only].server) => ResolvedName::One(*only),
                 [_] => continue,
-                several => {
-                    ResolvedName::Ambiguous(several.iter().map(|&i| self.exposed[i].clone()).collect())
-                }
+                several => self.ambiguous(several),
             };
             meanings.insert(name.to_owned(), meaning);
         }
         meanings
     }
+
+    fn ambiguous(&self, claimants: &[usize]) -> ResolvedName {
+        ResolvedName::Ambiguous(claimants.iter().map(|&index| self.exposed[index].clone()).collect())
+    }
+
+    /// Adds the spellings of `own` that differ from those of `keys`. Every other meaning comes first.
+    fn add_dotted(&mut self, (own, keys): (&[ItemKey], &[ItemKey]), rules: &Rules<'_>, owners: &mut Owners) {
+        let is_dotted = |index: &usize| own[*index].name != keys[*index].name;
+        for index in (0..own.len()).filter(is_dotted) {
+            let qualified = own[index].qualified();
+            if rules.is_own(&qualified, &own[index].server) {
+                self.meanings.entry(qualified).or_insert(ResolvedName::One(index));
+            }
+        }
+        for (name, claimants) in claimants(own, rules) {
+            let moved = |index: usize| self.moved.iter().position(|moved| moved.index == index);
+            let meaning = match claimants.as_slice() {
+                _ if self.meanings.contains_key(name) || !rules.replaces_dots_of(name) => continue,
+                [only] if let Some(place) = moved(*only) => ResolvedName::Moved(place),
+                [only] if owners.claim(name, &own[*only].server) => ResolvedName::One(*only),
+                [_] => continue,
+                several => self.ambiguous(several),
+            };
+            self.meanings.insert(name.to_owned(), meaning);
+        }
+    }
+}
+
+/// The keys with `_` in the place of dots. A key keeps its dots if its server has another key that would read the same.
+fn without_dots<'k>(keys: &'k [ItemKey], rules: &Rules<'_>) -> Cow<'k, [ItemKey]> {
+    if !keys.iter().any(|key| rules.replaces_dots_of(&key.name)) {
+        return Cow::Borrowed(keys);
+    }
+    let undotted = |key: &ItemKey| ItemKey { name: key.name.replace('.', "_"), ..key.clone() };
+    let mut counts: HashMap<ItemKey, usize> = HashMap::with_capacity(keys.len());
+    keys.iter().for_each(|key| *counts.entry(undotted(key)).or_default() += 1);
+    let safe = |key: &ItemKey| Some(undotted(key)).filter(|safe| counts[safe] == 1);
+    keys.iter().map(|key| safe(key).unwrap_or_else(|| key.clone())).collect()
 }
 
 impl Rules<'_> {
+    fn fits(&self, name: &str) -> bool {
+        name.len() <= self.max_length && name.bytes().all(|byte| self.is_plain(byte))
+    }
+
+    /// Whether clients accept `byte`. MCP allows dots (2026-07-28 `server/tools`), which model services refuse.
+    const fn is_plain(&self, byte: u8) -> bool {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-') || byte == b'.' && self.keeps_dots
+    }
+
+    fn replaces_dots_of(&self, name: &str) -> bool {
+        !self.keeps_dots && self.mode != ToolNames::Verbatim && name.contains('.')
+    }
+
+    /// `name` with `_` in the place of each character that is not plain.
+    fn plain(&self, name: &str) -> String {
+        name.chars().map(|c| if c.is_ascii() && self.is_plain(c as u8) { c } else { '_' }).collect()
+    }
+
     /// The configured server whose qualified names `name` reads like.
     fn prefix(&self, name: &str) -> Option<&str> {
         qualifier(name, |server| self.servers.get(server)).map(|(server, _)| server.as_ref())
@@ -169,8 +232,7 @@ impl Rules<'_> {
     }
 }
 
-/// The server whose qualified names `name` reads like, as `find` knows it, and the rest of `name`. If several match, the
-/// one with the longest name counts.
+/// The server whose qualified names `name` reads like, and the rest of `name`. The longest server name counts.
 pub(super) fn qualifier<'n, S>(name: &'n str, find: impl Fn(&'n str) -> Option<S>) -> Option<(S, &'n str)> {
     let pairs = name.as_bytes().windows(SEPARATOR.len()).take(MAX_SERVER_NAME + 1).enumerate();
     let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
@@ -178,8 +240,7 @@ pub(super) fn qualifier<'n, S>(name: &'n str, find: impl Fn(&'n str) -> Option<S
     ends.filter_map(found).next_back()
 }
 
-/// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits with a letter among
-/// them. So a date at the end of a name is none.
+/// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits, not all of them decimal.
 fn is_shortened(name: &str, fewest: usize) -> bool {
     let Some((_, digits)) = name.rsplit_once('_') else { return false };
     (fewest..=ALL_DIGITS).contains(&digits.len())
@@ -217,14 +278,16 @@ fn bare_names(keys: &[ItemKey], rules: &Rules<'_>, owners: &mut Owners) -> Bare 
             (Some(&index), ..) if rules.mode != ToolNames::Prefixed && !is_taken(name) => {
                 bare.keep[index] = owners.claim(name, &keys[index].server);
             }
-            (None, Some(owner), [index]) => bare.moved.push(Moved { index: *index, owner }),
+            (None, Some(owner), [index]) => {
+                bare.moved.push(Moved { index: *index, name: name.to_owned(), owner });
+            }
             _ => {}
         }
     }
     bare
 }
 
-/// A name that a key would like, and whether it must carry a hash to be its own.
+/// The preferred name of a key, and whether it must carry a hash.
 struct NameCandidate {
     name: String,
     is_hashed: bool,
@@ -232,7 +295,7 @@ struct NameCandidate {
 
 impl NameCandidate {
     fn of(key: &ItemKey, keeps_bare: bool, rules: &Rules<'_>) -> Self {
-        let is_changed = |name: &str| rules.mode != ToolNames::Verbatim && !fits(name, rules.max_length);
+        let is_changed = |name: &str| rules.mode != ToolNames::Verbatim && !rules.fits(name);
         if keeps_bare {
             return Self { is_hashed: is_changed(&key.name), name: key.name.clone() };
         }
@@ -283,15 +346,6 @@ fn fitted(keys: &[ItemKey], wanted: &[NameCandidate], rules: &Rules<'_>, owners:
     }
 }
 
-fn fits(name: &str, max_length: usize) -> bool {
-    name.len() <= max_length && name.bytes().all(is_plain)
-}
-
-/// The characters every client accepts in a tool name (2026-07-28, `server/tools`, Tool Names).
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
-}
-
 /// Makes the shortened names of one key.
 struct Shortener<'a> {
     key: &'a ItemKey,
@@ -309,9 +363,9 @@ impl<'a> Shortener<'a> {
         hash.update([0]);
         hash.update(key.name.as_bytes());
         let whole: [u8; 32] = hash.finalize().into();
-        let qualified = plain(&key.qualified());
+        let qualified = rules.plain(&key.qualified());
         let words: Vec<&str> = qualified.split('_').filter(|word| !word.is_empty()).collect();
-        let bases = [plain(wanted), qualified.clone(), words.join("_")];
+        let bases = [rules.plain(wanted), qualified.clone(), words.join("_")];
         Self { key, rules, bases, hash: hex(&whole) }
     }
 
@@ -324,8 +378,7 @@ impl<'a> Shortener<'a> {
         letter.map_or(ALL_DIGITS, |at| HASH_DIGITS.max(at + 1))
     }
 
-    /// The beginning of its wanted name, then `_` and `digits` digits of its hash. A name that reads like one of
-    /// another server's has another beginning.
+    /// The beginning of its wanted name, or of another one if that reads like another server's, and its hash.
     fn name(&self, digits: usize) -> String {
         let max = if self.rules.mode == ToolNames::Verbatim { usize::MAX } else { self.rules.max_length };
         let (digits, room) = (digits.min(max), max.saturating_sub(digits + 1));
@@ -336,11 +389,6 @@ impl<'a> Shortener<'a> {
         let found = [first, second].into_iter().map(name).find(is_free);
         found.unwrap_or_else(|| name(last.trim_end_matches('_')))
     }
-}
-
-/// `name` with `_` in the place of each character that is not plain.
-fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii() && is_plain(c as u8) { c } else { '_' }).collect()
 }
 
 #[cfg(test)]

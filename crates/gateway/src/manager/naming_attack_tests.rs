@@ -5,6 +5,12 @@ use proptest::prelude::*;
 use super::tests::set;
 use super::*;
 
+/// `name` with `_` in the place of each character that no model service accepts.
+fn plain(name: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    name.chars().map(|c| if is_safe(c) { c } else { '_' }).collect()
+}
+
 /// One of the names of a catalog, changed in the way that `how` says.
 fn squatted(names: &Names, keys: &[ItemKey], (which, how): (usize, usize)) -> String {
     if keys.is_empty() {
@@ -50,7 +56,7 @@ proptest! {
         let mode = [ToolNames::Auto, ToolNames::Prefixed, ToolNames::Verbatim][mode];
         let evil: Arc<str> = "e".into();
         let servers = keys.iter().map(|key| Arc::clone(&key.server)).chain([Arc::clone(&evil)]).collect();
-        let rules = Rules { mode, max_length, servers: &servers };
+        let rules = Rules { mode, max_length, servers: &servers, keeps_dots: false };
         let mut owners = Owners::default();
         let before = Names::assign(&keys, &rules, &mut owners);
 
@@ -70,7 +76,9 @@ proptest! {
         prop_assert_eq!(distinct.len(), all.len(), "{:?}", after.all());
         for (name, meaning) in &before.meanings {
             let ResolvedName::One(index) = meaning else { continue };
-            let (key, is_bare) = (&keys[*index], keys[*index].name == *name);
+            let key = &keys[*index];
+            // A name without its dots is a bare name too.
+            let is_bare = key.name == *name || key.name.replace('.', "_") == *name;
             let is_there = mode == ToolNames::Auto && all.contains(key);
             if is_bare && !remembers && !is_there {
                 continue;

@@ -13,7 +13,11 @@ fn keys(list: &[(&str, &str)]) -> Vec<ItemKey> {
 /// The names of `keys`, where the servers among them are all there are.
 fn assign(keys: &[ItemKey], mode: ToolNames, max_length: usize) -> Names {
     let servers = keys.iter().map(|key| Arc::clone(&key.server)).collect();
-    Names::assign(keys, &Rules { mode, max_length, servers: &servers }, &mut Owners::default())
+    Names::assign(
+        keys,
+        &Rules { mode, max_length, servers: &servers, keeps_dots: false },
+        &mut Owners::default(),
+    )
 }
 
 fn auto(list: &[(&str, &str)]) -> Names {
@@ -87,7 +91,11 @@ fn a_name_stays_with_the_server_that_had_it_first() {
     let (mut owners, one) = (Owners::default(), |index| Some(ResolvedName::One(index)));
     for mode in [ToolNames::Auto, ToolNames::Verbatim, ToolNames::Prefixed] {
         let mut names = |list: &[(&str, &str)]| {
-            Names::assign(&keys(list), &Rules { mode, max_length: 64, servers: &servers }, &mut owners)
+            Names::assign(
+                &keys(list),
+                &Rules { mode, max_length: 64, servers: &servers, keeps_dots: false },
+                &mut owners,
+            )
         };
         assert_eq!(names(&[("good", "x")]).meaning("x").cloned(), one(0));
         let both = names(&[("evil", "x"), ("good", "x")]);
@@ -98,7 +106,7 @@ fn a_name_stays_with_the_server_that_had_it_first() {
             (moved.all(), moved.meaning("x")),
             (&["evil__x".to_owned()][..], Some(&ResolvedName::Moved(0)))
         );
-        assert_eq!(moved.moved(), [Moved { index: 0, owner: "good".into() }]);
+        assert_eq!(moved.moved(), [Moved { index: 0, name: "x".into(), owner: "good".into() }]);
         assert_eq!(moved.meaning("evil__x").cloned(), one(0), "its qualified name always works");
         assert_eq!(names(&[("good", "x")]).meaning("x").cloned(), one(0), "the first one takes it up again");
     }
@@ -114,9 +122,54 @@ fn long_and_odd_names_are_shortened_with_a_stable_hash() {
     assert_eq!(names.meaning(&long), Some(&ResolvedName::One(0)), "the server's own spelling is understood");
 }
 
+#[test]
+fn dots_become_underscores_and_the_own_spelling_is_understood() {
+    let list =
+        [("a", "calendar.list"), ("a", "x.y"), ("a", "x_y"), ("a", "p.q_r"), ("a", "p_q.r"), ("b", "c.d")];
+    let names = auto(&list);
+    assert_eq!([names.exposed(0), names.exposed(2), names.exposed(5)], ["calendar_list", "x_y", "c_d"]);
+    for (index, start) in [(1, "x_y_"), (3, "p_q_r_"), (4, "p_q_r_")] {
+        assert!(names.exposed(index).starts_with(start), "{}", names.exposed(index));
+    }
+    for (index, (server, own)) in list.into_iter().enumerate() {
+        for spelling in [own.to_owned(), format!("{server}__{own}"), names.exposed(index).to_owned()] {
+            assert_eq!(names.meaning(&spelling), Some(&ResolvedName::One(index)), "{spelling}");
+        }
+    }
+    let prefixed = assign(&keys(&list), ToolNames::Prefixed, 64);
+    assert_eq!(prefixed.exposed(0), "a__calendar_list");
+    assert_eq!(prefixed.meaning("a__calendar.list"), Some(&ResolvedName::One(0)));
+    assert_eq!(assign(&keys(&list), ToolNames::Verbatim, 64).all()[..2], ["calendar.list", "x.y"]);
+}
+
+#[test]
+fn a_dotted_name_clashes_like_any_other_and_takes_no_name() {
+    let names = auto(&[("a", "x.y"), ("b", "x_y")]);
+    assert_eq!(names.all(), ["a__x_y", "b__x_y"]);
+    assert_eq!(names.meaning("x.y"), Some(&ResolvedName::One(0)));
+    assert!(matches!(names.meaning("x_y"), Some(ResolvedName::Ambiguous(both)) if both.len() == 2));
+    let names = auto(&[("evil", "issues..create"), ("issues", "create"), ("evil", "fix.deadbeef")]);
+    assert_eq!(names.meaning("issues__create"), Some(&ResolvedName::One(1)));
+    assert!(names.exposed(0).starts_with("evil__issues__create"), "{}", names.exposed(0));
+    assert!(names.exposed(2).starts_with("evil__fix_deadbeef"), "{}", names.exposed(2));
+}
+
+#[test]
+fn a_dotted_name_that_another_server_had_is_refused_under_both_spellings() {
+    let servers = ["evil", "good"].map(Arc::from).into();
+    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers, keeps_dots: false };
+    let mut owners = Owners::default();
+    Names::assign(&keys(&[("good", "x.y")]), &rules, &mut owners);
+    let names = Names::assign(&keys(&[("evil", "x.y")]), &rules, &mut owners);
+    assert_eq!(names.all(), ["evil__x_y"]);
+    for spelling in ["x_y", "x.y"] {
+        assert_eq!(names.meaning(spelling), Some(&ResolvedName::Moved(0)), "{spelling}");
+    }
+}
+
 fn name() -> impl Strategy<Value = String> {
     // A tiny alphabet, so that clashes of every kind are common.
-    prop_oneof!["[ab_]{1,6}", "[a-c]{1,2}", "a__b", "[aä ]{1,3}", "x{60,70}"]
+    prop_oneof!["[ab_]{1,6}", "[a-c]{1,2}", "a__b", "[aä ]{1,3}", "x{60,70}", "[ab._]{1,4}"]
 }
 
 /// Up to `most` different keys.
@@ -139,13 +192,17 @@ proptest! {
         let distinct: HashSet<&String> = names.all().iter().collect();
         prop_assert_eq!(distinct.len(), keys.len(), "{:?}", names.all());
         for (index, key) in keys.iter().enumerate() {
-            prop_assert!(fits(names.exposed(index), max), "{}", names.exposed(index));
+            let exposed = names.exposed(index);
+            let is_safe = exposed.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+            prop_assert!(is_safe && exposed.len() <= max, "{exposed}");
             prop_assert_eq!(names.meaning(names.exposed(index)), Some(&ResolvedName::One(index)));
             // No spelling of a tool ever leads to a tool it is not a spelling of.
+            // A spelling with dots stands for the one without.
+            let undotted = |text: &String| text.replace('.', "_");
             for spelling in [key.qualified(), key.name.clone()] {
                 if let Some(ResolvedName::One(found)) = names.meaning(&spelling) {
                     let found = &keys[*found];
-                    let is_one = [found.qualified(), found.name.clone()].contains(&spelling);
+                    let is_one = [found.qualified(), found.name.clone()].iter().any(|own| undotted(own) == undotted(&spelling));
                     prop_assert!(is_one || names.all().contains(&spelling));
                 }
             }

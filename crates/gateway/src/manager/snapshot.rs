@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::STARTUP_GRACE;
 use super::catalog::{Catalog, History, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
@@ -25,7 +24,7 @@ use super::naming::Rules;
 use super::trust::{Approval, Trust};
 use crate::manager::routed_request::RoutedRequest;
 use protocol::Reply;
-use protocol::feature::{Kind, List, Lists};
+use protocol::feature::{List, Lists};
 use runtime::telemetry::durations::{Durations, Outcome};
 use upstream::config::OnChange;
 use upstream::{Delivery, Offer, State, Upstream};
@@ -142,21 +141,6 @@ impl Snapshot {
         }
     }
 
-    /// Whether the first attempt to connect has ended for every server.
-    pub fn is_settled(&self, scope: &Scope) -> bool {
-        match scope {
-            Scope::All => self.servers.iter().all(|server| server.settled),
-            Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
-        }
-    }
-
-    /// Whether all servers were settled once, before or after a reload. The gateway as a whole is then in
-    /// use, and a new server does not change that. A server that hangs in its first attempt counts as settled
-    /// after `STARTUP_GRACE`.
-    pub fn has_started(&self) -> bool {
-        self.was_settled || self.is_settled(&Scope::All) || self.started.elapsed() >= STARTUP_GRACE
-    }
-
     /// Whether a server of a scope declares the capability `name`.
     pub fn offers(&self, scope: &Scope, name: &str) -> bool {
         self.has(scope, |peer| peer.offers(name))
@@ -199,8 +183,9 @@ impl Snapshot {
         let server = &mut next.servers[index];
         server.settled = true;
         let Some(offer) = offer else { return next };
-        (server.offer, server.is_heard) = (Some(offer), true);
-        server.read_offer(config);
+        let before = server.offer.replace(offer);
+        server.is_heard = true;
+        server.read_offer(config, before.as_deref());
         next.merge(config);
         next
     }
@@ -219,7 +204,7 @@ impl Snapshot {
         next.release_names(server, approval);
         let server = &mut next.servers[self.by_name[server]];
         server.trust = Arc::new(trust);
-        server.read_offer(config);
+        server.read_offer(config, None);
         next.merge(config);
         Ok(next)
     }
@@ -228,10 +213,11 @@ impl Snapshot {
     pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
         for server in &mut next.servers {
-            if let Ok(before) = self.server(&server.upstream.config().name) {
+            let before = self.server(&server.upstream.config().name).ok();
+            if let Some(before) = before {
                 server.follow(before);
             }
-            server.read_offer(config);
+            server.read_offer(config, before.and_then(|before| before.offer.as_deref()));
         }
         (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
         next.history = Arc::new(self.kept_history(config));
@@ -312,17 +298,15 @@ impl Server {
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
     }
 
-    /// Makes its catalog from its offer.
-    fn read_offer(&mut self, config: &Config) {
+    /// Makes its catalog from its offer, which comes after `before`.
+    fn read_offer(&mut self, config: &Config, before: Option<&Offer>) {
         if let Some(offer) = &self.offer {
             let reviewed = self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools);
-            let entries = [Kind::Tools, Kind::Skills].map(|kind| self.catalog.listing(kind).entries());
-            let offered = entries.into_iter().flatten();
-            let offered = offered.map(|entry| (&*entry.route.subject, &entry.definition));
+            let offered = before.into_iter().flat_map(Offer::trusted_definitions);
             self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
         let (alone, mut history) = (HashSet::new(), History::default());
-        let style = style(config, ToolNames::Verbatim, &alone);
+        let style = style(config, alone_mode(config), &alone);
         let own = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
         self.revisions.count(changed(&own, &self.catalog));
         self.catalog = own;
@@ -334,9 +318,17 @@ fn changed(now: &Catalog, before: &Catalog) -> Lists {
     List::ALL.into_iter().filter(|list| !now.lists_the_same(before, *list)).collect()
 }
 
+/// How the tools of a server alone are named: by their own names, as far as clients accept them.
+const fn alone_mode(config: &Config) -> ToolNames {
+    match config.tool_names {
+        ToolNames::Verbatim => ToolNames::Verbatim,
+        ToolNames::Auto | ToolNames::Prefixed => ToolNames::Auto,
+    }
+}
+
 /// Returns how to make a catalog in which the names of `servers` are reserved.
 const fn style<'a>(config: &Config, mode: ToolNames, servers: &'a HashSet<Arc<str>>) -> Style<'a> {
-    let rules = Rules { mode, max_length: config.max_tool_name_length, servers };
+    let rules = Rules { mode, max_length: config.max_tool_name_length, servers, keeps_dots: false };
     Style { rules, per_page: config.tools_per_page }
 }
 

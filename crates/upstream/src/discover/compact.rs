@@ -2,8 +2,8 @@
 //!
 //! A definition is a slice of its page, and one of 40 bytes keeps a page of 16 MiB in memory.
 //!
-//! Invariant: the memory of a list is at most twice the size of its definitions, or less than [`LARGE`]. All of it is
-//! charged to the server. Pages that are kept are charged since they were read.
+//! Invariant: the memory of a list is at most twice the size of its definitions, or less than [`LARGE`], and the size of
+//! the repaired ones. All of it is charged to the server. Pages that are kept are charged since they were read.
 
 use std::sync::Arc;
 
@@ -26,7 +26,16 @@ pub(super) fn compact(
     if page_bytes < LARGE || kept >= page_bytes / 2 {
         return Ok(());
     }
-    let mut copies = BytesMut::with_capacity(kept);
+    charge(definitions, server)
+}
+
+/// Copies `definitions` into memory that is charged to `server`. After an error they are unchanged.
+pub(super) fn charge(definitions: Vec<&mut Raw>, server: &Arc<str>) -> Result<(), Exhausted> {
+    let size = definitions.iter().map(|definition| definition.bytes().len()).sum();
+    if size == 0 {
+        return Ok(());
+    }
+    let mut copies = BytesMut::with_capacity(size);
     for definition in &definitions {
         copies.extend_from_slice(definition.bytes());
     }

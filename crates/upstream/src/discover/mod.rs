@@ -1,23 +1,25 @@
 //! Reads the offer of a server: its tools, resources, templates, prompts and skills.
 //!
 //! Invariants: everything is bounded. All pages are read on one connection, because a cursor may belong to a session.
-//! Definitions keep their bytes. Problems are recorded in the offer, and only the part with the problem is left out. A
-//! list that is refused, broken or late keeps its previous content, so that another server cannot claim its names and
-//! URIs. Without a previous reading it is missing. There is no offer only if a server has nothing but tools and refuses
-//! to list them.
+//! Definitions keep their bytes. Problems are recorded in the offer, and only the part with the problem is left out. The
+//! tools come first, and if the other lists take long, an offer with the tools alone is sent on. The other lists are read
+//! beside each other. One that fails in any way keeps its previous content, so that another server cannot claim its names
+//! and URIs. Without a previous reading it is missing. There is no offer if the connection is lost, or if a server has
+//! nothing but tools and refuses to list them.
 //!
 //! Not here: when to read it (`supervise`, `refresh`), the names that clients see (`manager`).
 
 mod compact;
 mod pages;
 mod problems;
+mod usable;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use tokio::time::timeout;
+use futures_util::future::{BoxFuture, try_join_all};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
 use super::connection::Connection;
 use super::error::Error;
@@ -29,19 +31,20 @@ use pages::Listed;
 use problems::{Problems, quoted};
 use protocol::ErrorObject;
 use protocol::caching::Caching;
-use protocol::feature::{Item, Kind, Tool};
+use protocol::definition;
+use protocol::feature::Kind;
 use protocol::lifecycle::{MAX_INSTRUCTIONS, Peer};
-use protocol::message::MAX_DEPTH;
-use protocol::skill;
-use protocol::uri::{MAX_URI, Template};
-use runtime::telemetry::limit::Limit;
+use usable::{usable, usable_tools};
 
 /// The time limit of every list except the tools. A server whose prompts never arrive still has tools.
 const SIDE_LIST_LIMIT: Duration = Duration::from_secs(10);
-/// The longest name of a tool or prompt, in bytes. MCP recommends at most 128 characters.
-const MAX_NAME: usize = 1_024;
-/// The most resource templates of one server. A URI is compared with each template that has the same prefix.
-const MAX_TEMPLATES: usize = 1_000;
+/// The share of the remaining time that these lists may take, so that the offer is made in time.
+const SIDE_LIST_SHARE: f32 = 0.9;
+/// How long the offer waits for these lists before the tools are sent on alone. Most servers answer within this time, and
+/// their clients then see one change and not two.
+const EARLY_AFTER: Duration = Duration::from_millis(200);
+/// How long a connection that lost a request may take to report that it is closed.
+const CLOSING_TIME: Duration = Duration::from_millis(100);
 
 /// Lists of this size or more, in bytes, are not parsed on a worker.
 const LARGE: usize = 256 * 1024;
@@ -55,6 +58,10 @@ pub(super) struct Discovery {
     pub server: Arc<str>,
     /// The previous offer of the same server under the same configuration.
     pub before: Option<Arc<Offer>>,
+    /// When the offer must have been read.
+    pub deadline: Instant,
+    /// Receives an offer with new tools and the previous other lists, if those take long.
+    pub early: mpsc::Sender<Offer>,
 }
 
 impl Work for Discovery {
@@ -77,28 +84,117 @@ impl Discovery {
     async fn read(&self, connection: &dyn Connection) -> Result<Result<Offer, ErrorObject>, Error> {
         let peer = connection.peer();
         let declared: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| peer.has(*kind)).collect();
+        let mut lists: Vec<ReadList> = Vec::new();
+        if declared == [Kind::Tools] {
+            let mut problems = Problems::default();
+            match pages::read(connection, Kind::Tools, &mut problems).await? {
+                Ok(listed) => lists.push(ReadList { kind: Kind::Tools, listed: Some(listed), problems }),
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        } else if declared.contains(&Kind::Tools) {
+            lists.push(self.tools_of_several(connection).await?);
+        }
+        let side: Vec<Kind> = declared.into_iter().filter(|kind| *kind != Kind::Tools).collect();
+        let mut reading = std::pin::pin!(self.side_lists(connection, &side));
+        if !side.is_empty() && !lists.is_empty() {
+            match timeout(EARLY_AFTER, &mut reading).await {
+                Ok(read) => lists.extend(read?),
+                Err(_) => {
+                    let unread = side.iter().map(|kind| ReadList::unread(*kind));
+                    let early = lists.iter().cloned().chain(unread).collect();
+                    // Without room, the receiver has not even taken an earlier one.
+                    let early = Offer { is_partial: true, ..self.offer(peer, early).await };
+                    let _ = self.early.try_send(early);
+                    lists.extend(reading.await?);
+                }
+            }
+        } else {
+            lists.extend(reading.await?);
+        }
+        Ok(Ok(self.offer(peer, lists).await))
+    }
+
+    /// Makes the offer of `lists`.
+    async fn offer(&self, peer: &Peer, lists: Vec<ReadList>) -> Offer {
         let mirrored = self.mirrors_parameters && peer.version.is_modern();
-        let (mut lists, mut problems): (Vec<(Kind, Option<Listed>)>, _) = (Vec::new(), Problems::default());
+        let mut problems = Problems::default();
         if peer.are_instructions_cut() {
             problems.add(format!("its instructions were cut to {MAX_INSTRUCTIONS} bytes"));
         }
-        for &kind in &declared {
-            let listed = if declared == [Kind::Tools] {
-                match pages::read(connection, kind, &mut problems).await? {
-                    Ok(listed) => Some(listed),
-                    Err(refusal) => return Ok(Err(refusal)),
-                }
-            } else {
-                one_of_several(connection, kind, self.before.is_some(), &mut problems).await?
-            };
-            lists.push((kind, listed));
-        }
-        let offer = Offer::empty(peer.clone());
-        let bytes = lists.iter().filter_map(|(_, listed)| listed.as_ref()).map(|listed| listed.bytes).sum();
+        let offer = Offer::empty(valid_peer(peer, &mut problems));
+        let bytes = lists.iter().filter_map(|list| list.listed.as_ref()).map(|listed| listed.bytes).sum();
         let building =
             Building { offer, server: Arc::clone(&self.server), before: self.before.clone(), problems };
-        Ok(Ok(off_worker(bytes, move || building.with(lists, mirrored)).await))
+        off_worker(bytes, move || building.with(lists, mirrored)).await
     }
+
+    /// Reads the tools of a server that has other lists too.
+    async fn tools_of_several(&self, connection: &dyn Connection) -> Result<ReadList, Error> {
+        let mut problems = Problems::default();
+        let kind = Kind::Tools;
+        let why = match pages::read(connection, kind, &mut problems).await {
+            Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
+            Ok(Err(refusal)) => refusal_text(&refusal),
+            Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        Ok(self.failed(kind, problems, &why))
+    }
+
+    /// Reads the lists of `kinds` beside each other. Only the loss of the connection is an error.
+    async fn side_lists(&self, connection: &dyn Connection, kinds: &[Kind]) -> Result<Vec<ReadList>, Error> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let limit = SIDE_LIST_LIMIT.min(left.mul_f32(SIDE_LIST_SHARE));
+        try_join_all(kinds.iter().map(|kind| self.side_list(connection, *kind, limit))).await
+    }
+
+    async fn side_list(
+        &self,
+        connection: &dyn Connection,
+        kind: Kind,
+        limit: Duration,
+    ) -> Result<ReadList, Error> {
+        let mut problems = Problems::default();
+        let reading = pages::read(connection, kind, &mut problems);
+        let why = match timeout(limit, reading).await.unwrap_or(Err(Error::TimedOut { after: limit })) {
+            Ok(Ok(listed)) => return Ok(ReadList { kind, listed: Some(listed), problems }),
+            Ok(Err(refusal)) => refusal_text(&refusal),
+            Err(error) if is_closed(connection, &error).await => return Err(error),
+            Err(error) => error.to_string(),
+        };
+        Ok(self.failed(kind, problems, &why))
+    }
+
+    fn failed(&self, kind: Kind, mut problems: Problems, why: &str) -> ReadList {
+        problems.add(failed_list(kind, self.before.is_some(), why));
+        ReadList { kind, listed: None, problems }
+    }
+}
+
+/// A list that was read, or why not.
+#[derive(Clone)]
+struct ReadList {
+    kind: Kind,
+    listed: Option<Listed>,
+    problems: Problems,
+}
+
+impl ReadList {
+    /// A list whose reading takes longer.
+    fn unread(kind: Kind) -> Self {
+        Self { kind, listed: None, problems: Problems::default() }
+    }
+}
+
+/// Whether the connection on which a list failed with `error` is closed.
+async fn is_closed(connection: &dyn Connection, error: &Error) -> bool {
+    let can_be = matches!(error, Error::Lost { .. } | Error::Cut { .. } | Error::NotSent { .. });
+    let limit = if can_be { CLOSING_TIME } else { Duration::ZERO };
+    timeout(limit, connection.closed()).await.is_ok()
+}
+
+fn refusal_text(refusal: &ErrorObject) -> String {
+    format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message()))
 }
 
 /// Runs `work` on lists of `bytes`. Large lists are processed on a thread for blocking work, because they would block a
@@ -120,29 +216,19 @@ pub(super) async fn off_worker<T: Send + 'static>(
     }
 }
 
-/// Reads a list whose failure affects no other list; `None` if it failed.
-async fn one_of_several(
-    connection: &dyn Connection,
-    kind: Kind,
-    was_read_before: bool,
-    problems: &mut Problems,
-) -> Result<Option<Listed>, Error> {
-    let reading = pages::read(connection, kind, problems);
-    let read = match kind {
-        Kind::Tools => reading.await,
-        _ => {
-            timeout(SIDE_LIST_LIMIT, reading).await.unwrap_or(Err(Error::TimedOut { after: SIDE_LIST_LIMIT }))
+/// The declarations of the server in a form that clients accept.
+fn valid_peer(peer: &Peer, problems: &mut Problems) -> Peer {
+    let mut valid = peer.clone();
+    for (member, name, (repaired, repairs)) in [
+        (&mut valid.info, "serverInfo", definition::check_info(&peer.info)),
+        (&mut valid.capabilities, "capabilities", definition::check_capabilities(&peer.capabilities)),
+    ] {
+        if let Some(repaired) = repaired {
+            problems.add(format!("its {name} were repaired: {repairs}"));
+            *member = repaired;
         }
-    };
-    let why = match read {
-        Ok(Ok(listed)) => return Ok(Some(listed)),
-        Ok(Err(refusal)) => format!("it was refused: {} {}", refusal.code(), quoted(&refusal.message())),
-        Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) => error.to_string(),
-        Err(error @ Error::TimedOut { .. }) if kind != Kind::Tools => error.to_string(),
-        Err(error) => return Err(error),
-    };
-    problems.add(failed_list(kind, was_read_before, &why));
-    Ok(None)
+    }
+    valid
 }
 
 fn failed_list(kind: Kind, was_read_before: bool, why: &str) -> String {
@@ -160,8 +246,10 @@ struct Building {
 
 impl Building {
     /// Adds the usable items of `lists`.
-    fn with(mut self, lists: Vec<(Kind, Option<Listed>)>, mirrored: bool) -> Offer {
-        for (kind, listed) in lists {
+    fn with(mut self, lists: Vec<ReadList>, mirrored: bool) -> Offer {
+        for ReadList { kind, listed, problems } in lists {
+            self.offer.has_failed_lists |= listed.is_none();
+            self.problems.extend(problems);
             match listed {
                 Some(listed) => self.take(kind, listed, mirrored),
                 None => self.keep_before(kind),
@@ -175,13 +263,27 @@ impl Building {
     fn take(&mut self, kind: Kind, mut listed: Listed, mirrored: bool) {
         let items = std::mem::take(&mut listed.items);
         let kept = if kind == Kind::Tools {
-            let mut tools = usable_tools(items, mirrored, &mut self.problems);
-            let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
-            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.tools = tools)
+            let mut tools = usable_tools(items, (self.offer.peer.version, mirrored), &mut self.problems);
+            let repaired = tools.iter_mut().filter_map(|tool| tool.repaired.as_mut()).collect();
+            compact::charge(repaired, &self.server)
+                .and_then(|()| {
+                    let definitions = tools.iter_mut().map(|tool| &mut tool.definition).collect();
+                    compact::compact(definitions, listed.bytes, &self.server)
+                })
+                .map(|()| self.offer.tools = tools)
         } else {
-            let mut items = usable(kind, items, &mut self.problems);
-            let definitions = items.iter_mut().map(|item| &mut item.definition).collect();
-            compact::compact(definitions, listed.bytes, &self.server).map(|()| self.offer.put(kind, items))
+            let mut items = usable(kind, items, self.offer.peer.version, &mut self.problems);
+            let (repaired, sent): (Vec<_>, Vec<_>) =
+                items.iter_mut().partition(|(_, is_repaired)| *is_repaired);
+            compact::charge(
+                repaired.into_iter().map(|(item, _)| &mut item.definition).collect(),
+                &self.server,
+            )
+            .and_then(|()| {
+                let definitions = sent.into_iter().map(|(item, _)| &mut item.definition).collect();
+                compact::compact(definitions, listed.bytes, &self.server)
+            })
+            .map(|()| self.offer.put(kind, items.into_iter().map(|(item, _)| item).collect()))
         };
         if let Err(why) = kept {
             self.problems.add(failed_list(kind, self.before.is_some(), &why.to_string()));
@@ -210,8 +312,10 @@ impl Offer {
     /// Returns an offer of Switchyard, with these definitions of tools and resources.
     pub fn of_own(peer: Peer, tools: Vec<Raw>, resources: Vec<Raw>, caching: Caching) -> Self {
         let (mut problems, mut offer) = (Problems::default(), Self::empty(peer));
-        offer.tools = usable_tools(tools, false, &mut problems);
-        offer.resources = usable(Kind::Resources, resources, &mut problems);
+        let version = offer.peer.version;
+        offer.tools = usable_tools(tools, (version, false), &mut problems);
+        let resources = usable(Kind::Resources, resources, version, &mut problems);
+        offer.resources = resources.into_iter().map(|(item, _)| item).collect();
         offer.caching[Kind::Tools as usize] = Some(caching);
         offer
     }
@@ -220,109 +324,11 @@ impl Offer {
 /// Converts a server's refusal to list into an error for operators. The breaker does not count it, because a refusal is
 /// an answer.
 pub(super) fn refused(refusal: &ErrorObject) -> Error {
-    let said = quoted(&refusal.message());
-    Error::Malformed { reason: format!("it refused to list its tools: {} {said}", refusal.code()) }
+    let text = quoted(&refusal.message());
+    Error::Connect { reason: format!("it refused to list its tools: {} {text}", refusal.code()) }
 }
 
-fn usable_tools(definitions: Vec<Raw>, mirrored: bool, problems: &mut Problems) -> Vec<Tool> {
-    let mut filter = OfferFilter::new(Kind::Tools, problems);
-    let read = |definition: Raw| {
-        let tool = filter.is_shallow(&definition).then(|| Tool::from_definition(definition))?;
-        if let Some(Tool { name, header_params: Err(why), .. }) = tool.as_ref().filter(|_| mirrored) {
-            filter.problems.add(format!("the tool {} was left out: {}", quoted(name), quoted(why)));
-            return None;
-        }
-        let name = tool.as_ref().map(|tool| tool.name.as_str());
-        if filter.is_new(name) && filter.fits(name) { tool } else { None }
-    };
-    definitions.into_iter().filter_map(read).collect()
-}
-
-fn usable(kind: Kind, definitions: Vec<Raw>, problems: &mut Problems) -> Vec<Item> {
-    let mut filter = OfferFilter::new(kind, problems);
-    let read = |definition: Raw| {
-        let item = filter.is_shallow(&definition).then(|| Item::from_definition(kind, definition))?;
-        let key = item.as_ref().map(|item| item.key.as_str());
-        let is_usable = filter.is_new(key) && filter.fits(key) && filter.is_loadable(item.as_ref());
-        item.filter(|_| is_usable)
-    };
-    let mut items: Vec<Item> = definitions.into_iter().filter_map(read).collect();
-    if kind == Kind::Templates && items.len() > MAX_TEMPLATES {
-        let more = Limit::ListedItems.met(items.len() - MAX_TEMPLATES);
-        problems.add(format!("{more} resource templates beyond the first {MAX_TEMPLATES} were left out"));
-        items.truncate(MAX_TEMPLATES);
-    }
-    items
-}
-
-/// Leaves out items that cannot be offered, and records a problem for each.
-struct OfferFilter<'a> {
-    kind: Kind,
-    seen: HashSet<String>,
-    problems: &'a mut Problems,
-}
-
-impl<'a> OfferFilter<'a> {
-    fn new(kind: Kind, problems: &'a mut Problems) -> Self {
-        Self { kind, seen: HashSet::new(), problems }
-    }
-
-    /// Whether the nesting is within the limit. Switchyard and clients walk definitions recursively, and unlimited
-    /// nesting would overflow a stack.
-    fn is_shallow(&mut self, definition: &Raw) -> bool {
-        let (depth, one) = (definition.depth(), self.kind.singular());
-        if depth > MAX_DEPTH {
-            self.problems.add(format!("a {one} whose definition is nested {depth} levels deep was left out"));
-        }
-        depth <= MAX_DEPTH
-    }
-
-    /// Whether the key is within the limits of its kind.
-    fn fits(&mut self, key: Option<&str>) -> bool {
-        let key = key.unwrap_or_default();
-        let beyond = |most: usize| {
-            let length = key.len();
-            (length > most).then(|| format!("has {length} bytes, at most {most} are accepted"))
-        };
-        let excess = match self.kind {
-            Kind::Tools | Kind::Prompts => beyond(MAX_NAME),
-            Kind::Resources | Kind::Skills => beyond(MAX_URI),
-            Kind::Templates => Template::excess(key),
-        };
-        if let Some(excess) = &excess {
-            let (one, member) = (self.kind.singular(), self.kind.key());
-            Limit::ListedItems.met(());
-            self.problems.add(format!("the {one} {} was left out: its {member} {excess}", quoted(key)));
-        }
-        excess.is_none()
-    }
-
-    /// Whether hosts may load the item, if it is a skill. Clients throw away a whole list for one entry that they must
-    /// not load.
-    fn is_loadable(&mut self, item: Option<&Item>) -> bool {
-        let skill = item.filter(|_| self.kind == Kind::Skills);
-        let Some((skill, problem)) = skill.and_then(|item| Some((item, skill::problem(&item.definition)?)))
-        else {
-            return true;
-        };
-        self.problems.add(format!("the skill {} was left out: {problem}", quoted(&skill.key)));
-        false
-    }
-
-    /// Whether there is a key that did not occur before.
-    fn is_new(&mut self, key: Option<&str>) -> bool {
-        let one = self.kind.singular();
-        let Some(key) = key else {
-            self.problems.add(format!("a {one} without a {} was left out", self.kind.key()));
-            return false;
-        };
-        let is_new = self.seen.insert(key.to_owned());
-        if !is_new {
-            self.problems.add(format!("the {one} {} stands twice, the first one counts", quoted(key)));
-        }
-        is_new
-    }
-}
-
+#[cfg(test)]
+mod side_list_tests;
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ const MAX_ITEMS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// One whole list.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Listed {
     /// The items, as the server printed them.
     pub items: Vec<Raw>,

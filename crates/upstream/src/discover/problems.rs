@@ -6,7 +6,7 @@ const MAX_PROBLEMS: usize = 16;
 const MAX_QUOTED: usize = 200;
 
 /// A bounded list of problems.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Problems {
     texts: Vec<String>,
     more: usize,
@@ -19,6 +19,11 @@ impl Problems {
         } else {
             self.more += 1;
         }
+    }
+
+    pub(super) fn extend(&mut self, others: Self) {
+        others.texts.into_iter().for_each(|text| self.add(text));
+        self.more += others.more;
     }
 
     pub(super) fn into_texts(mut self) -> Vec<String> {

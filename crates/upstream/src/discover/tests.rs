@@ -9,17 +9,23 @@ use super::*;
 use crate::connection::{Connector, Dialect, Events};
 use crate::fake::{Answer, Fake};
 use protocol::error::code;
+use protocol::feature::Item;
 use protocol::{Era, Version, method};
+
+pub(super) fn discovery(before: Option<Arc<Offer>>, early: mpsc::Sender<Offer>) -> Discovery {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    Discovery { mirrors_parameters: false, server: "s".into(), before, deadline, early }
+}
 
 async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {
     let is_legacy = server.speaks(Era::Modern) == Some(false);
     let dialect = Dialect { era: if is_legacy { Era::Legacy } else { Era::Modern }, ..Dialect::base() };
     let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
-    let discovery = Discovery { mirrors_parameters, server: "s".into(), before: None };
+    let discovery = Discovery { mirrors_parameters, ..discovery(None, mpsc::channel(1).0) };
     discovery.on(connection.as_ref()).await
 }
 
-async fn offer_of(server: &Fake) -> Offer {
+pub(super) async fn offer_of(server: &Fake) -> Offer {
     read_from(server, false).await.expect("reached").expect("listed")
 }
 
@@ -37,7 +43,7 @@ fn paged(
     (server, asked)
 }
 
-fn tool(number: usize) -> serde_json::Value {
+pub(super) fn tool(number: usize) -> serde_json::Value {
     json!({"name": format!("tool{number}"), "inputSchema": {"type": "object"}})
 }
 
@@ -110,7 +116,7 @@ async fn odd_tools_cost_only_themselves() {
 async fn invalid_header_annotations_matter_only_where_there_are_headers() {
     let page = json!({"tools": [
         tool(1),
-        {"name": "bad", "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "no good"}}}},
+        {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "no good"}}}},
     ]});
     for (version, mirrors, left) in
         [(Version::V2026_07_28, true, 1), (Version::V2026_07_28, false, 2), (Version::V2025_11_25, true, 2)]
@@ -163,9 +169,14 @@ async fn a_definition_that_is_nested_without_end_is_left_out() {
 }
 
 /// A server with all capabilities and with lists from `page`, by kind. It refuses a list that is `None`.
-fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static) -> Fake {
+pub(super) fn whole(
+    version: Version,
+    page: impl Fn(Kind) -> Option<serde_json::Value> + Send + Sync + 'static,
+) -> Fake {
     let server = Fake::new(version);
-    server.capabilities(&json!({"tools": {}, "resources": {}, "prompts": {}}));
+    server.capabilities(&json!({
+        "tools": {}, "resources": {}, "prompts": {}, "extensions": {protocol::skill::EXTENSION: {}},
+    }));
     server.answer(move |call| {
         let kind = Kind::ALL.into_iter().find(|kind| kind.method() == call.method)?;
         let refusal = || Answer::Reply(Err(ErrorObject::new(-32603, "not now")));
@@ -174,8 +185,13 @@ fn whole(version: Version, page: impl Fn(Kind) -> Option<serde_json::Value> + Se
     server
 }
 
-fn full(kind: Kind) -> serde_json::Value {
-    let item = |key: &str| json!({"x": 1, kind.key(): key});
+pub(super) fn full(kind: Kind) -> serde_json::Value {
+    let item = |key: &str| match kind {
+        Kind::Skills => json!({
+            "uri": format!("{key}/SKILL.md"), "frontmatter": {"name": key, "description": "d"}, "resources": "dynamic",
+        }),
+        _ => json!({"x": 1, "name": key, kind.key(): key, "inputSchema": {"type": "object"}}),
+    };
     json!({kind.member(): [item("a:1"), item("a:2")], "ttlMs": 5000, "cacheScope": "public"})
 }
 
@@ -190,7 +206,9 @@ async fn every_kind_is_read_and_what_its_list_allows_caches() {
     for items in [&offer.resources, &offer.templates, &offer.prompts] {
         assert_eq!(keys(items), ["a:1", "a:2"]);
     }
-    assert_eq!(offer.prompts[0].definition.as_str(), r#"{"name":"a:1","x":1}"#);
+    assert_eq!(keys(&offer.skills), ["a:1/SKILL.md", "a:2/SKILL.md"]);
+    let definition = r#"{"inputSchema":{"type":"object"},"name":"a:1","x":1}"#;
+    assert_eq!(offer.prompts[0].definition.as_str(), definition);
     let public = Caching { ttl_ms: 5000, is_public: true };
     assert!(Kind::ALL.into_iter().all(|kind| offer.caching(kind) == Some(public)));
 }
@@ -226,8 +244,8 @@ async fn a_list_that_fails_costs_only_itself() {
                     },
                 );
             let offer = offer_of(&server).await;
-            let there = [&offer.resources, &offer.templates, &offer.prompts].map(Vec::len);
-            assert_eq!(offer.tools.len() + there.iter().sum::<usize>(), 6, "{broken:?}");
+            let there = [&offer.resources, &offer.templates, &offer.prompts, &offer.skills].map(Vec::len);
+            assert_eq!(offer.tools.len() + there.iter().sum::<usize>(), 8, "{broken:?}");
             assert_eq!(offer.caching(broken), None);
             let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };
             assert!(problem.starts_with(&format!("its list of {} is left out", broken.member())));
@@ -254,7 +272,7 @@ async fn a_list_that_never_comes_is_not_waited_for_and_its_request_is_cancelled(
 async fn odd_items_cost_only_themselves() {
     let deep = || serde_json::from_str::<serde_json::Value>(&format!("{}{}", "[".repeat(70), "]".repeat(70)));
     let server = whole(Version::V2025_11_25, move |kind| {
-        let good = json!({kind.key(): "t:1"});
+        let good = json!({"name": "t:1", kind.key(): "t:1"});
         let bomb = json!({kind.key(): "t:2", "x": deep().expect("JSON")});
         Some(json!({kind.member(): [good, {"other": "x"}, good, bomb, 7, {kind.key(): ""}]}))
     });
@@ -285,16 +303,74 @@ async fn a_list_that_fails_stays_as_it_was_read_last() {
             let dialect = Dialect { era: Era::Legacy, ..Dialect::base() };
             let connection = server.connect(Events::channel().0, dialect).await.expect("accepts");
             let before = Some(Arc::clone(&first));
-            let discovery = Discovery { mirrors_parameters: false, server: "s".into(), before };
-            let offer = discovery.on(connection.as_ref()).await.expect("reached").expect("listed");
+            let offer = discovery(before, mpsc::channel(1).0)
+                .on(connection.as_ref())
+                .await
+                .expect("reached")
+                .expect("listed");
             let counts = |offer: &Offer| {
-                [offer.tools.len(), offer.resources.len(), offer.templates.len(), offer.prompts.len()]
+                let items = [&offer.resources, &offer.templates, &offer.prompts, &offer.skills].map(Vec::len);
+                [offer.tools.len(), items[0], items[1], items[2], items[3]]
             };
-            let mut expected = [0; 4];
+            let mut expected = [0; 5];
             expected[broken as usize] = counts(&first)[broken as usize];
-            assert!(counts(&offer) == expected && expected != [0; 4], "{broken:?}: {:?}", counts(&offer));
+            assert!(counts(&offer) == expected && expected != [0; 5], "{broken:?}: {:?}", counts(&offer));
             let [problem] = offer.problems.as_slice() else { panic!("{:?}", offer.problems) };
             assert!(problem.contains("stays as it was read last"), "{problem}");
         }
     }
+}
+
+/// The offer of a server with one list of `items`.
+async fn offer_with(version: Version, kind: Kind, items: serde_json::Value) -> Offer {
+    let server = whole(version, move |listed| {
+        Some(json!({listed.member(): if listed == kind { items.clone() } else { json!([]) }}))
+    });
+    offer_of(&server).await
+}
+
+#[tokio::test]
+async fn definitions_that_clients_refuse_are_repaired_or_left_out_and_each_is_named() {
+    for version in [Version::V2025_11_25, Version::V2026_07_28] {
+        let tools = json!([
+            {"name": "good", "inputSchema": {"type": "object"}},
+            {"name": "none"},
+            {"name": "text", "inputSchema": {"type": "string"}},
+            {"name": "int", "inputSchema": {"type": "object", "properties": {"a": {"type": "int"}}}},
+        ]);
+        let offer = offer_with(version, Kind::Tools, tools).await;
+        let names: Vec<_> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["good", "none", "int"]);
+        let [good, none, int] = offer.tools.as_slice() else { panic!("three tools") };
+        assert!(good.repaired.is_none() && int.repaired.is_none());
+        assert_eq!(none.definition.as_str(), r#"{"name":"none"}"#, "as the server sent it");
+        let offered = none.definition_as("none");
+        assert_eq!(offered.as_str(), r#"{"name":"none","inputSchema":{"type":"object"}}"#);
+        let expected = [
+            r#"the tool "none" was repaired: inputSchema is missing and accepts any object now"#,
+            r#"the tool "text" was left out: its inputSchema has the type"#,
+            r#"the tool "int" is offered, but its inputSchema is not valid: properties.a.type is `int`"#,
+        ];
+        assert_eq!(offer.problems.len(), expected.len(), "{:?}", offer.problems);
+        for (problem, expected) in offer.problems.iter().zip(expected) {
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+    }
+    for kind in [Kind::Resources, Kind::Templates, Kind::Prompts] {
+        let item = json!({kind.key(): "a:1", "name": "a:1", "description": null});
+        let offer = offer_with(Version::V2025_11_25, kind, json!([item])).await;
+        let items = [&offer.resources, &offer.templates, &offer.prompts].into_iter().flatten();
+        let definitions: Vec<_> = items.map(|item| item.definition.clone()).collect();
+        assert!(definitions.len() == 1 && definitions[0].get("description").is_none(), "{kind:?}");
+        assert!(offer.problems[0].contains("description is null and was left out"), "{:?}", offer.problems);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_says_about_itself_is_repaired_too() {
+    let server = whole(Version::V2025_11_25, |kind| Some(json!({kind.member(): []})));
+    server.capabilities(&json!({"tools": {"listChanged": "yes"}, "logging": null, "extensions": {"a/b": 5}}));
+    let offer = offer_of(&server).await;
+    assert_eq!(offer.peer.capabilities.as_str(), r#"{"extensions":{},"tools":{}}"#);
+    assert!(offer.problems[0].starts_with("its capabilities were repaired"), "{:?}", offer.problems);
 }

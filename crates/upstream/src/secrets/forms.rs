@@ -14,6 +14,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode_byte, utf8_percent_encode};
 use url::form_urlencoded;
 
+use protocol::visible::visible;
 use runtime::hex::hex;
 
 /// All except the unreserved characters (RFC 3986, 2.3).
@@ -34,13 +35,13 @@ pub(super) fn of(secret: &str) -> BTreeSet<String> {
     lines.chain(percent(whole)).chain(base64(whole.as_bytes())).chain(digits(whole)).collect()
 }
 
-/// The text itself and its JSON string, each also escaped for a log as `char` and `str` do it.
+/// The text itself and its JSON string, each also escaped for a log as `char`, `str` and [`visible`] do it.
 fn quoted(text: &str) -> Vec<String> {
     let json = inside(serde_json::Value::from(text).to_string());
     let texts = [text.to_owned(), json.replace('/', "\\/"), ascii(&json), json];
     let escaped = |text: &String| {
         let by_char: String = text.chars().flat_map(char::escape_debug).collect();
-        [text.clone(), by_char, inside(format!("{text:?}"))]
+        [text.clone(), by_char, inside(format!("{text:?}")), visible(text).to_string()]
     };
     texts.iter().flat_map(escaped).collect()
 }

@@ -98,11 +98,11 @@ fn columns(rows: &[&Server]) -> Vec<Column> {
     ]
 }
 
-/// The state; the breaker if that refuses the calls of the server, because its column may be missing.
+/// The state; for a server that is ready, the breaker if that refuses its calls, because its column may be missing.
 fn state(row: &Server) -> Span {
     let seen = &row.seen;
     match (seen.state.as_str(), seen.breaker.as_str()) {
-        ("ready" | "failed", "open") => Span::new("breaker open", Severity::Bad),
+        ("ready", "open") => Span::new("breaker open", Severity::Bad),
         (state, _) => Span::new(state, Severity::of_state(state)),
     }
 }

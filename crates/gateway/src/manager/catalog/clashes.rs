@@ -98,10 +98,16 @@ impl Claims {
         Clashes { uris: clashing, templates }
     }
 
-    /// Adds to `clashing`, the claims, those of the servers of the `uris` that clash.
-    pub(super) fn follow(&self, uris: &[ResourceKey], are_clashing: &[bool], clashing: &mut [bool]) {
+    /// Adds to `clashing`, the claims, those of skills with one of the `uris` that clash. The skills begin at `first`.
+    pub(super) fn follow(
+        &self,
+        uris: &[ResourceKey],
+        are_clashing: &[bool],
+        (first, clashing): (usize, &mut [bool]),
+    ) {
         for (key, _) in uris.iter().zip(are_clashing).filter(|(_, clashes)| **clashes) {
-            let own = self.by_prefix.matching(&key.uri).filter(|&at| self.templates[at].0 == key.server);
+            let of_skills = self.by_prefix.matching(&key.uri).filter(|&at| at >= first);
+            let own = of_skills.filter(|&at| self.templates[at].0 == key.server);
             own.for_each(|at| clashing[at] = true);
         }
     }

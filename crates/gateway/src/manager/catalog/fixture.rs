@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::manager::config::ToolNames;
 use protocol::Version;
+use protocol::definition::check;
 use protocol::lifecycle::Peer;
 
 /// Parses JSON of any spelling.
@@ -38,7 +39,11 @@ impl Has<'_> {
             let item = |text| Item::from_definition(kind, definition(kind, text)).expect("it has a key");
             texts.iter().map(item).collect::<Vec<Item>>()
         };
-        let tool = |text| Tool::from_definition(definition(Kind::Tools, text)).expect("a tool");
+        let tool = |text| {
+            let tool = Tool::from_definition(definition(Kind::Tools, text)).expect("a tool");
+            let checked = check(Kind::Tools, &tool.name, &tool.definition, Version::V2026_07_28);
+            Tool { legacy: checked.map(|checked| checked.legacy).unwrap_or_default(), ..tool }
+        };
         let mut offer = Offer::empty(peer);
         offer.tools = self.tools.iter().map(tool).collect();
         offer.resources = items(Kind::Resources, self.resources);
@@ -66,7 +71,7 @@ pub(super) fn after(servers: &[(&str, Has<'_>)], choice: &Tools, history: &mut H
     let part = |(server, offer)| Part { server, choice, offer, trust: &trust };
     let parts: Vec<Part<'_>> = offers.iter().map(|(server, offer)| part((server, offer))).collect();
     let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
-    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers };
+    let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers, keeps_dots: false };
     Catalog::build(&parts, Style { rules, per_page: 2 }, history)
 }
 

@@ -43,8 +43,7 @@ pub struct CatalogEntry {
     pub route: Arc<Route>,
     /// Its definition, under that name or URI.
     pub definition: Raw,
-    /// Another definition for clients that accept only objects as structured results, if they need
-    /// one.
+    /// Another definition for clients of the legacy revisions, if they need one.
     pub older: Option<Raw>,
 }
 
@@ -64,7 +63,7 @@ pub enum Form {
 pub struct Page<'a> {
     listing: &'a Listing,
     first: usize,
-    /// Whether it is for clients that accept only objects as structured results.
+    /// Whether it is for clients of the legacy revisions.
     is_older: bool,
 }
 
@@ -117,7 +116,7 @@ impl Listing {
     /// Returns the page after the item `after`, or the first page, in the form for clients of
     /// `version`. Returns none if there is no such item.
     pub fn page(&self, after: Option<&str>, version: Version) -> Option<Page<'_>> {
-        let is_older = self.has_older && !version.has_any_output();
+        let is_older = self.has_older && !version.is_modern();
         let first = match after {
             None => 0,
             Some(key) => match self.page_after.get(key) {

@@ -24,13 +24,13 @@ pub use listing::{CatalogEntry, Form, Listing, Page, Route};
 pub use resources::{LinkBudget, Resources};
 pub use uri_servers::{ServerResource, UriServers};
 
+use super::config::ToolNames;
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
 use super::trust::{Change, Trust};
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::feature::{Effect, Item, Kind, List, Tool};
-use protocol::output_schema;
 use upstream::Offer;
 use upstream::config::Tools;
 
@@ -228,11 +228,10 @@ fn moved<'a>(
     keys: &[ItemKey],
     subject: impl Fn(usize) -> &'a str,
 ) -> Vec<(String, Arc<str>, String)> {
-    let one = |index: usize| {
-        let key = &keys[index];
-        (key.name.clone(), Arc::clone(&key.server), subject(index).to_owned())
+    let one = |index: usize, name: &String| {
+        (name.clone(), Arc::clone(&keys[index].server), subject(index).to_owned())
     };
-    names.moved().iter().map(|moved| one(moved.index)).collect()
+    names.moved().iter().map(|moved| one(moved.index, &moved.name)).collect()
 }
 
 fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &mut Owners) -> NamedList {
@@ -266,15 +265,13 @@ fn tool_entry(
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> CatalogEntry {
     let definition = resources.with_references(part.server, tool.definition_as(exposed), budget);
-    // Clients of older revisions get definitions of older servers unchanged.
-    let is_newer = part.offer.peer.version.has_any_output();
-    let older = if is_newer { output_schema::wrap_definition(&definition) } else { None };
+    let older = tool.legacy.of(&definition);
     let route = Route {
         server: Arc::clone(part.server),
         subject: tool.name.as_str().into(),
         effect: tool.effect,
         header_params: tool.header_params.clone().unwrap_or_default().into(),
-        wraps_result: older.is_some(),
+        wraps_result: tool.legacy.wraps_output,
         // Without the capability, anything that a definition says about tasks is ignored.
         needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
     };
@@ -303,7 +300,9 @@ fn prompts(parts: &[Part<'_>], style: Style<'_>, owners: &mut Owners) -> NamedLi
         name: prompt.key.clone(),
     };
     let keys: Vec<ItemKey> = offered.iter().map(key).collect();
-    let names = Names::assign(&keys, &style.rules, owners);
+    // A server alone keeps the names of its prompts.
+    let mode = if style.rules.servers.is_empty() { ToolNames::Verbatim } else { style.rules.mode };
+    let names = Names::assign(&keys, &Rules { mode, keeps_dots: true, ..style.rules }, owners);
     let moved = moved(&names, &keys, |index| offered[index].1.key.as_str());
     let entry = |(index, (server, prompt)): (usize, &(&Arc<str>, &Item))| {
         read_only(Kind::Prompts, names.exposed(index), server, prompt)

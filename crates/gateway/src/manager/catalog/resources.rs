@@ -78,7 +78,7 @@ impl Resources {
             if can_clash { claims.clashes(&keys, &claim_keys, &servers) } else { Clashes::default() };
         note(history, &keys, &mut clashes.uris);
         note(history, &claim_keys, &mut clashes.templates);
-        claims.follow(&keys, &clashes.uris, &mut clashes.templates[template_keys.len()..]);
+        claims.follow(&keys, &clashes.uris, (template_keys.len(), &mut clashes.templates));
         let uris = Uris::assign(&keys, &clashes.uris);
         let (of_templates, of_skills) = clashes.templates.split_at(template_keys.len());
         let template_uris = Uris::assign(&template_keys, of_templates);

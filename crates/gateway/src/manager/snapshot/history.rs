@@ -27,7 +27,9 @@ impl Snapshot {
         history.prompts.retain(is_there);
         Arc::make_mut(&mut history.uris).retain(is_there);
         for server in &config.servers {
-            for name in server.tools.rename.values() {
+            let renamed = server.tools.rename.values();
+            for name in renamed.flat_map(|name| [name.clone(), name.replace('.', "_")]) {
+                let name = name.as_str();
                 if !history.tools.is_free_for(name, &server.name) {
                     history.tools.release(name);
                 }
@@ -48,6 +50,10 @@ impl Snapshot {
         let tools = self.catalog.moved(Kind::Tools).filter(|moved| is_wanted(moved.route));
         for moved in tools.filter(|moved| is_seen(moved.owner)) {
             history.tools.release(moved.name);
+            // Its own spelling, if that has dots.
+            if history.tools.owner(moved.route.1) == Some(moved.owner) {
+                history.tools.release(moved.route.1);
+            }
         }
         for moved in self.catalog.moved(Kind::Prompts).filter(|_| tool.is_none()) {
             if is_wanted(moved.route) {

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::catalog::Catalog;
-use super::super::config::{Config, ToolNames};
-use super::{History, Revisions, Server, Snapshot, catalog, changed, style};
+use super::super::config::Config;
+use super::{History, Revisions, Server, Snapshot, alone_mode, catalog, changed, style};
 use protocol::feature::Lists;
 use upstream::Offer;
 
@@ -75,7 +75,7 @@ impl Server {
                 Arc::new(self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools));
         }
         let (alone, mut history) = (std::collections::HashSet::new(), History::default());
-        let style = style(config, ToolNames::Verbatim, &alone);
+        let style = style(config, alone_mode(config), &alone);
         self.catalog = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
     }
 }

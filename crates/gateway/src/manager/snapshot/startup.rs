@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Scope, Snapshot};
-use crate::manager::Manager;
+use super::{Scope, Server, Snapshot};
 use crate::manager::config::Config;
+use crate::manager::{Manager, STARTUP_GRACE};
 use upstream::{State, Upstream};
 
 /// How long after the start of a server lists wait for its first attempt to connect.
@@ -22,9 +22,30 @@ impl Snapshot {
     /// The snapshot before any server was reached, with what servers declare without that.
     pub(in crate::manager) fn first(config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
         let mut first = Self::new(upstreams);
-        first.servers.iter_mut().for_each(|server| server.read_offer(config));
+        first.servers.iter_mut().for_each(|server| server.read_offer(config, None));
         first.merge(config);
         first
+    }
+
+    /// Whether the first attempt to connect has ended for every server.
+    pub fn is_settled(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::All => self.servers.iter().all(|server| server.settled),
+            Scope::Server(name) => self.server(name).is_ok_and(|server| server.settled),
+        }
+    }
+
+    /// Whether every server has ended its first attempt to connect, and no list is still being read.
+    pub(in crate::manager) fn is_complete(&self) -> bool {
+        let is_partial = |server: &Server| server.offer.as_ref().is_some_and(|offer| offer.is_partial);
+        self.is_settled(&Scope::All) && !self.servers.iter().any(is_partial)
+    }
+
+    /// Whether all servers were settled once, before or after a reload. The gateway as a whole is then in
+    /// use, and a new server does not change that. A server that hangs in its first attempt counts as settled
+    /// after `STARTUP_GRACE`.
+    pub fn has_started(&self) -> bool {
+        self.was_settled || self.is_settled(&Scope::All) || self.started.elapsed() >= STARTUP_GRACE
     }
 
     /// When a list of `scope` need not wait any longer; none if it need not wait at all.
