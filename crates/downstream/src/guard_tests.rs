@@ -133,7 +133,6 @@ const FORMS: &[(&str, Option<&str>, bool)] = &[
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_refused_everywhere() {
     let door = door(&Config::default());
-    assert!(FORMS.len() >= 40);
     for (host, origin, allowed) in FORMS {
         for path in PATHS {
             let mut headers = vec![("host", *host)];
