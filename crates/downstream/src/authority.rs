@@ -65,9 +65,15 @@ impl Authority {
         self.host.is_loopback()
     }
 
-    /// Whether it is an address, which no name server of a web page can move.
-    pub(super) const fn is_address(&self) -> bool {
-        matches!(self.host, Host::Address(_))
+    /// Whether it is the address of a machine in its usual spelling, which no name server of a web page can move.
+    pub(super) fn is_address(&self) -> bool {
+        match self.host {
+            Host::Name(_) => false,
+            Host::Address(IpAddr::V4(address)) => !address.is_unspecified(),
+            Host::Address(IpAddr::V6(address)) => {
+                !address.is_unspecified() && address.to_ipv4_mapped().is_none()
+            }
+        }
     }
 
     /// Whether `self`, an entry of a list, covers `other`: without a port it covers every port.

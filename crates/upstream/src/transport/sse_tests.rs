@@ -178,7 +178,7 @@ async fn a_post_that_is_refused_fails_its_call_at_once() {
         } else {
             assert_eq!(
                 error,
-                Error::Status { status, retry_after: Some(Duration::from_secs(2)), detail: String::new() }
+                Error::Status { status, retry_after: Some(Duration::from_secs(2)), detail: ": no".into() }
             );
             assert!(connection.closed().now_or_never().is_none());
         }

@@ -110,7 +110,7 @@ impl AnswerReader<'_> {
     /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
         let status = response.status();
-        let head = Head::of(&response);
+        let head = AnswerHead::of(&response);
         let is_stream = is_media_type(response.headers(), "text/event-stream");
         let body = response.into_body();
         if is_stream {
@@ -167,7 +167,7 @@ impl AnswerReader<'_> {
     }
 
     /// Reads the answer from a body with the type of an event stream.
-    async fn read_stream(&self, head: Head, body: Body) -> Result<RequestOutcome, Broken> {
+    async fn read_stream(&self, head: AnswerHead, body: Body) -> Result<RequestOutcome, Broken> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
@@ -247,8 +247,8 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
-    fn judge(&self, head: Head, body: &Bytes) -> Result<RequestOutcome, Error> {
-        let Head { refusal, content_type } = head;
+    fn judge(&self, head: AnswerHead, body: &Bytes) -> Result<RequestOutcome, Error> {
+        let AnswerHead { refusal, content_type } = head;
         let status = refusal.status;
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
@@ -289,14 +289,14 @@ impl AnswerReader<'_> {
 }
 
 /// The parts of the head of a response that decide how its body is read.
-struct Head {
+struct AnswerHead {
     /// The refusal that the status alone would be.
     refusal: HttpRefusal,
     /// Its content type, unless it is the usual one.
     content_type: Option<HeaderValue>,
 }
 
-impl Head {
+impl AnswerHead {
     fn of(response: &Response) -> Self {
         let (status, headers) = (response.status(), response.headers());
         let is_challenge = status == StatusCode::UNAUTHORIZED && headers.contains_key(WWW_AUTHENTICATE);

@@ -98,8 +98,8 @@ async fn refused_credentials_and_an_absent_server_say_nothing_of_the_era() {
             let bench = Bench::new(move |_| vec![full(status, header, "no")]).await;
             let expected = match (status, retry_after) {
                 // A 403 with a retry time does not refuse the credentials.
-                (401, _) | (403, None) => Error::AuthFailed { reason: format!("HTTP {status}") },
-                _ => Error::Status { status, retry_after, detail: String::new() },
+                (401, _) | (403, None) => Error::AuthFailed { reason: format!("HTTP {status}: no") },
+                _ => Error::Status { status, retry_after, detail: ": no".into() },
             };
             assert_eq!(without_advice(bench.refusal().await), expected);
             // A proxy may only tell that the server crashed on the first request.
@@ -124,7 +124,7 @@ async fn credentials_refused_by_a_legacy_server_are_told_as_that() {
         })
         .await;
         let refusal = without_advice(bench.refusal().await);
-        assert_eq!(refusal, Error::AuthFailed { reason: "HTTP 401".into() }, "{at}");
+        assert_eq!(refusal, Error::AuthFailed { reason: "HTTP 401: invalid_token".into() }, "{at}");
     }
 }
 
