@@ -138,8 +138,9 @@ fn import_names_each_line_that_it_leaves_out() {
             "{line}: {err}"
         );
     }
-    assert!(!out.contains("allow_unauthenticated: true"), "nobody wrote that: {out}");
-    assert!(!out.contains("SENTRY_DSN"), "{out}");
+    let file = out.lines().filter(|line| !line.starts_with('#')).collect::<String>();
+    assert!(!file.contains("allow_unauthenticated: true"), "nobody wrote that: {out}");
+    assert!(!file.contains("SENTRY_DSN"), "{out}");
     let (code, out, err) = run("logging: {level: INFO}\nother: 1\n", &["import", "mcp_servers.yaml"]);
     assert_eq!((code, out.as_str()), (Some(1), ""), "it has no server: {err}");
     assert!(err.contains("`other`"), "{err}");
