@@ -84,13 +84,13 @@ fn check_skill(entry: &Raw) -> Result<Checked, String> {
 }
 
 /// Members to set or to remove.
-type Changes = Vec<(&'static str, Option<Raw>)>;
+type MemberChanges = Vec<(&'static str, Option<Raw>)>;
 
 fn check_schemas(
     sent: &Raw,
     server: Version,
     checker: &mut Checker,
-    (changes, checked): (&mut Changes, &mut Checked),
+    (changes, checked): (&mut MemberChanges, &mut Checked),
 ) -> Result<(), String> {
     let input = tool_schema::input(sent.get(INPUT), checker)?;
     let output = tool_schema::output(sent.get(OUTPUT), server, checker);
