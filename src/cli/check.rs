@@ -13,7 +13,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
 use super::confirm::CommandStreams;
-use super::{ConfigFile, EXIT_USAGE, connect_check, doctor};
+use super::log_file::Unwritable;
+use super::{ConfigFile, EXIT_USAGE, connect_check, log_file};
 use crate::app;
 use crate::config::Config;
 use auth::Authenticator;
@@ -120,8 +121,8 @@ fn print(config: &Config, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         writeln!(streams.out, "note: server: {remark}")?;
     }
     // The folder belongs to the machine that the gateway runs on, which may be another one.
-    if let Some(problem) = doctor::log_file_problem(config) {
-        writeln!(streams.out, "warning: server: {problem}")?;
+    if let Some(Unwritable { found, fix }) = log_file::unwritable(config) {
+        writeln!(streams.out, "warning: server: {found}: {fix}")?;
     }
     if servers.is_empty() {
         return Ok(());

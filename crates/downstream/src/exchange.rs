@@ -1,17 +1,15 @@
 //! One request of a client, as the stream of messages that ends in its response.
 //!
-//! Every transport serves requests through this: the messages of the call come first and in
-//! order, the response last.
+//! Every transport serves requests through this: the messages of the call come first and in order, the response last.
 //!
 //! Invariants: no message follows the response. A cancelled request has no response. A notice carries the
 //! client's own progress token or does not arrive. A server request that the client does not support is refused. One
 //! that is open at the end of the call is cancelled before the response. A response is charged to the memory budget as
 //! soon as it is made, because it may wait for its client.
 //!
-//! The owner of a running request differs by era. A modern client's request dies with this object,
-//! because there a closed stream means "stop"; it lives in it too, until its answer becomes a stream
-//! ([`Exchange::keep_going`]). A legacy client's runs in a task of its own, because there it does
-//! not, and only `notifications/cancelled` ends it.
+//! The owner of a running request differs by era. A modern client's request dies with this object, because there a closed
+//! stream means "stop"; it lives in it too, until its answer becomes a stream ([`Exchange::keep_going`]). A legacy
+//! client's runs in a task of its own, because there it does not, and only `notifications/cancelled` ends it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -383,15 +381,14 @@ async fn answer(
         };
         // It does not matter if a server made it, the cache, or an edit on the way.
         let charged = received.charged(Some(caller.principal.id()));
-        let full = |_| ResponseBody::Buffered(Err(memory_exhausted(caller.version.era())));
-        let mut received = charged.unwrap_or_else(full);
+        let mut received =
+            charged.unwrap_or_else(|_| ResponseBody::Buffered(Err(memory_exhausted(caller.version.era()))));
         audited.end(&mut received);
         received
     };
     let handled = std::panic::AssertUnwindSafe(work.instrument(span));
     handled.catch_unwind().await.unwrap_or_else(|_| {
-        // A message over a pipe has no request id; then its fault gets one.
-        let id = named.unwrap_or_else(telemetry::RequestId::new);
+        let id = named.unwrap_or_else(telemetry::RequestId::new); // a message over a pipe has none
         telemetry::panics::caught(id, Some(&request.method));
         let text = "the gateway failed on this request; its log says more under request_id";
         ResponseBody::Buffered(Err(internal(text, id)))

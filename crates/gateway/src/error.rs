@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use crate::invalid_answer::invalid_answer;
 use crate::manager::{Error, Named};
 use auth::Role;
 use json::Raw;
@@ -245,14 +246,6 @@ pub fn revoked() -> ErrorObject {
 /// The end of a request that needed input from its client and did not get it.
 pub fn input(code: ErrorCode, text: &str) -> ErrorObject {
     refusal(code, Era::Modern, text)
-}
-
-/// A server's answer that does not fit its revision.
-pub fn invalid_answer(text: &str) -> ErrorObject {
-    let code = ErrorCode::InvalidAnswer;
-    ErrorObject::new(code.number(Era::Modern), text)
-        .with_data(&ErrorData::new(code, text))
-        .from_us(Origin::Failure)
 }
 
 /// A server's refusal, which came because a modern client lacks capabilities.

@@ -3,8 +3,8 @@
 //! Source: `server/tools`, `server/resources`, `server/prompts` of each revision. Not here: which client sees a
 //! definition under which name (`manager`), how long a list may be cached (`caching`).
 
-use super::definition::LegacyForm;
 use super::headers::{self, HeaderParam};
+use super::legacy_form::LegacyForm;
 use super::method;
 use json::raw::Raw;
 

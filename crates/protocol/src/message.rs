@@ -12,8 +12,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::error::{ErrorObject, Reply, code};
+use super::error::{ErrorObject, Reply};
 use super::method::Method;
+pub use super::parse_error::ParseError;
 use crate::{absent, sanitize};
 use json::Fault;
 use json::byte_order_mark;
@@ -117,71 +118,9 @@ pub enum Message {
     Response(Response),
 }
 
-/// Why a text is not a message. [`ParseError::code`] gives the JSON-RPC code of the refusal.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ParseError {
-    /// Not JSON at all.
-    #[error("the message is not valid JSON: {0}")]
-    NotJson(Fault),
-    /// A batch.
-    #[error("batches of messages are not accepted; send each message alone")]
-    Batch,
-    /// JSON, but not an object.
-    #[error("a message must be a JSON object")]
-    NotObject,
-    /// Nested deeper than [`MAX_DEPTH`].
-    #[error("the message is nested {0} levels deep, at most 64 are accepted")]
-    TooDeep(usize),
-    /// A key occurs twice, in the envelope, `params` or `_meta`.
-    #[error("the key {key:?} stands twice in {place}")]
-    Duplicate {
-        /// `the message`, `params` or `_meta`.
-        place: &'static str,
-        /// The key, decoded, or its beginning.
-        key: String,
-    },
-    /// More members than `MAX_MEMBERS`.
-    #[error("{place} has more than 1,024 members; send what belongs to a tool in its arguments")]
-    TooMany {
-        /// `the message`, `params` or `_meta`.
-        place: &'static str,
-    },
-    /// `jsonrpc` is missing or not `"2.0"`.
-    #[error("\"jsonrpc\" must be \"2.0\"")]
-    Version,
-    /// `id` is neither a string nor an integer.
-    #[error("\"id\" must be a string or an integer")]
-    Id,
-    /// `method` is not a string.
-    #[error("\"method\" must be a string")]
-    Method,
-    /// `params` is not an object.
-    #[error("\"params\" must be an object")]
-    Params,
-    /// Neither a request, nor a notification, nor a response.
-    #[error("a message has either \"method\", or \"id\" and one of \"result\" and \"error\"")]
-    Shape,
-}
-
-impl ParseError {
-    /// The JSON-RPC error code that answers it.
-    pub const fn code(&self) -> i64 {
-        match self {
-            Self::NotJson(_) => code::PARSE_ERROR,
-            _ => code::INVALID_REQUEST,
-        }
-    }
-}
-
-impl From<&ParseError> for ErrorObject {
-    fn from(error: &ParseError) -> Self {
-        Self::new(error.code(), &error.to_string())
-    }
-}
-
 /// The sender of a message. Messages of servers are read more leniently, because they are not authorized.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sender {
+enum MessageSource {
     Client,
     Server,
 }
@@ -230,7 +169,7 @@ impl Envelope {
         mut self,
         text: &Bytes,
         surveyed: Option<(usize, MemberIndex)>,
-        sender: Sender,
+        sender: MessageSource,
     ) -> Result<Message, ParseError> {
         let is_there = |range: &Range<usize>| text[range.clone()] != *b"null";
         self.method = self.method.filter(is_there);
@@ -239,7 +178,7 @@ impl Envelope {
         } else if self.result.is_some() {
             self.error = None;
         }
-        if sender == Sender::Server && self.method.is_some() {
+        if sender == MessageSource::Server && self.method.is_some() {
             self.params = self.params.filter(is_there);
             self.id = self.id.filter(is_there);
         }
@@ -283,11 +222,11 @@ impl Message {
     /// payload does not keep a buffer in memory that is much larger.
     pub fn from_server(bytes: &Bytes) -> Result<Self, ParseError> {
         let message =
-            Self::surveyed(bytes, Sender::Server).unwrap_or_else(|| {
-                match byte_order_mark::behind(bytes) {
-                    Some(text) => Self::scanned(&text),
-                    None => Self::scanned(bytes),
-                }
+            Self::surveyed(bytes, MessageSource::Server).unwrap_or_else(|| match byte_order_mark::behind(
+                bytes,
+            ) {
+                Some(text) => Self::scanned(&text),
+                None => Self::scanned(bytes),
             })?;
         Ok(if bytes.len() < PADDED { message } else { message.compact(bytes.len()) })
     }
@@ -321,7 +260,8 @@ impl Message {
     ///
     /// Optional members that are `null` are left out. Many languages print absent members so, and servers refuse them.
     pub fn from_client(bytes: &Bytes) -> Result<Self, ParseError> {
-        let mut message = Self::surveyed(bytes, Sender::Client).unwrap_or_else(|| Self::judged(bytes))?;
+        let mut message =
+            Self::surveyed(bytes, MessageSource::Client).unwrap_or_else(|| Self::judged(bytes))?;
         if let Self::Request(Request { params, .. }) | Self::Notification(Notification { params, .. }) =
             &mut message
             && let Some(without) = params.as_ref().and_then(absent::without_nulls)
@@ -332,7 +272,7 @@ impl Message {
     }
 
     /// Reads a common message in one pass; `None` if it is invalid or unusual.
-    fn surveyed(bytes: &Bytes, sender: Sender) -> Option<Result<Self, ParseError>> {
+    fn surveyed(bytes: &Bytes, sender: MessageSource) -> Option<Result<Self, ParseError>> {
         let mut survey = Survey::new();
         survey.read(bytes)?;
         let mut envelope = Envelope::default();
@@ -344,7 +284,7 @@ impl Message {
 
     /// Reads any message of a server.
     pub fn scanned(bytes: &Bytes) -> Result<Self, ParseError> {
-        Self::from_raw(&parse_object(bytes)?, Sender::Server)
+        Self::from_raw(&parse_object(bytes)?, MessageSource::Server)
     }
 
     /// Reads any message of a client and says what is wrong with it, with one check after the other.
@@ -358,10 +298,10 @@ impl Message {
         let params = raw.get("params");
         no_duplicate("params", params.as_ref())?;
         no_duplicate("_meta", params.as_ref().and_then(|params| params.get("_meta")).as_ref())?;
-        Self::from_raw(&raw, Sender::Client)
+        Self::from_raw(&raw, MessageSource::Client)
     }
 
-    fn from_raw(raw: &Raw, sender: Sender) -> Result<Self, ParseError> {
+    fn from_raw(raw: &Raw, sender: MessageSource) -> Result<Self, ParseError> {
         let mut envelope = Envelope::default();
         for member in raw.as_part().places() {
             let key = decode_key(&raw.bytes()[member.key]);

@@ -34,7 +34,6 @@ use self::subject::Subject;
 use super::EXIT_USAGE;
 use super::operate::screen::{Screen, View};
 use super::operate::table::{Cell, Table};
-use crate::config::Config;
 use json::Raw;
 
 pub(super) const HELP: &str = "\
@@ -67,12 +66,6 @@ const CHECKS: &[DoctorCheck] = &[
     DoctorCheck { name: "clock", run: clock::check },
     DoctorCheck { name: "clients", run: clients::check },
 ];
-
-/// Why the log file cannot be written, and what to type.
-pub(super) fn log_file_problem(config: &Config) -> Option<String> {
-    let Finding { found, fix, .. } = permissions::log_file(config)?;
-    Some(fix.map_or_else(|| found.clone(), |fix| format!("{found}: {fix}")))
-}
 
 /// Runs the command and returns its exit code.
 pub(super) fn run(arguments: &Doctor, environment: &Lookup<'_>) -> ExitCode {

@@ -5,8 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
-
+use super::super::log_file::{self, Unwritable, refusal};
 use super::finding::Finding;
 use super::subject::Subject;
 use crate::config::Config;
@@ -77,20 +76,9 @@ fn state_folder(config: &Config) -> Option<Finding> {
     Some(Finding { fix, ..Finding::problem(error.to_string()) })
 }
 
-/// Whether the log file can be written.
-pub(super) fn log_file(config: &Config) -> Option<Finding> {
-    let path = config.server.log.file.as_ref()?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (reason, fix) = if path.is_file() {
-        (refusal(path)?, format!("`chmod u+w {}` as its owner", path.display()))
-    } else if path.exists() {
-        ("it is not a file".to_owned(), "another path for `log_file` under `server:`".to_owned())
-    } else if folder.is_dir() {
-        (refusal(folder)?, format!("`ls -ld {}`: Switchyard must be able to write there", folder.display()))
-    } else {
-        (format!("there is no folder {}", folder.display()), format!("`mkdir -p {}`", folder.display()))
-    };
-    Some(Finding::problem(format!("the log file {} cannot be written: {reason}", path.display())).fix(fix))
+fn log_file(config: &Config) -> Option<Finding> {
+    let Unwritable { found, fix } = log_file::unwritable(config)?;
+    Some(Finding::problem(found).fix(fix))
 }
 
 /// Why `folder`, which may not exist yet, cannot be written.
@@ -101,10 +89,4 @@ fn unwritable(folder: &Path) -> Option<String> {
     } else {
         Some(format!("{} is not a folder", existing.display()))
     }
-}
-
-/// Why the system does not let this user write `path`.
-fn refusal(path: &Path) -> Option<String> {
-    let reason = accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).err()?;
-    Some(format!("{}: {}", path.display(), std::io::Error::from(reason)))
 }

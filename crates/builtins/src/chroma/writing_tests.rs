@@ -227,3 +227,52 @@ async fn a_clock_that_stepped_back_does_not_hide_what_is_written_then() {
     assert_eq!(version(&search(&fixture.ours).await, &VERSIONS), Some(2));
     assert_eq!(fixture.double.records("mcp_docs").len(), 4);
 }
+
+#[tokio::test]
+async fn documents_of_another_program_are_read_updated_and_deleted() {
+    let fixture = Fixture::new().await;
+    let context = &fixture.ours.context;
+    let theirs = context.chroma.create("mcp_theirs", None).await.expect("made").id;
+    let record = |id: &str, metadata: Value| super::Record {
+        id: id.into(),
+        vector: vec![1.0; 16],
+        document: format!("Of others, {id}."),
+        metadata: metadata.as_object().expect("an object").clone(),
+    };
+    // A document in two records with ids of the usual form, one in records with other ids, and a bare record.
+    let records = vec![
+        record("d#00000", json!({"document_id": "d", "note": "x", "title": "T"})),
+        record("d#00001", json!({"document_id": "d", "note": "x", "title": "T"})),
+        record("e_chunk_0", json!({"document_id": "e"})),
+        record("e_chunk_1", json!({"document_id": "e"})),
+        record("bare", json!({"note": "y"})),
+        record("other", json!({"document_id": "f"})),
+    ];
+    let records = super::Records::new(records, None).expect("good");
+    context.chroma.upsert(theirs, &records).await.expect("stored");
+    let one = |id: &str| json!({"collection": "theirs", "doc_id": id});
+    let info = fixture.ask("get_document_info", one("d")).await;
+    assert_eq!((&info["chunks"], &info["revision"]), (&json!(2), &json!(0)));
+    assert_eq!(info["metadata"], json!({"note": "x", "title": "T"}));
+    let update = json!({"collection": "theirs", "doc_id": "d", "content": "New.", "metadata": {"note": "z"}});
+    assert_eq!(fixture.ask("update_document", update).await["replaced"], true);
+    let info = fixture.ask("get_document_info", one("d")).await;
+    assert_eq!((&info["chunks"], &info["metadata"]), (&json!(1), &json!({"note": "z"})), "{info}");
+    for id in ["e", "bare"] {
+        let update = json!({"collection": "theirs", "doc_id": id, "content": format!("New {id}.")});
+        fixture.ask("update_document", update).await;
+        assert_eq!(fixture.ask("get_document_info", one(id)).await["chunks"], 1, "{id}");
+    }
+    let found =
+        fixture.ask("search", json!({"collection": "theirs", "query": "of others"})).await.to_string();
+    assert!(
+        found.contains("other") && !found.contains("Of others, d") && !found.contains("Of others, e"),
+        "{found}"
+    );
+    assert_eq!(fixture.double.records("mcp_theirs").len(), 4, "one of each document");
+    for id in ["d", "e", "bare", "f"] {
+        assert_eq!(fixture.ask("delete_document", one(id)).await["deleted"], 1, "{id}");
+        fixture.refused("delete_document", one(id)).await;
+    }
+    assert_eq!(fixture.double.records("mcp_theirs").len(), 0);
+}

@@ -48,7 +48,7 @@ pub use views::Viewer;
 
 use json::Raw;
 use oauth::KnownIssuers;
-use protocol::{Era, method};
+use protocol::method;
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use upstream::{
@@ -155,22 +155,6 @@ impl Manager {
     /// Returns the current snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.snapshot.load_full()
-    }
-
-    /// Returns the era of a server, from its last offer.
-    pub(crate) fn era_of(&self, server: &str) -> Option<Era> {
-        let snapshot = self.published.snapshot.load();
-        let offer = snapshot.server(server).ok()?.offer.as_ref()?;
-        Some(offer.peer.version.era())
-    }
-
-    /// Returns the era of a server, from its last offer. Also returns whether its results may contain
-    /// resource URIs that several servers have, in the view of `viewer`.
-    pub(crate) fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
-        let snapshot = self.published.snapshot.load();
-        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-        let can_clash = self.view(viewer.affinity).is_some() || snapshot.can_clash(viewer.scope);
-        (offer.map(|offer| offer.peer.version.era()), can_clash)
     }
 
     /// Returns a counter that changes with the snapshot.
@@ -335,10 +319,6 @@ impl Manager {
         let mut changes = self.changes();
         let wait = async { while !self.snapshot().is_complete() && changes.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(patience, wait).await;
-    }
-
-    fn grace_ends(&self) -> Instant {
-        self.snapshot().started() + STARTUP_GRACE
     }
 
     /// Enables a disconnected server again.

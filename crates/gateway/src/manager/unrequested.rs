@@ -12,7 +12,7 @@ use protocol::error::code;
 use protocol::{ErrorObject, Reply, elicitation, method};
 use upstream::Call;
 
-use crate::error;
+use crate::invalid_answer::invalid_answer;
 
 /// The member of a result that made a task.
 const TASK: &str = "task";
@@ -41,7 +41,7 @@ fn error_with_web_pages(error: ErrorObject) -> ErrorObject {
 }
 
 fn refused() -> ErrorObject {
-    error::invalid_answer(
+    invalid_answer(
         "the server asks to open a page that is not an http or https URL without credentials, so it was not passed on",
     )
 }
@@ -57,7 +57,7 @@ fn without_task(call: &Call, is_modern: bool, result: Raw) -> Reply {
     }
     let rest = result.without(TASK);
     if call.method == method::TOOLS_CALL && rest.part("content").is_none() {
-        return Err(error::invalid_answer("the server made a task of a request that did not ask for one"));
+        return Err(invalid_answer("the server made a task of a request that did not ask for one"));
     }
     Ok(rest)
 }

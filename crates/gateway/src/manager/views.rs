@@ -10,9 +10,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tokio::time::Instant;
+
 use super::snapshot::{Offers, Snapshot};
-use super::{Manager, Scope};
-use protocol::{LogLevel, method};
+use super::{Manager, STARTUP_GRACE, Scope};
+use protocol::{Era, LogLevel, method};
 use upstream::{Affinity, Call, Offer, Owner, Upstream, any_private};
 
 /// A client or a program that looks a name up.
@@ -90,6 +92,26 @@ impl OwnOffers {
 }
 
 impl Manager {
+    /// Returns the era of a server, from its last offer.
+    pub(crate) fn era_of(&self, server: &str) -> Option<Era> {
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok()?.offer.as_ref()?;
+        Some(offer.peer.version.era())
+    }
+
+    /// Returns the era of a server, from its last offer. Also returns whether its results may contain
+    /// resource URIs that several servers have, in the view of `viewer`.
+    pub(crate) fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
+        let snapshot = self.published.snapshot.load();
+        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
+        let can_clash = self.view(viewer.affinity).is_some() || snapshot.can_clash(viewer.scope);
+        (offer.map(|offer| offer.peer.version.era()), can_clash)
+    }
+
+    pub(super) fn grace_ends(&self) -> Instant {
+        self.snapshot().started() + STARTUP_GRACE
+    }
+
     /// The snapshot for the client of `affinity`.
     pub fn seen_by(&self, affinity: Option<&Affinity>) -> Arc<Snapshot> {
         self.view(affinity).unwrap_or_else(|| self.snapshot())

@@ -13,14 +13,13 @@
 //! and the extension `io.modelcontextprotocol/skills`.
 
 mod json_schema;
-mod legacy;
 mod members;
 mod shapes;
 mod text;
 mod tool_schema;
 
-pub use self::legacy::LegacyForm;
 pub use self::members::Repairs;
+use crate::legacy_form::LegacyForm;
 
 use self::members::Checker;
 use self::shapes::Field;

@@ -1,7 +1,6 @@
 //! The form of a tool's definition for clients of the legacy revisions, where a valid modern definition is not valid.
 
-use super::{INPUT, OUTPUT};
-use crate::output_schema;
+use super::output_schema;
 use json::Raw;
 
 /// The changes that clients of the legacy revisions need.
@@ -21,8 +20,8 @@ impl LegacyForm {
             return wrapped;
         }
         let definition = wrapped.as_ref().unwrap_or(definition);
-        let schemas =
-            [INPUT, OUTPUT].map(|name| (name, definition.get(name).map(|schema| without_booleans(&schema))));
+        let schemas = ["inputSchema", "outputSchema"]
+            .map(|name| (name, definition.get(name).map(|schema| without_booleans(&schema))));
         let changes: Vec<_> = schemas
             .iter()
             .filter(|(_, schema)| schema.is_some())
