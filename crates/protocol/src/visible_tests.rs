@@ -1,3 +1,5 @@
+//! Tests of the table of invisible characters.
+
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! Tests of files that only their owner can read.
+
 use std::os::unix::fs::symlink;
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Uid, chownat, mknodat};
