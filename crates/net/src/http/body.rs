@@ -13,7 +13,7 @@ use http_body::Body as _;
 use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::connection::{Link, without_waker};
-use super::content_coding::{Decoded, Decoder};
+use super::content_coding::{ContentDecoder, DecodedStep};
 use super::error::Error;
 use super::idle::IdleSet;
 
@@ -25,7 +25,7 @@ const STEPS_OF_POLL: usize = 4;
 /// The body of a response. `size_hint` has the announced length, less the bytes that were read.
 pub struct Body {
     /// `None` without a content coding, and after the end.
-    decoder: Option<Box<Decoder>>,
+    decoder: Option<Box<ContentDecoder>>,
     /// `None` when it was read to its end.
     incoming: Option<Incoming>,
     /// `None` when it was read to its end.
@@ -40,7 +40,7 @@ pub(super) struct PooledLink {
 }
 
 impl Body {
-    pub(super) fn new(incoming: Incoming, decoder: Option<Box<Decoder>>, pooled: PooledLink) -> Self {
+    pub(super) fn new(incoming: Incoming, decoder: Option<Box<ContentDecoder>>, pooled: PooledLink) -> Self {
         let mut body = Self { decoder, incoming: Some(incoming), pooled: Some(pooled) };
         body.note_end();
         body
@@ -87,12 +87,12 @@ impl Body {
         for _ in 0..STEPS_OF_POLL {
             let Some(decoder) = &mut self.decoder else { return Poll::Ready(None) };
             match decoder.step() {
-                Ok(Decoded::Data(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                Ok(Decoded::End) => {
+                Ok(DecodedStep::Data(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Ok(DecodedStep::End) => {
                     self.decoder = None;
                     return Poll::Ready(None);
                 }
-                Ok(Decoded::NeedsInput) => {}
+                Ok(DecodedStep::NeedsInput) => {}
                 Err(error) => return self.broken(error),
             }
             match ready!(self.poll_received(context)).transpose() {

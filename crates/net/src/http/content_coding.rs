@@ -29,7 +29,7 @@ const FREE: u64 = 1024 * 1024;
 const MAX_CODINGS: usize = 2;
 
 /// Decodes one response.
-pub(super) struct Decoder {
+pub(super) struct ContentDecoder {
     /// The coding that was applied first, which gives the content, is the first.
     layers: Vec<Layer>,
     /// The input of the last layer that has arrived.
@@ -61,7 +61,7 @@ pub(super) enum Coding {
 }
 
 /// The result of one step.
-pub(super) enum Decoded {
+pub(super) enum DecodedStep {
     /// The next bytes of the content.
     Data(Bytes),
     /// More of the response has to arrive first.
@@ -79,7 +79,7 @@ impl Coding {
     }
 }
 
-impl Decoder {
+impl ContentDecoder {
     /// Returns the decoder for a response with `headers`; `None` if it has no content coding. `origin` pays for it. The
     /// headers are those of the decoded response afterwards.
     pub(super) fn of(headers: &mut HeaderMap, origin: &Arc<str>) -> Option<Box<Self>> {
@@ -114,7 +114,7 @@ impl Decoder {
         }))
     }
 
-    /// Takes the next bytes of the response. [`Decoder::step`] has returned [`Decoded::NeedsInput`] before.
+    /// Takes the next bytes of the response. [`ContentDecoder::step`] has returned [`DecodedStep::NeedsInput`] before.
     pub(super) fn push(&mut self, arrived: Bytes) {
         self.received += arrived.len() as u64;
         self.arrived = arrived;
@@ -126,7 +126,7 @@ impl Decoder {
     }
 
     /// Decodes more of what has arrived.
-    pub(super) fn step(&mut self) -> Result<Decoded, Error> {
+    pub(super) fn step(&mut self) -> Result<DecodedStep, Error> {
         if let Some(refusal) = self.refusal.take() {
             return Err(refusal);
         }
@@ -152,12 +152,12 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Returns the next bytes that come out of the first of `layers`.
-    fn pull(&mut self, layers: &mut [Layer]) -> Result<Decoded, Error> {
+    fn pull(&mut self, layers: &mut [Layer]) -> Result<DecodedStep, Error> {
         let Some((layer, outer)) = layers.split_first_mut() else {
             return Ok(match std::mem::take(self.arrived) {
-                arrived if !arrived.is_empty() => Decoded::Data(arrived),
-                _ if self.has_ended => Decoded::End,
-                _ => Decoded::NeedsInput,
+                arrived if !arrived.is_empty() => DecodedStep::Data(arrived),
+                _ if self.has_ended => DecodedStep::End,
+                _ => DecodedStep::NeedsInput,
             });
         };
         loop {
@@ -169,15 +169,15 @@ impl Source<'_> {
                         layer.coding.name()
                     )));
                 }
-                return Ok(Decoded::Data(data));
+                return Ok(DecodedStep::Data(data));
             }
             match self.pull(outer)? {
-                Decoded::Data(data) => {
+                DecodedStep::Data(data) => {
                     layer.has_begun = true;
                     layer.input = data;
                 }
                 // A response without a body may name a coding.
-                Decoded::End if layer.has_begun && !layer.codec.is_complete() => {
+                DecodedStep::End if layer.has_begun && !layer.codec.is_complete() => {
                     return Err(undecodable(format!("its `{}` coding ends too early", layer.coding.name())));
                 }
                 other => return Ok(other),

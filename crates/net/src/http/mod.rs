@@ -47,7 +47,7 @@ pub use self::body::Body;
 use self::body::PooledLink;
 use self::connect::Dialer;
 use self::connection::{Failure, Link};
-use self::content_coding::Decoder;
+use self::content_coding::ContentDecoder;
 pub use self::dial_policy::DialPolicy;
 pub use self::error::Error;
 pub use self::event_stream::{Decoded, EventStream};
@@ -176,7 +176,7 @@ impl Client {
         if let Some(refusal) = self.dialer.refusal(answer.status(), answer.headers()) {
             return Err(refusal);
         }
-        let decoder = Decoder::of(answer.headers_mut(), &self.origin);
+        let decoder = ContentDecoder::of(answer.headers_mut(), &self.origin);
         Ok(answer.map(|body| Body::new(body, decoder, PooledLink { link, idle_set: idle.cloned() })))
     }
 }

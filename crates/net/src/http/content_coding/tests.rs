@@ -39,13 +39,13 @@ fn brotli(text: &[u8]) -> Vec<u8> {
     all
 }
 
-fn decoder(codings: &str) -> Option<Box<Decoder>> {
+fn decoder(codings: &str) -> Option<Box<ContentDecoder>> {
     let mut headers = HeaderMap::new();
     for line in codings.split('|') {
         headers.append(CONTENT_ENCODING, HeaderValue::from_str(line).expect("ASCII"));
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("1"));
-    let decoder = Decoder::of(&mut headers, &"origin".into());
+    let decoder = ContentDecoder::of(&mut headers, &"origin".into());
     assert_eq!(decoder.is_some(), !headers.contains_key(CONTENT_LENGTH), "the length is that of the coding");
     decoder
 }
@@ -56,12 +56,12 @@ fn decoded(codings: &str, input: &[u8], piece: usize) -> Result<Vec<u8>, Error> 
     let mut pieces = input.chunks(piece);
     loop {
         match decoder.step()? {
-            Decoded::Data(data) => {
+            DecodedStep::Data(data) => {
                 assert!(data.len() <= STEP);
                 all.extend_from_slice(&data);
             }
-            Decoded::End => return Ok(all),
-            Decoded::NeedsInput => match pieces.next() {
+            DecodedStep::End => return Ok(all),
+            DecodedStep::NeedsInput => match pieces.next() {
                 Some(piece) => decoder.push(Bytes::copy_from_slice(piece)),
                 None => decoder.end(),
             },
@@ -104,7 +104,7 @@ fn every_coding_is_undone_however_it_arrives() {
 #[test]
 fn no_coding_is_no_decoder() {
     assert!(decoder("identity").is_none() && decoder("").is_none());
-    assert!(Decoder::of(&mut HeaderMap::new(), &"origin".into()).is_none());
+    assert!(ContentDecoder::of(&mut HeaderMap::new(), &"origin".into()).is_none());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn an_unknown_coding_is_named() {
     for (codings, name) in [("zstd", "`zstd`"), ("gzip, dcb", "`dcb`"), ("x\u{7f}y", "")] {
         let Ok(value) = HeaderValue::from_str(codings) else { continue };
         let mut headers = HeaderMap::from_iter([(CONTENT_ENCODING, value)]);
-        let mut decoder = Decoder::of(&mut headers, &"origin".into()).expect("a coding");
+        let mut decoder = ContentDecoder::of(&mut headers, &"origin".into()).expect("a coding");
         let Err(error) = decoder.step() else { panic!("{codings}") };
         assert!(error.to_string().contains(name), "{error}");
     }
@@ -169,7 +169,7 @@ fn a_bomb_ends_at_the_ratio_and_not_in_memory() {
         decoder.push(Bytes::from(input.clone()));
         let error = loop {
             match decoder.step() {
-                Ok(Decoded::Data(data)) => total += data.len() as u64,
+                Ok(DecodedStep::Data(data)) => total += data.len() as u64,
                 Ok(_) => panic!("{codings}: it is not refused"),
                 Err(error) => break error,
             }
@@ -190,7 +190,7 @@ fn what_was_flushed_is_given_before_the_end() {
         let arrived = std::mem::take(encoder.get_mut());
         let mut given = Vec::new();
         decoder.push(arrived.into());
-        while let Decoded::Data(data) = decoder.step().expect("gzip") {
+        while let DecodedStep::Data(data) = decoder.step().expect("gzip") {
             given.extend_from_slice(&data);
         }
         assert_eq!(given, event.as_bytes());
@@ -202,6 +202,6 @@ fn the_window_is_charged_while_the_decoder_lives() {
     let mut decoder = decoder("br").expect("a coding");
     // A window of 16 MiB (RFC 7932, 9.1), and the beginning of a meta-block.
     decoder.push(Bytes::from_static(&[0x0f]));
-    assert!(matches!(decoder.step(), Ok(Decoded::NeedsInput)));
+    assert!(matches!(decoder.step(), Ok(DecodedStep::NeedsInput)));
     assert_eq!(decoder.charge.bytes(), 1 << 24);
 }
