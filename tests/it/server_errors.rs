@@ -91,7 +91,7 @@ async fn the_service_behind_a_built_in_server_is_judged_alike() {
     };
     let (of_500, of_503) = (ask(500, 7).await, ask(503, 3).await);
     eprintln!("built-in: after seven 500 {of_500:?}, after three 503 {of_503:?}");
-    assert_eq!(of_500, (json!("closed"), json!(false)));
+    assert_eq!(of_500, (json!("open"), json!(false)));
     assert_eq!(of_503, (json!("open"), json!(false)));
 }
 
