@@ -6,6 +6,7 @@
 
 mod command_line;
 mod config_blocks;
+mod invisible;
 mod limits;
 mod metrics;
 mod pages;

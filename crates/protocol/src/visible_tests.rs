@@ -1,39 +1,6 @@
-//! Tests of the table of invisible characters.
-
-use std::fmt::Write as _;
-use std::path::Path;
-
-use regex_syntax::hir::{Class, HirKind};
+//! Tests of the escaping of invisible characters. The table itself is compared with Unicode in the root package.
 
 use super::*;
-
-/// The rule, over the data of Unicode that `regex-syntax` has. The single characters are glyphs without ink: the Braille
-/// pattern without dots, the Khitan filler, two hieroglyphic blanks and the musical null notehead.
-const RULE: &str = r"[\p{Default_Ignorable_Code_Point}[\p{Cf}--\p{Prepended_Concatenation_Mark}]\p{Cc}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}\x{2800}\x{16fe4}\x{13441}\x{13442}\x{1d159}]";
-
-fn rendered() -> String {
-    let rule = regex_syntax::parse(RULE).expect("a class");
-    let HirKind::Class(Class::Unicode(class)) = rule.kind() else { panic!("a class of characters") };
-    let mut text = "//! The invisible characters. `UPDATE_GOLDEN=1` makes this file from the rule in `visible_tests.rs`.\n\n\
-                    use std::ops::RangeInclusive;\n\n\
-                    /// All invisible characters, in order.\npub const INVISIBLE: &[RangeInclusive<char>] = &[\n"
-        .to_owned();
-    for range in class.ranges() {
-        let (start, end) = (u32::from(range.start()), u32::from(range.end()));
-        writeln!(text, "    '\\u{{{start:x}}}'..='\\u{{{end:x}}}',").expect("written");
-    }
-    text + "];\n"
-}
-
-#[test]
-fn table_is_what_the_data_of_unicode_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/visible/table.rs");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, rendered()).expect("written");
-    }
-    let table = std::fs::read_to_string(&path).expect("read");
-    assert_eq!(table, rendered(), "UPDATE_GOLDEN=1 renews the table");
-}
 
 #[test]
 fn every_kind_of_invisible_character_is_escaped() {

@@ -249,8 +249,8 @@ async fn an_outage_never_becomes_a_flood() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_for_a_pause_gets_it() {
     let scene = Scene::ready(|_| {}).await;
-    let retry_after = Some(Duration::from_secs(4));
-    let busy = Error::Status { status: 503, retry_after, detail: String::new() };
+    let busy =
+        Error::Status { status: 503, retry_after: Some(Duration::from_secs(4)), detail: String::new() };
     scene.server.answer(failing(1, Answer::Fail(busy.clone())));
     let begun = Instant::now();
     assert!(scene.call(Effect::Unsafe).await.is_ok());

@@ -13,6 +13,7 @@
 //! Does not wait and try again (`retry`, `supervise`), and does not hold permits (`inflight_guard`).
 
 mod callers;
+mod verdict;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +22,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use callers::FailingCallers;
+use verdict::Verdict;
 
 use super::config;
-use super::error::{Delivery, Error};
+use super::error::Error;
 
 /// The `retry_in` of callers that are refused during a probe, because the end of the probe is unknown.
 const WHILE_PROBING: Duration = Duration::from_secs(1);
@@ -145,34 +147,6 @@ pub struct Snapshot {
     pub successes: u32,
     /// While open: time until a probe is allowed, or zero if the next call is one.
     pub retry_in: Option<Duration>,
-}
-
-/// The meaning of a result for the breaker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// The server answered.
-    Success,
-    /// The call failed: silence, an invalid answer, or 502 to 504.
-    Failure,
-    /// The connection failed, possibly with many calls.
-    ConnectionFault,
-    /// The result says nothing about the server: Switchyard refused the call, or the caller left.
-    Nothing,
-}
-
-impl Verdict {
-    fn of<T>(result: &Result<T, Error>) -> Self {
-        match result {
-            Ok(_) => Self::Success,
-            Err(Error::Connect { .. } | Error::NotSent { .. } | Error::Lost { .. } | Error::Cut { .. }) => {
-                Self::ConnectionFault
-            }
-            Err(error) if error.trips_breaker() => Self::Failure,
-            // HTTP 404 or 429, or a response that is too large: the server answers.
-            Err(error) if error.delivery() == Delivery::Answered => Self::Success,
-            Err(_) => Self::Nothing,
-        }
-    }
 }
 
 impl Breaker {

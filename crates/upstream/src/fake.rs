@@ -233,11 +233,8 @@ impl Fake {
         let scripted = (state.script)(call);
         let answer = scripted.unwrap_or_else(|| match call.method.as_str() {
             method::TOOLS_LIST => {
-                let tools: Vec<_> = state
-                    .tools
-                    .iter()
-                    .map(|name| serde_json::json!({"name": name, "inputSchema": {"type": "object"}}))
-                    .collect();
+                let tool = |name| serde_json::json!({"name": name, "inputSchema": {"type": "object"}});
+                let tools: Vec<_> = state.tools.iter().map(tool).collect();
                 Answer::result(&serde_json::json!({"tools": tools}))
             }
             method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE => {

@@ -1,4 +1,4 @@
-//! The invisible characters. `UPDATE_GOLDEN=1` makes this file from the rule in `visible_tests.rs`.
+//! The invisible characters. `UPDATE_GOLDEN=1` makes this file from the rule in `src/docs_tests/invisible.rs`.
 
 use std::ops::RangeInclusive;
 

@@ -91,3 +91,19 @@ async fn a_short_deadline_leaves_time_for_the_offer() {
     let offer = reading.on(connection.as_ref()).await.expect("reached").expect("listed");
     assert!(Instant::now() < deadline && offer.prompts.is_empty());
 }
+
+#[test]
+fn a_hostile_pattern_of_a_schema_overflows_no_stack() {
+    let thread = std::thread::Builder::new().stack_size(1 << 20);
+    let check = || {
+        for pattern in
+            ["(".repeat(1_000), "(?:".repeat(100), format!("{}a{}", "(".repeat(100), "){9}".repeat(100))]
+        {
+            let schema =
+                json!({"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}});
+            let definition = Raw::of(&json!({"name": "t", "inputSchema": schema}));
+            let _ = definition::check(Kind::Tools, "t", &definition, Version::V2025_11_25);
+        }
+    };
+    thread.spawn(check).expect("a thread").join().expect("no overflow");
+}
