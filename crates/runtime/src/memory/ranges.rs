@@ -7,6 +7,7 @@
 //! Not here: the admission of a new range (`super::State`).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
@@ -27,7 +28,7 @@ struct Holders {
     /// How often the payer holds it.
     count: usize,
     /// The other accounts that hold it, and how often.
-    others: Vec<(Account, usize)>,
+    others: BTreeMap<Account, usize>,
 }
 
 /// The effect on the shares of accounts when a holder leaves.
@@ -56,17 +57,14 @@ impl Ranges {
         match &holders.payer {
             None => {}
             Some(payer) if payer == account => holders.count += 1,
-            Some(_) => match holders.others.iter_mut().find(|(other, _)| other == account) {
-                Some((_, count)) => *count += 1,
-                None => holders.others.push((account.clone(), 1)),
-            },
+            Some(_) => *holders.others.entry(account.clone()).or_default() += 1,
         }
         Some(*found)
     }
 
     /// Adds a range with its first holder, which pays for it. Without a payer it stays for ever.
     pub(super) fn add(&mut self, range: Range, payer: Option<Account>) {
-        self.0.insert(range, Holders { payer, count: 1, others: Vec::new() });
+        self.0.insert(range, Holders { payer, count: 1, others: BTreeMap::new() });
     }
 
     /// Removes a holder of `range`.
@@ -74,10 +72,12 @@ impl Ranges {
         let Some(holders) = self.0.get_mut(&range) else { return Left::Unchanged };
         let Some(payer) = &holders.payer else { return Left::Unchanged };
         if payer != account {
-            holders.others.retain_mut(|(other, count)| {
-                *count -= usize::from(other == account);
-                *count > 0
-            });
+            if let Entry::Occupied(mut other) = holders.others.entry(account.clone()) {
+                *other.get_mut() -= 1;
+                if *other.get() == 0 {
+                    other.remove();
+                }
+            }
             return Left::Unchanged;
         }
         holders.count -= 1;
@@ -85,7 +85,7 @@ impl Ranges {
             return Left::Unchanged;
         }
         let payer = account.clone();
-        if let Some((next, count)) = holders.others.pop() {
+        if let Some((next, count)) = holders.others.pop_first() {
             (holders.payer, holders.count) = (Some(next.clone()), count);
             return Left::Moved(payer, next);
         }
