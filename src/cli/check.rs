@@ -147,7 +147,7 @@ fn row(server: &upstream::Config) -> [String; 6] {
     [
         server.name.to_string(),
         transport.to_owned(),
-        server.target.to_string(),
+        server.target.clone(),
         format!("{} s", server.timeout.as_secs_f64()),
         server.retry.attempts.to_string(),
         if server.enabled { "enabled" } else { "disabled" }.to_owned(),

@@ -39,9 +39,10 @@ async fn a_caller_chooses_no_redirect_uri_and_fills_no_vault_with_logins_that_it
     for _ in 0..20 {
         let url = link(&gateway, &format!("127.0.0.1:{port}")).await.expect("a link");
         let page = browser.open(&url).await;
-        let page = match page.text.contains("name=\"credential\"") {
-            true => browser.submit(&page, &[("credential", ALICE)]).await,
-            false => page,
+        let page = if page.text.contains("name=\"credential\"") {
+            browser.submit(&page, &[("credential", ALICE)]).await
+        } else {
+            page
         };
         assert!(page.status == 200 && page.text.contains("Continue to the login service"), "{page:?}");
     }

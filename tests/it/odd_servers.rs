@@ -19,9 +19,8 @@ async fn works(registry: &Registry, what: &str) -> Running {
     let began = Instant::now();
     let gateway = Gateway::of(registry).start().await;
     let ready = async || (entry(&gateway).await["state"] == "ready").then_some(());
-    if tokio::time::timeout(Duration::from_secs(10), eventually(what, ready)).await.is_err() {
-        panic!("{what}: {}", entry(&gateway).await);
-    }
+    let waited = tokio::time::timeout(Duration::from_secs(10), eventually(what, ready)).await;
+    assert!(waited.is_ok(), "{what}: {}", entry(&gateway).await);
     let called = gateway.call("one", "fine", json!({})).await;
     eprintln!("{what}: ready and called after {:?}", began.elapsed());
     assert_eq!(called.status, 200, "{what}: {called:?}");

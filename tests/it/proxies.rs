@@ -26,6 +26,7 @@ struct Proxy {
 
 impl Proxy {
     /// Leads every tunnel to `tls` and every other request to `plain`, whatever names they have.
+    #[allow(clippy::disallowed_methods)] // its tasks end with the runtime
     async fn start(tls: &str, plain: &Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -56,9 +57,10 @@ async fn pass(
     let is_tunnel = head.starts_with(b"CONNECT ");
     heads.lock().expect("lock").push(String::from_utf8_lossy(&head).into_owned());
     let mut server = TcpStream::connect(if is_tunnel { tls } else { plain }).await?;
-    match is_tunnel {
-        true => client.write_all(b"HTTP/1.1 200 ok\r\n\r\n").await?,
-        false => server.write_all(&head).await?,
+    if is_tunnel {
+        client.write_all(b"HTTP/1.1 200 ok\r\n\r\n").await?;
+    } else {
+        server.write_all(&head).await?;
     }
     copy_bidirectional(&mut client, &mut server).await.map(|_| ())
 }

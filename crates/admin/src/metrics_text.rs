@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(begun.elapsed(), PERIOD);
         // A reader that leaves has the text made for nobody, and not again for the next one.
         drop(tokio::time::timeout(PERIOD, metrics.fetch(make)).await);
-        assert_eq!(metrics.fetch(make).await.is_some(), true);
+        assert!(metrics.fetch(make).await.is_some());
         assert!(begun.elapsed() <= 4 * PERIOD && MADE.load(Ordering::Relaxed) <= 4);
     }
 

@@ -313,17 +313,14 @@ fn event(encoder: &MessageEncoder, message: &Message) -> Bytes {
 /// The response of `exchange` whose result is still arriving, unless all of it is there.
 fn passed(exchange: &Exchange, mut stream: Box<ResponseStream>) -> Response {
     let id = exchange.id();
-    let body = match stream.arrived() {
-        Some((result, ending)) => match memory::hold(result, || exchange.account(), ChargeKind::Answer) {
-            Ok(result) => Body::new(SegmentedBody::new(enveloped(id, result, &ending))),
-            Err(_) => {
-                let reply = Err(memory_exhausted(exchange.era()));
-                return whole(&protocol::Response { id: Some(id.clone()), reply }, StatusCode::OK);
-            }
-        },
-        None => Body::new(StreamingBody::new(id, stream)),
+    let Some((result, ending)) = stream.arrived() else {
+        return json(Body::new(StreamingBody::new(id, stream)), StatusCode::OK);
     };
-    json(body, StatusCode::OK)
+    let Ok(result) = memory::hold(result, || exchange.account(), ChargeKind::Answer) else {
+        let reply = Err(memory_exhausted(exchange.era()));
+        return whole(&protocol::Response { id: Some(id.clone()), reply }, StatusCode::OK);
+    };
+    json(Body::new(SegmentedBody::new(enveloped(id, result, &ending))), StatusCode::OK)
 }
 
 /// A response that is there. A large one is written in its parts.

@@ -56,6 +56,7 @@ pub(super) struct MessageContext<'a> {
 
 /// The first result of handling a request, found without waiting. Immediate answers are not futures,
 /// because each layer of futures would copy the request once more.
+#[allow(clippy::large_enum_variant)] // it is passed on at once, and a box would cost every request an allocation
 enum Begun<'a> {
     /// The answer is complete.
     Answered(Response),

@@ -196,7 +196,7 @@ impl Splice {
     fn step(&mut self, text: &[u8]) -> Result<usize, Error> {
         let first = text[0];
         match self.state {
-            State::InName(quoted) => return self.in_name(quoted, text),
+            State::InName(quoted) => return Ok(self.in_name(quoted, text)),
             State::Text(quoted) => return self.in_text(quoted, text),
             State::Nested(mut nested) => {
                 let end = nested.end(text);
@@ -230,15 +230,15 @@ impl Splice {
         Ok(1)
     }
 
-    fn in_name(&mut self, mut quoted: Quoted, text: &[u8]) -> Result<usize, Error> {
+    fn in_name(&mut self, mut quoted: Quoted, text: &[u8]) -> usize {
         let end = quoted.end(text);
         self.token.push(&text[..end.unwrap_or(text.len())]);
         self.state = State::InName(quoted);
         if end.is_some() {
             self.state = State::Colon;
-            self.named()?;
+            self.named();
         }
-        Ok(end.unwrap_or(text.len()))
+        end.unwrap_or(text.len())
     }
 
     fn in_text(&mut self, mut quoted: Quoted, text: &[u8]) -> Result<usize, Error> {
@@ -252,14 +252,14 @@ impl Splice {
     }
 
     /// Handles the end of a name. If two members have the same name, the first counts.
-    fn named(&mut self) -> Result<(), Error> {
+    fn named(&mut self) {
         if self.is_inside {
             self.seen.members = true;
             self.member = EnvelopeMember::in_result(&self.token, self.terms.refused_objects);
             if let Some(number) = self.terms.added.iter().position(|added| self.token.is(added.name)) {
                 self.seen.added |= 1 << number;
             }
-            return Ok(());
+            return;
         }
         self.member = match EnvelopeMember::in_envelope(&self.token) {
             EnvelopeMember::Method if self.seen.method => EnvelopeMember::Other,
@@ -269,7 +269,6 @@ impl Splice {
             EnvelopeMember::Result if self.seen.result => EnvelopeMember::Other,
             member => member,
         };
-        Ok(())
     }
 
     /// Handles the first byte of a value.

@@ -40,8 +40,8 @@ fn store(vault: Option<Arc<Vault>>) -> LoginStore {
     LoginStore { vault, server: "notes".into(), url }
 }
 
-fn vault(folder: &Path) -> Option<Arc<Vault>> {
-    Some(Vault::new(VaultConfig { path: folder.join("vault.json"), keys: Vec::new() }))
+fn vault(folder: &Path) -> Arc<Vault> {
+    Vault::new(VaultConfig { path: folder.join("vault.json"), keys: Vec::new() })
 }
 
 async fn bound(
@@ -61,7 +61,7 @@ async fn credentials_stay_with_their_first_issuer_in_memory_and_in_the_vault() {
     let folder = tempfile::tempdir().expect("a folder");
     for has_vault in [false, true] {
         let known = KnownIssuers::default();
-        let open = || store(vault(folder.path()).filter(|_| has_vault));
+        let open = || store(has_vault.then(|| vault(folder.path())));
         let settings = settings();
         assert!(bound(&known, &open(), &settings, &server(HONEST)).await.expect("the first").is_some());
         // A reload makes new logins, and a restart has the vault only.
@@ -139,7 +139,7 @@ async fn other_endpoints_than_that_for_tokens_get_no_credential_at_a_new_origin(
 #[tokio::test]
 async fn a_vault_that_cannot_be_read_lets_no_credential_out_unless_the_file_names_the_issuer() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (known, store) = (KnownIssuers::default(), store(vault(folder.path())));
+    let (known, store) = (KnownIssuers::default(), store(Some(vault(folder.path()))));
     assert!(bound(&known, &store, &settings(), &server(HONEST)).await.is_ok());
     std::fs::write(folder.path().join("vault.json"), "{").expect("it can be written");
     let known = KnownIssuers::default();
@@ -152,7 +152,7 @@ async fn a_vault_that_cannot_be_read_lets_no_credential_out_unless_the_file_name
 #[tokio::test]
 async fn processes_that_begin_at_once_agree_on_one_issuer() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (store, settings) = (store(vault(folder.path())), settings());
+    let (store, settings) = (store(Some(vault(folder.path()))), settings());
     let (one, other) = (server(HONEST), server(OTHER));
     let known = [KnownIssuers::default(), KnownIssuers::default()];
     let client = registration("id");

@@ -280,10 +280,10 @@ impl Logins {
         let account = self.account(principal);
         let forgotten = account.forget("the last login was ended by a logout").await;
         let held = forgotten.map_err(|error| Error::refused(error.to_string()))?;
-        if let Some(held) = held {
-            if let Err(error) = self.revoked(&held.login).await {
-                tracing::warn!(server = %self.shared.shelf.server, %error, "a token was deleted and could not be revoked");
-            }
+        if let Some(held) = held
+            && let Err(error) = self.revoked(&held.login).await
+        {
+            tracing::warn!(server = %self.shared.shelf.server, %error, "a token was deleted and could not be revoked");
         }
         Ok(())
     }

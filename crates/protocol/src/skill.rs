@@ -112,9 +112,10 @@ mod tests {
 
     #[test]
     fn an_entry_that_hosts_must_not_load_is_named_with_its_reason() {
+        type Change = fn(&mut Value);
         assert_eq!(problem(&skill(|_| {})), None);
         assert_eq!(problem(&skill(|entry| entry["resources"] = json!("dynamic"))), None);
-        let cases: [(fn(&mut Value), &str); 12] = [
+        let cases: [(Change, &str); 12] = [
             (|entry| entry["uri"] = json!("skill://refunds/skill.md"), "does not end in /SKILL.md"),
             (|entry| entry["uri"] = json!("skill://SKILL.md"), "does not end in /SKILL.md"),
             (|entry| entry["frontmatter"] = Value::Null, "no name"),

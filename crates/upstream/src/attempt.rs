@@ -239,11 +239,9 @@ impl Upstream {
         // Callers choose deadlines. With short ones any client could otherwise open the breaker for all.
         if was_cut_short {
             guard.abandon();
-        } else if matches!(result, Err(Error::SessionEnded(_))) {
-            guard.forget();
-            return result;
-        } else if matches!(result, Err(Error::TimedOut { .. }))
-            && (work.is_excused() || work.outlet().heard_since(begun))
+        } else if matches!(result, Err(Error::SessionEnded(_)))
+            || matches!(result, Err(Error::TimedOut { .. }))
+                && (work.is_excused() || work.outlet().heard_since(begun))
         {
             guard.forget();
             return result;

@@ -43,7 +43,7 @@ enum SupervisorEvent {
     End,
     Command(Command),
     /// The tools were read, and other lists take longer.
-    Tools(Offer),
+    Tools(Box<Offer>),
     Done(TaskResult),
     Occupancy,
     Event(Event),
@@ -136,7 +136,7 @@ impl Supervisor {
             match self.next().await {
                 SupervisorEvent::End => break,
                 SupervisorEvent::Command(command) => self.obey(command).await,
-                SupervisorEvent::Tools(offer) => self.on_tools(offer).await,
+                SupervisorEvent::Tools(offer) => self.on_tools(*offer).await,
                 SupervisorEvent::Done(done) => self.conclude(done).await,
                 SupervisorEvent::Occupancy => self.update_connections().await,
                 SupervisorEvent::Event(event) => self.heard(event).await,
@@ -172,7 +172,7 @@ impl Supervisor {
             biased;
             () = self.upstream.group.requested() => SupervisorEvent::End,
             Some(command) = self.commands.recv() => SupervisorEvent::Command(command),
-            Some(Some(offer)) = OptionFuture::from(early) => SupervisorEvent::Tools(offer),
+            Some(Some(offer)) = OptionFuture::from(early) => SupervisorEvent::Tools(Box::new(offer)),
             Some(done) = OptionFuture::from(self.task.as_mut()) => SupervisorEvent::Done(done),
             Ok(()) = self.occupancy.changed() => SupervisorEvent::Occupancy,
             Some(event) = self.events.recv() => SupervisorEvent::Event(event),

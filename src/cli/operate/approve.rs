@@ -99,14 +99,11 @@ async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Ve
 /// Describes one change: who, what, and the difference.
 fn described(server: &str, change: &Raw) -> String {
     let changed: Vec<String> = change.get_as("changed").unwrap_or_default();
-    let mut text_of =
-        format!("{server}: {} (changed: {})\n", visible::line(&text(change, "tool")), changed.join(", "));
-    if let Some(owner) = change.text("previous_owner") {
-        text_of +=
-            &format!("its name belonged to the server {} before, and moves from it\n", visible::line(&owner));
-    }
+    let moved = change.text("previous_owner").map_or_else(String::new, |owner| {
+        format!("its name belonged to the server {} before, and moves from it\n", visible::line(&owner))
+    });
     let now = change.get("definition").unwrap_or_else(Raw::empty_object);
-    text_of += &match change.get("trusted_definition") {
+    let difference = match change.get("trusted_definition") {
         Some(before) => public_diff(&lines(&before), &lines(&now)),
         None if changed == ["owner"] => format!("{}\n", lines(&now)),
         None => format!(
@@ -114,7 +111,12 @@ fn described(server: &str, change: &Raw) -> String {
             lines(&now)
         ),
     };
-    text_of + &format!("SHA-256 {}\n", visible::line(&text(change, "sha256")))
+    format!(
+        "{server}: {} (changed: {})\n{moved}{difference}SHA-256 {}\n",
+        visible::line(&text(change, "tool")),
+        changed.join(", "),
+        visible::line(&text(change, "sha256"))
+    )
 }
 
 /// Prints a definition with sorted keys, so that their order does not count. A text has its own line breaks.

@@ -317,7 +317,7 @@ pub(super) fn secrets_in(text: &str) -> impl Iterator<Item = &str> {
     // The first dollar sign of a reference is not the second one of an escape, `$$`.
     let begins = text.match_indices("${").map(|(at, _)| at).filter(|at| {
         let before = text[..*at].len() - text[..*at].trim_end_matches('$').len();
-        before % 2 == 0
+        before.is_multiple_of(2)
     });
     begins.filter_map(|at| text[at + 2..].split_once('}')?.0.strip_prefix(SECRET))
 }

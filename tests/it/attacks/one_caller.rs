@@ -80,16 +80,16 @@ async fn three_principals_that_hold_sockets_leave_some_to_a_fourth_one() {
         held.extend(hold(&gateway, Some(id)).await);
     }
     let running = server.runs("hang");
-    let mut served = 0;
+    let mut answered = 0;
     for _ in 0..20 {
         // A call of a tool would wait for a slot of its server.
         let servers = client(&gateway, "caller").to(&gateway.url("/api/v1/mcp/servers"));
-        served += usize::from(servers.bare(Method::GET, &[]).await.status == 200);
+        answered += usize::from(servers.bare(Method::GET, &[]).await.status == 200);
     }
     eprintln!(
-        "{running} of {SOCKETS} sockets run calls of three principals, {served} of 20 requests of a fourth one served"
+        "{running} of {SOCKETS} sockets run calls of three principals, {answered} of 20 requests of a fourth one answered"
     );
-    assert_eq!(served, 20);
+    assert_eq!(answered, 20);
     drop(held);
 }
 

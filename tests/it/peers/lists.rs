@@ -23,7 +23,7 @@ const COUNTS: [(&str, &str, usize); 4] = [
 /// Stands for half of a surrogate pair, which no Rust string can have.
 const HALF: &str = "@half@";
 
-/// A small random generator (SplitMix64), so that a seed gives the same definitions everywhere.
+/// A small random generator (`SplitMix64`), so that a seed gives the same definitions everywhere.
 struct Random(u64);
 
 impl Random {

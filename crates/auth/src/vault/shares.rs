@@ -106,7 +106,9 @@ mod tests {
         assert_eq!(count, MAX_FILE_BYTES / 2 / bytes);
         large.iter_mut().take(count / 4).for_each(|size| size.bytes += 20 << 10);
         assert_eq!(exceeded(&large, &of("one")(0), false), None);
-        large.iter_mut().for_each(|size| size.bytes = 100 << 10);
+        for size in &mut large {
+            size.bytes = 100 << 10;
+        }
         assert_eq!(exceeded(&large, &of("one")(0), false), Some(Share::Server));
     }
 

@@ -187,7 +187,9 @@ fn without_dots<'k>(keys: &'k [ItemKey], rules: &Rules<'_>) -> Cow<'k, [ItemKey]
     }
     let undotted = |key: &ItemKey| ItemKey { name: key.name.replace('.', "_"), ..key.clone() };
     let mut counts: HashMap<ItemKey, usize> = HashMap::with_capacity(keys.len());
-    keys.iter().for_each(|key| *counts.entry(undotted(key)).or_default() += 1);
+    for key in keys {
+        *counts.entry(undotted(key)).or_default() += 1;
+    }
     let safe = |key: &ItemKey| Some(undotted(key)).filter(|safe| counts[safe] == 1);
     keys.iter().map(|key| safe(key).unwrap_or_else(|| key.clone())).collect()
 }

@@ -54,10 +54,7 @@ impl Service<Uri> for Opener {
         let opener = self.clone();
         async move {
             let Some(proxy) = &opener.proxy else { return opener.connect(target).await };
-            let authority = match opener.is_tls {
-                true => Some(opener.target(&target).await?),
-                false => None,
-            };
+            let authority = if opener.is_tls { Some(opener.target(&target).await?) } else { None };
             let socket = opener.connect(proxy.origin().clone()).await.map_err(|error| {
                 said(format!("the proxy {proxy} cannot be reached: {}", reason(error.as_ref())))
             })?;

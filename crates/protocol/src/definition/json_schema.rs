@@ -252,15 +252,12 @@ fn decoded(pointer: &str) -> String {
     let (mut out, mut rest) = (Vec::with_capacity(pointer.len()), pointer.as_bytes());
     while let Some((&byte, tail)) = rest.split_first() {
         let hex = tail.get(..2).filter(|_| byte == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(decoded) => {
-                out.push(decoded);
-                rest = &tail[2..];
-            }
-            None => {
-                out.push(byte);
-                rest = tail;
-            }
+        if let Some(decoded) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            out.push(decoded);
+            rest = &tail[2..];
+        } else {
+            out.push(byte);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&out).into_owned()

@@ -62,13 +62,13 @@ pub fn check(kind: Kind, key: &str, definition: &Raw, server: Version) -> Result
         checker.note("name is missing or is no text, and is now the URI");
         changes.push(("name", Some(Raw::of(key))));
     }
-    let mut checked = Checked::default();
+    let mut outcome = Checked::default();
     if kind == Kind::Tools {
-        check_schemas(sent, server, &mut checker, (&mut changes, &mut checked))?;
+        check_schemas(sent, server, &mut checker, (&mut changes, &mut outcome))?;
     }
-    checked.repaired = edited(sent, &changes).or(readable);
-    checked.repairs = checker.repairs;
-    Ok(checked)
+    outcome.repaired = edited(sent, &changes).or(readable);
+    outcome.repairs = checker.repairs;
+    Ok(outcome)
 }
 
 /// Checks the entry of a skill. It is never repaired, because hosts compare it with the files of the skill.
@@ -89,14 +89,14 @@ fn check_schemas(
     sent: &Raw,
     server: Version,
     checker: &mut Checker,
-    (changes, checked): (&mut MemberChanges, &mut Checked),
+    (changes, outcome): (&mut MemberChanges, &mut Checked),
 ) -> Result<(), String> {
     let input = tool_schema::input(sent.get(INPUT), checker)?;
     let output = tool_schema::output(sent.get(OUTPUT), server, checker);
     let offered_input = input.changed.as_ref().map_or_else(|| sent.get(INPUT), Clone::clone);
-    checked.schema_flaw = offered_input.and_then(|schema| json_schema::flaw(&schema));
+    outcome.schema_flaw = offered_input.and_then(|schema| json_schema::flaw(&schema));
     let offered_output = output.changed.as_ref().map_or_else(|| sent.get(OUTPUT), Clone::clone);
-    checked.legacy = LegacyForm {
+    outcome.legacy = LegacyForm {
         wraps_output: offered_output.is_some_and(|schema| crate::output_schema::is_wrapped(&schema)),
         replaces_booleans: input.has_booleans || output.has_booleans,
     };

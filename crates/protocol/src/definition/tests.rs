@@ -25,7 +25,7 @@ fn offered(kind: Kind, definition: Value) -> Value {
 }
 
 /// The `inputSchema` that is offered in the place of `schema`.
-fn input(schema: Value) -> Value {
+fn input(schema: &Value) -> Value {
     offered(Kind::Tools, json!({"name": "t", "inputSchema": schema}))["inputSchema"].take()
 }
 
@@ -76,7 +76,7 @@ fn an_input_schema_becomes_one_of_an_object_or_the_tool_is_left_out() {
             json!({"type": "object", "properties": {"a": {}, "required": {}, "b": {}}}),
         ),
     ] {
-        assert_eq!(input(schema.clone()), expected, "{schema}");
+        assert_eq!(input(&schema), expected, "{schema}");
     }
     assert_eq!(offered(Kind::Tools, json!({"name": "t"}))["inputSchema"], json!({"type": "object"}));
     for schema in [json!({"type": "string"}), json!([1]), json!("object"), json!(false), json!({"type": []})]

@@ -15,6 +15,7 @@ use json::Raw;
 #[derive(Default)]
 pub(super) struct Schema {
     /// The schema to offer instead, or `None` in it to leave it out; `None` if it is valid.
+    #[allow(clippy::option_option)] // replaced, left out and kept are three cases
     pub(super) changed: Option<Option<Raw>>,
     /// Whether it says `true` or `false` about a property. The legacy revisions require an object there.
     pub(super) has_booleans: bool,
@@ -70,14 +71,14 @@ pub(super) fn output(schema: Option<Raw>, server: Version, checker: &mut Checker
         return without;
     }
     let gets_type = matches!(root, RootType::Missing | RootType::Includes) && !server.has_any_output();
-    let checked = root_members(&schema, (OUTPUT, gets_type), checker);
+    let offered = root_members(&schema, (OUTPUT, gets_type), checker);
     // The TypeScript SDK compiles each of these when it reads the list, and refuses the list if one does not compile.
-    match json_schema::flaw_of_output(checked.changed.as_ref().and_then(Option::as_ref).unwrap_or(&schema)) {
+    match json_schema::flaw_of_output(offered.changed.as_ref().and_then(Option::as_ref).unwrap_or(&schema)) {
         Some(flaw) => {
             checker.note(format!("{OUTPUT} is not valid ({flaw}) and was left out"));
             without
         }
-        None => checked,
+        None => offered,
     }
 }
 
@@ -145,7 +146,7 @@ fn settle_duplicates(schema: &Raw, changes: &mut Vec<(&'static str, Option<Raw>)
 fn properties(properties: &Raw, at: &str, checker: &mut Checker) -> Schema {
     let (mut has_booleans, mut is_changed, any) = (false, false, Raw::empty_object());
     let members: Vec<_> = properties.members().collect();
-    let mut checked = Vec::with_capacity(members.len());
+    let mut edits = Vec::with_capacity(members.len());
     for (name, schema) in &members {
         let is_boolean = matches!(schema.as_str(), "true" | "false");
         has_booleans |= is_boolean;
@@ -154,8 +155,8 @@ fn properties(properties: &Raw, at: &str, checker: &mut Checker) -> Schema {
             is_changed = true;
             checker.note(format!("{at}.{} is no schema and accepts anything now", sanitize::shown(name)));
         }
-        checked.push((&**name, Some(if is_schema { schema } else { &any })));
+        edits.push((&**name, Some(if is_schema { schema } else { &any })));
     }
-    let changed = is_changed.then(|| Some(Raw::empty_object().edit(&checked)));
+    let changed = is_changed.then(|| Some(Raw::empty_object().edit(&edits)));
     Schema { changed, has_booleans }
 }

@@ -90,12 +90,12 @@ fn bytes_that_are_charged_already_are_not_charged_again() {
     let budget = Budget::of_size(100 * SMALL);
     let hold = |bytes| budget.hold(bytes, principal("a"), ChargeKind::Answer).expect("there is room");
     let whole = bytes(8 * SMALL);
-    let held = hold(whole.clone());
-    let (again, part) = (hold(held.clone()), hold(whole.slice(SMALL..3 * SMALL)));
+    let first = hold(whole.clone());
+    let (again, part) = (hold(first.clone()), hold(whole.slice(SMALL..3 * SMALL)));
     let charge = budget.open(principal("b"), ChargeKind::Request);
     let charged = charge.hold(whole.slice(..SMALL)).expect("there is room");
     assert_eq!(budget.usage().used, 8 * SMALL);
-    drop((held, again, charged));
+    drop((first, again, charged));
     assert_eq!(budget.usage().used, 8 * SMALL, "a part of them is still held");
     drop(part);
     assert_eq!((budget.usage().used, budget.lock().ranges.len()), (0, 0), "others may keep them");

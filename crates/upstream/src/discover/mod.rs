@@ -97,16 +97,15 @@ impl Discovery {
         let side: Vec<Kind> = declared.into_iter().filter(|kind| *kind != Kind::Tools).collect();
         let mut reading = std::pin::pin!(self.side_lists(connection, &side));
         if !side.is_empty() && !lists.is_empty() {
-            match timeout(EARLY_AFTER, &mut reading).await {
-                Ok(read) => lists.extend(read?),
-                Err(_) => {
-                    let unread = side.iter().map(|kind| ReadList::unread(*kind));
-                    let early = lists.iter().cloned().chain(unread).collect();
-                    // Without room, the receiver has not even taken an earlier one.
-                    let early = Offer { is_partial: true, ..self.offer(peer, early).await };
-                    let _ = self.early.try_send(early);
-                    lists.extend(reading.await?);
-                }
+            if let Ok(read) = timeout(EARLY_AFTER, &mut reading).await {
+                lists.extend(read?);
+            } else {
+                let unread = side.iter().map(|kind| ReadList::unread(*kind));
+                let early = lists.iter().cloned().chain(unread).collect();
+                // Without room, the receiver has not even taken an earlier one.
+                let early = Offer { is_partial: true, ..self.offer(peer, early).await };
+                let _ = self.early.try_send(early);
+                lists.extend(reading.await?);
             }
         } else {
             lists.extend(reading.await?);

@@ -162,7 +162,9 @@ impl Pool {
             let live = state.groups.iter().flat_map(|group| &group.live);
             live.filter(|live| live.connection.has_lost_session()).cloned().collect()
         };
-        lost.iter().for_each(|live| self.evict(live, SESSION_LOST));
+        for live in &lost {
+            self.evict(live, SESSION_LOST);
+        }
     }
 
     fn evict(&self, live: &Arc<Live>, reason: &str) {

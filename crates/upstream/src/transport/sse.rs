@@ -191,7 +191,7 @@ impl SseLink {
     ) -> Result<Reply, Error> {
         if self.closing.is_closed() {
             let bare = Error::NotSent { reason: self.closing.reason() };
-            return Err(if self.is_lost.load(Ordering::Relaxed) { self.ended(bare) } else { bare });
+            return Err(if self.is_lost.load(Ordering::Relaxed) { session_ended(bare) } else { bare });
         }
         let mut ticket = self.pending.open(outlet, purpose)?;
         let id = ticket.id();
@@ -232,16 +232,11 @@ impl SseLink {
             }
             self.closing.close(format!("the server no longer knows the stream (HTTP {})", status.as_u16()));
             self.is_lost.store(true, Ordering::Relaxed);
-            return Err(self.ended(refusal));
+            return Err(session_ended(refusal));
         }
         // The body has no content of use, but the connection can be used again after it was read.
         let _ = collect(response.into_body(), Bytes::new(), self.client.limit, self.payer()).await;
         Ok(())
-    }
-
-    /// The failure of a request on a stream that the server forgot.
-    fn ended(&self, bare: Error) -> Error {
-        Error::SessionEnded(Box::new(SessionRefusal { error: None, bare, version: Version::V2024_11_05 }))
     }
 
     fn payer(&self) -> Payer<'_> {
@@ -319,12 +314,19 @@ impl SseLink {
             Err(error) => {
                 let settled = self.pending.unreadable(message, &Error::unreadable(&error));
                 let is_answer = !settled.is_empty();
-                settled.into_iter().for_each(|request| _ = request.deliver());
+                for request in settled {
+                    request.deliver();
+                }
                 tracing::debug!(%error, is_answer, "an event that is no message was skipped");
                 if is_answer { Relevance::Wanted } else { Relevance::Junk }
             }
         }
     }
+}
+
+/// The failure of a request on a stream that the server forgot.
+fn session_ended(bare: Error) -> Error {
+    Error::SessionEnded(Box::new(SessionRefusal { error: None, bare, version: Version::V2024_11_05 }))
 }
 
 /// Ends the reader when dropped.

@@ -30,6 +30,7 @@ pub(super) fn answered(text: &[u8]) -> Vec<u64> {
 
 /// The members of an object whose values may be anything but JSON.
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools)] // facts that have nothing to do with each other
 struct Envelope {
     id: Option<u64>,
     has_version: bool,

@@ -92,7 +92,7 @@ pub(super) async fn follow(remote: &Remote, interval: Duration, told: &Sender<So
             sleep(PAUSE).await;
         }
     };
-    futures_util::future::join::<_, _>(samples, calls).await;
+    Box::pin(futures_util::future::join(samples, calls)).await;
 }
 
 /// Reads one event stream to its end.

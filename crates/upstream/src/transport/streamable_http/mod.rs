@@ -173,12 +173,16 @@ impl HttpServer {
             Ok(Ok(RequestOutcome::Refusal(HttpRefusal { error: Some(error), .. }))) => {
                 handshake::find(&Err(error))
             }
+            // They may also close the connection.
             Ok(
                 Ok(RequestOutcome::Refusal(_) | RequestOutcome::Streaming(_))
-                | Err(Error::Malformed { .. } | Error::Unreadable { .. }),
+                | Err(
+                    Error::Malformed { .. }
+                    | Error::Unreadable { .. }
+                    | Error::Lost { .. }
+                    | Error::Cut { .. },
+                ),
             ) => Finding::Legacy,
-            // They may also close the connection.
-            Ok(Err(Error::Lost { .. } | Error::Cut { .. })) => Finding::Legacy,
             Ok(Err(error)) => return Err(error),
             Err(_silence) => Finding::Legacy,
         };
