@@ -138,7 +138,10 @@ async fn a_server_that_refuses_our_credentials_is_not_told_as_one_that_is_away()
         (servers["servers"][0]["state"] == "auth_failed").then_some(servers)
     });
     let error = servers.await["servers"][0]["last_error"].as_str().expect("a text").to_owned();
-    assert!(error.starts_with("HTTP 401, WWW-Authenticate: Bearer; "), "{error}");
+    assert!(
+        error.starts_with("HTTP 401: a valid credential is required, WWW-Authenticate: Bearer; "),
+        "{error}"
+    );
     let called = gateway.call("closed", "a", json!({})).await;
     for answer in [called, gateway.post("/servers/closed/reconnect", "").await] {
         assert_eq!(problem(&answer), (503, "auth_failed".to_owned()), "{answer:?}");

@@ -169,7 +169,7 @@ async fn a_client_is_the_principal_of_its_certificate_and_others_get_no_connecti
     };
     eventually("the robot can call", async || (call(&robot).await.status == 200).then_some(())).await;
     let runs = server.runs("a");
-    let logged = |line: &Value| line["principal"] == "cert:watcher.example";
+    let logged = |line: &Value| line["principal"] == "cert:dns:watcher.example";
     let watcher = call(&authority.named("watcher.example")).await;
     assert_eq!(watcher.status, 403, "a reader may not call: {watcher:?}");
     gateway.logs("the refused principal", logged).await;

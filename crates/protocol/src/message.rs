@@ -208,8 +208,9 @@ impl Envelope {
             (None, Some(error)) => Err(ErrorObject::from_raw(slice(error)).ok_or(ParseError::Shape)?),
             _ => return Err(ParseError::Shape),
         };
+        let read = if sender == MessageSource::Server { answered } else { RequestId::from_raw };
         let id =
-            self.id.filter(is_there).map(|range| answered(slice(range)).ok_or(ParseError::Id)).transpose()?;
+            self.id.filter(is_there).map(|range| read(slice(range)).ok_or(ParseError::Id)).transpose()?;
         if id.is_none() && reply.is_ok() {
             return Err(ParseError::Id);
         }

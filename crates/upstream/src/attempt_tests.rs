@@ -250,14 +250,13 @@ async fn an_outage_never_becomes_a_flood() {
 async fn a_server_that_asks_for_a_pause_gets_it() {
     let scene = Scene::ready(|_| {}).await;
     let busy =
-        Error::Status { status: 503, retry_after: Some(Duration::from_secs(4)), detail: String::new() };
+        Error::Status { status: 503, retry_after: Some(Duration::from_secs(4)), detail: <_>::default() };
     scene.server.answer(failing(1, Answer::Fail(busy.clone())));
     let begun = Instant::now();
     assert!(scene.call(Effect::Unsafe).await.is_ok());
     assert!((4..5).contains(&begun.elapsed().as_secs()));
     scene.server.answer(failing(1, Answer::Fail(busy.clone())));
-    let call = tool_call(Effect::Unsafe);
-    let hurried = scene.upstream.call(&call, in_seconds(3), &Outlet::none()).await;
+    let hurried = scene.upstream.call(&tool_call(Effect::Unsafe), in_seconds(3), &Outlet::none()).await;
     assert_eq!(hurried.map(drop), Err(busy), "no time left for the pause");
 }
 

@@ -41,6 +41,7 @@ mod refresh;
 mod response_stream;
 pub mod retry;
 pub mod secrets;
+mod server_context;
 pub mod session_affinity;
 mod state_signs;
 mod stateful;
@@ -74,6 +75,7 @@ pub use offer::Offer;
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{BodyWriter, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
+pub use server_context::ServerContext;
 pub use session_affinity::{Affinity, ClientSession, OutletLoan};
 pub use state_signs::StateSign;
 pub use state_signs::{any_logins, any_private};
@@ -105,39 +107,6 @@ const COMMAND_RETRY_IN: Duration = Duration::from_secs(1);
 const REPORT_MARGIN: Duration = Duration::from_millis(500);
 /// Longest time of a health check, whatever the time limit of a call is.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10);
-
-/// Shared state of the program that servers use.
-#[derive(Clone)]
-pub struct ServerContext {
-    /// The group of all their tasks.
-    pub shutdown: Shutdown,
-    /// The cache that all servers share.
-    pub store: Store,
-    /// Whether servers are only inspected. A built-in server then resumes no earlier work and stores nothing.
-    pub is_inspection: bool,
-    /// The vault for tokens; without one they end with the process.
-    pub vault: Option<Arc<auth::vault::Vault>>,
-    /// The way to the services of a server, which [`transport::connector`] sets for each.
-    pub network: net::http::Network,
-    /// The issuers that credentials of servers belong to.
-    pub issuers: oauth::KnownIssuers,
-}
-
-#[cfg(any(test, feature = "testing"))]
-impl ServerContext {
-    /// Those of a server in a test: a cache of its own, and no vault.
-    pub fn alone(shutdown: &Shutdown) -> Self {
-        let store = Store::open(&runtime::store::Config::default());
-        Self {
-            shutdown: shutdown.clone(),
-            store,
-            is_inspection: false,
-            vault: None,
-            issuers: oauth::KnownIssuers::default(),
-            network: net::http::Network::default(),
-        }
-    }
-}
 
 /// One server: pool, breaker, retries, bulkhead, and the task that keeps it connected.
 pub struct Upstream {
