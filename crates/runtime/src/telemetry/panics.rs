@@ -75,7 +75,7 @@ mod tests {
             written.lines().map(|line| serde_json::from_str(line).expect("one object")).collect();
         let [fault, request, other] = lines.as_slice() else { panic!("{written}") };
         assert_eq!((&fault["message"], &fault["level"]), (&"panicked".into(), &"ERROR".into()));
-        assert_eq!(fault["reason"], "on\\u{a}purpose");
+        assert_eq!(fault["reason"], "on\\npurpose");
         assert_eq!(request["message"], "a request panicked");
         assert_eq!(request["request_id"], id.to_string());
         assert_eq!((&request["reason"], &request["at"]), (&fault["reason"], &fault["at"]));

@@ -127,7 +127,12 @@ async fn what_is_no_answer_is_told_from_a_broken_connection() {
         ("an error without an id", vec![json(500, nameless)], "error"),
         ("a proxy's error without an id", vec![json(503, nameless)], "status"),
         ("a web page", vec![html(502)], "status"),
-        ("a redirect", vec![full(307, "location: /elsewhere\r\n", "")], "status"),
+        (
+            "a redirect to another origin",
+            vec![full(307, "location: http://127.0.0.1:1/mcp\r\n", "")],
+            "status",
+        ),
+        ("a redirect of another kind", vec![full(302, "location: /elsewhere\r\n", "")], "status"),
         ("a page that is not there", vec![html(404)], "status"),
         ("a method that is not allowed", vec![json(405, "")], "status"),
         ("an argument nobody could read", vec![json(400, nameless)], "error"),
