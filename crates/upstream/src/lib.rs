@@ -92,7 +92,6 @@ use protocol::{Era, Version};
 use rate_limit::RateLimit;
 use retry::Retries;
 use runtime::shutdown::Shutdown;
-use runtime::store::Store;
 use secrets::Secrets;
 use status::Facts;
 use supervise::Supervisor;
