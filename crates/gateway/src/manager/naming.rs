@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -186,10 +187,7 @@ fn without_dots<'k>(keys: &'k [ItemKey], rules: &Rules<'_>) -> Cow<'k, [ItemKey]
         return Cow::Borrowed(keys);
     }
     let undotted = |key: &ItemKey| ItemKey { name: key.name.replace('.', "_"), ..key.clone() };
-    let mut counts: HashMap<ItemKey, usize> = HashMap::with_capacity(keys.len());
-    for key in keys {
-        *counts.entry(undotted(key)).or_default() += 1;
-    }
+    let counts = count(keys.iter().map(undotted));
     let safe = |key: &ItemKey| Some(undotted(key)).filter(|safe| counts[safe] == 1);
     keys.iter().map(|key| safe(key).unwrap_or_else(|| key.clone())).collect()
 }
@@ -306,10 +304,10 @@ impl NameCandidate {
     }
 }
 
-fn count<'a>(names: impl Iterator<Item = &'a String>) -> HashMap<&'a str, usize> {
-    let mut counts = HashMap::new();
-    for name in names {
-        *counts.entry(name.as_str()).or_default() += 1;
+fn count<T: Eq + Hash>(items: impl Iterator<Item = T>) -> HashMap<T, usize> {
+    let mut counts = HashMap::with_capacity(items.size_hint().0);
+    for item in items {
+        *counts.entry(item).or_default() += 1;
     }
     counts
 }
@@ -329,7 +327,7 @@ fn fitted(keys: &[ItemKey], wanted: &[NameCandidate], rules: &Rules<'_>, owners:
             None => wanted[index].name.clone(),
         };
         let names: Vec<String> = (0..keys.len()).map(name).collect();
-        let counts = count(names.iter());
+        let counts = count(names.iter().map(String::as_str));
         let collides = |index: &usize| {
             digits[*index] > 0
                 && (counts[names[*index].as_str()] > 1
