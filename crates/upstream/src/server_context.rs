@@ -1,4 +1,4 @@
-//! What servers share with the rest of the program.
+//! The parts of the program that all servers share.
 
 use std::sync::Arc;
 
