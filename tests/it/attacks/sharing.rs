@@ -112,9 +112,13 @@ async fn a_large_list_is_not_read_again_for_each_notice() {
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["large", "small"]).await;
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(5) {
-        large.change_tools(vec![tool("large", 4 * MEGABYTE)]);
-        small.change_tools(vec![tool("small", 9)]);
+    // Each notice is of a real change, because notices without one are followed ever more rarely.
+    for round in 0.. {
+        if begun.elapsed() >= Duration::from_secs(5) {
+            break;
+        }
+        large.change_tools(vec![tool("large", 4 * MEGABYTE - round % 2)]);
+        small.change_tools(vec![tool("small", 9 - round % 2)]);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let reads = |server: &crate::support::scripted::Server| server.seen_calling("tools/list").len();
