@@ -112,7 +112,7 @@ async fn a_large_list_is_not_read_again_for_each_notice() {
     let gateway = Gateway::of(&registry).start().await;
     gateway.offers(&["large", "small"]).await;
     let begun = Instant::now();
-    // Each notice is of a real change, because notices without one are followed ever more rarely.
+    // Each notice is of a real change, because notices without one are followed more and more rarely.
     for round in 0.. {
         if begun.elapsed() >= Duration::from_secs(5) {
             break;
