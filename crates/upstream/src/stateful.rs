@@ -50,15 +50,15 @@ impl Upstream {
         }
     }
 
-    /// Whether exactly one client call runs, or none and one has just ended. `calls` had ended before Switchyard's last
+    /// How many client calls run; one if none runs and one has just ended. `calls` had ended before Switchyard's last
     /// request.
-    pub(super) fn was_called_by_one(&self, calls: u64) -> bool {
+    pub(super) fn callers(&self, calls: u64) -> usize {
         let facts = &self.facts;
         let has_ended =
             || facts.counters().calls > calls && facts.seen_ago().is_some_and(|ago| ago <= JUST_AFTER);
         match self.bulkhead.running() {
-            0 => has_ended(),
-            running => running == 1,
+            0 => usize::from(has_ended()),
+            running => running,
         }
     }
 

@@ -29,6 +29,7 @@ use super::refresh::{self, Refresh};
 use super::state_signs::StateSign;
 use super::status::State;
 use crate::supervisor_messages::{Change, Command, OfferReply, Update};
+use protocol::feature::Lists;
 use runtime::telemetry::pace::Pace;
 
 /// Change notifications within this time count as one.
@@ -78,7 +79,9 @@ pub(super) struct Supervisor {
     waiting: Vec<OfferReply>,
     /// The offer may have changed since it was read.
     stale: bool,
-    /// Whether a change was announced during or just after a call of one client.
+    /// The lists whose change was announced during or just after a call.
+    announced_by_call: Lists,
+    /// Whether only one client called when one of these was announced.
     changed_by_call: bool,
     /// The number of client calls that had ended when Switchyard's last request to the server ended.
     calls: u64,
@@ -118,6 +121,7 @@ impl Supervisor {
             backoff: Backoff::default(),
             waiting: Vec::new(),
             stale: false,
+            announced_by_call: Lists::NONE,
             changed_by_call: false,
             calls: 0,
             refresh: Refresh::default(),
@@ -156,8 +160,12 @@ impl Supervisor {
         match event {
             Event::Notice(notice) => return self.publish(Change::Told(notice)).await,
             Event::Missed => self.publish(Change::Missed).await,
-            Event::Changed(_) => {
-                self.changed_by_call |= self.upstream.was_called_by_one(self.calls);
+            Event::Changed(list) => {
+                let callers = self.upstream.callers(self.calls);
+                self.changed_by_call |= callers == 1;
+                if callers > 0 {
+                    self.announced_by_call = self.announced_by_call.with(list);
+                }
             }
             Event::AsksRoots => return self.upstream.note_sign(StateSign::AsksRoots),
         }

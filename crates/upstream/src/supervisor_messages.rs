@@ -12,6 +12,7 @@ use super::offer::Offer;
 use super::status::State;
 use crate::session_affinity::Affinity;
 use protocol::Notification;
+use protocol::feature::Lists;
 
 /// An update about one server, for the manager.
 #[derive(Debug, Clone)]
@@ -29,6 +30,10 @@ pub struct Update {
 pub enum Change {
     /// The offer was read, often without a change.
     Offered(Arc<Offer>),
+    /// The server announced a change of these lists during or just after a call, and they are the same. Clients are
+    /// told, because something that the lists do not show may have changed. Otherwise they hear of real changes only:
+    /// some servers announce a change after each list that they send.
+    Announced(Lists),
     /// The state changed. The last offer is kept while the server is down.
     State(State),
     /// The server sent a notification to its subscribers.

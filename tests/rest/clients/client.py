@@ -118,7 +118,7 @@ def calls(api: Api) -> None:
     assert (asked.success, asked.error) == (False, "nobody answered"), "a plain call cannot be asked"
     unknown = problem(call_tool.sync_detailed(client=api, body=request("crate_issue")), 404, Code.TOOL_NOT_FOUND)
     assert (unknown.server, unknown.tool, unknown.nearest) == ("issues", "crate_issue", ["create_issue"]), unknown
-    assert have(list, unknown.available) and unknown.retry_after_ms is UNSET
+    assert unknown.available is UNSET and unknown.retry_after_ms is UNSET
     body = CallRequest.from_dict({"tool": "ask", "timeout": 0})
     wrong = problem(call_tool.sync_detailed(client=api, body=body), 400, Code.INVALID_REQUEST)
     assert have(list, wrong.errors)[0].field == "timeout", wrong

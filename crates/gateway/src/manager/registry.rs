@@ -191,7 +191,7 @@ impl Registry {
                 published.send_replace(true);
                 return;
             }
-            Change::Offered(..) | Change::State(_) => None,
+            Change::Offered(..) | Change::Announced(_) | Change::State(_) => None,
             Change::Breaker(_) => return,
         };
         if let Some((notice, affinity)) = told {
@@ -339,6 +339,7 @@ fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> 
         Change::Offered(offer) if !server.is_heard || server.offer.as_ref() != Some(offer) => {
             Some(now.updated(config, &update.server, Some(offer.clone())))
         }
+        Change::Announced(lists) => Some(now.announced(&update.server, *lists)),
         Change::State(State::Connecting)
         | Change::Breaker(_)
         | Change::Told(_)

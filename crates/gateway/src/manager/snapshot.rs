@@ -225,6 +225,14 @@ impl Snapshot {
         next
     }
 
+    /// Returns the snapshot in which `lists` of `server` count as changed.
+    pub(super) fn announced(&self, server: &str, lists: Lists) -> Self {
+        let mut next = self.clone();
+        next.servers[self.by_name[server]].revisions.count(lists);
+        next.revisions.count(lists);
+        next
+    }
+
     /// Makes the merged catalog.
     fn merge(&mut self, config: &Config) {
         let servers = config.servers.iter().map(|server| Arc::clone(&server.name)).collect();

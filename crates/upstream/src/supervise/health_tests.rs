@@ -12,7 +12,7 @@ use super::*;
 use crate::fake::{Answer, Dial, Fake, tool_call};
 use crate::{Outlet, Upstream, breaker, config};
 use json::Raw;
-use protocol::feature::Effect;
+use protocol::feature::{Effect, List};
 use protocol::{Version, method};
 
 /// Number of clients, which call in a loop.
@@ -243,4 +243,27 @@ async fn a_server_that_announces_nothing_is_asked_for_its_tools_again() {
         assert_eq!(news.iter().map(tools).max(), Some(2), "{version}");
         assert_eq!(scene.server.connects(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_list_is_announced_to_clients_only_if_a_call_announced_it() {
+    let mut scene = Scene::of(Fake::new(Version::V2025_11_25), |_| {});
+    scene.until(State::Ready).await;
+    let announced = |news: Vec<Change>| {
+        news.into_iter()
+            .filter(|change| matches!(change, Change::Announced(lists) if lists.has(List::Tools)))
+            .count()
+    };
+    for _ in 0..20 {
+        scene.server.say_changed();
+        assert_eq!(announced(scene.wait(Duration::from_secs(5)).await), 0);
+    }
+    let upstream = Arc::clone(&scene.upstream);
+    let slow = Answer::After(Duration::from_secs(1), Ok(Raw::empty_object()));
+    scene.server.answer_calls(slow);
+    let call = tokio::spawn(async move { Client::Hurried(Duration::from_secs(3)).call(&upstream).await });
+    sleep(Duration::from_millis(500)).await;
+    scene.server.say_changed();
+    assert_eq!(announced(scene.wait(Duration::from_mins(2)).await), 1);
+    assert_eq!(call.await.expect("ended"), Some(Ok(())));
 }

@@ -64,7 +64,9 @@ impl Supervisor {
         self.discovered_at = Some(now);
         self.due = self.next_tick();
         let before = self.before.take();
-        self.gap = if before.as_ref() == Some(&offer) {
+        let is_same = before.as_ref() == Some(&offer);
+        let announced = std::mem::take(&mut self.announced_by_call);
+        self.gap = if is_same && announced.is_none() {
             refresh::longer(self.gap)
         } else {
             refresh::gap_after(offer.bytes)
@@ -77,6 +79,9 @@ impl Supervisor {
         self.upstream.facts.offered(&offer);
         self.publish(Change::Offered(Arc::clone(&offer))).await;
         self.publish(Change::State(State::Ready)).await;
+        if is_same && !announced.is_none() {
+            self.publish(Change::Announced(announced)).await;
+        }
         self.notify_waiting(&Ok(offer));
         self.update_connections().await;
         if self.stale {
