@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 use downstream::config::Transport;
 use downstream::guard::Guard;
-use downstream::listener;
+use downstream::listener::{self, ListeningSockets};
 use downstream::sessions::Sessions;
 use downstream::stdio;
 use downstream::tls::Certificates;
@@ -146,9 +146,24 @@ pub async fn serve(
     stop: impl Stream<Item = ()>,
 ) -> Result<(), Error> {
     let address = config.server.listen;
+) -> Result<(), Error> {
+    serve_on(Vec::new(), config, renewal, stop).await
+}
+
+/// Serves like [`serve`], on `sockets` that another process opened, such as systemd. Without any it binds the address of
+/// `config`.
+pub async fn serve_on(
+    sockets: Vec<std::net::TcpListener>,
+    config: Config,
+    renewal: Option<Renewal>,
+    stop: impl Stream<Item = ()>,
     let listen = |reason| Error::Listen { address, reason };
-    let socket = bind(address).map_err(listen)?;
-    let server = downstream::Config { listen: socket.local_addr().map_err(listen)?, ..config.server };
+    let inherited = (!sockets.is_empty()).then(|| ListeningSockets::inherited(sockets));
+    let sockets = inherited.unwrap_or_else(|| bind(address).map(ListeningSockets::from)).map_err(listen)?;
+    let addresses = sockets.addresses().map_err(listen)?;
+    // A port that the system chose, unless the address is one of several.
+    let address = if addresses.contains(&address) { address } else { addresses[0] };
+    let server = downstream::Config { listen: address, ..config.server };
     let (steps, servers) = (ShutdownSteps::new(), Shutdown::new());
     memory::budget().set_limit(server.memory_budget);
     // Keys are read before any server starts, so that an unreadable key prevents the start.
@@ -168,14 +183,14 @@ pub async fn serve(
     if server.transport == Transport::Both {
         serve_pipe(&manager, &steps.edge, server.max_body_bytes);
     }
-    announce(&server);
+    announce(&server, &addresses);
     listener::allow_open_files(&server.limits);
     let workers = Workers::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
     if let Some(certificates) = certificates.clone() {
         steps.edge.spawn_until_end(certificates.follow());
     }
     let limits = (server.limits, steps.edge.clone());
-    let serving = listener::serve_with(socket, http_service, limits, certificates, &workers);
+    let serving = listener::serve_with(sockets, http_service, limits, certificates, &workers);
     run_until_drained(serving, stop, &steps, &sessions, &server).await;
     end(&manager).await;
     Ok(())
@@ -196,14 +211,16 @@ async fn run_until_drained(
 }
 
 /// Logs the address, and each setting that accepts clients without a credential.
-fn announce(server: &downstream::Config) {
+fn announce(server: &downstream::Config, addresses: &[SocketAddr]) {
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
     }
     if let Some(remark) = server.remark_on_hosts() {
         tracing::info!("{remark}");
     }
-    tracing::info!(address = %server.listen, memory_budget_bytes = server.memory_budget, "listening");
+    for address in addresses {
+        tracing::info!(%address, memory_budget_bytes = server.memory_budget, "listening");
+    }
 }
 
 /// Serves until `stop` gives a value and the shutdown delay is over. Returns false if serving ended earlier.

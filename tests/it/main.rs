@@ -78,6 +78,7 @@ mod shared_logins;
 mod signs_of_life;
 mod skills;
 mod sockets;
+mod socket_activation;
 mod start_failures;
 mod stateful_servers;
 mod streams;
