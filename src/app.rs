@@ -12,6 +12,7 @@
 //! Not here: the work of each part.
 
 mod http;
+mod login_listener;
 mod logins;
 mod reload;
 
@@ -32,6 +33,7 @@ use downstream::listener::{self, ListeningSockets};
 use downstream::sessions::Sessions;
 use downstream::stdio;
 use downstream::tls::Certificates;
+use gateway::LoginPages;
 use gateway::manager::Manager;
 use runtime::memory;
 use runtime::shutdown::Shutdown;
@@ -145,8 +147,6 @@ pub async fn serve(
     renewal: Option<Renewal>,
     stop: impl Stream<Item = ()>,
 ) -> Result<(), Error> {
-    let address = config.server.listen;
-) -> Result<(), Error> {
     serve_on(Vec::new(), config, renewal, stop).await
 }
 
@@ -157,6 +157,8 @@ pub async fn serve_on(
     config: Config,
     renewal: Option<Renewal>,
     stop: impl Stream<Item = ()>,
+) -> Result<(), Error> {
+    let address = config.server.listen;
     let listen = |reason| Error::Listen { address, reason };
     let inherited = (!sockets.is_empty()).then(|| ListeningSockets::inherited(sockets));
     let sockets = inherited.unwrap_or_else(|| bind(address).map(ListeningSockets::from)).map_err(listen)?;
@@ -178,10 +180,10 @@ pub async fn serve_on(
         fixed: config.fixed,
         loaded: reload::loaded(config.shown),
     };
-    let (http_service, sessions) =
+    let (http_service, sessions, pages) =
         http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
-        serve_pipe(&manager, &steps.edge, server.max_body_bytes);
+        serve_pipe((&manager, pages), &steps.edge, server.max_body_bytes);
     }
     announce(&server, &addresses);
     listener::allow_open_files(&server.limits);
@@ -276,10 +278,11 @@ async fn wait_for_load_balancers(delay: Duration, hurry: impl Future<Output = ()
 
 /// Serves one more client on standard input and output until its input ends. The process continues then, because it
 /// serves others. Pending requests of the client are answered within the drain time.
-fn serve_pipe(manager: &Arc<Manager>, edge: &Shutdown, max_line: usize) {
+fn serve_pipe((manager, pages): (&Arc<Manager>, LoginPages), edge: &Shutdown, max_line: usize) {
     let (manager, end) = (Arc::clone(manager), edge.clone());
     edge.spawn(async move {
-        stdio::serve(manager, tokio::io::stdin(), tokio::io::stdout(), &end, max_line).await;
+        let streams = (tokio::io::stdin(), tokio::io::stdout());
+        stdio::serve((manager, Some(pages)), streams, &end, max_line).await;
     });
 }
 
@@ -290,8 +293,10 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
     let manager = Manager::initialize(config.manager, &servers)?;
     let drain_timeout = config.server.limits.drain_timeout;
-    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-    let serving = stdio::serve(Arc::clone(&manager), input, output, &edge, config.server.max_body_bytes);
+    let pages = login_listener::open(&manager, &edge);
+    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    let served = (Arc::clone(&manager), pages);
+    let serving = stdio::serve(served, streams, &edge, config.server.max_body_bytes);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}
@@ -301,6 +306,7 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
             let _ = tokio::time::timeout(drain_timeout, serving).await;
         }
     }
+    edge.begin();
     end(&manager).await;
     Ok(())
 }
