@@ -16,7 +16,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::openapi::QueryProblems;
 use super::problem::Problem;
-use super::view::{ServerHealth, ServerState};
+use super::server_state::ServerState;
+use super::view::ServerHealth;
 use super::{Api, json};
 use auth::{Action, Principal};
 use gateway::manager::ServerStatus;
