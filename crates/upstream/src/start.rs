@@ -1,4 +1,4 @@
-//! Starting a server: its parts, and what it takes over from a predecessor or from an earlier run.
+//! Starting a server: its parts, and what it inherits from a predecessor or from an earlier run.
 //!
 //! Invariant: a server that is disabled gets no task and no connection.
 //!

@@ -96,7 +96,7 @@ impl Manager {
         self.server(name)
     }
 
-    /// Forgets what a server offered and showed, in files too, and starts it anew. Running calls end where they began.
+    /// Forgets what a server offered and showed, in files too, and starts it again. Running calls end where they began.
     /// The definitions that it offers next are trusted. Returns its status after the first attempt to connect.
     pub async fn forget(&self, name: &str) -> Result<ServerStatus, Error> {
         let turn = self.applying.lock().await;

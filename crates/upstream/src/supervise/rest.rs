@@ -83,3 +83,7 @@ impl Supervisor {
         self.publish(Change::State(state)).await;
     }
 }
+
+#[cfg(test)]
+#[path = "rest_tests.rs"]
+mod tests;
