@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Gateway, Registry, Running, eventually};
 
 const PEER: [&str; 4] = ["--tools", "echo,count,hang", "--record", "record"];
@@ -193,4 +194,25 @@ async fn first_list_waits_for_a_program_of_which_nothing_is_remembered() {
     let arguments = ["-c", slow, &program, "--tools", "echo"];
     let gateway = Gateway::of(&Registry::new().command("peer", "sh", &arguments)).start().await;
     assert_eq!(gateway.mcp().modern("tools/list", json!({})).await.tool_names(), ["echo"]);
+}
+
+#[tokio::test]
+async fn unused_http_server_gets_no_request_and_a_listening_client_does_not_keep_it_awake() {
+    let all = [Scripted::modern(), Scripted::legacy()];
+    for server in all.map(|scripted| scripted.tool(Tool::named("a")).start()) {
+        let registry = Registry::new().http("one", &server.url()).with("idle_timeout: 1");
+        let gateway = Gateway::of(&registry.setting("health_check_interval: 0.2")).start().await;
+        gateway.offers(&["a"]).await;
+        let session = gateway.mcp().legacy().await;
+        in_state(&gateway, "idle").await;
+        // The end of its session may still be on its way.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let seen = server.seen().len();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(session.request("tools/list", json!({})).await.tool_names(), ["a"]);
+        assert_eq!(gateway.get("/health?check=true").await.json()["status"], "healthy");
+        assert_eq!(server.seen().len(), seen, "it can sleep");
+        assert!(session.call("a", json!({})).await.json().get("error").is_none());
+        in_state(&gateway, "ready").await;
+    }
 }

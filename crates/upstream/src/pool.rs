@@ -92,6 +92,8 @@ pub(super) struct Occupancy {
     pub arrivals: u64,
     /// The reason why the last connection closed by itself.
     pub lost: Option<Arc<str>>,
+    /// How often clients with other capabilities got a shared connection of their own dialect.
+    pub other_arrivals: u64,
     /// How often a first connection could not be made.
     pub failed_starts: u64,
     /// Why a connection that was to be replaced after a cancelled call has no successor.

@@ -92,8 +92,8 @@ pub(super) struct Supervisor {
     /// The arrival ([`Occupancy::arrivals`]) of the current discovery or offer. While down, the last one that was tried
     /// without success.
     arrival: u64,
-    /// The failed starts ([`Occupancy::failed_starts`]) that were seen.
-    failed_starts: u64,
+    /// The connections when the server began to rest.
+    rested: Occupancy,
     discovered_at: Option<Instant>,
     /// The time between two discoveries after change notifications.
     gap: Duration,
@@ -132,7 +132,7 @@ impl Supervisor {
             calls: 0,
             refresh: Refresh::default(),
             arrival: 0,
-            failed_starts: 0,
+            rested: Occupancy::default(),
             discovered_at: None,
             gap: refresh::LEAST_GAP,
             failed_checks: 0,
@@ -293,11 +293,11 @@ impl Supervisor {
                 self.due = Instant::now();
             }
             // A call ended the rest.
-            Phase::Idle if there.live > 0 && there.arrivals > self.arrival => {
+            Phase::Idle if self.is_woken(&there) => {
                 (self.phase, self.due) = (Phase::Down, Instant::now());
             }
-            Phase::Idle if there.failed_starts > self.failed_starts => {
-                self.failed_starts = there.failed_starts;
+            Phase::Idle if there.failed_starts > self.rested.failed_starts => {
+                self.rested.failed_starts = there.failed_starts;
                 self.publish(Change::State(State::Failed)).await;
             }
             Phase::Up { .. } | Phase::Down | Phase::Idle | Phase::Off | Phase::Refused => {}

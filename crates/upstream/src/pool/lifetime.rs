@@ -132,6 +132,9 @@ impl Pool {
         if has_replaced && live.key == state.base {
             self.occupancy.send_modify(|occupancy| occupancy.arrivals += 1);
         }
+        if live.key != state.base && live.key.affinity.is_none() {
+            self.occupancy.send_modify(|occupancy| occupancy.other_arrivals += 1);
+        }
         let (base, tasks) = (state.base, state.tasks.clone());
         let Some(group) = state.find_mut(live.key) else { return };
         if live.key != base && group.live.len() == 1 {

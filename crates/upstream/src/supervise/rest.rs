@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::{Change, Phase, State, Supervisor};
 use crate::Upstream;
 use crate::config::{HealthCheck, Transport};
+use crate::pool::Occupancy;
 
 impl Upstream {
     /// How long nothing needs the server before it rests; `None` means that it never rests.
@@ -73,11 +74,17 @@ impl Supervisor {
         true
     }
 
+    /// Whether a call connected since the server rests.
+    pub(super) fn is_woken(&self, there: &Occupancy) -> bool {
+        let is_first = there.live > 0 && there.arrivals > self.rested.arrivals;
+        is_first || there.other_arrivals > self.rested.other_arrivals
+    }
+
     /// Waits for a call that connects.
     pub(super) async fn become_idle(&mut self, state: State) {
         self.phase = Phase::Idle;
-        let there = self.occupancy.borrow_and_update().clone();
-        (self.arrival, self.failed_starts) = (there.arrivals, there.failed_starts);
+        self.rested = self.occupancy.borrow_and_update().clone();
+        self.arrival = self.rested.arrivals;
         self.upstream.facts.will_try(None);
         self.upstream.facts.set_resting(true);
         self.publish(Change::State(state)).await;
