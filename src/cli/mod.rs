@@ -14,6 +14,7 @@ pub mod connect;
 mod connect_check;
 pub mod doctor;
 pub mod edit;
+mod forget;
 pub mod import;
 mod inherited_sockets;
 pub mod init;
@@ -30,6 +31,7 @@ pub mod secret;
 mod terminal;
 pub mod token;
 mod visible;
+mod warm;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -102,6 +104,12 @@ pub enum Command {
     /// Write Switchyard into the file of an MCP client, and show the change first.
     #[command(after_help = connect::HELP)]
     Connect(connect::Connect),
+    /// Start servers once and remember what they offer, so that their tools are listed from the next start on.
+    #[command(after_help = warm::HELP)]
+    Warm(warm::Warm),
+    /// Forget what is remembered of a server: its offer, its trusted tools and its names.
+    #[command(after_help = forget::HELP)]
+    Forget(forget::Forget),
     /// API keys (`auth_mode: api_key`).
     #[command(subcommand)]
     Key(Key),
@@ -302,6 +310,8 @@ pub fn run() -> ExitCode {
         Command::Stdio(arguments) => run::stdio(&arguments),
         Command::Key(Key::New { id, role }) => key::new(id.as_deref(), role, &mut io::stdout().lock())
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Command::Warm(arguments) => warm::run(&arguments),
+        Command::Forget(arguments) => forget::run(&arguments),
         Command::Operate(command) => operate::run(&command),
         Command::Pages(command) => pages::run(&command),
         Command::Login(arguments) => login::run(&arguments),

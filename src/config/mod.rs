@@ -13,6 +13,7 @@ mod shown;
 mod vault;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
@@ -25,6 +26,7 @@ use settings::{error, expand};
 pub(crate) use shown::is_public_setting;
 
 use gateway::manager;
+use gateway::manager::remembered::Folder;
 use runtime::regular_file;
 use settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
 use upstream::api::Kinds;
@@ -132,9 +134,16 @@ impl Config {
         let shown = shown::without_secrets(&document.root);
         let config = Self::from_settings(&Setting::root(&document.root, problems), (folder, shown), kinds);
         match config {
-            Some(config) if problems.is_empty() => Ok(config),
+            Some(config) if problems.is_empty() => Ok(config.remembering(path)),
             _ => Err(invalid(path, text, &document, problems)),
         }
+    }
+
+    /// Keeps the offers of the servers of the file at `path` in the state folder, if one is known.
+    fn remembering(mut self, path: &Path) -> Self {
+        let state = self.server.vault.folder();
+        self.manager.remembered = state.map(|state| Arc::new(Folder::new(&state, path)));
+        self
     }
 
     /// Reads the root of the file: the manager's settings, and `server`.

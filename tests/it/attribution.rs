@@ -36,6 +36,7 @@ fn config(transport: Transport) -> Config {
         description: None,
         timeout: minute * 2,
         max_timeout: std::time::Duration::from_mins(10),
+        lifecycle: upstream::config::Lifecycle::default(),
         health_check_interval: minute,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
         breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: second },
@@ -52,6 +53,7 @@ fn config(transport: Transport) -> Config {
         secrets: Vec::new(),
         network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
+        identity: settings::Fingerprint::ABSENT,
     }
 }
 
@@ -146,6 +148,7 @@ async fn storm(transport: Transport, names_calls: bool) -> Counts {
     let shutdown = Shutdown::new();
     let config = manager::Config {
         vault: None,
+        remembered: None,
         servers: vec![config(transport)],
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,

@@ -168,6 +168,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         description: None,
         timeout: PATIENCE,
         max_timeout: std::time::Duration::from_mins(10),
+        lifecycle: upstream::config::Lifecycle::default(),
         health_check_interval: PATIENCE * 10,
         retry: config::Retry { attempts: 0, delay: second, max_delay: second },
         breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: second },
@@ -184,9 +185,11 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         secrets: Vec::new(),
         network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
+        identity: settings::Fingerprint::ABSENT,
     };
     manager::Config {
         vault: None,
+        remembered: None,
         servers: names.map(server).collect(),
         tool_names: ToolNames::Auto,
         max_tool_name_length: 64,

@@ -207,6 +207,7 @@ async fn every_route_lets_in_whom_its_row_names() {
         (Method::POST, "/api/v1/mcp/servers/docs/reconnect", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/disable", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/enable", "", Some(Role::Superuser)),
+        (Method::POST, "/api/v1/mcp/servers/docs/forget", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/tools/approve?current=true", "", Some(Role::Superuser)),
         (Method::POST, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),
         (Method::GET, "/api/v1/mcp/servers/docs/login", "", Some(Role::Caller)),

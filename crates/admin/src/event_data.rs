@@ -15,7 +15,8 @@ use utoipa::{OpenApi, ToSchema};
 
 use super::code::ProblemCode;
 use super::problem::clipped;
-use super::view::{BreakerState, ServerState, date};
+use super::server_state::ServerState;
+use super::view::{BreakerState, date};
 use auth::{Principal, Role};
 use gateway::manager::live_events::{EventContent, OtherEvent, SampledNames};
 use json::Raw;

@@ -44,6 +44,7 @@ mod printed_lists;
 mod problem;
 mod refusal;
 mod reload;
+mod server_state;
 mod servers;
 mod view;
 

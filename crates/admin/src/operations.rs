@@ -72,6 +72,7 @@ const OPERATIONS: &[Operation] = &[
     operation!(PREFIX, Some(Action::Reconnect), servers::reconnect),
     operation!(PREFIX, Some(Action::Enable), servers::enable),
     operation!(PREFIX, Some(Action::Disable), servers::disable),
+    operation!(PREFIX, Some(Action::Forget), servers::forget),
     operation!(PREFIX, Some(Action::ApproveTools), approval::approve),
     operation!(PREFIX, Some(Action::LogIn), logins::start),
     operation!(PREFIX, Some(Action::LogIn), logins::status),

@@ -95,6 +95,24 @@ pub(super) async fn enable(
     Ok(json(&Server::from(&manager.set_enabled(&name, true).await?)))
 }
 
+/// Forget a server
+///
+/// Removes what is remembered of the server: its offer, its signs of state, the trusted definitions of its tools and
+/// the names that belong to it. Then it is started and read again, and what it offers is trusted. Running calls end where
+/// they began. Needs the role *superuser*. The answer comes after the first attempt to connect.
+#[utoipa::path(
+    post, path = "/servers/{name}/forget", tag = "servers", operation_id = "forget_server",
+    params(("name" = String, Path, description = "The server", example = "issues")),
+    responses((status = 200, description = "The server, read again", body = Server), SwitchProblems)
+)]
+pub(super) async fn forget(
+    State(Api { manager, .. }): State<Api>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name?;
+    Ok(json(&Server::from(&manager.forget(&name).await?)))
+}
+
 /// Disable a server
 ///
 /// Takes its tools, prompts and resources out of all lists and refuses new calls to it. Running calls

@@ -12,12 +12,13 @@ use utoipa::ToSchema;
 use super::changed_tool::ChangedTool;
 use super::json_object::JsonObject;
 use super::problem::clipped;
+use super::server_state::{ServerState, Start};
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
 use upstream::config::Transport;
-use upstream::status::{self, Status};
+use upstream::status::Status;
 use upstream::{Config, breaker};
 
 /// How a server is reached.
@@ -41,43 +42,6 @@ impl From<&Transport> for TransportName {
             Transport::Sse(_) => Self::Sse,
             Transport::Stdio(_) => Self::Stdio,
             Transport::Builtin(_) => Self::Builtin,
-        }
-    }
-}
-
-/// Whether a server can be used. `connecting`: being connected, or asked what it offers. `ready`:
-/// connected, and its tools are known. `failed`: the last connect, discovery or health check failed;
-/// it is tried again. `auth_failed`: it refuses the configured credentials and is not contacted. `disconnected`: by the program that embeds the gateway. `disabled`: in the registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ServerState {
-    /// Being connected, or asked what it offers.
-    Connecting,
-    /// Connected, and its tools are known.
-    Ready,
-    /// The last connect, discovery or health check failed; it is tried again.
-    Failed,
-    /// It refuses the configured credentials, for the reason in `last_error`; it is not contacted until an
-    /// operator connects it again.
-    AuthFailed,
-    /// Somebody has to log in to it; it is not contacted until then.
-    LoginRequired,
-    /// Disconnected by an operator.
-    Disconnected,
-    /// Disabled in the registry.
-    Disabled,
-}
-
-impl From<status::State> for ServerState {
-    fn from(state: status::State) -> Self {
-        match state {
-            status::State::Connecting => Self::Connecting,
-            status::State::Ready => Self::Ready,
-            status::State::Failed => Self::Failed,
-            status::State::AuthFailed => Self::AuthFailed,
-            status::State::LoginRequired => Self::LoginRequired,
-            status::State::Disconnected => Self::Disconnected,
-            status::State::Disabled => Self::Disabled,
         }
     }
 }
@@ -146,6 +110,16 @@ pub(super) struct Server {
     template_count: usize,
     /// Prompts of it that are offered.
     prompt_count: usize,
+    /// Whether its offer is remembered from an earlier run and was not read again yet.
+    remembered: bool,
+    /// Milliseconds since a remembered offer was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0)]
+    remembered_age_ms: Option<f64>,
+    /// The start of its process, while one is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    starting: Option<Start>,
     /// The revision of MCP spoken with it; none until it was reached for the first time.
     #[schema(required = true, examples("2026-07-28"))]
     protocol_version: Option<&'static str>,
@@ -216,6 +190,9 @@ impl From<&ServerStatus> for Server {
             resource_count: server.resources,
             template_count: server.templates,
             prompt_count: server.prompts,
+            remembered: status.remembered_ago.is_some(),
+            remembered_age_ms: status.remembered_ago.map(in_ms),
+            starting: status.starting.as_ref().map(Start::from),
             protocol_version: status.version.map(Version::as_str),
             description: config.description.clone(),
             last_error: status.last_error.clone().map(clipped),
@@ -319,7 +296,7 @@ pub(super) struct ServerHealth {
     name: String,
     /// Its name, as all answers about a server have it.
     server: String,
-    /// Ready, with its circuit breaker closed, and the last request was not answered with HTTP 500 or more.
+    /// Ready or idle, with its circuit breaker closed, and the last request was not answered with HTTP 500 or more.
     healthy: bool,
     enabled: bool,
     state: ServerState,

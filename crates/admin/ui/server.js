@@ -4,7 +4,7 @@ import { get, may, ofServer, post } from './api.js';
 import { action, told } from './actions.js';
 import { json, callPanel } from './call.js';
 import { counted, fill, fillIfChanged, h, heading, number } from './dom.js';
-import { breakerBadge, reason, sparklines, stateBadge, target } from './servers.js';
+import { breakerBadge, inTime, reason, sparklines, stateBadge, target } from './servers.js';
 import { historyOf, serverOf, state, watch } from './state.js';
 import { loginPart } from './logins.js';
 
@@ -46,7 +46,10 @@ function facts(server) {
 }
 
 function notes(server) {
-  const all = [reason(server), ...(server.offer_problems ?? []), server.state_hint].filter(Boolean);
+  const { starting } = server;
+  const started = starting && `starting since ${inTime(starting.elapsed_ms / 1000)}: ${starting.last_line ?? 'nothing on standard error yet'}`;
+  const age = server.remembered && `the offer is remembered, as it was read ${inTime((server.remembered_age_ms ?? 0) / 1000)} ago`;
+  const all = [started, age, reason(server), ...(server.offer_problems ?? []), server.state_hint].filter(Boolean);
   return all.length > 0 && h('ul', { class: 'notes' }, all.map((text) => h('li', {}, text)));
 }
 

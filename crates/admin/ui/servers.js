@@ -7,7 +7,8 @@ import { may } from './api.js';
 import { reload } from './system.js';
 
 const STATES = {
-  ready: ['ready', 'good'], connecting: ['connecting', 'busy'], failed: ['failed', 'bad'],
+  ready: ['ready', 'good'], idle: ['idle', 'good'], connecting: ['connecting', 'busy'], starting: ['starting', 'busy'],
+  failed: ['failed', 'bad'],
   auth_failed: ['credentials refused', 'bad'], login_required: ['login required', 'warn'],
   disconnected: ['disconnected', 'off'], disabled: ['disabled', 'off'],
 };
@@ -17,7 +18,7 @@ export function stateBadge(server) {
   return badge(...(STATES[server.state] ?? [server.state, 'warn']));
 }
 
-function inTime(seconds) {
+export function inTime(seconds) {
   return seconds > 100 ? `${Math.round(seconds / 60)} min` : `${Math.ceil(seconds)} s`;
 }
 
@@ -30,8 +31,8 @@ export function breakerBadge(server) {
 }
 
 /** How bad the state of a server is, so that the worst comes first in the summary. */
-function isFine(server) {
-  return server.state === 'ready' && server.breaker === 'closed';
+export function isFine(server) {
+  return ['ready', 'idle'].includes(server.state) && server.breaker === 'closed';
 }
 
 export function reason(server) {

@@ -38,6 +38,8 @@ pub enum Action {
     Enable,
     /// Disable a server until the next reload.
     Disable,
+    /// Forget what is remembered of a server.
+    Forget,
     /// Approve changed definitions of tools.
     ApproveTools,
     /// Reload the configuration file.
@@ -65,6 +67,7 @@ impl Action {
             Self::Reconnect => "reconnect",
             Self::Enable => "enable",
             Self::Disable => "disable",
+            Self::Forget => "forget",
             Self::ApproveTools => "approve_tools",
             Self::Reload => "reload",
             Self::ReadConfiguration => "read_configuration",
@@ -82,6 +85,7 @@ impl Action {
             | Self::Reconnect
             | Self::Enable
             | Self::Disable
+            | Self::Forget
             | Self::ApproveTools
             | Self::Reload
             | Self::LogInForAll
@@ -110,6 +114,7 @@ impl Role {
                 | Action::Reconnect
                 | Action::Enable
                 | Action::Disable
+                | Action::Forget
                 | Action::ApproveTools
                 | Action::Reload
                 | Action::ReadConfiguration
@@ -274,6 +279,7 @@ mod tests {
             (Action::Reconnect, false, false),
             (Action::Enable, false, false),
             (Action::Disable, false, false),
+            (Action::Forget, false, false),
             (Action::ApproveTools, false, false),
             (Action::Reload, false, false),
             (Action::ReadConfiguration, false, false),

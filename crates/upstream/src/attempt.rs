@@ -141,6 +141,8 @@ impl Upstream {
                 Err(error) if error.refuses_credentials() => return Err(error),
                 // The refusal of a retry says less than the failure before it.
                 Err(error) if error.delivery() == Delivery::Refused => return Err(failed.unwrap_or(error)),
+                // The program says why it does not start, and would say the same again.
+                Err(error @ Error::Connect { .. }) if self.starts_on_demand() => return Err(error),
                 Err(error) => error,
             };
             frame.deadline.at = work.outlet().moved(deadline);
@@ -314,7 +316,14 @@ impl Upstream {
     ) -> Result<Result<PooledConnection, Error>, Error> {
         let outlet = work.outlet();
         let leased = AtomicBool::new(false);
-        let seat = pin!(self.pool.seat(work.pool_request(), &leased));
+        let seat = pin!(async {
+            tokio::select! {
+                biased;
+                seat = self.pool.seat(work.pool_request(), &leased) => seat,
+                // Boxed: it is rarely needed.
+                never = async { Box::pin(self.report_start(outlet)).await } => match never {},
+            }
+        });
         match frame.limit(outlet, seat).await {
             Some(Ok(connection)) => Ok(Ok(connection)),
             None if leased.load(Ordering::Relaxed) => Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN })),

@@ -5,6 +5,7 @@
 
 mod builtin;
 mod fields;
+mod lifecycle;
 mod network;
 mod parse;
 mod tools;
@@ -12,6 +13,7 @@ mod transport;
 
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
 pub use fields::{TransportFields, require};
+pub use lifecycle::{HealthCheck, Lifecycle, Start};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use tools::{OnChange, Tools};
 pub use transport::{header_value, is_reserved_header};
@@ -34,8 +36,7 @@ use net::http::Network;
 use protocol::Era;
 use settings::Fingerprint;
 
-/// Limits of the time for one connect, handshake included. Between them it is the server's `timeout`, because the first
-/// start of a child process may install it.
+/// Limits of the time for one connect over HTTP, handshake included. Between them it is the server's `timeout`.
 const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
 
 /// One server of the configuration file.
@@ -56,6 +57,8 @@ pub struct Config {
     pub timeout: Duration,
     /// The longest time of one call, all attempts included, whatever the server sends.
     pub max_timeout: Duration,
+    /// When it runs.
+    pub lifecycle: Lifecycle,
     /// Time between two health checks.
     pub health_check_interval: Duration,
     /// The retries of failed calls.
@@ -78,11 +81,24 @@ pub struct Config {
     /// The fingerprint of all its settings. After a reload, a server with another fingerprint is a new server. The
     /// default is equal to no other.
     pub source: Fingerprint,
+    /// The fingerprint of the settings that decide what it offers: how it is reached or started, and with which
+    /// credential. Another one means that a remembered offer may be that of another server.
+    pub identity: Fingerprint,
 }
 
 impl Config {
-    /// The time limit of one connect, handshake included.
+    /// How long the lists of a server may take together.
+    pub(super) fn list_limit(&self) -> Duration {
+        let (least, most) = CONNECT_LIMITS;
+        self.timeout.clamp(least, most) + self.timeout
+    }
+
+    /// The time limit of one connect, handshake included. The start of a child process has limits of its own, which
+    /// this one contains.
     pub(super) fn connect_limit(&self) -> Duration {
+        if matches!(self.transport, Transport::Stdio(_)) {
+            return self.max_timeout.max(self.lifecycle.start_timeout);
+        }
         let (least, most) = CONNECT_LIMITS;
         self.timeout.clamp(least, most)
     }

@@ -34,6 +34,15 @@ use protocol::feature::List;
 use protocol::lifecycle::Peer;
 use protocol::{Abilities, Era, Notification, Version};
 
+/// A child process that is starting.
+#[derive(Debug, Clone)]
+pub struct Starting {
+    /// When its start began.
+    pub since: Instant,
+    /// Its last line on standard error, without secrets.
+    pub last_line: Option<String>,
+}
+
 /// Knows how to reach one server.
 pub trait Connector: Send + Sync + 'static {
     /// Opens one connection, handshake included. The future owns all it needs, so a waiting caller may leave.
@@ -79,6 +88,11 @@ pub trait Connector: Send + Sync + 'static {
 
     /// The logins to the server, if it needs one.
     fn logins(&self) -> Option<Arc<Logins>> {
+        None
+    }
+
+    /// The start of the process that is under way, if a connection is a process.
+    fn starting(&self) -> Option<watch::Receiver<Option<Starting>>> {
         None
     }
 

@@ -359,13 +359,8 @@ impl Drop for OpenRequest {
 
 /// Returns a configuration with the defaults of the configuration file.
 pub fn config(name: &str) -> Config {
-    let stdio = config::Stdio {
-        command: String::new(),
-        args: Vec::new(),
-        env: BTreeMap::new(),
-        pass_env: Vec::new(),
-        cwd: None,
-    };
+    let (command, args, env, pass_env) = (String::new(), Vec::new(), BTreeMap::new(), Vec::new());
+    let stdio = config::Stdio { command, args, env, pass_env, cwd: None };
     Config {
         name: name.into(),
         transport: config::Transport::Stdio(stdio),
@@ -374,6 +369,7 @@ pub fn config(name: &str) -> Config {
         description: None,
         timeout: Duration::from_secs(30),
         max_timeout: Duration::from_mins(10),
+        lifecycle: config::Lifecycle::of_fake(),
         health_check_interval: Duration::from_secs(30),
         retry: Retry { attempts: 3, delay: Duration::from_secs(1), max_delay: Duration::from_secs(30) },
         breaker: config::BreakerConfig { threshold: 5, successes: 1, timeout: Duration::from_secs(30) },
@@ -390,6 +386,7 @@ pub fn config(name: &str) -> Config {
         secrets: Vec::new(),
         network: net::http::Network::default(),
         source: settings::Fingerprint::default(),
+        identity: settings::Fingerprint::ABSENT,
     }
 }
 

@@ -75,7 +75,8 @@ impl Upstream {
 
     /// Asks the server once, now, whether it is alive, and returns when its state says so.
     pub async fn check_now(self: &Arc<Self>) {
-        if !self.config.enabled {
+        // A server that rests is well until it is needed, and a check would wake it.
+        if !self.config.enabled || self.facts.is_resting() {
             return;
         }
         let begun = Instant::now();

@@ -38,11 +38,14 @@ mod private_client_table;
 mod private_clients;
 pub mod rate_limit;
 mod refresh;
+mod remembered;
 mod response_stream;
 pub mod retry;
 pub mod secrets;
 mod server_context;
 pub mod session_affinity;
+mod start;
+mod starting;
 mod state_signs;
 mod stateful;
 pub mod status;
@@ -56,22 +59,22 @@ mod verbosity;
 mod watches;
 mod work;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use attempt_log::{Attempt, AttemptLog, EndedAttempts};
 pub use config::Config;
 pub use connection::{
     Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,
-    ServerResponse, Sockets,
+    ServerResponse, Sockets, Starting,
 };
 pub use deadline::Deadline;
 pub use error::{Delivery, Error};
 pub use offer::Offer;
+pub use remembered::Remembered;
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{BodyWriter, flow as arriving};
 pub use response_stream::{ResponseBody, ResponseStream};
@@ -90,11 +93,11 @@ use oauth::Logins;
 use pool::Pool;
 use protocol::{Era, Version};
 use rate_limit::RateLimit;
+use remembered::LastReading;
 use retry::Retries;
 use runtime::shutdown::Shutdown;
 use secrets::Secrets;
 use status::Facts;
-use supervise::Supervisor;
 use supervisor_messages::Command;
 use watches::Watches;
 
@@ -125,6 +128,7 @@ pub struct Upstream {
     secrets: Secrets,
     liveness: Arc<Liveness>,
     watches: Arc<Watches>,
+    last_reading: watch::Sender<LastReading>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
     /// Ends the supervisor and all connections.
@@ -132,95 +136,6 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts to connect in the background and returns at once. The offer and the state of the server are
-    /// sent to `updates`. It lives until [`Upstream::stop`] or the end of `shutdown`.
-    pub fn start(
-        config: Config,
-        connector: Arc<dyn Connector>,
-        updates: mpsc::Sender<Update>,
-        shutdown: &Shutdown,
-    ) -> Arc<Self> {
-        Self::start_with((Watches::new(), false), config, connector, updates, shutdown)
-    }
-
-    /// Starts a successor for `self`, which still has to be stopped. The successor inherits the subscriptions
-    /// of clients.
-    pub fn succeed(
-        &self,
-        config: Config,
-        connector: Arc<dyn Connector>,
-        updates: mpsc::Sender<Update>,
-        shutdown: &Shutdown,
-    ) -> Arc<Self> {
-        Self::start_with((Arc::clone(&self.watches), false), config, connector, updates, shutdown)
-    }
-
-    /// Starts a successor that is enabled if this server is not, and the other way around. It keeps the logins.
-    pub fn switch(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
-        let config = Config { enabled: !self.config.enabled, ..self.config.clone() };
-        let kept = (Arc::clone(&self.watches), !self.is_switched);
-        Self::start_with(kept, config, Arc::clone(&self.pool.connector), updates, shutdown)
-    }
-
-    /// Whether an operator enabled or disabled it, against the configuration file.
-    pub const fn is_switched(&self) -> bool {
-        self.is_switched
-    }
-
-    fn start_with(
-        (watches, is_switched): (Arc<Watches>, bool),
-        config: Config,
-        connector: Arc<dyn Connector>,
-        updates: mpsc::Sender<Update>,
-        shutdown: &Shutdown,
-    ) -> Arc<Self> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let group = shutdown.child();
-        let liveness = Arc::<Liveness>::default();
-        let (events, notices) = Events::with_liveness(Arc::clone(&liveness));
-        let (commands, inbox) = mpsc::channel(COMMANDS);
-        let secrets = Secrets::of(&config, connector.logins());
-        let limits = (pool_limits(&config), secrets.clone());
-        let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let (server, news) = (Arc::clone(&config.name), updates.clone());
-        let on_change = move |changed| {
-            // Only watchers hear of it, so a full channel loses it.
-            let _ =
-                news.try_send(Update { server: Arc::clone(&server), id, change: Change::Breaker(changed) });
-        };
-        let upstream = Arc::new_cyclic(|me| Self {
-            me: me.clone(),
-            id,
-            breaker: Breaker::telling(config.breaker, on_change),
-            bulkhead: Bulkhead::new(&config.limits),
-            rate: config.limits.requests_per_minute.map(RateLimit::new),
-            retries: Retries::new(config.retry),
-            pool: Pool::new(connector, events.clone(), limits, group.clone()),
-            facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
-            declared,
-            secrets,
-            liveness,
-            watches,
-            commands,
-            updates: updates.clone(),
-            group: group.clone(),
-            config,
-            is_switched,
-        });
-        if upstream.config.enabled {
-            upstream.note_sharing();
-            let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
-            group.spawn(supervisor.run());
-            group.spawn_until_end(upstream.subscription_task(&upstream.watches, events).run());
-            // The shutdown of the program also waits for this server.
-            shutdown.include(&group, pool::CLOSE_LIMIT);
-        } else {
-            upstream.pool.shut(State::Disabled.as_str());
-        }
-        upstream
-    }
-
     /// Enables a disconnected server again, or completes the connection of one that is down. Returns its
     /// offer.
     pub async fn connect(&self, deadline: Instant) -> Result<Arc<Offer>, Error> {
@@ -299,17 +214,21 @@ impl Upstream {
     pub fn status(&self) -> Status {
         let reported = self.facts.reported();
         let (last_error, failed_at) = reported.error.unzip();
-        let offer = reported.offer.as_deref();
+        let (offer, starting) = (reported.offer.as_deref(), self.starting());
         Status {
             server: Arc::clone(&self.config.name),
+            is_well: matches!(reported.state, State::Ready | State::Idle),
             state: match reported.state {
+                State::Connecting | State::Idle if starting.is_some() => State::Starting,
                 // Calls would be refused.
                 State::Ready if self.breaker().state == breaker::State::Open => State::Failed,
                 state => state,
             },
+            starting,
             last_error,
             last_error_ago: failed_at.map(|at| at.elapsed()),
             answers_errors: self.facts.answers_errors(),
+            remembered_ago: reported.remembered_at.map(remembered::age),
             seen_ago: self.facts.seen_ago(),
             latency: reported.latency,
             version: offer.map(|offer| offer.peer.version),
@@ -361,14 +280,4 @@ impl Upstream {
 /// Returns the time limit of a first attempt to connect to the server of `config` and to read its offer.
 pub fn first_attempt_limit(config: &Config) -> Duration {
     config.connect_limit() + config.timeout
-}
-
-fn pool_limits(config: &Config) -> pool::PoolLimits {
-    pool::PoolLimits {
-        connections: config.limits.connections,
-        connect: config.connect_limit(),
-        is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
-        is_per_principal: config.is_per_principal(),
-        silence_limits: config.silence_limits(),
-    }
 }

@@ -13,12 +13,15 @@ use tokio::time::Instant;
 ///         │    disconnect ▼    ▼
 ///         └────────────── ( off )
 ///
-///   down, up ── our credentials are refused ──► ( refused ) ── connect ──► down
+///   up ── not needed for a while ──► ( idle ) ── a call connects ──► down
+///   down, up, idle ── our credentials are refused ──► ( refused ) ── connect ──► down
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The supervisor connects when `due`.
     Down,
+    /// The offer is known, and nothing needs the server. A call connects, and the supervisor then reads the offer.
+    Idle,
     /// The offer is known. The health is checked when `due`.
     Up { since: Instant },
     /// Disconnected by an operator.

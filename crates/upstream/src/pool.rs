@@ -20,6 +20,7 @@ mod private;
 mod private_call;
 mod replace;
 mod replacement;
+mod rest;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,6 +92,10 @@ pub(super) struct Occupancy {
     pub arrivals: u64,
     /// The reason why the last connection closed by itself.
     pub lost: Option<Arc<str>>,
+    /// How often clients with other capabilities got a shared connection of their own dialect.
+    pub other_arrivals: u64,
+    /// How often a first connection could not be made.
+    pub failed_starts: u64,
     /// Why a connection that was to be replaced after a cancelled call has no successor.
     pub unreplaced: Option<Arc<str>>,
 }
@@ -109,6 +114,8 @@ struct State {
     groups: Vec<Group>,
     /// The number of the next client with private connections.
     next_home: u64,
+    /// Connections that were closed because nothing needed them, and may not have ended yet.
+    resting: Vec<Arc<live::Live>>,
     /// The tasks of the current connections. Replaced when all are closed.
     tasks: Shutdown,
 }
@@ -130,7 +137,8 @@ impl Pool {
     ) -> Arc<Self> {
         let tasks = shutdown.child();
         let (groups, next_home) = (vec![Group::new(Key::BASE)], 1);
-        let state = State { shut: None, base: Key::BASE, groups, next_home, tasks };
+        let resting = Vec::new();
+        let state = State { shut: None, base: Key::BASE, groups, next_home, resting, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
         let (state, attended, signs) = (Mutex::new(state), PrivateClients::default(), StateSigns::default());
         Arc::new(Self {

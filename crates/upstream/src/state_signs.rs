@@ -50,6 +50,11 @@ impl StateSign {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::ListsDiffer, Self::AsksRoots, Self::ListChangedByCall];
 
+    /// The sign with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|sign| sign.as_str() == word)
+    }
+
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -87,6 +92,16 @@ impl StateSigns {
             self.separated_after.store(Affinity::sessions_so_far(), Ordering::Relaxed);
         }
         is_first
+    }
+
+    /// Notes signs of an earlier run. With `separates` all sessions are separated.
+    pub(super) fn restore(&self, signs: &[StateSign], separates: bool) {
+        let seen = signs.iter().fold(0, |seen, sign| seen | sign.bit());
+        self.seen.fetch_or(seen, Ordering::Relaxed);
+        if seen != 0 && separates {
+            has_private();
+            self.separated_after.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether any was seen.

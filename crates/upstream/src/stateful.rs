@@ -105,6 +105,7 @@ impl Upstream {
         Discovery {
             deadline,
             early,
+            limit: self.config.list_limit(),
             mirrors_parameters: matches!(self.config.transport, Transport::Http(_)),
             server: Arc::clone(&self.config.name),
             before: self.offer(),

@@ -4,12 +4,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
 use super::breaker;
-use super::connection::Sockets;
+use super::connection::{Sockets, Starting};
 use super::error::{Delivery, Error};
 use super::offer::Offer;
 use super::secrets::Secrets;
@@ -23,8 +23,13 @@ use runtime::worker::now;
 pub enum State {
     /// Switchyard connects to it or reads its offer.
     Connecting,
+    /// Its process is starting.
+    Starting,
     /// It is connected, and its offer is known.
     Ready,
+    /// Its offer is known, and nothing needs it now: its process is not running, or it has no connection. The next
+    /// call starts it.
+    Idle,
     /// The last connect, discovery or health check failed. Switchyard tries again.
     Failed,
     /// It refuses the credentials. It is not contacted until an operator connects it again, or its token file contains
@@ -40,9 +45,11 @@ pub enum State {
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Connecting,
+        Self::Starting,
         Self::Ready,
+        Self::Idle,
         Self::Failed,
         Self::AuthFailed,
         Self::LoginRequired,
@@ -54,7 +61,9 @@ impl State {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
+            Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Idle => "idle",
             Self::Failed => "failed",
             Self::AuthFailed => "auth_failed",
             Self::LoginRequired => "login_required",
@@ -71,12 +80,18 @@ pub struct Status {
     pub server: Arc<str>,
     /// Whether it can be used.
     pub state: State,
+    /// Whether it is ready, or was idle until it was needed.
+    pub(super) is_well: bool,
+    /// The start of its process, if one is under way.
+    pub starting: Option<Starting>,
     /// The last failure as text. It stays after the server recovered.
     pub last_error: Option<String>,
     /// The time since the last failure.
     pub last_error_ago: Option<Duration>,
     /// Whether it answered with HTTP 500 or more, and has answered no request normally since.
     pub answers_errors: bool,
+    /// The age of its offer, if that is remembered from an earlier run and was not read again yet.
+    pub remembered_ago: Option<Duration>,
     /// The time since its last answer.
     pub seen_ago: Option<Duration>,
     /// The duration of the last successful health check.
@@ -106,9 +121,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether it is ready, calls pass, and the last request was not answered with HTTP 500 or more.
+    /// Whether it is ready or idle, or starts because it is needed again, calls pass, and the last request was not answered with HTTP 500 or more.
     pub fn is_healthy(&self) -> bool {
-        self.state == State::Ready && self.breaker.state == breaker::State::Closed && !self.answers_errors
+        self.is_well && self.breaker.state == breaker::State::Closed && !self.answers_errors
     }
 }
 
@@ -131,12 +146,16 @@ pub(super) struct Facts {
     begun: Instant,
     /// Milliseconds after `begun`, plus one; zero for never.
     seen: AtomicU64,
+    /// When a client call ended last, in the form of `seen`.
+    used: AtomicU64,
     calls: AtomicU64,
     failures: AtomicU64,
     refusals: AtomicU64,
     retries: AtomicU64,
     /// See [`Status::answers_errors`].
     answers_errors: AtomicBool,
+    /// Whether only a call connects.
+    resting: AtomicBool,
     /// The secrets to redact from errors.
     secrets: Secrets,
     reported: Mutex<ReportedStatus>,
@@ -151,6 +170,10 @@ pub(super) struct ReportedStatus {
     pub awaits_login: bool,
     pub latency: Option<Duration>,
     pub offer: Option<Arc<Offer>>,
+    /// When `offer` was read in this run.
+    pub read_at: Option<SystemTime>,
+    /// When `offer` was read in an earlier run, until it is read again.
+    pub remembered_at: Option<SystemTime>,
     /// The time of the next attempt to connect; `None` during it, and while the server is up.
     pub next_attempt: Option<Instant>,
 }
@@ -160,11 +183,13 @@ impl Facts {
         Self {
             begun: Instant::now(),
             seen: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             answers_errors: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
             secrets: secrets.clone(),
             reported: Mutex::new(ReportedStatus {
                 state,
@@ -172,6 +197,8 @@ impl Facts {
                 awaits_login: false,
                 latency: None,
                 offer: None,
+                read_at: None,
+                remembered_at: None,
                 next_attempt: None,
             }),
         }
@@ -215,6 +242,8 @@ impl Facts {
     /// Records the end of one client call.
     pub(super) fn called<T>(&self, result: &Result<T, Error>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        let millis = u64::try_from(now().saturating_duration_since(self.begun).as_millis());
+        self.used.store(millis.map_or(0, |millis| millis + 1), Ordering::Relaxed);
         match result {
             Ok(_) => {}
             Err(error) if error.delivery() == Delivery::Refused => {
@@ -256,7 +285,15 @@ impl Facts {
     }
 
     pub(super) fn offered(&self, offer: &Arc<Offer>) {
-        self.lock().offer = Some(Arc::clone(offer));
+        let mut reported = self.lock();
+        (reported.offer, reported.remembered_at) = (Some(Arc::clone(offer)), None);
+        reported.read_at = Some(SystemTime::now());
+    }
+
+    /// Uses the offer of an earlier run until the server was asked.
+    pub(super) fn remembers(&self, offer: &Arc<Offer>, read_at: SystemTime) {
+        let mut reported = self.lock();
+        (reported.offer, reported.remembered_at) = (Some(Arc::clone(offer)), Some(read_at));
     }
 
     pub(super) const fn begun(&self) -> Instant {
@@ -279,6 +316,21 @@ impl Facts {
     pub(super) fn seen_ago(&self) -> Option<Duration> {
         let millis = self.seen.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.begun.elapsed().saturating_sub(Duration::from_millis(millis)))
+    }
+
+    pub(super) fn set_resting(&self, is_resting: bool) {
+        self.resting.store(is_resting, Ordering::Relaxed);
+    }
+
+    /// Whether the server has no connection, and only a call makes one.
+    pub(super) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
+    }
+
+    /// When a client call ended last.
+    pub(super) fn used(&self) -> Option<Instant> {
+        let millis = self.used.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.begun + Duration::from_millis(millis))
     }
 
     pub(super) fn counters(&self) -> Counters {

@@ -10,6 +10,7 @@
 mod commands;
 mod health;
 mod reading;
+mod rest;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,8 @@ pub(super) struct Supervisor {
     before: Option<Arc<Offer>>,
     /// The time of the next action if no event comes and no task runs.
     due: Instant,
+    /// The time of the next health check. `due` may come before it.
+    check_due: Instant,
     backoff: Backoff,
     /// Operators that wait for the pending discovery.
     waiting: Vec<OfferReply>,
@@ -89,6 +92,8 @@ pub(super) struct Supervisor {
     /// The arrival ([`Occupancy::arrivals`]) of the current discovery or offer. While down, the last one that was tried
     /// without success.
     arrival: u64,
+    /// The connections when the server began to rest.
+    rested: Occupancy,
     discovered_at: Option<Instant>,
     /// The time between two discoveries after change notifications.
     gap: Duration,
@@ -118,6 +123,7 @@ impl Supervisor {
             early: None,
             before: None,
             due: Instant::now(),
+            check_due: Instant::now(),
             backoff: Backoff::default(),
             waiting: Vec::new(),
             stale: false,
@@ -126,6 +132,7 @@ impl Supervisor {
             calls: 0,
             refresh: Refresh::default(),
             arrival: 0,
+            rested: Occupancy::default(),
             discovered_at: None,
             gap: refresh::LEAST_GAP,
             failed_checks: 0,
@@ -135,7 +142,11 @@ impl Supervisor {
     }
 
     pub(super) async fn run(mut self) {
-        self.publish(Change::State(State::Connecting)).await;
+        if self.upstream.is_idle() {
+            self.become_idle(State::Idle).await;
+        } else {
+            self.publish(Change::State(State::Connecting)).await;
+        }
         loop {
             match self.next().await {
                 SupervisorEvent::End => break,
@@ -149,7 +160,7 @@ impl Supervisor {
                     self.upstream.login_succeeded();
                     self.begin_again(None).await;
                 }
-                SupervisorEvent::Due => self.act(),
+                SupervisorEvent::Due => self.act().await,
             }
         }
         self.task = None;
@@ -175,7 +186,7 @@ impl Supervisor {
     async fn next(&mut self) -> SupervisorEvent {
         let is_refused = self.phase == Phase::Refused;
         let early = self.early.as_mut().filter(|_| self.task.is_some()).map(mpsc::Receiver::recv);
-        let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Refused);
+        let may_act = self.task.is_none() && !matches!(self.phase, Phase::Off | Phase::Refused | Phase::Idle);
         tokio::select! {
             biased;
             () = self.upstream.group.requested() => SupervisorEvent::End,
@@ -191,7 +202,10 @@ impl Supervisor {
     }
 
     /// Does the action that is due in the current phase.
-    fn act(&mut self) {
+    async fn act(&mut self) {
+        if self.rest().await {
+            return;
+        }
         match self.phase {
             Phase::Down => {
                 self.backoff.tried();
@@ -199,8 +213,9 @@ impl Supervisor {
             }
             Phase::Up { .. } if self.stale => self.discover(None),
             Phase::Up { .. } if self.is_left_to_work() => self.due = self.next_tick(),
+            Phase::Up { .. } if self.is_between_checks() => self.due = self.next_tick(),
             Phase::Up { .. } => self.check(),
-            Phase::Off | Phase::Refused => {}
+            Phase::Off | Phase::Refused | Phase::Idle => {}
         }
     }
 
@@ -222,7 +237,13 @@ impl Supervisor {
         tracing::warn!(server = %self.upstream.config.name, %error, "server is not ready");
         self.give_up_if_silent(&error).await;
         self.go_down(Some(&error));
-        self.publish(Change::State(State::Failed)).await;
+        if self.upstream.is_left_until_needed() {
+            self.upstream.facts.set_state(State::Connecting);
+            self.become_idle(State::Failed).await;
+        } else {
+            self.publish(Change::State(State::Failed)).await;
+        }
+        self.report_reading(Some(&error));
         self.notify_waiting(&Err(error));
     }
 
@@ -253,7 +274,7 @@ impl Supervisor {
         let there = self.occupancy.borrow_and_update().clone();
         self.log_unreplaced(there.unreplaced.as_ref());
         match self.phase {
-            Phase::Down | Phase::Up { .. } if let Some(error) = self.refused_credentials() => {
+            Phase::Down | Phase::Idle | Phase::Up { .. } if let Some(error) = self.refused_credentials() => {
                 self.wait_for_operator(error).await;
             }
             Phase::Up { .. } if there.live == 0 => {
@@ -271,7 +292,15 @@ impl Supervisor {
             Phase::Down if there.live > 0 && there.arrivals > self.arrival && self.task.is_none() => {
                 self.due = Instant::now();
             }
-            Phase::Up { .. } | Phase::Down | Phase::Off | Phase::Refused => {}
+            // A call ended the rest.
+            Phase::Idle if self.is_woken(&there) => {
+                (self.phase, self.due) = (Phase::Down, Instant::now());
+            }
+            Phase::Idle if there.failed_starts > self.rested.failed_starts => {
+                self.rested.failed_starts = there.failed_starts;
+                self.publish(Change::State(State::Failed)).await;
+            }
+            Phase::Up { .. } | Phase::Down | Phase::Idle | Phase::Off | Phase::Refused => {}
         }
     }
 
@@ -321,8 +350,20 @@ impl Supervisor {
         }
     }
 
+    /// The next health check, or the time at which the server may rest, if that comes first.
+    fn next_tick(&mut self) -> Instant {
+        let check = self.next_check();
+        self.check_due = check;
+        self.next_rest().map_or(check, |rest| rest.min(check))
+    }
+
+    /// Whether the supervisor woke up only to see whether the server may rest.
+    fn is_between_checks(&self) -> bool {
+        self.check_due > Instant::now()
+    }
+
     /// The next health check, up to a tenth early, so that servers are not all checked at the same moment.
-    fn next_tick(&self) -> Instant {
+    fn next_check(&self) -> Instant {
         let interval = self.upstream.config.health_check_interval;
         Instant::now() + interval - super::retry::full_jitter(interval / 10)
     }

@@ -4,6 +4,8 @@
 //!
 //! Not here: their tools (`tools`).
 
+use std::time::Duration;
+
 use http::Method;
 
 use super::super::remote::{Failed, Remote, not_a_gateway};
@@ -56,6 +58,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
     let servers = elements(&document, "servers")?;
     screen.show(&View { names: names(&servers, "name"), document, table: table_of(&servers) })?;
     show_logins(&servers, screen)?;
+    note_starts(&servers, screen)?;
     for server in &servers {
         let name = text(server, "name");
         match server.get_as::<usize>("changed_tool_count").unwrap_or(0) {
@@ -66,6 +69,31 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Notes which offers are remembered from an earlier run, and which programs are starting.
+fn note_starts(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), Failed> {
+    for server in servers {
+        let name = text(server, "name");
+        if let Some(age_ms) = server.get_as::<f64>("remembered_age_ms") {
+            let seconds = Duration::from_secs_f64(age_ms / 1_000.0).as_secs();
+            screen
+                .note(&format!("{name}: its tools are remembered, as they were read {} ago", age(seconds)))?;
+        }
+        if let Some(start) = server.get("starting") {
+            let seconds = start.get_as::<f64>("elapsed_ms").unwrap_or_default() / 1_000.0;
+            let line = start.text("last_line").map_or(String::new(), |line| format!(": {line}"));
+            screen.note(&format!("{name}: starting since {seconds:.0} s{line}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// An age in its largest unit.
+fn age(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let unit = units.into_iter().find(|(length, _)| seconds >= *length);
+    unit.map_or(format!("{seconds} s"), |(length, unit)| format!("{} {unit}", seconds / length))
 }
 
 /// Does `action` to a server: `reconnect`, `enable` or `disable`.

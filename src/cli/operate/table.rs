@@ -34,8 +34,8 @@ impl Severity {
     /// The severity of a state of a server, breaker or gateway.
     pub(in crate::cli) fn of_state(state: &str) -> Self {
         match state {
-            "ready" | "healthy" | "closed" | "ok" => Self::Good,
-            "connecting" | "degraded" | "half_open" | "idle" | "warning" => Self::Warning,
+            "ready" | "idle" | "healthy" | "closed" | "ok" => Self::Good,
+            "connecting" | "starting" | "degraded" | "half_open" | "warning" => Self::Warning,
             "disabled" => Self::Plain,
             _ => Self::Bad,
         }

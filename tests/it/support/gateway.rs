@@ -327,6 +327,14 @@ impl Running {
         tokio::task::spawn_blocking(move || self.process.wait()).await.expect("it is waited for")
     }
 
+    /// Sends it SIGTERM, waits until it has ended, and keeps its folder.
+    pub async fn end(self) -> Gateway {
+        self.process.ask_to_end();
+        let Self { mut process, gateway, .. } = self;
+        tokio::task::spawn_blocking(move || process.wait()).await.expect("it is waited for");
+        gateway
+    }
+
     /// Kills it (SIGKILL) and keeps its folder.
     pub fn kill(self) -> Gateway {
         self.process.kill();

@@ -31,10 +31,14 @@ impl Settings {
         Self { state_dir, keys: keys.unwrap_or_default() }
     }
 
+    /// The folder for everything that outlives the process, if one is known.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.state_dir.clone().or_else(private_file::default_state_folder)
+    }
+
     /// The file and the keys.
     pub fn vault(&self) -> Result<VaultConfig, Error> {
-        let folder = self.state_dir.clone().or_else(private_file::default_state_folder);
-        let path = folder.ok_or(Error::NoFolder)?.join(FILE_NAME);
+        let path = self.folder().ok_or(Error::NoFolder)?.join(FILE_NAME);
         Ok(VaultConfig { path, keys: self.keys.clone() })
     }
 }

@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::error::Error;
+use super::known::KnownServers;
 use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
 use super::{Manager, Scope, ServerStatus, failed_at};
-use upstream::{Connector, ServerContext, Upstream, transport};
+use upstream::{Connector, Remembered, ServerContext, Upstream, transport};
 
 /// The changes of the servers; each list has the order of the configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,10 +63,14 @@ impl Manager {
         let before = self.snapshot();
         let step = |server| Step::of(server, &before, &connect);
         let steps = config.servers.iter().map(step).collect::<Result<Vec<_>, _>>()?;
-        let take = |(step, server): (Step, &upstream::Config)| self.take(step, server.clone());
+        let known = self.known(steps.iter().zip(&config.servers).filter(|(step, _)| !step.keeps()));
+        let take = |(step, server): (Step, &upstream::Config)| {
+            let known = known.get(&server.name).and_then(|known| known.remembered.as_ref());
+            self.take(step, server.clone(), known)
+        };
         let upstreams: Vec<_> = steps.into_iter().zip(&config.servers).map(take).collect();
         let applied = Applied::between(&before, &upstreams);
-        self.publish(Some(config), upstreams).await?;
+        self.publish(Some(config), upstreams, (known, None)).await?;
         self.retire(&before);
         Ok(applied)
     }
@@ -82,7 +87,8 @@ impl Manager {
             let others = before.servers().iter().map(|server| &server.upstream);
             let upstreams = others.map(|there| if Arc::ptr_eq(there, &old) { &next } else { there });
             let upstreams = upstreams.map(Arc::clone).collect();
-            self.publish(None, upstreams).await.map_err(|source| failed_at(&old, None, source))?;
+            let kept = (KnownServers::default(), None);
+            self.publish(None, upstreams, kept).await.map_err(|source| failed_at(&old, None, source))?;
             self.retire(&before);
         }
         drop(turn);
@@ -90,12 +96,45 @@ impl Manager {
         self.server(name)
     }
 
-    fn take(&self, step: Step, server: upstream::Config) -> Arc<Upstream> {
+    /// Forgets what a server offered and showed, in files too, and starts it again. Running calls end where they began.
+    /// The definitions that it offers next are trusted. Returns its status after the first attempt to connect.
+    pub async fn forget(&self, name: &str) -> Result<ServerStatus, Error> {
+        let turn = self.applying.lock().await;
+        let before = self.snapshot();
+        let old = Arc::clone(&before.server(name)?.upstream);
+        let next = old.start_afresh(self.updates.clone(), &self.shutdown);
+        let others = before.servers().iter().map(|server| &server.upstream);
+        let upstreams = others.map(|there| if Arc::ptr_eq(there, &old) { &next } else { there });
+        let upstreams = upstreams.map(Arc::clone).collect();
+        let forgotten = (KnownServers::default(), Some(name.into()));
+        self.publish(None, upstreams, forgotten).await.map_err(|source| failed_at(&old, None, source))?;
+        self.retire(&before);
+        if let Some(writer) = self.writer.clone() {
+            let name = name.to_owned();
+            // It fails only if the program ends.
+            let _ = tokio::task::spawn_blocking(move || writer.forget(&name)).await;
+        }
+        drop(turn);
+        self.settled(&Scope::Server(name.into()), upstream::first_attempt_limit(old.config())).await;
+        self.server(name)
+    }
+
+    /// Returns what is remembered of servers that are new or replaced.
+    fn known<'a>(&self, servers: impl Iterator<Item = (&'a Step, &'a upstream::Config)>) -> KnownServers {
+        let Some(writer) = &self.writer else { return KnownServers::default() };
+        servers.map(|(_, server)| (Arc::clone(&server.name), writer.folder().read(server))).collect()
+    }
+
+    fn take(&self, step: Step, server: upstream::Config, remembered: Option<&Remembered>) -> Arc<Upstream> {
         let updates = self.updates.clone();
         match step {
             Step::Keep(upstream) => upstream,
-            Step::Replace(old, connector) => old.succeed(server, connector, updates, &self.shutdown),
-            Step::Add(connector) => Upstream::start(server, connector, updates, &self.shutdown),
+            Step::Replace(old, connector) => {
+                old.succeed(server, connector, remembered, updates, &self.shutdown)
+            }
+            Step::Add(connector) => {
+                Upstream::start_remembered(server, connector, remembered, updates, &self.shutdown)
+            }
         }
     }
 
@@ -103,10 +142,11 @@ impl Manager {
         &self,
         config: Option<Config>,
         upstreams: Vec<Arc<Upstream>>,
+        (known, forgotten): (KnownServers, Option<Arc<str>>),
     ) -> Result<(), upstream::Error> {
         let gone = upstream::Error::Unavailable { state: "shutting down" };
         let (done, published) = oneshot::channel();
-        let order = Order::Apply(Apply { config: config.map(Arc::new), upstreams, done });
+        let order = Order::Apply(Apply { config: config.map(Arc::new), upstreams, known, forgotten, done });
         self.orders.send(order).await.map_err(|_| gone.clone())?;
         published.await.map_err(|_| gone)
     }
@@ -131,6 +171,10 @@ impl Manager {
 }
 
 impl Step {
+    const fn keeps(&self) -> bool {
+        matches!(self, Self::Keep(_))
+    }
+
     fn of(
         server: &upstream::Config,
         before: &Snapshot,

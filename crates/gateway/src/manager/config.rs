@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::remembered::Folder;
 use auth::vault::Vault;
 use net::http::Network;
 use runtime::store;
@@ -38,6 +39,8 @@ pub struct Config {
     pub arguments_in_events: bool,
     /// The vault for tokens of logins; without one they end with the process.
     pub vault: Option<Arc<Vault>>,
+    /// Where the offers of servers are kept until the next start; without it they end with the process.
+    pub remembered: Option<Arc<Folder>>,
     /// The way to services that belong to no server (`proxy`).
     pub network: Network,
 }
@@ -57,6 +60,7 @@ impl Config {
             tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
             arguments_in_events: fields.boolean("arguments_in_events").unwrap_or(false),
             vault: None,
+            remembered: None,
             network: defaults.network(),
         }
     }
@@ -74,6 +78,7 @@ impl Config {
             tools_per_page: 100,
             arguments_in_events: false,
             vault: None,
+            remembered: None,
             network: Network::default(),
         }
     }

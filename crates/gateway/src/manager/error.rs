@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use protocol::sanitize;
 use settings::nearest_few;
+use upstream::Upstream;
 
 /// Limit of names in an error; a catalog can have thousands.
 const LISTED: usize = 20;
@@ -267,6 +268,20 @@ fn similar(nearest: &[String], count: usize) -> String {
         ([], 0) => "; there are none".to_owned(),
         ([], count) => format!("; none of the {count} that exist has a similar name"),
     }
+}
+
+/// Makes the error for a failure of `server`.
+pub(super) fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
+    Error::Upstream { server: Arc::clone(server), tool: tool.map(str::to_owned), source, retry_in: None }
+}
+
+/// Makes the error for a failure of `upstream`. If the server is unavailable, it includes the time of the
+/// next attempt to connect.
+pub(super) fn failed_at(upstream: &Upstream, tool: Option<&str>, source: upstream::Error) -> Error {
+    let is_away = matches!(source, upstream::Error::Connect { .. } | upstream::Error::NotSent { .. });
+    let retry_in = if is_away { upstream.retry_in() } else { None };
+    let (server, tool) = (Arc::clone(&upstream.config().name), tool.map(str::to_owned));
+    Error::Upstream { server, tool, source, retry_in }
 }
 
 #[cfg(test)]

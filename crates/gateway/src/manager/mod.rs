@@ -12,13 +12,17 @@ pub mod catalog;
 pub mod config;
 mod error;
 mod error_class;
+mod first_reading;
 mod headers;
 mod health_check;
+mod known;
 pub mod live_events;
 mod logins;
 pub mod naming;
+mod offer_writer;
 mod owners;
 mod registry;
+pub mod remembered;
 mod response_cache;
 mod routed_request;
 mod routing;
@@ -37,6 +41,7 @@ use tokio::time::Instant;
 pub use apply::Applied;
 pub use config::Config;
 pub use error::{Error, Hidden, Named};
+use error::{failed, failed_at};
 pub use error_class::{ErrorClass, MEMORY_EXHAUSTED};
 pub use registry::ServerNotice;
 pub use routed_request::{Called, RoutedRequest};
@@ -55,6 +60,7 @@ use upstream::{
     Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport,
 };
 
+use offer_writer::Writer;
 use registry::{Approve, Order, Published, Registry};
 use response_cache::CacheableCall;
 
@@ -71,11 +77,11 @@ pub struct Manager {
     store: Store,
     /// The issuers that credentials of servers belong to, also after a reload.
     issuers: KnownIssuers,
-    /// Where servers send their updates.
     updates: mpsc::Sender<Update>,
     orders: mpsc::Sender<Order>,
-    /// Held while a configuration is applied.
     applying: Mutex<()>,
+    /// Writes what servers offered, if there is a folder for it.
+    writer: Option<Arc<Writer>>,
     rounds: health_check::Rounds,
 }
 
@@ -106,6 +112,7 @@ impl Manager {
         };
         let connect = |server: &upstream::Config| transport::connector(server, &context);
         let connectors = config.servers.iter().map(connect).collect::<Result<Vec<_>, _>>()?;
+        let config = if is_inspection { Config { remembered: None, ..config } } else { config };
         Ok(Self::with_store(config, connectors, shutdown, (store, issuers)))
     }
 
@@ -127,13 +134,16 @@ impl Manager {
     ) -> Arc<Self> {
         shutdown.spawn_until_end(store.clone().maintain());
         let ((sender, updates), (orders, inbox)) = (mpsc::channel(UPDATES), mpsc::channel(1));
+        let (writer, known) = offer_writer::prepared(&config);
         let start = |(server, connector): (&upstream::Config, _)| {
-            Upstream::start(server.clone(), connector, sender.clone(), &shutdown)
+            let known = known.get(&server.name).and_then(|known| known.remembered.as_ref());
+            Upstream::start_remembered(server.clone(), connector, known, sender.clone(), &shutdown)
         };
-        let upstreams = config.servers.iter().zip(connectors).map(start).collect();
-        let first = Snapshot::first(&config, upstreams);
+        let first =
+            Snapshot::first(&config, config.servers.iter().zip(connectors).map(start).collect(), &known);
         let (registry, published) = Registry::new(Arc::new(config), first);
         shutdown.spawn_until_end(registry.run(updates, inbox));
+        offer_writer::start(writer.as_ref(), &published, &shutdown);
         Arc::new(Self {
             published,
             shutdown,
@@ -142,6 +152,7 @@ impl Manager {
             updates: sender,
             orders,
             applying: Mutex::default(),
+            writer,
             rounds: health_check::Rounds::default(),
         })
     }
@@ -270,7 +281,11 @@ impl Manager {
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
-        let snapshot = self.snapshot();
+        let mut snapshot = self.snapshot();
+        if snapshot.server(&request.server)?.compares_first() {
+            // Boxed: it is large, and needed once for each start.
+            snapshot = Box::pin(self.read_first(&snapshot, request, outlet)).await?;
+        }
         let server = snapshot.server(&request.server)?;
         server.check_policy(request)?;
         request.check_unambiguous(&request.call.header_params)?;
@@ -378,19 +393,6 @@ impl Manager {
         self.snapshot().server(server)?.upstream.reset_breaker();
         self.server(server)
     }
-}
-
-fn failed(server: &Arc<str>, tool: Option<&str>, source: upstream::Error) -> Error {
-    Error::Upstream { server: Arc::clone(server), tool: tool.map(str::to_owned), source, retry_in: None }
-}
-
-/// Makes the error for a failure of `upstream`. If the server is unavailable, it includes the time of the
-/// next attempt to connect.
-fn failed_at(upstream: &Upstream, tool: Option<&str>, source: upstream::Error) -> Error {
-    let is_away = matches!(source, upstream::Error::Connect { .. } | upstream::Error::NotSent { .. });
-    let retry_in = if is_away { upstream.retry_in() } else { None };
-    let (server, tool) = (Arc::clone(&upstream.config().name), tool.map(str::to_owned));
-    Error::Upstream { server, tool, source, retry_in }
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 //! name away. The memory for one server is bounded, and a server at that bound gets no further names.
 //! Names are kept as hashes, so their length does not count.
 //!
-//! Not here: how names are made (`naming`), and anything across restarts: the memory ends with the process.
+//! Not here: how names are made (`naming`), and the files that keep the owners between two runs (`remembered`).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
@@ -15,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 const MAX_NAMES: usize = 20_000;
 
 /// The first half of a SHA-256.
-type OwnerHash = [u8; 16];
+pub(super) type OwnerHash = [u8; 16];
 
 /// Which server owns each name.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +54,25 @@ impl Owners {
     /// Whether a server other than `servers` owns anything.
     pub fn has_others(&self, servers: &[Arc<str>]) -> bool {
         self.counts.keys().any(|owner| !servers.contains(owner))
+    }
+
+    /// The hashes of the names that `server` owns, sorted.
+    pub(super) fn names_of(&self, server: &str) -> Vec<OwnerHash> {
+        let own = self.by_name.iter().filter(|(_, owner)| owner.as_ref() == server);
+        let mut hashes: Vec<OwnerHash> = own.map(|(hash, _)| *hash).collect();
+        hashes.sort_unstable();
+        hashes
+    }
+
+    /// Makes `server` the owner of names that it had in an earlier run, unless another server is.
+    pub(super) fn restore(&mut self, server: &Arc<str>, names: &[OwnerHash]) {
+        let count = self.counts.entry(Arc::clone(server)).or_default();
+        for name in names.iter().take(MAX_NAMES.saturating_sub(*count)) {
+            if let Entry::Vacant(free) = self.by_name.entry(*name) {
+                free.insert(Arc::clone(server));
+                *count += 1;
+            }
+        }
     }
 
     /// Forgets the owner of `name`: an operator decided that another server may have it.

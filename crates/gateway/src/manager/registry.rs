@@ -18,6 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::config::Config;
 use super::error::Error;
+use super::known::KnownServers;
 use super::live_events::{EventContent, LiveEvents};
 use super::snapshot::{Server, Snapshot};
 use super::trust::Approval;
@@ -73,6 +74,10 @@ pub(super) struct Apply {
     pub(super) config: Option<Arc<Config>>,
     /// One for each configured server, in the configured order.
     pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// Remembered facts about new servers.
+    pub(super) known: KnownServers,
+    /// The server about which nothing is kept.
+    pub(super) forgotten: Option<Arc<str>>,
     /// Notified when it is done.
     pub(super) done: oneshot::Sender<()>,
 }
@@ -160,7 +165,7 @@ impl Registry {
         let last_error = || server.upstream.status().last_error;
         let what = match &update.change {
             Change::State(state) => {
-                let is_usable = matches!(state, State::Connecting | State::Ready);
+                let is_usable = matches!(state, State::Connecting | State::Ready | State::Idle);
                 EventContent::Server {
                     state: state.as_str(),
                     reason: if is_usable { None } else { last_error() },
@@ -215,12 +220,14 @@ impl Registry {
             self.live.set_arguments(self.config.arguments_in_events);
         }
         let (now, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
-        if let Some(next) = off_thread(move || now.applied(&config, order.upstreams)).await {
+        let Apply { upstreams, known, forgotten, done, .. } = order;
+        let build = move || now.applied(&config, upstreams, &known, forgotten.as_deref());
+        if let Some(next) = off_thread(build).await {
             let before = self.snapshot.load_full();
             self.publish(next);
             self.forget_replaced(&before).await;
             self.publish_all_own().await;
-            let _ = order.done.send(()); // the operator may have left
+            let _ = done.send(()); // the operator may have left
         }
     }
 

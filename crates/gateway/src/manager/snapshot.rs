@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::catalog::{Catalog, History, LoginTool, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
+use super::known::KnownServers;
 use super::naming::Rules;
 use super::trust::{Approval, Trust};
 use crate::manager::routed_request::RoutedRequest;
@@ -212,18 +213,30 @@ impl Snapshot {
         Ok(next)
     }
 
-    /// Returns the snapshot for a new set of servers. Known facts about remaining servers are kept.
-    pub(super) fn applied(&self, config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
+    /// Returns the snapshot for a new set of servers. Known facts about remaining servers are kept, except about
+    /// `forgotten`, and `known` are those about new servers.
+    pub(super) fn applied(
+        &self,
+        config: &Config,
+        upstreams: Vec<Arc<Upstream>>,
+        known: &KnownServers,
+        forgotten: Option<&str>,
+    ) -> Self {
         let mut next = Self { was_settled: self.has_started(), ..Self::new(upstreams) };
         for server in &mut next.servers {
-            let before = self.server(&server.upstream.config().name).ok();
-            if let Some(before) = before {
-                server.follow(before);
+            let name = Arc::clone(&server.upstream.config().name);
+            let before = self.server(&name).ok().filter(|_| forgotten != Some(&*name));
+            match (before, known.get(&name)) {
+                (Some(before), _) => server.follow(before),
+                (None, Some(known)) => server.trust = Arc::clone(&known.trust),
+                (None, None) => {}
             }
             server.read_offer(config, before.and_then(|before| before.offer.as_deref()));
         }
         (next.catalog, next.revisions) = (Arc::clone(&self.catalog), self.revisions);
-        next.history = Arc::new(self.kept_history(config));
+        let mut history = self.kept_history(config, forgotten);
+        history.restore(known.iter().filter(|(name, _)| self.server(name).is_err()));
+        next.history = Arc::new(history);
         next.merge(config);
         next
     }
@@ -251,7 +264,7 @@ impl Server {
     fn new(upstream: Arc<Upstream>) -> Self {
         Self {
             // The server may have connected before this snapshot was made.
-            settled: upstream.status().state != State::Connecting,
+            settled: !matches!(upstream.status().state, State::Connecting | State::Starting),
             offer: upstream.offer().or_else(|| upstream.declared()),
             is_heard: upstream.offer().is_some(),
             upstream,

@@ -48,6 +48,9 @@ const MOST_BEFORE: usize = 256 * 1024;
 /// Number of changes of one list that are logged one by one.
 const TOLD: usize = 20;
 
+/// The bytes of one digest where digests are kept in a file: the hashes of the name, the whole and the members.
+const RECORD: usize = 64 + 16 * (MEMBERS.len() + 1);
+
 /// SHA-256.
 type Sha256Hash = [u8; 32];
 
@@ -233,6 +236,32 @@ impl Trust {
             next.changes.insert(tool.to_owned(), Arc::new(change));
         }
         next
+    }
+
+    /// The digests of the trusted definitions as bytes, in a fixed order.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut known: Vec<_> = self.known.iter().collect();
+        known.sort_unstable_by_key(|(name, _)| **name);
+        let record = |(name, digest): (&Sha256Hash, &DefinitionDigest)| {
+            [&name[..], &digest.whole[..], digest.members.as_flattened()].concat()
+        };
+        known.into_iter().flat_map(record).collect()
+    }
+
+    /// Reads what [`Trust::to_bytes`] made. `None` if it is something else.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (records, rest) = bytes.as_chunks::<RECORD>();
+        if !rest.is_empty() || records.len() > MOST {
+            return None;
+        }
+        let read = |record: &[u8; RECORD]| {
+            let (name, record) = record.split_first_chunk()?;
+            let (whole, record) = record.split_first_chunk()?;
+            let members = record.as_chunks().0.try_into().ok()?;
+            Some((*name, DefinitionDigest { whole: *whole, members }))
+        };
+        let known = records.iter().map(read).collect::<Option<_>>()?;
+        Some(Self { known, ..Self::default() })
     }
 
     /// Adds the trusted definitions of changed tools: from `before`, or else from `offered`, the tools that the server had

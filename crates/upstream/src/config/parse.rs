@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin::Kinds;
-use super::{BreakerConfig, Config, Limits, OnChange, Retry, Sharing, Tools, Transport, network, transport};
+use super::{
+    BreakerConfig, Config, Lifecycle, Limits, OnChange, Retry, Sharing, Tools, Transport, network, transport,
+};
 use net::http::{Network, Proxies};
 use protocol::Era;
 use runtime::hex::read_sha256;
@@ -71,6 +73,7 @@ pub struct Defaults {
     max_timeout: Duration,
     retry_attempts: u32,
     connections: usize,
+    lifecycle: Lifecycle,
     health_check_interval: Duration,
     on_change: OnChange,
     pass_env: Vec<String>,
@@ -92,6 +95,7 @@ impl Defaults {
             max_timeout: fields.seconds("default_max_timeout", MAX_TIMEOUT).unwrap_or(seconds(600)),
             retry_attempts: fields.integer("default_retry_attempts", 0..=MAX_RETRIES).unwrap_or(3),
             connections: fields.integer("connection_pool_size", 1..=1_000).unwrap_or(10),
+            lifecycle: Lifecycle::defaults(fields),
             health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
             on_change: fields.choice("default_tools_on_change", &on_change_words()).unwrap_or_default(),
             pass_env: fields.part("default_pass_env", transport::variables).unwrap_or_default(),
@@ -115,6 +119,7 @@ impl Defaults {
             max_timeout,
             retry_attempts,
             connections,
+            lifecycle,
             health_check_interval,
             on_change,
             pass_env,
@@ -123,8 +128,8 @@ impl Defaults {
             folder: _,
             kinds: _,
         } = self;
-        let all =
-            (timeout, max_timeout, retry_attempts, connections, health_check_interval, on_change, pass_env);
+        let times = (timeout, max_timeout, lifecycle, health_check_interval);
+        let all = (times, retry_attempts, connections, on_change, pass_env);
         settings.and(&format!("{all:?} {:?}", proxy.bytes()))
     }
 }
@@ -136,6 +141,7 @@ impl Config {
         let mut fields = setting.fields()?;
         fields.without_nulls(&FIXED);
         let Defaults { kinds, folder, pass_env, .. } = defaults;
+        let identity = transport::identity(&fields);
         let transport = transport::from_fields(&mut fields, kinds, folder, pass_env);
         let network = network::from_fields(
             &mut fields,
@@ -146,6 +152,8 @@ impl Config {
         let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
         let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);
         let max_timeout = max_timeout(&mut fields, timeout, defaults);
+        let of_transport = transport.as_ref().map(|(transport, _)| transport);
+        let lifecycle = Lifecycle::from_fields(&mut fields, of_transport, defaults.lifecycle);
         let retry = retry(&mut fields, defaults);
         let breaker = breaker(&mut fields);
         let limits = fields.part("limits", |limits| self::limits(limits, defaults));
@@ -174,12 +182,12 @@ impl Config {
         let (transport, target) = transport?; // last, so that the problems of the other fields are reported too
         Some(Self {
             name: name.into(),
-            transport,
             target,
             enabled,
             description,
             timeout,
             max_timeout,
+            lifecycle,
             health_check_interval: defaults.health_check_interval,
             retry,
             breaker,
@@ -190,6 +198,8 @@ impl Config {
             tools: tools.unwrap_or_else(usual),
             secrets: setting.secrets(),
             source: defaults.complete(setting.fingerprint()),
+            identity: transport::with_passed(identity, &transport),
+            transport,
         })
     }
 }

@@ -16,7 +16,7 @@ use super::{Http, Stdio, Transport, builtin};
 use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
 use runtime::secret::{redacted_reference, redacted_url};
-use settings::{Fields, Setting};
+use settings::{Fields, Fingerprint, Setting};
 
 const NO_VARIABLE: &str = "this is not the name of an environment variable";
 /// Headers that belong to the protocol or to the connection. The configured headers are set beside them.
@@ -75,6 +75,21 @@ impl TransportKind {
 
 /// The fields of all transports. The built-in servers know their own options.
 const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
+
+/// The fingerprint of the settings that decide which server is reached, and with which credential.
+pub(super) fn identity(fields: &Fields<'_>) -> Fingerprint {
+    let names = FIELDS.into_iter().chain(["transport", "era"]);
+    names.fold(Fingerprint::ABSENT, |all, name| {
+        all.and(&format!("{name}{:?}", fields.fingerprint(name, &[]).bytes()))
+    })
+}
+
+/// Adds the variables that a child process inherits because its settings name them.
+pub(super) fn with_passed(identity: Fingerprint, transport: &Transport) -> Fingerprint {
+    let Transport::Stdio(stdio) = transport else { return identity };
+    let passed: Vec<_> = stdio.pass_env.iter().map(|name| (name, std::env::var_os(name))).collect();
+    identity.and(&format!("{passed:?}"))
+}
 
 /// Reads the transport and its target; `None` if the settings are not usable. `builtins` are the built-in servers of the
 /// program, relative paths are relative to `folder`, and a child process inherits `pass_env` if its settings name none.

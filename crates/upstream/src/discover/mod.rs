@@ -12,6 +12,7 @@
 mod compact;
 mod pages;
 mod problems;
+mod stored;
 mod usable;
 
 use std::sync::Arc;
@@ -60,6 +61,8 @@ pub(super) struct Discovery {
     pub before: Option<Arc<Offer>>,
     /// When the offer must have been read.
     pub deadline: Instant,
+    /// How long the lists may take, once there is a connection.
+    pub limit: Duration,
     /// Receives an offer with new tools and the previous other lists, if those take long.
     pub early: mpsc::Sender<Offer>,
 }
@@ -76,7 +79,8 @@ impl Work for Discovery {
     }
 
     fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
-        Box::pin(self.read(connection))
+        let late = Err(Error::TimedOut { after: self.limit });
+        Box::pin(async move { timeout(self.limit, self.read(connection)).await.unwrap_or(late) })
     }
 }
 

@@ -14,7 +14,8 @@ use protocol::{Era, Version, method};
 
 pub(super) fn discovery(before: Option<Arc<Offer>>, early: mpsc::Sender<Offer>) -> Discovery {
     let deadline = Instant::now() + Duration::from_mins(1);
-    Discovery { mirrors_parameters: false, server: "s".into(), before, deadline, early }
+    let limit = Duration::from_mins(1);
+    Discovery { mirrors_parameters: false, limit, server: "s".into(), before, deadline, early }
 }
 
 async fn read_from(server: &Fake, mirrors_parameters: bool) -> Result<Result<Offer, ErrorObject>, Error> {

@@ -56,6 +56,7 @@ impl Pool {
     }
 
     async fn open_one(&self, events: Events, dialect: Dialect) -> Result<Arc<dyn Connection>, Error> {
+        self.rested().await;
         let limit = self.limits.connect;
         let opened = timeout(limit, self.connector.connect(events, dialect)).await;
         opened.unwrap_or_else(|_| {
@@ -113,7 +114,10 @@ impl Pool {
             // This does not concern the server.
             Err(Error::Unavailable { .. }) => {}
             // The server may be another one when it is reachable again.
-            Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => self.connector.forget(),
+            Err(_) if state.groups.iter().all(|group| group.live.is_empty()) => {
+                self.connector.forget();
+                self.occupancy.send_modify(|occupancy| occupancy.failed_starts += 1);
+            }
             Err(_) => {}
         }
         state.tried(key);
@@ -127,6 +131,9 @@ impl Pool {
         self.publish(state, None);
         if has_replaced && live.key == state.base {
             self.occupancy.send_modify(|occupancy| occupancy.arrivals += 1);
+        }
+        if live.key != state.base && live.key.affinity.is_none() {
+            self.occupancy.send_modify(|occupancy| occupancy.other_arrivals += 1);
         }
         let (base, tasks) = (state.base, state.tasks.clone());
         let Some(group) = state.find_mut(live.key) else { return };

@@ -99,6 +99,7 @@ impl Supervisor {
         let is_silent = liveness.open_for().is_some() && !liveness.is_excused();
         let asked_twice = is_silent.then(|| now + self.upstream.health_limit() + DEBOUNCE);
         self.due = [admitted, asked_twice].into_iter().flatten().fold(self.next_tick(), Instant::min);
+        self.check_due = self.due;
     }
 
     /// Whether it owed an answer for so long that no running call can still succeed.

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Change, Error, Offer, Phase, State, Supervisor, TaskResult};
+use crate::remembered::LastReading;
 use crate::{discover, refresh};
 
 impl Supervisor {
@@ -18,6 +19,7 @@ impl Supervisor {
         drop(there);
         self.stale = false;
         self.upstream.facts.will_try(None);
+        self.upstream.facts.set_resting(false);
         let upstream = Arc::clone(&self.upstream);
         let limit = crate::first_attempt_limit(&upstream.config);
         let deadline = deadline.unwrap_or(Instant::now() + limit);
@@ -40,6 +42,12 @@ impl Supervisor {
         self.upstream.facts.offered(&offer);
         self.publish(Change::Offered(offer)).await;
         self.publish(Change::State(State::Ready)).await;
+    }
+
+    /// Tells calls that wait for it that the offer of the current connection was read, or why not.
+    pub(super) fn report_reading(&self, failure: Option<&Error>) {
+        let reading = LastReading { arrival: self.arrival, failure: failure.cloned() };
+        self.upstream.last_reading.send_replace(reading);
     }
 
     fn come_up(&mut self, offer: &Offer) {
@@ -79,6 +87,7 @@ impl Supervisor {
         self.upstream.facts.offered(&offer);
         self.publish(Change::Offered(Arc::clone(&offer))).await;
         self.publish(Change::State(State::Ready)).await;
+        self.report_reading(None);
         if is_same && !announced.is_none() {
             self.publish(Change::Announced(announced)).await;
         }

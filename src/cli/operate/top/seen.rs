@@ -99,7 +99,7 @@ impl SeenServer {
 
     /// Whether it is used, and neither its state nor its breaker is a problem.
     pub(super) fn is_fine(&self) -> bool {
-        self.state == "ready" && self.breaker == "closed"
+        matches!(&*self.state, "ready" | "idle") && self.breaker == "closed"
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which server has had each name and URI, carried from one snapshot to the next.
 //!
 //! Invariants: only an operator gives a name or URI to another server. That is by an approval, by a `rename` in the
-//! configuration file, or by removing the server that had it. Each name that would move is logged once.
+//! configuration file, or by removing or forgetting the server that had it. Each name that would move is logged once.
 //!
 //! Not here: the memory itself (`owners`), and how names are made (`naming`).
 
@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::super::catalog::{History, MovedName};
 use super::super::config::Config;
+use super::super::known::{Known, OwnedNames};
 use super::super::trust::Approval;
 use super::Snapshot;
 use protocol::feature::Kind;
@@ -18,11 +19,33 @@ use runtime::telemetry::audit::{self, Full};
 /// Moved names of one snapshot that are logged at most.
 const MAX_LOGGED: usize = 20;
 
+impl History {
+    /// Adds the names that servers had in an earlier run.
+    pub(in crate::manager) fn restore<'a>(&mut self, known: impl Iterator<Item = (&'a Arc<str>, &'a Known)>) {
+        for (server, Known { names, .. }) in known {
+            self.tools.restore(server, &names.tools);
+            self.prompts.restore(server, &names.prompts);
+            Arc::make_mut(&mut self.uris).restore(server, &names.uris);
+        }
+    }
+}
+
 impl Snapshot {
+    /// The names of a server, to be remembered.
+    pub(in crate::manager) fn names_of(&self, server: &str) -> OwnedNames {
+        let History { tools, prompts, uris } = &*self.history;
+        OwnedNames {
+            tools: tools.names_of(server),
+            prompts: prompts.names_of(server),
+            uris: uris.names_of(server),
+        }
+    }
+
     /// The history without servers that are gone and without names that the operator gives in `config`.
-    pub(super) fn kept_history(&self, config: &Config) -> History {
+    pub(super) fn kept_history(&self, config: &Config, forgotten: Option<&str>) -> History {
         let mut history = History::clone(&self.history);
-        let is_there = |name: &str| config.servers.iter().any(|server| *server.name == *name);
+        let is_configured = |name: &str| config.servers.iter().any(|server| *server.name == *name);
+        let is_there = |name: &str| forgotten != Some(name) && is_configured(name);
         history.tools.retain(is_there);
         history.prompts.retain(is_there);
         Arc::make_mut(&mut history.uris).retain(is_there);

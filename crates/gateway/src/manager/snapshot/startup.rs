@@ -10,19 +10,34 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Scope, Server, Snapshot};
 use crate::manager::config::Config;
+use crate::manager::known::KnownServers;
 use crate::manager::{Manager, STARTUP_GRACE};
+use upstream::config::Transport;
 use upstream::{State, Upstream};
 
-/// How long after the start of a server lists wait for its first attempt to connect.
+/// How long after the start of a server lists wait for its first attempt to connect over HTTP.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long one list waits at most, however many servers become ready meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Snapshot {
-    /// The snapshot before any server was reached, with what servers declare without that.
-    pub(in crate::manager) fn first(config: &Config, upstreams: Vec<Arc<Upstream>>) -> Self {
+    /// The snapshot before any server was reached, with what servers declare without that and what is `known` of them
+    /// from an earlier run.
+    pub(in crate::manager) fn first(
+        config: &Config,
+        upstreams: Vec<Arc<Upstream>>,
+        known: &KnownServers,
+    ) -> Self {
         let mut first = Self::new(upstreams);
-        first.servers.iter_mut().for_each(|server| server.read_offer(config, None));
+        // In the order of the configuration file, so that each start gives the same names.
+        let of_servers = config.servers.iter().filter_map(|server| known.get_key_value(&server.name));
+        Arc::make_mut(&mut first.history).restore(of_servers);
+        for server in &mut first.servers {
+            if let Some(known) = known.get(&server.upstream.config().name) {
+                server.trust = Arc::clone(&known.trust);
+            }
+            server.read_offer(config, None);
+        }
         first.merge(config);
         first
     }
@@ -54,25 +69,40 @@ impl Snapshot {
     /// a client that saw it `ready` gets its tools.
     pub(crate) fn listable_at(&self, scope: &Scope) -> Option<Instant> {
         let now = Instant::now();
-        let unsettled =
-            self.servers_in(scope).iter().filter(|server| !server.settled).map(|server| &server.upstream);
+        // A remembered list is there at once.
+        let is_awaited = |server: &&Server| !server.settled && !server.upstream.is_remembered();
+        let unsettled = self.servers_in(scope).iter().filter(is_awaited).map(|server| &server.upstream);
         let until = |server: &Arc<Upstream>| match server.status().state {
-            State::Connecting => server.started() + PATIENCE,
+            State::Connecting | State::Starting => server.started() + patience(server),
             _ => now + PATIENCE,
         };
         unsettled.map(until).max().filter(|latest| *latest > now)
     }
 }
 
+/// How long after its start lists wait for a server. A program needs longer than a server that already runs.
+fn patience(server: &Upstream) -> Duration {
+    match server.config().transport {
+        Transport::Stdio(_) => server.config().lifecycle.first_list_wait,
+        _ => PATIENCE,
+    }
+}
+
 impl Manager {
+    fn longest_patience(&self, scope: &Scope) -> Duration {
+        let snapshot = self.snapshot();
+        let unsettled = snapshot.servers_in(scope).iter().filter(|server| !server.settled);
+        unsettled.map(|server| patience(&server.upstream)).max().unwrap_or_default()
+    }
+
     /// Returns when a list of `scope` need not wait any longer. Then every server has ended its first attempt
-    /// to connect, or was started more than 300 ms ago.
+    /// to connect, or was started more than 300 ms ago, or `first_list_wait` if it is a program.
     pub(crate) async fn listable(&self, scope: &Scope) {
         if self.snapshot().listable_at(scope).is_none() {
             return;
         }
         let mut changes = self.changes();
-        let end = Instant::now() + LONGEST_WAIT;
+        let end = Instant::now() + LONGEST_WAIT.max(self.longest_patience(scope));
         loop {
             changes.mark_unchanged();
             let Some(at) = self.snapshot().listable_at(scope) else { return };

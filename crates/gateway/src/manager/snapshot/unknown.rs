@@ -56,7 +56,7 @@ impl Snapshot {
     /// Whether the one server that `scope` consists of is not connected now.
     pub fn is_away(&self, scope: &Scope) -> bool {
         let Scope::Server(name) = scope else { return false };
-        self.server_called(name).is_some_and(|server| server.upstream.status().state != State::Ready)
+        self.server_called(name).is_some_and(|server| !server.is_usable(server.upstream.status().state))
     }
 
     /// Why that server cannot be used now, if lists do not wait for it any more.
@@ -64,7 +64,7 @@ impl Snapshot {
         let Scope::Server(name) = scope else { return None };
         let server = self.server_called(name).filter(|_| self.listable_at(scope).is_none())?;
         let status = server.upstream.status();
-        (status.state != State::Ready).then(|| failed_at(&server.upstream, None, trouble(&status)))
+        (!server.is_usable(status.state)).then(|| failed_at(&server.upstream, None, trouble(&status)))
     }
 
     /// The failure of the server that is named in `uri`, if it was never reached.
@@ -107,6 +107,15 @@ impl Snapshot {
 }
 
 impl Server {
+    /// Whether its lists are known and calls reach it in this state.
+    const fn is_usable(&self, state: State) -> bool {
+        match state {
+            State::Ready | State::Idle => true,
+            State::Starting => self.is_heard,
+            _ => false,
+        }
+    }
+
     /// Whether it was never reached and may be yet.
     fn is_awaited(&self) -> bool {
         !self.is_heard && self.upstream.config().enabled
@@ -150,7 +159,7 @@ fn trouble(status: &Status) -> upstream::Error {
             upstream::Error::LoginRequired { reason, only_this_call: false }
         }
         (_, Some(retry_in)) => upstream::Error::CircuitOpen { retry_in },
-        (State::Connecting | State::Ready | State::Failed, None) => {
+        (State::Connecting | State::Starting | State::Ready | State::Idle | State::Failed, None) => {
             let reason = status.last_error.clone().unwrap_or_else(|| "it has not answered yet".into());
             upstream::Error::Connect { reason }
         }

@@ -21,6 +21,7 @@ pub mod parent_death;
 mod reader;
 mod reaper;
 mod signals;
+mod start;
 mod stderr;
 
 use std::path::PathBuf;
@@ -30,8 +31,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
+use tokio::sync::watch;
 
 use self::link::StdioLink;
+use self::start::{StartLimits, StartReport};
 use self::stderr::StderrTail;
 use super::compose_line;
 use super::handshake::{self, Finding, PROBE_LIMIT};
@@ -39,7 +42,7 @@ use super::http::proxy_variable;
 use super::pending::Purpose;
 use crate::config::{Config, Stdio};
 use crate::connection::{
-    Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Unanswered,
+    Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Starting, Unanswered,
 };
 use crate::dialect::Eras;
 use crate::error::Error;
@@ -77,8 +80,10 @@ struct StdioServer {
     /// Secrets that are redacted from the child's standard error.
     secrets: Secrets,
     message_bytes: usize,
-    /// How long the handshake of a child may take. Tests with a paused clock have none.
-    handshake_limit: Option<Duration>,
+    /// How long the start of a child may take. Tests with a paused clock have no limit.
+    start_limits: Option<StartLimits>,
+    /// The start that is under way.
+    start: watch::Sender<Option<Starting>>,
     shutdown: Shutdown,
     eras: Eras,
 }
@@ -91,7 +96,11 @@ impl ToChild {
             stdio: stdio.clone(),
             secrets: Secrets::of(config, None),
             message_bytes: config.limits.message_bytes,
-            handshake_limit: Some(config.connect_limit().saturating_sub(REPORT_MARGIN)),
+            start_limits: Some(StartLimits {
+                silence: config.lifecycle.start_timeout.saturating_sub(REPORT_MARGIN),
+                whole: config.connect_limit().saturating_sub(REPORT_MARGIN),
+            }),
+            start: watch::Sender::default(),
             shutdown: shutdown.clone(),
             eras: Eras::pinned(config.era),
         }))
@@ -129,21 +138,23 @@ impl Connector for ToChild {
     fn requests_per_connection(&self) -> usize {
         usize::MAX
     }
+
+    fn starting(&self) -> Option<watch::Receiver<Option<Starting>>> {
+        Some(self.0.start.subscribe())
+    }
 }
 
 impl StdioServer {
     /// Connects. The error contains the end of the child's standard error, or else of its standard output.
     async fn connect(&self, events: &Events, dialect: Dialect) -> Result<ToServer, Error> {
-        let tail = StderrTail::default();
+        let tail = StderrTail::reporting(self.start.clone());
+        let starting = StartReport::begin(&self.start);
         let connecting = self.greet_child(events, dialect, &tail);
-        let connected = match self.handshake_limit {
-            Some(limit) => {
-                let silent =
-                    |_| handshake::refused(&format!("no handshake within {:.0} s", limit.as_secs_f64()));
-                tokio::time::timeout(limit, connecting).await.map_err(silent).flatten()
-            }
+        let connected = match self.start_limits {
+            Some(limits) => limits.applied(connecting, &tail).await,
             None => connecting.await,
         };
+        drop(starting);
         let connected = connected.map_err(handshake::while_connecting);
         connected.map_err(|error| {
             error.reworded(|reason| {

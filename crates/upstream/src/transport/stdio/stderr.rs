@@ -11,9 +11,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Decoder;
 
+use crate::connection::Starting;
 use crate::secrets::Secrets;
 use net::lines::{Line, Lines};
 use protocol::sanitize::shown;
@@ -43,6 +45,10 @@ const FAILURE_WORDS: [&str; 4] = ["error", "exception", "panicked", "fatal"];
 pub(super) struct StderrTail {
     errors: Arc<Mutex<VecDeque<Line>>>,
     output: Arc<Mutex<VecDeque<Line>>>,
+    /// When the last line of standard error came.
+    heard: Arc<Mutex<Option<Instant>>>,
+    /// The start of the child, as long as it is under way.
+    start: watch::Sender<Option<Starting>>,
 }
 
 impl StderrTail {
@@ -68,8 +74,34 @@ impl StderrTail {
         lock(&self.output).clear();
     }
 
+    /// The lines of a child whose start is reported to `start`.
+    pub(super) fn reporting(start: watch::Sender<Option<Starting>>) -> Self {
+        Self { start, ..Self::default() }
+    }
+
+    /// When the last line of standard error came.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn push(&self, line: Line) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         push(&mut lock(&self.errors), line);
+    }
+
+    /// Reports a line, while the child is starting.
+    fn report(&self, line: impl FnOnce() -> String) {
+        if self.start.borrow().is_none() {
+            return;
+        }
+        let line = line();
+        self.start.send_if_modified(|start| match start {
+            Some(start) => {
+                start.last_line = Some(line);
+                true
+            }
+            None => false,
+        });
     }
 
     /// Keeps a line of standard output that is no message.
@@ -130,6 +162,7 @@ pub(super) async fn drain(mut stream: ChildStderr, server: Arc<str>, secrets: Se
             let line = text(&line, &secrets);
             tracing::info!(%server, suppressed, %line, "stderr of the server");
         }
+        tail.report(|| text(&line, &secrets));
         tail.push(line);
     };
     let (mut work, mut second, mut read) = (WorkBudget::new(), Instant::now(), 0);

@@ -58,7 +58,7 @@ impl Bench {
     fn of(stdio: &Stdio, config: &Config) -> Self {
         let shutdown = Shutdown::new();
         let mut connector = ToChild::new(config, stdio, &shutdown);
-        Arc::get_mut(&mut connector.0).expect("nobody else has it").handshake_limit = None;
+        Arc::get_mut(&mut connector.0).expect("nobody else has it").start_limits = None;
         Self { connector, shutdown }
     }
 

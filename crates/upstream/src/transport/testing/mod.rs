@@ -19,6 +19,7 @@ pub(super) fn config(transport: Transport) -> Config {
         description: None,
         timeout: second,
         max_timeout: std::time::Duration::from_mins(10),
+        lifecycle: crate::config::Lifecycle::default(),
         health_check_interval: second,
         retry: Retry { attempts: 0, delay: second, max_delay: second },
         breaker: BreakerConfig { threshold: 5, successes: 1, timeout: second },
@@ -35,5 +36,6 @@ pub(super) fn config(transport: Transport) -> Config {
         secrets: Vec::new(),
         network: net::http::Network::default(),
         source: Fingerprint::default(),
+        identity: Fingerprint::ABSENT,
     }
 }

@@ -1,0 +1,35 @@
+//! The first call after a start of a server whose changed tools are blocked: it waits until the tools were compared.
+//!
+//! Not here: the comparison (`trust`), and starting a server (`upstream`).
+
+use std::sync::Arc;
+
+use super::snapshot::{Server, Snapshot};
+use super::{Error, Manager, RoutedRequest, failed_at};
+use upstream::Outlet;
+use upstream::config::OnChange;
+
+impl Server {
+    /// Whether a call has to wait until the tools of a process that was just started were compared with the trusted
+    /// ones.
+    pub(super) fn compares_first(&self) -> bool {
+        let config = self.upstream.config();
+        config.enabled && config.tools.on_change == OnChange::Block && self.upstream.is_unread()
+    }
+}
+
+impl Manager {
+    /// Starts the server of `request`, if it does not run, and returns the snapshot that has its tools.
+    pub(super) async fn read_first(
+        &self,
+        snapshot: &Snapshot,
+        request: &RoutedRequest,
+        outlet: &Outlet,
+    ) -> Result<Arc<Snapshot>, Error> {
+        let upstream = &snapshot.server(&request.server)?.upstream;
+        let read = upstream.read_first(request.deadline(upstream), outlet).await;
+        read.map_err(|source| failed_at(upstream, request.tool(), source))?;
+        self.catch_up().await;
+        Ok(self.snapshot())
+    }
+}

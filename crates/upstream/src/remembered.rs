@@ -1,0 +1,146 @@
+//! Facts about a server from an earlier run, and their effect on its start.
+//!
+//! Invariants: a remembered offer is used until the server was asked, and is checked and redacted like one that was
+//! just read. It never makes a server less safe: with `on_change: block`, a call waits until the tools of the running
+//! process were read ([`Upstream::read_first`]).
+//!
+//! Not here: the files (`manager::remembered`), and starting or stopping a process (`supervise`, `pool`).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+use super::config::{Sharing, Start, Transport};
+use super::connection::Outlet;
+use super::deadline::Deadline;
+use super::dialect::PoolRequest;
+use super::error::Error;
+use super::frame::Frame;
+use super::offer::Offer;
+use super::state_signs::StateSign;
+use super::status::State;
+use super::{Upstream, pool};
+use json::Raw;
+
+/// The facts about one server.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    /// Its last offer, as [`Offer::to_stored`] made it.
+    pub offer: Raw,
+    /// When that was read.
+    pub read_at: SystemTime,
+    /// The signs that it keeps state for each client.
+    pub signs: Vec<StateSign>,
+}
+
+/// The last reading of the offer, for calls that wait for it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LastReading {
+    /// The arrival of the connection that it was read from ([`pool::Occupancy::arrivals`]).
+    pub arrival: u64,
+    /// Why it could not be read.
+    pub failure: Option<Error>,
+}
+
+impl Upstream {
+    /// Uses what is remembered of the server until it was asked.
+    pub(super) fn restore(&self, remembered: &Remembered) {
+        if !self.config.enabled || self.is_builtin() {
+            return;
+        }
+        let mirrored = matches!(self.config.transport, Transport::Http(_));
+        let offer = Offer::from_stored(&remembered.offer, &self.config.name, mirrored);
+        let Some(Ok(offer)) = offer.map(|offer| self.covered(Ok(offer))) else { return };
+        self.facts.remembers(&offer, remembered.read_at);
+        self.signs().restore(&remembered.signs, self.config.sharing == Sharing::Auto);
+        if self.starts_on_demand() {
+            self.facts.set_state(State::Idle);
+            self.facts.set_resting(true);
+        }
+    }
+
+    fn is_builtin(&self) -> bool {
+        matches!(self.config.transport, Transport::Builtin(_))
+    }
+
+    /// Whether it is a child process that is started when it is needed, and stopped when it is not.
+    pub(super) fn starts_on_demand(&self) -> bool {
+        matches!(self.config.transport, Transport::Stdio(_))
+            && self.config.lifecycle.start == Start::OnDemand
+            && self.offer().is_some()
+    }
+
+    /// Returns its offer, when that was read and the signs of state, to be remembered. `None` until all lists were read.
+    pub fn to_remember(&self) -> Option<(Arc<Offer>, SystemTime, Vec<StateSign>)> {
+        let offer = self.offer().filter(|offer| !offer.is_partial && !self.is_builtin())?;
+        Some((offer, self.read_at()?, self.signs().all()))
+    }
+
+    /// Whether its offer is that of an earlier run.
+    pub fn is_remembered(&self) -> bool {
+        self.facts.reported().remembered_at.is_some()
+    }
+
+    /// When its offer was read last, in this run or an earlier one.
+    fn read_at(&self) -> Option<SystemTime> {
+        let reported = self.facts.reported();
+        reported.remembered_at.or(reported.read_at)
+    }
+
+    /// Whether the tools of the connection that the next call uses were not read yet.
+    pub fn is_unread(&self) -> bool {
+        // Offers of clients with connections of their own are read before their first call.
+        if self.config.is_per_principal() || self.config.sharing == Sharing::PerSession || self.is_builtin() {
+            return false;
+        }
+        let occupancy = self.pool.occupancy();
+        let there = occupancy.borrow();
+        there.live == 0 || self.last_reading.borrow().arrival != there.arrivals
+    }
+
+    /// Starts the server if it does not run, and waits until its offer was read and published to the manager.
+    pub async fn read_first(&self, deadline: Deadline, outlet: &Outlet) -> Result<(), Error> {
+        let mut frame = Frame::until(deadline);
+        let read = pin!(async {
+            tokio::select! {
+                biased;
+                read = self.read_running() => read,
+                never = self.report_start(outlet) => match never {},
+            }
+        });
+        let result = frame.limit(outlet, read).await.unwrap_or_else(|| {
+            let reason = format!("its tools were not read within {:.1} s", frame.whole(outlet).as_secs_f64());
+            Err(Error::Connect { reason })
+        });
+        result.map_err(|error| self.secrets.redact_error(error))
+    }
+
+    async fn read_running(&self) -> Result<(), Error> {
+        let (mut reading, occupancy) = (self.last_reading.subscribe(), self.pool.occupancy());
+        loop {
+            self.pool.check_open()?;
+            // The supervisor reads the offer of each new connection.
+            let connection = self.pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await?;
+            let arrivals = occupancy.borrow().arrivals;
+            let read = reading.wait_for(|last| last.arrival >= arrivals).await;
+            let last = read.map_err(|_| Error::Unavailable { state: pool::SHUTTING_DOWN })?.clone();
+            drop(connection);
+            match last.failure {
+                Some(failure) => return Err(failure),
+                None if !self.is_unread() => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether it is not started or connected, because nothing needs it.
+    pub fn is_idle(&self) -> bool {
+        self.facts.reported().state == State::Idle
+    }
+}
+
+/// How long ago `at` was; zero if the clock was set back since.
+pub(super) fn age(at: SystemTime) -> Duration {
+    at.elapsed().unwrap_or_default()
+}

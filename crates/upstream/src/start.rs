@@ -1,0 +1,161 @@
+//! Starting a server: its parts, and what it inherits from a predecessor or from an earlier run.
+//!
+//! Invariant: a server that is disabled gets no task and no connection.
+//!
+//! Not here: connecting (`supervise`, `pool`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{mpsc, watch};
+
+use super::breaker::Breaker;
+use super::bulkhead::Bulkhead;
+use super::connection::{Connector, Events};
+use super::liveness::Liveness;
+use super::pool::{self, Pool};
+use super::rate_limit::RateLimit;
+use super::remembered::Remembered;
+use super::retry::Retries;
+use super::secrets::Secrets;
+use super::status::{Facts, State};
+use super::supervise::Supervisor;
+use super::supervisor_messages::{Change, Update};
+use super::watches::Watches;
+use super::{COMMANDS, Config, Upstream, config};
+use runtime::shutdown::Shutdown;
+
+/// State that a server has from before its start.
+struct Inherited<'a> {
+    watches: Arc<Watches>,
+    is_switched: bool,
+    remembered: Option<&'a Remembered>,
+}
+
+impl Upstream {
+    /// Starts to connect in the background and returns at once. The offer and the state of the server are
+    /// sent to `updates`. It lives until [`Upstream::stop`] or the end of `shutdown`.
+    pub fn start(
+        config: Config,
+        connector: Arc<dyn Connector>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
+        Self::start_remembered(config, connector, None, updates, shutdown)
+    }
+
+    /// Starts like [`Upstream::start`], with what is remembered from an earlier run. A child process that is started
+    /// on demand waits until it is needed.
+    pub fn start_remembered(
+        config: Config,
+        connector: Arc<dyn Connector>,
+        remembered: Option<&Remembered>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
+        let kept = Inherited { watches: Watches::new(), is_switched: false, remembered };
+        Self::start_with(kept, config, connector, updates, shutdown)
+    }
+
+    /// Starts a successor for `self`, which still has to be stopped. The successor inherits the subscriptions
+    /// of clients.
+    pub fn succeed(
+        &self,
+        config: Config,
+        connector: Arc<dyn Connector>,
+        remembered: Option<&Remembered>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
+        let kept = Inherited { watches: Arc::clone(&self.watches), is_switched: false, remembered };
+        Self::start_with(kept, config, connector, updates, shutdown)
+    }
+
+    /// Starts a successor that is enabled if this server is not, and the other way around. It keeps the logins.
+    pub fn switch(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
+        let config = Config { enabled: !self.config.enabled, ..self.config.clone() };
+        let (watches, is_switched) = (Arc::clone(&self.watches), !self.is_switched);
+        let kept = Inherited { watches, is_switched, remembered: None };
+        Self::start_with(kept, config, Arc::clone(&self.pool.connector), updates, shutdown)
+    }
+
+    /// Starts a successor that knows nothing of what this server offered and showed. It keeps the logins.
+    pub fn start_afresh(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
+        let (watches, is_switched) = (Arc::clone(&self.watches), self.is_switched);
+        let kept = Inherited { watches, is_switched, remembered: None };
+        Self::start_with(kept, self.config.clone(), Arc::clone(&self.pool.connector), updates, shutdown)
+    }
+
+    /// Whether an operator enabled or disabled it, against the configuration file.
+    pub const fn is_switched(&self) -> bool {
+        self.is_switched
+    }
+
+    fn start_with(
+        Inherited { watches, is_switched, remembered }: Inherited<'_>,
+        config: Config,
+        connector: Arc<dyn Connector>,
+        updates: mpsc::Sender<Update>,
+        shutdown: &Shutdown,
+    ) -> Arc<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let group = shutdown.child();
+        let liveness = Arc::<Liveness>::default();
+        let (events, notices) = Events::with_liveness(Arc::clone(&liveness));
+        let (commands, inbox) = mpsc::channel(COMMANDS);
+        let secrets = Secrets::of(&config, connector.logins());
+        let limits = (pool_limits(&config), secrets.clone());
+        let declared = if config.enabled { connector.declared().map(Arc::new) } else { None };
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let (server, news) = (Arc::clone(&config.name), updates.clone());
+        let on_change = move |changed| {
+            // Only watchers hear of it, so a full channel loses it.
+            let _ =
+                news.try_send(Update { server: Arc::clone(&server), id, change: Change::Breaker(changed) });
+        };
+        let upstream = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            id,
+            breaker: Breaker::telling(config.breaker, on_change),
+            bulkhead: Bulkhead::new(&config.limits),
+            rate: config.limits.requests_per_minute.map(RateLimit::new),
+            retries: Retries::new(config.retry),
+            pool: Pool::new(connector, events.clone(), limits, group.clone()),
+            facts: Facts::new(if config.enabled { State::Connecting } else { State::Disabled }, &secrets),
+            declared,
+            secrets,
+            liveness,
+            watches,
+            last_reading: watch::Sender::default(),
+            commands,
+            updates: updates.clone(),
+            group: group.clone(),
+            config,
+            is_switched,
+        });
+        if upstream.config.enabled {
+            upstream.note_sharing();
+            if let Some(remembered) = remembered {
+                upstream.restore(remembered);
+            }
+            let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
+            group.spawn(supervisor.run());
+            group.spawn_until_end(upstream.subscription_task(&upstream.watches, events).run());
+            // The shutdown of the program also waits for this server.
+            shutdown.include(&group, pool::CLOSE_LIMIT);
+        } else {
+            upstream.pool.shut(State::Disabled.as_str());
+        }
+        upstream
+    }
+}
+
+fn pool_limits(config: &Config) -> pool::PoolLimits {
+    pool::PoolLimits {
+        connections: config.limits.connections,
+        connect: config.connect_limit(),
+        is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
+        is_per_principal: config.is_per_principal(),
+        silence_limits: config.silence_limits(),
+    }
+}
