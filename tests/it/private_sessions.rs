@@ -21,7 +21,11 @@ struct Person {
 impl Person {
     /// Initialized, with roots if it has a `folder`.
     async fn joins(gateway: &Running, folder: &str) -> Self {
-        let client = gateway.mcp();
+        Self::joins_at(gateway, "/mcp", folder).await
+    }
+
+    async fn joins_at(gateway: &Running, endpoint: &str, folder: &str) -> Self {
+        let client = gateway.mcp().to(&gateway.url(endpoint));
         let capabilities =
             if folder.is_empty() { json!({}) } else { json!({"roots": {"listChanged": true}}) };
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
@@ -120,10 +124,14 @@ async fn gateways(more: &str) -> Vec<(Running, Option<StatefulHttp>)> {
 async fn a_session_lists_and_calls_what_its_own_connection_has() {
     for (gateway, _server) in gateways("sharing: per_session").await {
         let (ann, bob) = (Person::joins(&gateway, "file:///ann").await, Person::joins(&gateway, "").await);
+        assert!(!ann.has("of_client").await, "a list opens no connection");
+        assert_eq!(ann.calls("folders", json!({})).await, "file:///ann");
+        assert_eq!(bob.calls("folders", json!({})).await, "none");
         assert!(ann.has("of_client").await, "a tool for clients with roots");
         assert!(!bob.has("of_client").await);
         assert_eq!(ann.calls("of_client", json!({})).await, "of_client");
         let mut stream = ann.client.listen().await;
+        assert_eq!(heard_until_line(&ann, &mut stream).await.len(), 1, "its own list is another one");
         assert_eq!(ann.calls("add", json!({"name": "mine"})).await, "added");
         let changed = heard(&mut stream).await;
         assert_eq!(changed["method"], "notifications/tools/list_changed", "{changed}");
@@ -137,9 +145,9 @@ async fn a_session_lists_and_calls_what_its_own_connection_has() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_first_call_is_found_without_a_list_before_it() {
+async fn a_tool_of_the_first_call_is_found_at_the_endpoint_of_its_server() {
     for (gateway, _server) in gateways("sharing: per_session").await {
-        let ann = Person::joins(&gateway, "file:///ann").await;
+        let ann = Person::joins_at(&gateway, "/mcp/one", "file:///ann").await;
         assert_eq!(ann.calls("of_client", json!({})).await, "of_client");
     }
 }
@@ -194,17 +202,6 @@ async fn a_call_does_not_start_before_its_server_has_the_roots() {
 }
 
 #[tokio::test]
-async fn a_client_that_listens_is_asked_for_its_roots_before_its_first_request() {
-    for (gateway, _server) in gateways("sharing: per_session").await {
-        let ann = Person::joins(&gateway, "file:///ann").await;
-        let mut stream = ann.client.listen().await;
-        let question = heard(&mut stream).await;
-        assert!(ann.answers(&question).await, "{question}");
-        assert_eq!(ann.calls("folders", json!({})).await, "file:///ann");
-    }
-}
-
-#[tokio::test]
 async fn members_in_another_order_are_no_change_when_the_connection_of_a_client_ends() {
     let registry = Registry::new().child("one", &["--stateful"]).with("sharing: per_session");
     let gateway = Gateway::of(&registry).start().await;
@@ -218,17 +215,13 @@ async fn members_in_another_order_are_no_change_when_the_connection_of_a_client_
 }
 
 #[tokio::test]
-async fn what_a_client_first_sees_is_no_change_for_it() {
+async fn a_client_hears_of_its_own_lists_if_they_are_not_those_that_it_has() {
     for (gateway, _server) in gateways("sharing: per_session").await {
-        for folder in ["", "file:///ann"] {
+        for (folder, lists, changes) in [("", true, 0), ("file:///ann", false, 0), ("file:///ann", true, 1)] {
             let ann = Person::joins(&gateway, folder).await;
             let mut stream = ann.client.listen().await;
-            if !folder.is_empty() {
-                let question = heard(&mut stream).await;
-                assert!(ann.answers(&question).await, "{question}");
-            }
-            assert!(ann.has("add").await);
-            assert!(heard_until_line(&ann, &mut stream).await.is_empty());
+            assert!(!lists || ann.has("add").await);
+            assert_eq!(heard_until_line(&ann, &mut stream).await.len(), changes, "{folder} {lists}");
         }
     }
 }
@@ -269,12 +262,9 @@ async fn lists_of_client(gateway: &Running, capabilities: &Value) -> bool {
 #[tokio::test]
 async fn a_client_without_a_session_is_asked_for_its_roots_before_its_first_call_begins() {
     let roots = json!({"roots": {}});
-    for lists_first in [true, false] {
-        for (gateway, _server) in gateways("sharing: per_session").await {
-            assert!(!lists_first || lists_of_client(&gateway, &roots).await);
-            assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), 1));
-            assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), 0));
-        }
+    for (gateway, _server) in gateways("sharing: per_session").await {
+        assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), 1));
+        assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), 0));
     }
 }
 
@@ -283,10 +273,10 @@ async fn clients_of_one_principal_that_declare_other_capabilities_have_other_con
     let (none, roots) = (json!({}), json!({"roots": {}}));
     for (gateway, _server) in gateways("sharing: per_session").await {
         for rounds in [1, 0] {
-            assert!(!lists_of_client(&gateway, &none).await);
             assert_eq!(folders_of_modern(&gateway, &none).await, (json!("none"), 0));
-            assert!(lists_of_client(&gateway, &roots).await, "its capabilities were declared");
+            assert!(!lists_of_client(&gateway, &none).await);
             assert_eq!(folders_of_modern(&gateway, &roots).await, (json!("file:///modern"), rounds));
+            assert!(lists_of_client(&gateway, &roots).await, "its capabilities were declared");
         }
     }
 }

@@ -36,6 +36,7 @@ mod phase;
 mod pool;
 mod private_client_table;
 mod private_clients;
+mod private_lists;
 pub mod rate_limit;
 mod refresh;
 mod response_stream;
@@ -78,7 +79,7 @@ pub use response_stream::{ResponseBody, ResponseStream};
 pub use server_context::ServerContext;
 pub use session_affinity::{Affinity, ClientSession, OutletLoan};
 pub use state_signs::StateSign;
-pub use state_signs::{any_logins, any_private};
+pub use state_signs::any_logins;
 pub use status::{State, Status};
 pub use supervisor_messages::{Change, Update};
 pub use watches::{Subject, WatchRefusal, Watching};
@@ -177,7 +178,7 @@ impl Upstream {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let group = shutdown.child();
         let liveness = Arc::<Liveness>::default();
-        let (events, notices) = Events::with_liveness(Arc::clone(&liveness));
+        let (events, notices) = Events::of_server(Arc::clone(&liveness), Arc::default());
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
@@ -209,7 +210,6 @@ impl Upstream {
             is_switched,
         });
         if upstream.config.enabled {
-            upstream.note_sharing();
             let supervisor = Supervisor::new(Arc::clone(&upstream), updates, notices, inbox);
             group.spawn(supervisor.run());
             group.spawn_until_end(upstream.subscription_task(&upstream.watches, events).run());
@@ -367,7 +367,7 @@ fn pool_limits(config: &Config) -> pool::PoolLimits {
     pool::PoolLimits {
         connections: config.limits.connections,
         connect: config.connect_limit(),
-        is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
+        sharing: config.sharing,
         is_per_principal: config.is_per_principal(),
         silence_limits: config.silence_limits(),
     }

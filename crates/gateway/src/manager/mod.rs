@@ -233,7 +233,7 @@ impl Manager {
         principal: Option<&Arc<str>>,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
-        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal)));
+        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal), None));
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
         let call = Box::new(Call {
             owner: Owner::new(),
@@ -270,7 +270,7 @@ impl Manager {
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
-        let snapshot = self.snapshot();
+        let snapshot = self.seen_by(request.call.affinity.as_ref());
         let server = snapshot.server(&request.server)?;
         server.check_policy(request)?;
         request.check_unambiguous(&request.call.header_params)?;
