@@ -193,7 +193,7 @@ fn without_dots<'k>(keys: &'k [ItemKey], rules: &Rules<'_>) -> Cow<'k, [ItemKey]
 }
 
 impl Rules<'_> {
-    fn fits(&self, name: &str) -> bool {
+    pub(super) fn fits(&self, name: &str) -> bool {
         name.len() <= self.max_length && name.bytes().all(|byte| self.is_plain(byte))
     }
 
@@ -207,7 +207,7 @@ impl Rules<'_> {
     }
 
     /// `name` with `_` in the place of each character that is not plain.
-    fn plain(&self, name: &str) -> String {
+    pub(super) fn plain(&self, name: &str) -> String {
         name.chars().map(|c| if c.is_ascii() && self.is_plain(c as u8) { c } else { '_' }).collect()
     }
 
