@@ -51,13 +51,8 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Whether the client prefers an event stream: `Accept` names it, and JSON neither before it nor with a higher weight.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    let lists = || headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
-    let names_it = |list: &str| {
-        let mut parts = list.as_bytes().windows(EVENT_STREAM.len());
-        parts.any(|part| part.eq_ignore_ascii_case(EVENT_STREAM.as_bytes()))
-    };
-    // Most requests do not name it, and need no reading of weights.
-    lists().any(names_it) && Accept::of(lists()).prefers_named_events()
+    let accept = Accept::of(headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok()));
+    accept.prefers_named_events()
 }
 
 /// Begins a call and returns its stream.

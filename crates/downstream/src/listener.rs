@@ -98,7 +98,7 @@ pub async fn serve_with<S: Site>(
         () = shutdown.requested() => {}
         () = server.accept(&sockets) => {}
     }
-    sockets.into_own().into_iter().for_each(|socket| server.accept_waiting(socket));
+    sockets.into_own().into_iter().for_each(|socket| server.accept_waiting(&socket));
     if !server.live.wait(limits.drain_timeout).await {
         tracing::warn!(drain_timeout = ?limits.drain_timeout, "requests were still running and are cut");
         server.cut.cancel();
@@ -151,7 +151,7 @@ impl<S: Site> Server<'_, S> {
 
     /// Accepts the connections in the system's backlog, then closes the listener. For those clients the connection
     /// is already established.
-    fn accept_waiting(&self, listener: std::net::TcpListener) {
+    fn accept_waiting(&self, listener: &std::net::TcpListener) {
         while let Ok((socket, _)) = listener.accept() {
             if socket.set_nonblocking(true).is_ok()
                 && let Some(socket) = self.admit(socket)

@@ -102,7 +102,7 @@ impl Manager {
         scope: &Scope,
         principal: &Principal,
     ) -> Vec<Arc<str>> {
-        self.listed_logins(snapshot, scope, |server| !self.requires_login(server, principal))
+        listed_logins(snapshot, scope, |server| !self.requires_login(server, principal))
     }
 
     /// Returns the servers in `scope` that wait for the first login of `principal`.
@@ -112,22 +112,18 @@ impl Manager {
         scope: &Scope,
         principal: &Principal,
     ) -> Vec<Arc<str>> {
-        self.listed_logins(snapshot, scope, |server| self.requires_login(server, principal))
+        listed_logins(snapshot, scope, |server| self.requires_login(server, principal))
     }
+}
 
-    fn listed_logins(
-        &self,
-        snapshot: &Snapshot,
-        scope: &Scope,
-        is_meant: impl Fn(&str) -> bool,
-    ) -> Vec<Arc<str>> {
-        if !upstream::any_logins() {
-            return Vec::new();
-        }
-        let listed = snapshot.servers_in(scope).iter().filter(|server| server.lists_login());
-        let names = listed.map(|server| &server.upstream.config().name);
-        names.filter(|name| is_meant(name)).cloned().collect()
+/// Returns the servers in `scope` that list a login tool, as far as they are meant.
+fn listed_logins(snapshot: &Snapshot, scope: &Scope, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+    if !upstream::any_logins() {
+        return Vec::new();
     }
+    let listed = snapshot.servers_in(scope).iter().filter(|server| server.lists_login());
+    let names = listed.map(|server| &server.upstream.config().name);
+    names.filter(|name| is_meant(name)).cloned().collect()
 }
 
 fn parsed(pending: &str) -> Result<Pending, LoginError> {

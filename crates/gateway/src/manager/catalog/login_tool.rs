@@ -42,14 +42,14 @@ pub struct LoginTool {
 impl LoginTool {
     /// The tool of `server`, whose login is used as `per` says. None if its name cannot be that of a tool.
     pub(in crate::manager) fn new(server: &str, per: Per) -> Option<Self> {
-        let peer = Peer {
+        let unknown = Peer {
             version: Version::NEWEST_MODERN,
             info: Raw::empty_object(),
             capabilities: Raw::empty_object(),
             instructions: None,
         };
         let tool = Tool::from_definition(definition(server, per))?;
-        Some(Self { tool, nothing: Offer::empty(peer), is_waiting: true })
+        Some(Self { tool, nothing: Offer::empty(unknown), is_waiting: true })
     }
 
     /// Returns the tool with another value of `is_waiting`.
