@@ -12,6 +12,7 @@
 //! Not here: the work of each part.
 
 mod http;
+mod login_listener;
 mod logins;
 mod reload;
 
@@ -28,10 +29,11 @@ use tokio::time::Instant;
 use crate::config::Config;
 use downstream::config::Transport;
 use downstream::guard::Guard;
-use downstream::listener;
+use downstream::listener::{self, ListeningSockets};
 use downstream::sessions::Sessions;
 use downstream::stdio;
 use downstream::tls::Certificates;
+use gateway::LoginPages;
 use gateway::manager::Manager;
 use runtime::memory;
 use runtime::shutdown::Shutdown;
@@ -145,10 +147,25 @@ pub async fn serve(
     renewal: Option<Renewal>,
     stop: impl Stream<Item = ()>,
 ) -> Result<(), Error> {
+    serve_on(Vec::new(), config, renewal, stop).await
+}
+
+/// Serves like [`serve`], on `sockets` that another process opened, such as systemd. Without any it binds the address of
+/// `config`.
+pub async fn serve_on(
+    sockets: Vec<std::net::TcpListener>,
+    config: Config,
+    renewal: Option<Renewal>,
+    stop: impl Stream<Item = ()>,
+) -> Result<(), Error> {
     let address = config.server.listen;
     let listen = |reason| Error::Listen { address, reason };
-    let socket = bind(address).map_err(listen)?;
-    let server = downstream::Config { listen: socket.local_addr().map_err(listen)?, ..config.server };
+    let inherited = (!sockets.is_empty()).then(|| ListeningSockets::inherited(sockets));
+    let sockets = inherited.unwrap_or_else(|| bind(address).map(ListeningSockets::from)).map_err(listen)?;
+    let addresses = sockets.addresses().map_err(listen)?;
+    // A port that the system chose, unless the address is one of several.
+    let address = if addresses.contains(&address) { address } else { addresses[0] };
+    let server = downstream::Config { listen: address, ..config.server };
     let (steps, servers) = (ShutdownSteps::new(), Shutdown::new());
     memory::budget().set_limit(server.memory_budget);
     // Keys are read before any server starts, so that an unreadable key prevents the start.
@@ -163,19 +180,19 @@ pub async fn serve(
         fixed: config.fixed,
         loaded: reload::loaded(config.shown),
     };
-    let (http_service, sessions) =
+    let (http_service, sessions, pages) =
         http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
-        serve_pipe(&manager, &steps.edge, server.max_body_bytes);
+        serve_pipe((&manager, pages), &steps.edge, server.max_body_bytes);
     }
-    announce(&server);
+    announce(&server, &addresses);
     listener::allow_open_files(&server.limits);
     let workers = Workers::start(server.workers).map_err(Error::Workers)?.with_bulk_threads();
     if let Some(certificates) = certificates.clone() {
         steps.edge.spawn_until_end(certificates.follow());
     }
     let limits = (server.limits, steps.edge.clone());
-    let serving = listener::serve_with(socket, http_service, limits, certificates, &workers);
+    let serving = listener::serve_with(sockets, http_service, limits, certificates, &workers);
     run_until_drained(serving, stop, &steps, &sessions, &server).await;
     end(&manager).await;
     Ok(())
@@ -196,14 +213,16 @@ async fn run_until_drained(
 }
 
 /// Logs the address, and each setting that accepts clients without a credential.
-fn announce(server: &downstream::Config) {
+fn announce(server: &downstream::Config, addresses: &[SocketAddr]) {
     for exception in server.exceptions() {
         tracing::warn!(target: telemetry::EXPOSURE, "{exception}");
     }
     if let Some(remark) = server.remark_on_hosts() {
         tracing::info!("{remark}");
     }
-    tracing::info!(address = %server.listen, memory_budget_bytes = server.memory_budget, "listening");
+    for address in addresses {
+        tracing::info!(%address, memory_budget_bytes = server.memory_budget, "listening");
+    }
 }
 
 /// Serves until `stop` gives a value and the shutdown delay is over. Returns false if serving ended earlier.
@@ -259,10 +278,11 @@ async fn wait_for_load_balancers(delay: Duration, hurry: impl Future<Output = ()
 
 /// Serves one more client on standard input and output until its input ends. The process continues then, because it
 /// serves others. Pending requests of the client are answered within the drain time.
-fn serve_pipe(manager: &Arc<Manager>, edge: &Shutdown, max_line: usize) {
+fn serve_pipe((manager, pages): (&Arc<Manager>, LoginPages), edge: &Shutdown, max_line: usize) {
     let (manager, end) = (Arc::clone(manager), edge.clone());
     edge.spawn(async move {
-        stdio::serve(manager, tokio::io::stdin(), tokio::io::stdout(), &end, max_line).await;
+        let streams = (tokio::io::stdin(), tokio::io::stdout());
+        stdio::serve((manager, Some(pages)), streams, &end, max_line).await;
     });
 }
 
@@ -273,8 +293,10 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
     let manager = Manager::initialize(config.manager, &servers)?;
     let drain_timeout = config.server.limits.drain_timeout;
-    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-    let serving = stdio::serve(Arc::clone(&manager), input, output, &edge, config.server.max_body_bytes);
+    let pages = login_listener::open(&manager, &edge);
+    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    let served = (Arc::clone(&manager), pages);
+    let serving = stdio::serve(served, streams, &edge, config.server.max_body_bytes);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}
@@ -284,6 +306,7 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
             let _ = tokio::time::timeout(drain_timeout, serving).await;
         }
     }
+    edge.begin();
     end(&manager).await;
     Ok(())
 }

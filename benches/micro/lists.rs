@@ -39,8 +39,17 @@ fn offers(tools: usize) -> Vec<(Arc<str>, Offer)> {
 
 fn catalog(offers: &[(Arc<str>, Offer)]) -> Catalog {
     let (choice, trust) = (Tools::default(), Trust::default());
-    let parts: Vec<Part<'_>> =
-        offers.iter().map(|(server, offer)| Part { server, choice: &choice, offer, trust: &trust }).collect();
+    let parts: Vec<Part<'_>> = offers
+        .iter()
+        .map(|(server, offer)| Part {
+            server,
+            choice: &choice,
+            offer,
+            trust: &trust,
+            login: None,
+            lists_login: false,
+        })
+        .collect();
     let servers = offers.iter().map(|(server, _)| Arc::clone(server)).collect();
     let rules = Rules { mode: ToolNames::Auto, max_length: 64, servers: &servers, keeps_dots: false };
     Catalog::build(&parts, Style { rules, per_page: 1_000 }, &mut History::default())

@@ -33,6 +33,7 @@ def stage(repository, folder, program, texts):
             install(page, folder / "usr/share/switchyard/docs" / inner)
     unit = (repository / "deploy/switchyard.service").read_text()
     write(folder / "usr/lib/systemd/system/switchyard.service", unit.replace("/usr/local/bin/", "/usr/bin/"))
+    install(repository / "deploy/switchyard.socket", folder / "usr/lib/systemd/system/switchyard.socket")
     install(repository / "deploy/packages/mcp_servers.yaml", folder / "etc/switchyard/mcp_servers.yaml")
 
 

@@ -18,14 +18,15 @@ use gateway::manager::Manager;
 use gateway::{Gateway, LoginPages};
 use runtime::telemetry::metrics::Clients;
 
-/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown.
+/// Builds the HTTP service, and returns it with its sessions, whose calls can be cancelled at shutdown, and the login
+/// pages for clients on standard input and output.
 pub(super) fn service(
     guard: Guard,
     manager: &Arc<Manager>,
     config: &downstream::Config,
     ShutdownSteps { edge: shutdown, leaving }: &ShutdownSteps,
     of_file: admin::Options,
-) -> (HttpService, Arc<Sessions>) {
+) -> (HttpService, Arc<Sessions>, LoginPages) {
     let sessions = Sessions::new(config.max_sessions, config.session_idle_timeout);
     let sessions = Arc::new(sessions.among(Slots::new(config.max_connections)));
     let sweeper = Arc::clone(&sessions);
@@ -41,9 +42,10 @@ pub(super) fn service(
     let sealer = Arc::new(Sealer::from_secrets(&config.seal_keys));
     let logins = logins::context(Arc::clone(manager) as Arc<dyn LoginService>, &sealer, config);
     let is_local = config.listen.ip().is_loopback();
-    let elicited = LoginPages::new(Arc::clone(&logins.links), is_local.then(|| config.listen.to_string()));
+    let links = Arc::clone(&logins.links);
+    let elicited = || LoginPages::new(Arc::clone(&links), is_local.then(|| config.listen.to_string()));
     let pages = logins::pages(&guard, config, logins.clone(), shutdown);
-    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited));
+    let gateway = Gateway::sealed_by(sealer, Arc::clone(manager), shutdown.clone(), Some(elicited()));
     let (of_sessions, max_body) = (|| Arc::clone(&sessions), config.max_body_bytes);
     let endpoint = StreamableHttpEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
     let old = sse::SseEndpoint::new(gateway.clone(), of_sessions(), shutdown.clone(), max_body);
@@ -60,7 +62,7 @@ pub(super) fn service(
     let routes = api.clone().router();
     let call = call_shortcut(api, of_sessions());
     let rest = routes.merge(old.router()).merge(pages.router());
-    (HttpService::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions)
+    (HttpService::with(guard, Some(endpoint), vec![(admin::CALL, call)], rest), sessions, elicited())
 }
 
 /// Returns the handler of `POST /call`, which takes a place for each call among those of `sessions`.

@@ -15,6 +15,7 @@ mod connect_check;
 pub mod doctor;
 pub mod edit;
 pub mod import;
+mod inherited_sockets;
 pub mod init;
 pub mod key;
 pub mod log_file;

@@ -1,14 +1,14 @@
 //! `serve` and `stdio`: configuration, log, runtime, signals and exit codes.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream, StreamExt, select};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{EXIT_USAGE, Serve, StdioArguments, environment, process_access};
+use super::{EXIT_USAGE, Serve, StdioArguments, environment, inherited_sockets, process_access};
 use crate::app::{self, Load, Renewal};
 use crate::config::Config;
 use downstream::config::Transport;
@@ -16,6 +16,10 @@ use runtime::{telemetry, worker};
 
 /// Serves HTTP, or the channels that `server.transport` names, until SIGTERM or SIGINT.
 pub(super) fn serve(arguments: &Serve) -> ExitCode {
+    let sockets = match inherited_sockets::take() {
+        Ok(sockets) => sockets,
+        Err(error) => return refuse(&error),
+    };
     let (config, note) = match arguments.file.load_or_documentation(&environment) {
         Ok(loaded) => loaded,
         Err(error) => return refuse(&error),
@@ -26,9 +30,9 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
             None => serve_pipe(config, note),
         };
     }
-    let server = match arguments.listen {
+    let server = match arguments.listen.filter(|_| sockets.is_empty()) {
         Some(address) => config.server.clone().listening_on(address),
-        None => Ok(config.server.clone()),
+        None => listening_on(&sockets, config.server.clone()),
     };
     match server {
         Ok(server) => {
@@ -36,10 +40,24 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
             let file = arguments.file.clone();
             let load: Load = Arc::new(move || file.load());
             run(Config { server, ..config }, note, |config, Signals { stop, hangup }| {
-                app::serve(config, Some(Renewal { load, wanted: hangup }), stop)
+                app::serve_on(sockets, config, Some(Renewal { load, wanted: hangup }), stop)
             })
         }
         Err(exposed) => refuse(&exposed),
+    }
+}
+
+/// Returns `server` with the addresses of `sockets`, if there are any. An address that others can reach counts for the
+/// checks of exposed addresses.
+fn listening_on(
+    sockets: &[TcpListener],
+    server: downstream::Config,
+) -> Result<downstream::Config, downstream::config::Exposed> {
+    let addresses: Vec<SocketAddr> = sockets.iter().filter_map(|socket| socket.local_addr().ok()).collect();
+    let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
+    match exposed.or(addresses.first()) {
+        Some(address) => server.listening_on(*address),
+        None => Ok(server),
     }
 }
 

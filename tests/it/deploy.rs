@@ -270,6 +270,19 @@ fn the_unit_starts_reloads_and_ends_the_program_as_it_is() {
     assert_eq!(json!(sections), json!(["[Unit]", "[Service]", "[Install]"]));
 }
 
+#[test]
+fn the_socket_has_the_default_address_and_the_name_of_the_unit() {
+    let socket = file("deploy/switchyard.socket");
+    let address = downstream::Config::default().listen.to_string();
+    assert_eq!(values(&socket, "ListenStream"), [address]);
+    assert_eq!(
+        (values(&socket, "Accept"), values(&socket, "WantedBy")),
+        (vec!["no"], vec!["sockets.target"])
+    );
+    let sections: Vec<&str> = socket.lines().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(sections, ["[Unit]", "[Socket]", "[Install]"]);
+}
+
 /// Parses `512m`, `512Mi` or `2G` to bytes.
 fn bytes(text: &str) -> u64 {
     let (number, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit()).expect("a unit"));

@@ -151,3 +151,27 @@ fn a_file_that_yields_no_server_is_not_a_success() {
         assert!(err.ends_with("no server could be imported, so nothing is printed\n"), "{err}");
     }
 }
+
+/// A file of others must not name the secrets of the vault, wherever a reference may stand.
+#[test]
+fn a_reference_to_a_secret_in_a_file_of_others_is_a_text() {
+    let (code, out, err) = import(&json!({"mcpServers": {
+        "child": {
+            "command": "some-server",
+            "args": ["--key=${secret:stripe}", "${secret:stripe:-none}"],
+            "env": {"KEY": "${secret:stripe}"},
+        },
+        "remote": {
+            "url": "https://example.org/${secret:stripe}/mcp",
+            "headers": {"Authorization": "Bearer ${secret:stripe}"},
+        },
+    }}));
+    eprintln!("{out}{err}");
+    assert_eq!(code, Some(0), "{err}");
+    let written = out.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<String>();
+    assert_eq!(written.matches("$${secret:stripe").count(), 5, "{out}");
+    assert_eq!(written.matches("${secret:stripe").count(), 5, "{out}");
+    assert_eq!(err.matches("is a text here").count(), 5, "{err}");
+    let (_, told) = check(&out);
+    assert!(!told.contains("secret set"), "nothing asks for the secret: {told}");
+}

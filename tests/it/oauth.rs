@@ -267,7 +267,7 @@ async fn principals_with_logins_of_their_own_never_use_the_token_of_another() {
     }
     let carol = client_at(&world, "/mcp", CAROL);
     let tools = carol.modern("tools/list", json!({})).await.tool_names();
-    assert_eq!(tools, Vec::<String>::new(), "the offer belongs to who logged in");
+    assert_eq!(tools, ["login_to_notes"], "the offer belongs to who logged in");
     let refused = carol.modern("tools/call", json!({"name": "notes__a"})).await.result();
     assert_eq!(refused["isError"], true, "{refused}");
     assert!(refused["content"][0]["text"].as_str().expect("a text").contains("log in"), "{refused}");

@@ -247,4 +247,4 @@ def callback() -> Iterator[str]:
         server.shutdown()
 
 
-__all__ = ["Browser", "Caller", "Failed", "Gateway", "Lab", "NOTES", "PEOPLE", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "text_of", "until"]
+__all__ = ["Browser", "Caller", "Failed", "Gateway", "HERE", "Lab", "NOTES", "PEOPLE", "Peers", "Principal", "Wrong", "callback", "check", "free_port", "lab", "start_listening", "text_of", "until"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import ExitStack
 
-from lab import NOTES, Browser, Lab, check, until
+from lab import HERE, NOTES, Browser, Caller, Gateway, Lab, check, free_port, start_listening, text_of, until
 from load import Callers
 
 
@@ -110,6 +111,25 @@ def two_people_see_only_their_own_data(lab: Lab) -> None:
     check(not callers.wrong, f"{len(callers.wrong)} calls are wrong, such as {callers.wrong[:2]}")
 
 
+def a_server_may_be_its_own_login_service(lab: Lab) -> None:
+    with ExitStack() as stack:
+        servers = {}
+        for kind in ("memory", "sdk", "github"):
+            port, log = free_port(), lab.out / f"{kind}.log"
+            words = [lab.peers.program("peer-python"), str(HERE / "own_login_service.py"), kind, str(port)]
+            stack.enter_context(start_listening(kind, words, port, log, lab.peers))
+            servers[kind] = {"url": f"http://127.0.0.1:{port}/mcp", "auth": "oauth"}
+        gateway = stack.enter_context(Gateway(lab.binary, servers, lab.out / "own.log", settings={"auth_mode": "none"}))
+        caller = Caller(gateway.base)
+        for kind in servers:
+            login = caller.ask("POST", f"/api/v1/mcp/servers/{kind}/login")
+            check(login.status < 300, f"{kind}: a login is refused: {login}")
+            page = Browser().visit(login.body["url"])
+            check(page.status == 200, f"{kind}: the login ends at {page.url} with {page.status}: {page.text}")
+            found = until(f"{kind} can be called", lambda: text_of(caller.call(kind, "read_note")))
+            check(found == f"{kind}: a note", f"{kind} answers {found}")
+
+
 CHECKS = (
     nobody_is_dialed_before_a_login,
     a_machine_needs_no_login,
@@ -120,4 +140,5 @@ CHECKS = (
     a_forwarded_link_logs_in_nobody_else,
     a_shared_login_is_for_a_superuser,
     two_people_see_only_their_own_data,
+    a_server_may_be_its_own_login_service,
 )

@@ -41,7 +41,7 @@ def tarball(packages, folder):
     run(["tar", "--extract", "--file", packages.one("*-gnu.tar.gz"), "--directory", folder])
     [top] = folder.iterdir()
     version([top / "switchyard"])
-    for name in ("LICENSE", "README.md", "THIRD-PARTY-LICENSES.txt", "sbom.cdx.json", "switchyard.service", "man1/switchyard.1"):
+    for name in ("LICENSE", "README.md", "THIRD-PARTY-LICENSES.txt", "sbom.cdx.json", "switchyard.service", "switchyard.socket", "man1/switchyard.1"):
         place = top / name if "/" not in name else top / "man" / name
         check(place.is_file(), f"{name} is missing")
     for shell, name in (("bash", "switchyard"), ("zsh", "_switchyard"), ("fish", "switchyard.fish")):
@@ -92,7 +92,7 @@ def installed(root):
     """What both kinds of system packages leave behind, and the service as its unit starts it."""
     passwd = (root / "etc/passwd").read_text()
     check("\nswitchyard:" in passwd and "/usr/sbin/nologin" in passwd, "there is no user for the service")
-    for name in ("usr/share/doc/switchyard-mcp/THIRD-PARTY-LICENSES.txt", "usr/share/switchyard/docs/README.md", "usr/share/bash-completion/completions/switchyard"):
+    for name in ("usr/share/doc/switchyard-mcp/THIRD-PARTY-LICENSES.txt", "usr/share/switchyard/docs/README.md", "usr/lib/systemd/system/switchyard.socket", "usr/share/bash-completion/completions/switchyard"):
         check((root / name).is_file(), f"{name} is missing")
     check(any((root / "usr/share/man/man1").glob("switchyard.1*")), "there is no man page")
     unit = (root / "usr/lib/systemd/system/switchyard.service").read_text()

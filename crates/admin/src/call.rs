@@ -16,6 +16,7 @@ use super::answer::{Answer, printed};
 use super::body::{self, CallRequest, received};
 use super::call_audit;
 use super::error::finished;
+use super::login_urls::host;
 use super::openapi::CallProblems;
 use super::problem::Problem;
 use super::{Api, authorised, call_stream, json_bytes, view};
@@ -113,6 +114,10 @@ async fn answer(
     let CallRequest { server, tool, arguments, timeout } = request;
     let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;
     let scope = server.map_or(Scope::All, |server| Scope::Server(server.into()));
+    if let Some(called) = api.gateway.login_called(principal, (&scope, &tool), host(headers)) {
+        let called = call_audit::noted(record, Ok(called))?;
+        return Ok(json_bytes(printed(&called, &tool, id, principal)?));
+    }
     // Pinned here, because a scope around the future itself would need room for it once more.
     let call = std::pin::pin!(manager.call_for(principal.id(), &scope, &tool, &arguments, timeout));
     let called = if manager.live_events().is_watched() {

@@ -9,11 +9,12 @@ use std::time::SystemTime;
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::login_urls::LoginUrls;
 use super::openapi::QueryProblems;
 use super::problem::Problem;
 use super::view::{ServerHealth, ServerState};
@@ -84,18 +85,22 @@ pub(super) struct HealthQuery {
     responses((status = 200, description = "How they are", body = Health), QueryProblems)
 )]
 pub(super) async fn servers(
-    State(Api { manager, .. }): State<Api>,
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     asked: Result<Query<HealthQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(HealthQuery { check }) = asked.map_err(|rejection| {
         Problem::new(ErrorCode::InvalidRequest, rejection.body_text())
             .hinting("the only parameter is `check`, `true` or `false`")
     })?;
+    let manager = &api.manager;
     let servers = if check { manager.health_check().await } else { manager.list_servers() };
+    let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
     let now = SystemTime::now();
     Ok(json(&Health {
         status: Overall::of(&servers),
-        servers: servers.iter().map(|server| ServerHealth::of(server, now)).collect(),
+        servers: servers.iter().map(|server| login.health(server, ServerHealth::of(server, now))).collect(),
     }))
 }
 

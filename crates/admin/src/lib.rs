@@ -32,6 +32,7 @@ mod fixture;
 mod health;
 mod json_object;
 mod list_query;
+mod login_urls;
 mod logins;
 mod metrics;
 mod metrics_text;

@@ -11,11 +11,11 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use axum::http::header::HOST;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::login_urls::host;
 use super::openapi::LoginProblems;
 use super::problem::{Problem, clipped};
 use super::view::date;
@@ -144,8 +144,7 @@ pub(super) async fn start(
     let Path(name) = name?;
     let (logins, per) = logins(&api, &name)?;
     authorised(Some(&principal), per.log_in(), Some(id))?;
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let link = logins.links.link(&name, &principal, host, SystemTime::now()).ok_or_else(no_base)?;
+    let link = logins.links.link(&name, &principal, host(&headers), SystemTime::now()).ok_or_else(no_base)?;
     Ok(json(&LoginLink { url: link.url, expires_at: date(link.expires_at) }))
 }
 

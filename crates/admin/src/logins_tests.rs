@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
+use axum::http::header::HOST;
 use axum::http::{Method, StatusCode};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

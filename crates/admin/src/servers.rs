@@ -1,15 +1,19 @@
 //! `/servers`: the servers and their states; rebuilding the connections of one, enabling and disabling it.
 
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::login_urls::LoginUrls;
 use super::openapi::{NamedProblems, ReadProblems, ReconnectProblems, SwitchProblems};
 use super::problem::Problem;
 use super::view::Server;
 use super::{Api, json};
+use auth::Principal;
 
 /// All servers.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,8 +29,14 @@ struct ServerList {
     get, path = "/servers", tag = "servers", operation_id = "list_servers",
     responses((status = 200, description = "The servers", body = ServerList), ReadProblems)
 )]
-pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
-    json(&ServerList { servers: manager.list_servers().iter().map(Server::from).collect() })
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+) -> Response {
+    let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
+    let servers = api.manager.list_servers();
+    json(&ServerList { servers: servers.iter().map(|server| login.server(server)).collect() })
 }
 
 /// One server
@@ -38,11 +48,14 @@ pub(super) async fn list(State(Api { manager, .. }): State<Api>) -> Response {
     responses((status = 200, description = "The server", body = Server), NamedProblems)
 )]
 pub(super) async fn one(
-    State(Api { manager, .. }): State<Api>,
+    State(api): State<Api>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
-    Ok(json(&Server::from(&manager.server(&name)?)))
+    let login = LoginUrls { gateway: &api.gateway, principal: &principal, headers: &headers };
+    Ok(json(&login.server(&api.manager.server(&name)?)))
 }
 
 /// Rebuild a server's connections

@@ -132,6 +132,10 @@ pub(super) struct Server {
     /// A disabled server is listed, and never contacted.
     enabled: bool,
     state: ServerState,
+    /// The page at which you log in to it, if it needs a login that you may do. It lasts ten minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("http://127.0.0.1:8080/oauth/start?login=AAECAwQF"))]
+    pub(super) login_url: Option<String>,
     /// The state of its circuit breaker.
     breaker: BreakerState,
     /// Tools of it that are offered.
@@ -206,6 +210,7 @@ impl From<&ServerStatus> for Server {
             builtin: target(transport == TransportName::Builtin),
             enabled: config.enabled,
             state: status.state.into(),
+            login_url: None,
             breaker: status.breaker.state.into(),
             tool_count: server.tools,
             resource_count: server.resources,
@@ -318,6 +323,10 @@ pub(super) struct ServerHealth {
     healthy: bool,
     enabled: bool,
     state: ServerState,
+    /// The page at which you log in to it, if it needs a login that you may do. It lasts ten minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, examples("http://127.0.0.1:8080/oauth/start?login=AAECAwQF"))]
+    pub(super) login_url: Option<String>,
     /// How long the last successful health check took.
     #[schema(minimum = 0, required = true)]
     latency_ms: Option<f64>,
@@ -342,6 +351,7 @@ impl ServerHealth {
             healthy: status.is_healthy(),
             enabled: server.config.enabled,
             state: status.state.into(),
+            login_url: None,
             latency_ms: status.latency.map(in_ms),
             last_error: status.last_error.clone().map(clipped),
             last_error_at: status.last_error_ago.and_then(at),

@@ -61,7 +61,7 @@ async fn conversation<T: Future<Output = Lines<BufReader<DuplexStream>>>>(
         }
         heard
     };
-    tokio::join!(stdio::serve(manager, input, output, &tasks, MAX_LINE), talking).1
+    tokio::join!(stdio::serve((manager, None), (input, output), &tasks, MAX_LINE), talking).1
 }
 
 #[tokio::test(start_paused = true)]

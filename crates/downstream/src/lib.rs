@@ -21,6 +21,7 @@ mod http1;
 pub mod http_service;
 mod limits;
 pub mod listener;
+mod listening_sockets;
 mod load_shed;
 pub mod login;
 mod message_encoder;

@@ -30,6 +30,7 @@ pub use super::bodies::Arriving;
 pub use super::http1::Site;
 use super::http1::{ConnectionContext, connection};
 pub use super::limits::Limits;
+pub use super::listening_sockets::ListeningSockets;
 use super::moving_socket::MovingSocket;
 use super::socket_slots::{SocketSlot, SocketSlots};
 use super::tls::Certificates;
@@ -71,14 +72,16 @@ pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits, shut
 }
 
 /// Accepts connections as [`serve`] does, and distributes them among the workers of `workers`. With `certificates`
-/// it speaks TLS and nothing else. Run it on worker 0.
+/// it speaks TLS and nothing else. Run it on worker 0. Waiting connections of inherited sockets are left to the process
+/// that inherits them next.
 pub async fn serve_with<S: Site>(
-    listener: TcpListener,
+    sockets: impl Into<ListeningSockets>,
     site: S,
     (limits, shutdown): (Limits, Shutdown),
     certificates: Option<Arc<Certificates>>,
     workers: &Workers,
 ) {
+    let sockets = sockets.into();
     let server = Server {
         live: shutdown.child(),
         cut: CancellationToken::new(),
@@ -93,9 +96,9 @@ pub async fn serve_with<S: Site>(
     };
     tokio::select! {
         () = shutdown.requested() => {}
-        () = server.accept(&listener) => {}
+        () = server.accept(&sockets) => {}
     }
-    server.accept_waiting(listener);
+    sockets.into_own().into_iter().for_each(|socket| server.accept_waiting(&socket));
     if !server.live.wait(limits.drain_timeout).await {
         tracing::warn!(drain_timeout = ?limits.drain_timeout, "requests were still running and are cut");
         server.cut.cancel();
@@ -124,13 +127,13 @@ struct Server<'a, S> {
 
 impl<S: Site> Server<'_, S> {
     /// Accepts connections; never returns. If it is dropped, the few connections that wait for a slot are closed.
-    async fn accept(&self, listener: &TcpListener) {
+    async fn accept(&self, sockets: &ListeningSockets) {
         let most_waiting = (self.limits.max_sockets / 8).clamp(1, MOST_WAITING);
         let mut waiting = FuturesUnordered::new();
         loop {
             tokio::select! {
-                accepted = listener.accept(), if waiting.len() < most_waiting => match accepted {
-                    Ok((socket, _)) => {
+                accepted = sockets.accept(), if waiting.len() < most_waiting => match accepted {
+                    Ok(socket) => {
                         // The socket is registered with the worker that it is moved to.
                         let socket = socket.into_std().ok().and_then(|socket| self.admit(socket));
                         waiting.extend(socket.map(|socket| self.admit_in_place(socket)));
@@ -148,8 +151,7 @@ impl<S: Site> Server<'_, S> {
 
     /// Accepts the connections in the system's backlog, then closes the listener. For those clients the connection
     /// is already established.
-    fn accept_waiting(&self, listener: TcpListener) {
-        let Ok(listener) = listener.into_std() else { return };
+    fn accept_waiting(&self, listener: &std::net::TcpListener) {
         while let Ok((socket, _)) = listener.accept() {
             if socket.set_nonblocking(true).is_ok()
                 && let Some(socket) = self.admit(socket)

@@ -17,9 +17,9 @@ use tokio_util::codec::FramedRead;
 use super::conversation::Conversation;
 use super::error::MessageRefusal;
 use super::sessions::Session;
-use auth::Principal;
+use auth::{Principal, Sealer};
 use gateway::manager::{Manager, Scope};
-use gateway::{Caller, Gateway};
+use gateway::{Caller, Gateway, LoginPages};
 use json::byte_order_mark;
 use net::lines::{self, Line, Lines};
 use protocol::Message;
@@ -33,16 +33,21 @@ const OUTGOING: usize = 256;
 const FOR_EVER: Duration = Duration::MAX;
 
 /// Serves the client at the other end of `input` and `output` until the input ends or shutdown
-/// begins. Lines longer than `max_line` bytes are refused.
-pub async fn serve<R, W>(manager: Arc<Manager>, input: R, output: W, tasks: &Shutdown, max_line: usize)
-where
+/// begins. Lines longer than `max_line` bytes are refused. People log in to servers at `pages`, if there are any.
+pub async fn serve<R, W>(
+    (manager, pages): (Arc<Manager>, Option<LoginPages>),
+    (input, output): (R, W),
+    tasks: &Shutdown,
+    max_line: usize,
+) where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (outgoing, written) = mpsc::channel(OUTGOING);
     let (writer, requests) = (Shutdown::new(), Shutdown::new());
     writer.spawn(write(output, written));
-    let gateway = Gateway::new(manager, requests.clone());
+    let sealer = Arc::new(Sealer::random());
+    let gateway = Gateway::sealed_by(sealer, manager, requests.clone(), pages);
     let session = Session::alone(Caller::legacy(Principal::anonymous(), Scope::All, None));
     let conversation = Conversation::new(gateway, session, outgoing, requests.clone(), (true, lines::encode));
     tokio::select! {

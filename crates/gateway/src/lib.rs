@@ -18,6 +18,7 @@ mod lists;
 mod logging;
 mod login_elicitation;
 pub mod login_links;
+mod login_tool;
 pub mod logins;
 pub mod manager;
 mod notifications;
@@ -209,7 +210,7 @@ impl Gateway {
         let params = request.params.as_ref();
         match row {
             Row::Initialize => Ok(self.initialize(caller)),
-            Row::Discover => Ok(lifecycle::discover(&self.manager, caller)),
+            Row::Discover => Ok(lifecycle::discover(self, caller)),
             Row::Ping => Ok(Raw::empty_object()),
             Row::List(Kind::Skills) => skills::list(&self.manager, caller, params, outlet).await,
             Row::GetSkill => skills::get(self, caller, params, outlet).await,
@@ -234,20 +235,17 @@ impl Gateway {
     fn initialize(&self, caller: &Caller) -> Raw {
         // Later changes are sent on the session's stream, whenever that is opened.
         if let Some(mailbox) = &caller.mailbox {
-            let snapshot = self.manager.seen_by(Some(&caller.affinity));
-            mailbox.listen_to(Lists::ALL, snapshot.revisions(&caller.scope));
-            mailbox.set_owes_down_notice(snapshot.is_away(&caller.scope));
+            let known = self.manager.revisions(caller.viewer(), &caller.principal);
+            mailbox.listen_to(Lists::ALL, known);
+            mailbox.set_owes_down_notice(self.manager.snapshot().is_away(&caller.scope));
         }
-        lifecycle::initialize(&self.manager, caller)
+        lifecycle::initialize(self, caller)
     }
 
     /// Returns the notifications for a legacy client. A modern one has none, because it uses
     /// `subscriptions/listen`.
     pub fn feed(&self, caller: &Caller) -> Option<Feed> {
-        caller
-            .mailbox
-            .as_ref()
-            .map(|mailbox| Feed::new(&self.manager, (&caller.scope, &caller.affinity), mailbox))
+        caller.mailbox.as_ref().map(|mailbox| Feed::new(&self.manager, caller, mailbox))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::caller::Caller;
-use super::{absence, era};
+use super::{Gateway, absence, era};
 use crate::manager::{Manager, Scope, Server};
 use json::Raw;
 use protocol::caching::Caching;
@@ -32,12 +32,12 @@ struct DiscoverResult {
 }
 
 /// The result of `initialize`.
-pub(super) fn initialize(manager: &Manager, caller: &Caller) -> Raw {
+pub(super) fn initialize(gateway: &Gateway, caller: &Caller) -> Raw {
     Raw::of(&InitializeResult {
         protocol_version: caller.version.as_str(),
-        capabilities: capabilities(manager, caller),
-        server_info: server_info(manager, &caller.scope),
-        instructions: instructions(manager, &caller.scope),
+        capabilities: capabilities(&gateway.manager, caller),
+        server_info: server_info(&gateway.manager, &caller.scope),
+        instructions: instructions(gateway, caller),
     })
 }
 
@@ -52,13 +52,13 @@ fn server_info(manager: &Manager, scope: &Scope) -> Raw {
 
 /// The result of `server/discover`. It names only revisions that are allowed in a request's `_meta`: a client that
 /// wants an older one begins with `initialize`.
-pub(super) fn discover(manager: &Manager, caller: &Caller) -> Raw {
+pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Raw {
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],
-        capabilities: capabilities(manager, caller),
-        instructions: instructions(manager, &caller.scope),
+        capabilities: capabilities(&gateway.manager, caller),
+        instructions: instructions(gateway, caller),
     });
-    let is_settled = manager.snapshot().is_settled(&caller.scope);
+    let is_settled = gateway.manager.snapshot().is_settled(&caller.scope);
     era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY)
 }
 
@@ -87,13 +87,15 @@ fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
 }
 
 /// The instructions of all servers in a scope, each under its server's name. For a single server they are unchanged;
-/// if it is down, the reason comes first.
-fn instructions(manager: &Manager, scope: &Scope) -> Option<String> {
-    let snapshot = manager.snapshot();
+/// if it is down, the reason comes first. Before all stand the links to logins that servers wait for.
+fn instructions(gateway: &Gateway, caller: &Caller) -> Option<String> {
+    let (snapshot, scope) = (gateway.manager.snapshot(), &caller.scope);
+    let logins = gateway.login_instructions(caller);
     let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
     let merged = match scope {
         Scope::Server(name) => {
-            let parts = [absence::reason(&snapshot, scope), snapshot.server(name).ok().and_then(advice)];
+            let absence = if logins.is_none() { absence::reason(&snapshot, scope) } else { None };
+            let parts = [absence, snapshot.server(name).ok().and_then(advice)];
             parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
         }
         Scope::All => {
@@ -103,6 +105,8 @@ fn instructions(manager: &Manager, scope: &Scope) -> Option<String> {
             snapshot.servers().iter().filter_map(part).collect::<Vec<_>>().join("\n\n")
         }
     };
+    let merged = [logins, Some(merged)].into_iter().flatten().filter(|text| !text.is_empty());
+    let merged = merged.collect::<Vec<_>>().join("\n\n");
     let end = merged.floor_char_boundary(MAX_INSTRUCTIONS);
     (end > 0).then(|| merged[..end].to_owned())
 }

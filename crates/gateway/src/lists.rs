@@ -34,7 +34,7 @@ pub(super) async fn list(
     if let Some(line) = absence::line(&snapshot, caller) {
         outlet.deliver(line).await;
     }
-    Ok(page(&snapshot, caller, kind, params)?.result())
+    Ok(page(manager, &snapshot, caller, (kind, params))?.result())
 }
 
 /// Answers a list at once, if no server must be waited for and no notification is due; else none.
@@ -48,14 +48,14 @@ pub(super) fn at_once(
     let is_plain = snapshot.listable_at(&caller.scope).is_none()
         && !absence::is_due(&snapshot, caller)
         && !manager.is_stale(caller.viewer());
-    is_plain.then(|| page(&snapshot, caller, kind, params))
+    is_plain.then(|| page(manager, &snapshot, caller, (kind, params)))
 }
 
 fn page(
+    manager: &Manager,
     snapshot: &Snapshot,
     caller: &Caller,
-    kind: Kind,
-    params: Option<&Raw>,
+    (kind, params): (Kind, Option<&Raw>),
 ) -> Result<Closed, ErrorObject> {
     let catalog =
         snapshot.catalog(&caller.scope).map_err(|error| error::object(&error, caller.version.era()))?;
@@ -69,13 +69,21 @@ fn page(
     let page = listing.page(after.as_deref(), caller.version).ok_or_else(bad_cursor)?;
     let is_settled = snapshot.is_settled(&caller.scope);
     let form = era::list_form(caller.version, is_settled);
-    Ok(page.written(form, |page| era::list(form, &result(kind, page), listing.caching())))
+    let hidden = match kind {
+        Kind::Tools => manager.hidden_logins(snapshot, &caller.scope, &caller.principal),
+        _ => Vec::new(),
+    };
+    if !hidden.is_empty() {
+        let items = page.items_except(|route| route.is_login && hidden.contains(&route.server));
+        return Ok(Closed::new(&era::list(form, &result(kind, page, &items), listing.caching())));
+    }
+    Ok(page.written(form, |page| era::list(form, &result(kind, page, &page.items()), listing.caching())))
 }
 
 /// `{"tools":[…],"nextCursor":…}`.
-fn result(kind: Kind, page: Page<'_>) -> Raw {
+fn result(kind: Kind, page: Page<'_>, items: &Raw) -> Raw {
     let next = page.next().map(write_cursor);
-    Raw::empty_object().edit(&[(kind.member(), Some(&page.items())), ("nextCursor", next.as_ref())])
+    Raw::empty_object().edit(&[(kind.member(), Some(items)), ("nextCursor", next.as_ref())])
 }
 
 fn write_cursor(after: &str) -> Raw {

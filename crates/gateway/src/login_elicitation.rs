@@ -23,7 +23,9 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::{Gateway, era, params};
 use crate::login_links::{LIFETIME, LoginLinks};
-use crate::questions;
+use crate::logins::LoginService;
+use crate::{login_tool, questions};
+use auth::Principal;
 use json::Raw;
 use protocol::{Abilities, ErrorCode, ErrorObject, Notification, Origin, Reply, Request, Version, method};
 use upstream::{Outlet, ResponseBody};
@@ -129,7 +131,16 @@ impl Gateway {
         request: &Request,
         (refusal, round): (ErrorObject, u8),
     ) -> Reply {
-        let Some(needed) = self.needed(caller, &refusal) else { return Err(refusal) };
+        let Some(server) = required_login(&refusal) else { return Err(refusal) };
+        let is_call = request.method.as_str() == method::TOOLS_CALL;
+        let asks_for_login = is_call && self.calls_login(caller, request);
+        let url = match self.login_url(&server, &caller.principal, None) {
+            Ok(url) => url,
+            Err(instead) if asks_for_login => return Ok(login_tool::answer(caller, &instead, true)),
+            Err(instead) => return Err(without_page(&refusal, &instead)),
+        };
+        let text = format!("{}; open this page to log in, then call again: {url}", refusal.message());
+        let needed = RequiredLogin { server, url, text };
         let can_open = caller.abilities().covers(Abilities::of(&questions::required_by_url()));
         if can_open && round < MAX_ROUNDS && caller.version.is_modern() {
             return Ok(self.input_required(caller, request, &needed, round));
@@ -137,29 +148,46 @@ impl Gateway {
         if can_open && caller.version >= Version::V2025_11_25 && !caller.version.is_modern() {
             return Err(self.url_required(caller, &needed));
         }
-        if request.method.as_str() == method::TOOLS_CALL {
-            return Ok(tool_error(caller, &needed.text));
+        if asks_for_login {
+            return Ok(login_tool::answer(
+                caller,
+                &login_tool::link_text(&needed.server, &needed.url),
+                false,
+            ));
+        }
+        if is_call {
+            return Ok(login_tool::answer(caller, &needed.text, true));
         }
         let mut data = refusal.data().unwrap_or_else(Raw::empty_object);
         data = data.with("login_url", &Raw::of(&needed.url));
         Err(ErrorObject::new(refusal.code(), &needed.text).with_data(&data))
     }
 
-    /// The login that `refusal` is about, if it is one and there is a page for it.
-    fn needed(&self, caller: &Caller, refusal: &ErrorObject) -> Option<RequiredLogin> {
-        if refusal.origin() == Origin::Answer {
-            // A server must not send users to the login of another one.
-            return None;
+    /// The page at which `principal` logs in to `server`. The error says what to do instead. `host` is the `Host` of the
+    /// request, if that is known.
+    pub(super) fn login_url(
+        &self,
+        server: &str,
+        principal: &Principal,
+        host: Option<&str>,
+    ) -> Result<String, String> {
+        let per = self.manager.per(server).ok_or_else(|| format!("nobody can log in to {server}"))?;
+        if !principal.may(per.log_in()) {
+            return Err(login_tool::who_may(server, per));
         }
-        let data = refusal.data()?;
-        if data.get_as::<String>("code")? != ErrorCode::LoginRequired.as_str() {
-            return None;
-        }
-        let (server, pages) = (data.get_as::<String>("server")?, self.pages.as_ref()?);
-        let host = pages.local_host.as_deref();
-        let link = pages.links.link(&server, &caller.principal, host, SystemTime::now())?;
-        let text = format!("{}; open this page to log in, then call again: {}", refusal.message(), link.url);
-        Some(RequiredLogin { server, url: link.url, text })
+        let command = format!("`switchyard login {server}`");
+        let Some(pages) = &self.pages else {
+            return Err(format!(
+                "this process has no login page: start `switchyard serve` with the same configuration file, and run {command}"
+            ));
+        };
+        let host = host.or(pages.local_host.as_deref());
+        let link = pages.links.link(server, principal, host, SystemTime::now());
+        link.map(|link| link.url).ok_or_else(|| {
+            format!(
+                "the URL at which a browser reaches this gateway is not known: an operator runs {command}, or sets `server.public_url`"
+            )
+        })
     }
 
     fn input_required(&self, caller: &Caller, request: &Request, needed: &RequiredLogin, round: u8) -> Raw {
@@ -214,10 +242,21 @@ fn elicitation(needed: &RequiredLogin) -> Raw {
         .with("message", &Raw::of(&message))
 }
 
-fn tool_error(caller: &Caller, text: &str) -> Raw {
-    let content = Raw::of(&[serde_json::json!({"type": "text", "text": text})]);
-    let result = Raw::empty_object().with("content", &content).with("isError", &Raw::of(&true));
-    if caller.version.is_modern() { era::own(caller, &result) } else { result }
+/// The server that `refusal` asks a login for, if it does.
+fn required_login(refusal: &ErrorObject) -> Option<String> {
+    if refusal.origin() == Origin::Answer {
+        // A server must not send users to the login of another one.
+        return None;
+    }
+    let data = refusal.data()?;
+    let is_login = data.get_as::<String>("code")? == ErrorCode::LoginRequired.as_str();
+    data.get_as("server").filter(|_| is_login)
+}
+
+/// `refusal` for a client that cannot be sent to a page. Its hint says what to do.
+fn without_page(refusal: &ErrorObject, instead: &str) -> ErrorObject {
+    let data = refusal.data().unwrap_or_else(Raw::empty_object).with("hint", &Raw::of(instead));
+    ErrorObject::new(refusal.code(), &refusal.message()).with_data(&data)
 }
 
 /// The purpose of a sealed state: it belongs to one method with these parameters.

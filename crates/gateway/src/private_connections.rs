@@ -59,7 +59,7 @@ impl Gateway {
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
         self.manager.attend(&caller.scope, &call, only).await;
         if let Some(mailbox) = &caller.mailbox {
-            mailbox.begin_with(self.manager.seen_by(Some(&caller.affinity)).revisions(&caller.scope));
+            mailbox.begin_with(self.manager.revisions(caller.viewer(), &caller.principal));
         }
         drop(waiting);
     }

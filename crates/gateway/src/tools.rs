@@ -38,6 +38,9 @@ pub(super) async fn call(
         error::object(&error, caller.version.era())
     })?;
     let server = Arc::clone(&request.server);
+    if request.is_login {
+        return gateway.call_login(caller, &server).map(|result| ResponseBody::Buffered(Ok(result)));
+    }
     Ok(match bridge::call(gateway, caller, request, outlet).await {
         ResponseBody::Buffered(reply) => ResponseBody::Buffered(reply.map(|result| {
             references::followed(

@@ -18,6 +18,7 @@ const OPTIONAL_INSIDE: [(&str, &[&str]); 2] =
 
 /// Returns `params` without optional members that are `null`; `None` if there are none.
 pub(crate) fn without_nulls(params: &Raw) -> Option<Raw> {
+    memchr::memmem::find(params.bytes(), b"null")?;
     let mut changed = without(params, params.as_part(), &OPTIONAL);
     for (name, optional) in OPTIONAL_INSIDE {
         let inner = params.part(name).filter(|inner| inner.is_object());

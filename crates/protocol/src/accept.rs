@@ -4,9 +4,9 @@
 //! the header, or with an empty one, everything is acceptable. A weight that cannot be read counts as 1.
 
 /// The media type of a single answer.
-const JSON: (&str, &str) = ("application", "json");
+const JSON: &str = "application/json";
 /// The media type of an event stream.
-const EVENTS: (&str, &str) = ("text", "event-stream");
+const EVENTS: &str = "text/event-stream";
 /// The highest weight, in thousandths.
 const MOST: u16 = 1_000;
 
@@ -36,20 +36,27 @@ impl Preference {
         self.precision == 3 && self.weight > 0
     }
 
-    /// Takes the range at `position` if it decides about the media type.
-    fn note(&mut self, (family, kind): (&str, &str), range: &str, position: usize) {
-        let (range, parameters) = range.split_once(';').unwrap_or((range, ""));
-        let Some((of_family, of_kind)) = range.trim().split_once('/') else { return };
-        let precision = match (of_family, of_kind) {
-            ("*", "*") => 1,
-            (one, "*") if one.eq_ignore_ascii_case(family) => 2,
-            (one, other) if one.eq_ignore_ascii_case(family) && other.eq_ignore_ascii_case(kind) => 3,
+    /// Takes the range at `position`, with its parameters, if it decides about the media type.
+    fn note(&mut self, media_type: &str, (range, parameters): (&str, &str), position: usize) {
+        let has_family = |family: &str| {
+            media_type.get(..family.len()).is_some_and(|own| own.eq_ignore_ascii_case(family))
+                && media_type.as_bytes().get(family.len()) == Some(&b'/')
+        };
+        let precision = match range.strip_suffix("/*") {
+            _ if range.eq_ignore_ascii_case(media_type) => 3,
+            Some("*") => 1,
+            Some(family) if has_family(family) => 2,
             _ => return,
         };
         if precision > self.precision {
             *self = Self { weight: weight(parameters), precision, position };
         }
     }
+}
+
+/// The media range before the first `;`, and its parameters.
+fn split(range: &str) -> (&str, &str) {
+    range.split_once(';').map_or((range, ""), |(range, parameters)| (range.trim(), parameters))
 }
 
 impl Accept {
@@ -60,6 +67,7 @@ impl Accept {
         let mut is_empty = true;
         for (position, range) in ranges.filter(|range| !range.is_empty()).enumerate() {
             is_empty = false;
+            let range = split(range);
             accept.json.note(JSON, range, position);
             accept.events.note(EVENTS, range, position);
         }

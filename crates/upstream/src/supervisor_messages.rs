@@ -31,7 +31,7 @@ pub enum Change {
     /// The offer was read, often without a change.
     Offered(Arc<Offer>),
     /// The server announced a change of these lists during or just after a call, and they are the same. Clients are
-    /// told, because something that the lists do not show may have changed. Otherwise they hear of real changes only:
+    /// notified, because something that the lists do not show may have changed. Otherwise they hear of real changes only:
     /// some servers announce a change after each list that they send.
     Announced(Lists),
     /// The state changed. The last offer is kept while the server is down.

@@ -33,10 +33,21 @@ pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>
     let enabled = servers.iter().filter(|server| server.get_as("enabled").unwrap_or(true)).count();
     screen.note(&format!("{}: {overall}, {healthy} of {enabled} servers are healthy", remote.origin()))?;
     screen.show(&View { names: names(&servers, "name"), document: health, table })?;
+    show_logins(&servers, screen)?;
     match overall.as_str() {
         "unhealthy" => Err(Failed::Refused("no server is healthy".into())),
         _ => Ok(()),
     }
+}
+
+/// Shows the login page of each server that waits for one.
+fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), Failed> {
+    for server in servers {
+        if let Some(url) = server.text("login_url") {
+            screen.note(&format!("{} waits for a login: open {url}", text(server, "name")))?;
+        }
+    }
+    Ok(())
 }
 
 /// Lists the servers.
@@ -44,6 +55,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
     let document = remote.rest(Method::GET, &["servers"], &[]).await?;
     let servers = elements(&document, "servers")?;
     screen.show(&View { names: names(&servers, "name"), document, table: table_of(&servers) })?;
+    show_logins(&servers, screen)?;
     for server in &servers {
         let name = text(server, "name");
         match server.get_as::<usize>("changed_tool_count").unwrap_or(0) {

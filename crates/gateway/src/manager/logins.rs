@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
-use super::Manager;
+use super::registry::Order;
+use super::{Error, Manager, Revisions, Scope, Snapshot, Viewer};
 use crate::logins::{
     CodeResponse, Consent, ErrorResponse, LoginError, LoginService, LoginState, LoginStatus, OwnClient, Per,
     SealState,
@@ -25,6 +26,20 @@ impl Manager {
     /// The logins to `server`, if it needs one.
     pub fn logins(&self, server: &str) -> Option<Arc<Logins>> {
         self.upstream_of(server)?.logins()
+    }
+
+    /// Whether `principal` has to log in to `server` before it is of use.
+    pub(crate) fn requires_login(&self, server: &str, principal: &Principal) -> bool {
+        self.logins(server)
+            .is_some_and(|logins| logins.status(Some(principal.id())).state == LoginState::LoginRequired)
+    }
+
+    /// The error for a call of the login tool of `server`.
+    pub(crate) fn login_required(&self, server: &str) -> Error {
+        match self.snapshot().server(server) {
+            Ok(server) => server.login_required(),
+            Err(unknown) => unknown,
+        }
     }
 
     fn upstream_of(&self, server: &str) -> Option<Arc<Upstream>> {
@@ -49,6 +64,12 @@ impl Manager {
         self.catch_up().await;
     }
 
+    /// Has clients compare their lists again: a login shows or hides a login tool.
+    async fn announce(&self) {
+        // An error says that the program ends.
+        let _ = self.orders.send(Order::Announce).await;
+    }
+
     /// Ends the connections that use the login which `principal` uses, because it belongs to another account now or to
     /// none.
     async fn login_changed(&self, server: &str, principal: &Principal) {
@@ -61,6 +82,48 @@ impl Manager {
                 upstream.reconnect(Instant::now() + upstream::first_attempt_limit(upstream.config())).await;
         }
     }
+}
+
+impl Manager {
+    /// Returns how often the lists that `principal` sees have changed, with the changes that its logins make.
+    pub(crate) fn revisions(&self, viewer: Viewer<'_>, principal: &Principal) -> Revisions {
+        let snapshot = self.seen_by(viewer.affinity);
+        snapshot.revisions(viewer.scope).without_logins(&self.hidden_logins(
+            &snapshot,
+            viewer.scope,
+            principal,
+        ))
+    }
+
+    /// Returns the servers in `scope` whose login tool `snapshot` lists, and to which `principal` is logged in.
+    pub(crate) fn hidden_logins(
+        &self,
+        snapshot: &Snapshot,
+        scope: &Scope,
+        principal: &Principal,
+    ) -> Vec<Arc<str>> {
+        listed_logins(snapshot, scope, |server| !self.requires_login(server, principal))
+    }
+
+    /// Returns the servers in `scope` that wait for the first login of `principal`.
+    pub(crate) fn awaited_logins(
+        &self,
+        snapshot: &Snapshot,
+        scope: &Scope,
+        principal: &Principal,
+    ) -> Vec<Arc<str>> {
+        listed_logins(snapshot, scope, |server| self.requires_login(server, principal))
+    }
+}
+
+/// Returns the servers in `scope` that list a login tool, as far as they are meant.
+fn listed_logins(snapshot: &Snapshot, scope: &Scope, is_meant: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+    if !upstream::any_logins() {
+        return Vec::new();
+    }
+    let listed = snapshot.servers_in(scope).iter().filter(|server| server.lists_login());
+    let names = listed.map(|server| &server.upstream.config().name);
+    names.filter(|name| is_meant(name)).cloned().collect()
 }
 
 fn parsed(pending: &str) -> Result<Pending, LoginError> {
@@ -118,6 +181,7 @@ impl LoginService for Manager {
             if !was_required && (before.account.is_none() || before.account != status.account) {
                 self.login_changed(server, principal).await;
             }
+            self.announce().await;
             Ok(status)
         }
         .boxed()
@@ -149,6 +213,7 @@ impl LoginService for Manager {
             let logins = self.logins(server).ok_or(LoginError::NotOffered)?;
             logins.log_out(Some(principal.id())).await?;
             self.login_changed(server, principal).await;
+            self.announce().await;
             Ok(())
         }
         .boxed()

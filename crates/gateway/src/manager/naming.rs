@@ -193,7 +193,7 @@ fn without_dots<'k>(keys: &'k [ItemKey], rules: &Rules<'_>) -> Cow<'k, [ItemKey]
 }
 
 impl Rules<'_> {
-    fn fits(&self, name: &str) -> bool {
+    pub(super) fn fits(&self, name: &str) -> bool {
         name.len() <= self.max_length && name.bytes().all(|byte| self.is_plain(byte))
     }
 
@@ -207,7 +207,7 @@ impl Rules<'_> {
     }
 
     /// `name` with `_` in the place of each character that is not plain.
-    fn plain(&self, name: &str) -> String {
+    pub(super) fn plain(&self, name: &str) -> String {
         name.chars().map(|c| if c.is_ascii() && self.is_plain(c as u8) { c } else { '_' }).collect()
     }
 
@@ -223,12 +223,23 @@ impl Rules<'_> {
 
     /// Whether the bare name of `key` reads like a name that belongs to another server whatever that lists.
     fn is_reserved(&self, key: &ItemKey) -> bool {
-        if self.servers.is_empty() {
-            return false;
-        }
+        let is_others = |found: &str| found != &*key.server;
+        !self.servers.is_empty()
+            && (self.prefix(&key.name).is_some_and(is_others) || self.is_shortened(&key.name))
+    }
+
+    /// Whether `name` ends as shortened names do: `_`, then hexadecimal digits, not all of them decimal. The longest
+    /// hash leaves no room for more.
+    fn is_shortened(&self, name: &str) -> bool {
+        let is_hash = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let fewest = if self.mode == ToolNames::Verbatim { ALL_DIGITS } else { HASH_DIGITS };
-        self.prefix(&key.name).is_some_and(|found| found != key.server.as_ref())
-            || is_shortened(&key.name, fewest)
+        let has_room = self.mode == ToolNames::Verbatim || name.len() + 1 < self.max_length;
+        let ends_so = |(_, digits): (&str, &str)| {
+            (fewest..=ALL_DIGITS).contains(&digits.len())
+                && is_hash(digits)
+                && digits.bytes().any(|byte| byte.is_ascii_lowercase())
+        };
+        !has_room && is_hash(name) || name.rsplit_once('_').is_some_and(ends_so)
     }
 }
 
@@ -238,14 +249,6 @@ pub(super) fn qualifier<'n, S>(name: &'n str, find: impl Fn(&'n str) -> Option<S
     let ends = pairs.filter(|(_, pair)| *pair == SEPARATOR.as_bytes()).map(|(end, _)| end);
     let found = |end: usize| Some((find(&name[..end])?, &name[end + SEPARATOR.len()..]));
     ends.filter_map(found).next_back()
-}
-
-/// Whether `name` ends as shortened names do: `_`, then at least `fewest` hexadecimal digits, not all of them decimal.
-fn is_shortened(name: &str, fewest: usize) -> bool {
-    let Some((_, digits)) = name.rsplit_once('_') else { return false };
-    (fewest..=ALL_DIGITS).contains(&digits.len())
-        && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        && digits.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 /// The keys of each bare name that can mean them.
@@ -306,9 +309,7 @@ impl NameCandidate {
 
 fn count<T: Eq + Hash>(items: impl Iterator<Item = T>) -> HashMap<T, usize> {
     let mut counts = HashMap::with_capacity(items.size_hint().0);
-    for item in items {
-        *counts.entry(item).or_default() += 1;
-    }
+    items.for_each(|item| *counts.entry(item).or_default() += 1);
     counts
 }
 
@@ -322,10 +323,8 @@ fn fitted(keys: &[ItemKey], wanted: &[NameCandidate], rules: &Rules<'_>, owners:
     let mut digits: Vec<usize> =
         shorteners.iter().map(|found| found.as_ref().map_or(0, Shortener::fewest_digits)).collect();
     loop {
-        let name = |index: usize| match &shorteners[index] {
-            Some(shortener) => shortener.name(digits[index]),
-            None => wanted[index].name.clone(),
-        };
+        let shortened = |index: usize| Some(shorteners[index].as_ref()?.name(digits[index]));
+        let name = |index: usize| shortened(index).unwrap_or_else(|| wanted[index].name.clone());
         let names: Vec<String> = (0..keys.len()).map(name).collect();
         let counts = count(names.iter().map(String::as_str));
         let collides = |index: &usize| {

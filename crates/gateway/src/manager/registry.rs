@@ -47,6 +47,8 @@ pub(super) enum Order {
     Apply(Apply),
     /// Trust changed definitions of tools.
     Approve(Approve),
+    /// Have clients compare their lists again.
+    Announce,
     /// Answer once all earlier updates are published.
     CatchUp(oneshot::Sender<()>),
 }
@@ -136,6 +138,7 @@ impl Registry {
                 Some(order) = orders.recv() => match order {
                     Order::Apply(order) => self.apply(order).await,
                     Order::Approve(order) => self.approve(order).await,
+                    Order::Announce => self.count.send_modify(|count| *count += 1),
                     Order::CatchUp(done) => {
                         while let Ok(update) = updates.try_recv() {
                             self.hear(update).await;
@@ -345,6 +348,12 @@ async fn off_thread<T: Send + 'static>(build: impl FnOnce() -> T + Send + 'stati
 fn choose(now: &Snapshot, config: &Config, update: &Update) -> Option<Snapshot> {
     let server = now.server(&update.server).ok().filter(|server| server.upstream.id() == update.id)?;
     match &update.change {
+        Change::State(state)
+            if *state != State::Connecting
+                && let Some(next) = now.with_state(config, &update.server, *state) =>
+        {
+            Some(next)
+        }
         Change::Offered(offer) if !server.is_heard || server.offer.as_ref() != Some(offer) => {
             Some(now.updated(config, &update.server, Some(offer.clone())))
         }

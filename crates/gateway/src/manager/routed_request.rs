@@ -42,13 +42,24 @@ pub struct RoutedRequest {
     pub wraps_result: bool,
     /// Whether the server runs the tool only as a task of 2025-11-25, while the client does not know that.
     pub needs_task: bool,
+    /// Whether the tool is that of Switchyard with which a person logs in to the server.
+    pub is_login: bool,
 }
 
 impl RoutedRequest {
     /// Makes a request about `subject` at `server`, whose time begins now.
     pub fn new(server: Arc<str>, subject: Arc<str>, call: Box<Call>) -> Self {
         let (timeout, begun) = (None, now());
-        Self { server, subject, call, timeout, begun, wraps_result: false, needs_task: false }
+        Self {
+            server,
+            subject,
+            call,
+            timeout,
+            begun,
+            wraps_result: false,
+            needs_task: false,
+            is_login: false,
+        }
     }
 
     /// Makes the call of a tool that the client calls `name`.
@@ -63,7 +74,7 @@ impl RoutedRequest {
         call.header_params = Arc::clone(&route.header_params);
         let (wraps_result, needs_task) = (route.wraps_result, route.needs_task);
         let routed = Self::new(Arc::clone(&route.server), Arc::clone(&route.subject), call);
-        Self { wraps_result, needs_task, ..routed }
+        Self { wraps_result, needs_task, is_login: route.is_login, ..routed }
     }
 
     /// Makes the request for a prompt that the client calls `name`.
@@ -239,6 +250,7 @@ mod tests {
             header_params: Arc::default(),
             wraps_result: false,
             needs_task: false,
+            is_login: false,
         }
     }
 

@@ -4,6 +4,7 @@
 //! the one of its start. Not here: making snapshots (`registry`).
 
 mod history;
+mod logins;
 mod own;
 mod places;
 mod startup;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::catalog::{Catalog, History, Lookup, Part, Route, Style};
+use super::catalog::{Catalog, History, LoginTool, Lookup, Part, Route, Style};
 use super::config::{Config, ToolNames};
 use super::error::{Error, Named};
 use super::naming::Rules;
@@ -57,6 +58,8 @@ pub struct Server {
     pub settled: bool,
     /// Durations of its calls, including those of predecessors with this name.
     pub durations: Arc<Durations>,
+    /// The tool with which a person logs in to it, from the first time on that it waited for a login.
+    pub login: Option<Arc<LoginTool>>,
 }
 
 /// How often each list has changed.
@@ -256,6 +259,7 @@ impl Server {
             catalog: Arc::default(),
             revisions: Revisions::default(),
             durations: Arc::default(),
+            login: None,
         }
     }
 
@@ -275,6 +279,9 @@ impl Server {
     /// may be denied by now.
     pub(super) fn check_policy(&self, request: &RoutedRequest) -> Result<(), Error> {
         let config = self.upstream.config();
+        if request.is_login {
+            return Err(self.login_required());
+        }
         match request.tool() {
             Some(tool) if !config.tools.let_through(tool) => {
                 let names = self.catalog.tools().iter().map(|entry| entry.exposed.as_str());
@@ -301,6 +308,7 @@ impl Server {
             (self.offer, self.is_heard) = (before.offer.clone(), true);
         }
         self.settled |= is_same && before.settled;
+        self.login = before.login.clone().filter(|_| is_same);
         self.trust = Arc::clone(&before.trust);
         self.durations = Arc::clone(&before.durations);
         (self.catalog, self.revisions) = (Arc::clone(&before.catalog), before.revisions);
@@ -348,7 +356,9 @@ fn catalog<'a>(
     let part = |server: &'a Server| {
         let there = server.upstream.config();
         let (choice, trust) = (&there.tools, &*server.trust);
-        Some(Part { server: &there.name, choice, offer: server.offer.as_ref()?, trust })
+        let login = server.login.as_deref();
+        let offer = server.offer.as_deref().or(login.map(LoginTool::nothing))?;
+        Some(Part { server: &there.name, choice, offer, trust, login, lists_login: server.lists_login() })
     };
     let parts: Vec<Part<'_>> = servers.filter_map(part).collect();
     Catalog::build(&parts, style, history)

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::manager::{Manager, Scope};
+use crate::caller::Caller;
+use crate::manager::{Manager, Scope, Viewer};
 use crate::notifications::Mailbox;
+use auth::Principal;
 use protocol::Notification;
 use protocol::feature::List;
 use upstream::Affinity;
@@ -19,22 +21,20 @@ pub struct Feed {
     manager: Arc<Manager>,
     scope: Scope,
     affinity: Affinity,
+    principal: Principal,
     mailbox: Arc<Mailbox>,
     changes: watch::Receiver<u64>,
     arrivals: watch::Receiver<()>,
 }
 
 impl Feed {
-    /// A feed for a listener of `scope` and `affinity`.
-    pub fn new(
-        manager: &Arc<Manager>,
-        (scope, affinity): (&Scope, &Affinity),
-        mailbox: &Arc<Mailbox>,
-    ) -> Self {
+    /// A feed of `mailbox` for the listener `caller`.
+    pub fn new(manager: &Arc<Manager>, caller: &Caller, mailbox: &Arc<Mailbox>) -> Self {
         Self {
             manager: Arc::clone(manager),
-            scope: scope.clone(),
-            affinity: affinity.clone(),
+            scope: caller.scope.clone(),
+            affinity: caller.affinity.clone(),
+            principal: caller.principal.clone(),
             mailbox: Arc::clone(mailbox),
             changes: manager.changes(),
             arrivals: mailbox.pending().arrivals(),
@@ -60,7 +60,8 @@ impl Feed {
     }
 
     fn ready(&self) -> Option<Notification> {
-        let now = self.manager.seen_by(Some(&self.affinity)).revisions(&self.scope);
+        let viewer = Viewer { scope: &self.scope, affinity: Some(&self.affinity) };
+        let now = self.manager.revisions(viewer, &self.principal);
         self.mailbox.take_changed(now).map(changed).or_else(|| self.mailbox.take())
     }
 }

@@ -65,8 +65,8 @@ pub async fn listen(
     let manager = gateway.manager();
     let lists = honoured(manager, &caller.scope, filter);
     let mailbox = Arc::new(Mailbox::of(caller.principal.id()));
-    mailbox.listen_to(lists, manager.seen_by(Some(&caller.affinity)).revisions(&caller.scope));
-    let mut feed = Feed::new(manager, (&caller.scope, &caller.affinity), &mailbox);
+    mailbox.listen_to(lists, manager.revisions(caller.viewer(), &caller.principal));
+    let mut feed = Feed::new(manager, caller, &mailbox);
     let uris = resources::subscribe_all(gateway, caller, &mailbox, uris).await;
     let ids = followed::follow_all(gateway, caller, &mailbox, ids).await;
     outlet.deliver(tagged(acknowledged(lists, &uris, &ids), id)).await;

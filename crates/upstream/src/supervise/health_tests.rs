@@ -261,9 +261,11 @@ async fn an_unchanged_list_is_announced_to_clients_only_if_a_call_announced_it()
     let upstream = Arc::clone(&scene.upstream);
     let slow = Answer::After(Duration::from_secs(1), Ok(Raw::empty_object()));
     scene.server.answer_calls(slow);
-    let call = tokio::spawn(async move { Client::Hurried(Duration::from_secs(3)).call(&upstream).await });
-    sleep(Duration::from_millis(500)).await;
-    scene.server.say_changed();
+    let announcement = async {
+        sleep(Duration::from_millis(500)).await;
+        scene.server.say_changed();
+    };
+    let (called, ()) = tokio::join!(Client::Hurried(Duration::from_secs(3)).call(&upstream), announcement);
+    assert_eq!(called, Some(Ok(())));
     assert_eq!(announced(scene.wait(Duration::from_mins(2)).await), 1);
-    assert_eq!(call.await.expect("ended"), Some(Ok(())));
 }

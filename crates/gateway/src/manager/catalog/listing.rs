@@ -32,6 +32,8 @@ pub struct Route {
     pub wraps_result: bool,
     /// Whether its server runs the tool only as a task of 2025-11-25.
     pub needs_task: bool,
+    /// Whether it is the tool of Switchyard with which a person logs in to the server. It is never called there.
+    pub is_login: bool,
 }
 
 /// One item as clients see it.
@@ -145,10 +147,20 @@ impl<'a> Page<'a> {
 
     /// Prints the JSON array of its definitions.
     pub fn items(self) -> Raw {
-        array(self.entries().iter().map(|entry| match &entry.older {
+        self.items_except(|_| false)
+    }
+
+    /// Prints the JSON array of the definitions of its items except for the hidden ones.
+    pub fn items_except(self, is_hidden: impl Fn(&Route) -> bool) -> Raw {
+        let shown = self.entries().iter().filter(|entry| !is_hidden(&entry.route));
+        array(shown.map(|entry| self.definition(entry)))
+    }
+
+    fn definition(self, entry: &CatalogEntry) -> &Raw {
+        match &entry.older {
             Some(older) if self.is_older => older,
             _ => &entry.definition,
-        }))
+        }
     }
 
     /// Returns the name of the last item of this page, if another page follows.

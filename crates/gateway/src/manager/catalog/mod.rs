@@ -11,6 +11,7 @@ mod clashes;
 #[cfg(test)]
 mod fixture;
 mod listing;
+mod login_tool;
 mod prefixes;
 mod resources;
 mod skills;
@@ -21,9 +22,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub use listing::{CatalogEntry, Form, Listing, Page, Route};
+pub use login_tool::LoginTool;
 pub use resources::{LinkBudget, Resources};
 pub use uri_servers::{ServerResource, UriServers};
 
+use self::login_tool::LoginNames;
 use super::config::ToolNames;
 use super::naming::{ItemKey, Names, ResolvedName, Rules};
 use super::owners::Owners;
@@ -45,6 +48,10 @@ pub struct Part<'a> {
     pub offer: &'a Offer,
     /// The trusted definitions of its tools.
     pub trust: &'a Trust,
+    /// The tool with which a person logs in to the server, if it waits for a login or waited for one.
+    pub login: Option<&'a LoginTool>,
+    /// Whether that tool is listed.
+    pub lists_login: bool,
 }
 
 /// Result of looking up the owner of a name.
@@ -242,32 +249,53 @@ fn moved<'a>(
 }
 
 fn tools(parts: &[Part<'_>], style: Style<'_>, resources: &Resources, owners: &mut Owners) -> NamedList {
-    let offered: Vec<(ItemKey, &Part<'_>, &Tool)> =
-        parts.iter().flat_map(|part| chosen(part).map(move |(key, tool)| (key, part, tool))).collect();
-    let keys: Vec<ItemKey> = offered.iter().map(|(key, ..)| key.clone()).collect();
+    let offered = offered_tools(parts, style.rules, owners);
+    let keys: Vec<ItemKey> = offered.iter().map(|offered| offered.key.clone()).collect();
     let names = Names::assign(&keys, &style.rules, owners);
-    let moved = moved(&names, &keys, |index| offered[index].2.name.as_str());
+    let moved = moved(&names, &keys, |index| offered[index].tool.name.as_str());
     let mut budget = LinkBudget::default();
     let (mut slots, mut entries) = (Vec::with_capacity(offered.len()), Vec::with_capacity(offered.len()));
-    for (index, (_, part, tool)) in offered.iter().enumerate() {
-        if let Some(change) = part.trust.held(&tool.name) {
+    for (index, OfferedTool { part, tool, is_login, .. }) in offered.iter().enumerate() {
+        if let Some(change) = part.trust.held(&tool.name).filter(|_| !is_login) {
             slots.push(Slot::Blocked(BlockedTool {
                 server: Arc::clone(part.server),
                 change: Arc::clone(change),
             }));
             continue;
         }
-        let entry = tool_entry(part, tool, names.exposed(index), (resources, &mut budget));
+        let entry = tool_entry(&offered[index], names.exposed(index), (resources, &mut budget));
         slots.push(Slot::Open(Arc::clone(&entry.route)));
-        entries.push(entry);
+        if !is_login || part.lists_login {
+            entries.push(entry);
+        }
     }
     let listing = Listing::new(entries, style.per_page, caching(parts, Kind::Tools));
     NamedList { names, slots, moved, listing }
 }
 
+/// A tool of a part that clients can call.
+struct OfferedTool<'a> {
+    key: ItemKey,
+    part: &'a Part<'a>,
+    tool: &'a Tool,
+    /// Whether it is the tool with which a person logs in to the server.
+    is_login: bool,
+}
+
+/// Returns the tools of all parts, and behind those of a server its login tool.
+fn offered_tools<'a>(parts: &'a [Part<'a>], rules: Rules<'_>, owners: &Owners) -> Vec<OfferedTool<'a>> {
+    let logins = LoginNames::of(parts, rules, owners);
+    let mut offered = Vec::new();
+    for part in parts {
+        let of_server = chosen(part).map(|tool| (tool, false));
+        let tools = of_server.chain(logins.tool(part).map(|tool| (tool, true)));
+        offered.extend(tools.map(|((key, tool), is_login)| OfferedTool { key, part, tool, is_login }));
+    }
+    offered
+}
+
 fn tool_entry(
-    part: &Part<'_>,
-    tool: &Tool,
+    OfferedTool { part, tool, is_login, .. }: &OfferedTool<'_>,
     exposed: &str,
     (resources, budget): (&Resources, &mut LinkBudget),
 ) -> CatalogEntry {
@@ -281,6 +309,7 @@ fn tool_entry(
         wraps_result: tool.legacy.wraps_output,
         // Without the capability, anything that a definition says about tasks is ignored.
         needs_task: tool.needs_task && part.offer.peer.makes_tasks(),
+        is_login: *is_login,
     };
     CatalogEntry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older }
 }
@@ -329,6 +358,7 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Catal
         header_params: Arc::default(),
         wraps_result: false,
         needs_task: false,
+        is_login: false,
     };
     let definition: Raw = item.definition_as(kind, exposed);
     CatalogEntry { exposed: exposed.to_owned(), route: Arc::new(route), definition, older: None }
@@ -336,7 +366,9 @@ fn read_only(kind: Kind, exposed: &str, server: &Arc<str>, item: &Item) -> Catal
 
 /// How caches may store the lists of `kind` of all parts.
 fn caching(parts: &[Part<'_>], kind: Kind) -> Caching {
-    Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)))
+    // A login changes the list at any moment.
+    let logins = parts.iter().filter(|part| part.lists_login && kind == Kind::Tools).map(|_| Caching::NONE);
+    Caching::of_all(parts.iter().filter_map(|part| part.offer.caching(kind)).chain(logins))
 }
 
 #[cfg(test)]

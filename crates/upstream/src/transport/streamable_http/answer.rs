@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::response::Parts;
 use http::{HeaderValue, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -109,25 +110,23 @@ pub(super) struct AnswerReader<'a> {
 impl AnswerReader<'_> {
     /// Reads the answer from `response`.
     pub(super) async fn read(&self, response: Response) -> Result<RequestOutcome, Broken> {
-        let status = response.status();
-        let head = AnswerHead::of(&response);
-        let is_stream = is_media_type(response.headers(), "text/event-stream");
-        let body = response.into_body();
-        if is_stream {
+        let (head, body) = response.into_parts();
+        let (status, head) = (head.status, AnswerHead(head));
+        if is_media_type(&head.0.headers, "text/event-stream") {
             // Boxed: the future that reads events is large, and most answers do not need it.
             return Box::pin(self.read_stream(head, body)).await;
         }
         if let Some(terms) = self.terms.filter(|_| status == StatusCode::OK) {
             return match self.peek(body, terms).await? {
                 Peeked::Streaming(stream) => Ok(RequestOutcome::Streaming(stream)),
-                Peeked::Buffered(body) => Ok(self.judge(head, &body)?),
+                Peeked::Buffered(body) => Ok(self.judge(&head, &body)?),
             };
         }
         match collect(body, Bytes::new(), self.limit, self.payer).await.map_err(Error::from) {
-            Ok(body) => Ok(self.judge(head, &body)?),
+            Ok(body) => Ok(self.judge(&head, &body)?),
             // The status says more than a body that cannot be read.
             Err(error @ (Error::Malformed { .. } | Error::Unreadable { .. })) if !status.is_success() => {
-                Ok(RequestOutcome::Refusal(head.refusal.saying(Some(error.to_string()))))
+                Ok(RequestOutcome::Refusal(head.refusal().saying(Some(error.to_string()))))
             }
             Err(error) => Err(error.into()),
         }
@@ -171,13 +170,12 @@ impl AnswerReader<'_> {
         let mut stream = EventStream::of(body, self.limit, self.payer.account());
         if stream.is_bare_json().await.map_err(Error::from)? {
             let body = stream.into_body(self.limit, self.payer).await.map_err(Error::from)?;
-            return Ok(self.judge(head, &body)?);
+            return Ok(self.judge(&head, &body)?);
         }
-        let bare = head.refusal;
         match self.read_events(stream).await {
-            Ok(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, bare.status)),
-            Ok(StreamAnswer::Foreign(error)) => Ok(bare.with(error)),
-            Err(_) if !bare.status.is_success() => Ok(RequestOutcome::Refusal(bare)),
+            Ok(StreamAnswer::Ours(reply)) => Ok(RequestOutcome::Reply(reply, head.0.status)),
+            Ok(StreamAnswer::Foreign(error)) => Ok(head.refusal().with(error)),
+            Err(_) if !head.0.status.is_success() => Ok(RequestOutcome::Refusal(head.refusal())),
             Err(broken) => Err(broken),
         }
     }
@@ -247,23 +245,22 @@ impl AnswerReader<'_> {
     }
 
     /// Returns the message of a body that is one JSON text, or else the error of its status.
-    fn judge(&self, head: AnswerHead, body: &Bytes) -> Result<RequestOutcome, Error> {
-        let AnswerHead { refusal, content_type } = head;
-        let status = refusal.status;
+    fn judge(&self, head: &AnswerHead, body: &Bytes) -> Result<RequestOutcome, Error> {
+        let status = head.0.status;
         match Message::from_server(body) {
             Ok(Message::Response(answer)) if self.is_ours(&answer) => {
                 Ok(RequestOutcome::Reply(answer.reply, status))
             }
-            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(refusal.with(error)),
+            Ok(Message::Response(Answer { reply: Err(error), .. })) => Ok(head.refusal().with(error)),
             _ if !status.is_success() => {
-                Ok(RequestOutcome::Refusal(refusal.saying(describe(content_type.as_ref(), body))))
+                Ok(RequestOutcome::Refusal(head.refusal().saying(describe(head.content_type(), body))))
             }
             Ok(_) => Err(not_an_answer()),
             Err(_) if body.is_empty() => {
                 Err(Error::Malformed { reason: format!("HTTP {} without a body", status.as_u16()) })
             }
             Err(error) => {
-                Err(match (Error::of_text(body, &error), describe_other(content_type.as_ref(), body)) {
+                Err(match (Error::of_text(body, &error), describe_other(head.content_type(), body)) {
                     (Error::Malformed { .. }, Some(reason)) => Error::Malformed { reason },
                     (error, _) => error,
                 })
@@ -288,23 +285,20 @@ impl AnswerReader<'_> {
     }
 }
 
-/// The parts of the head of a response that decide how its body is read.
-struct AnswerHead {
-    /// The refusal that the status alone would be.
-    refusal: HttpRefusal,
-    /// Its content type, unless it is the usual one.
-    content_type: Option<HeaderValue>,
-}
+/// The head of a response, which is looked at only where its body is no answer.
+struct AnswerHead(Parts);
 
 impl AnswerHead {
-    fn of(response: &Response) -> Self {
-        let (status, headers) = (response.status(), response.headers());
-        let is_challenge = status == StatusCode::UNAUTHORIZED && headers.contains_key(WWW_AUTHENTICATE);
-        let bare = status_error(status, headers);
-        Self {
-            refusal: HttpRefusal { status, error: None, is_challenge, bare },
-            content_type: headers.get(CONTENT_TYPE).filter(|kind| *kind != "application/json").cloned(),
-        }
+    /// The refusal that the status alone would be.
+    fn refusal(&self) -> HttpRefusal {
+        let Parts { status, headers, .. } = &self.0;
+        let is_challenge = *status == StatusCode::UNAUTHORIZED && headers.contains_key(WWW_AUTHENTICATE);
+        HttpRefusal { status: *status, error: None, is_challenge, bare: status_error(*status, headers) }
+    }
+
+    /// Its content type, unless it is the usual one.
+    fn content_type(&self) -> Option<&HeaderValue> {
+        self.0.headers.get(CONTENT_TYPE).filter(|kind| *kind != "application/json")
     }
 }
 
@@ -319,7 +313,7 @@ enum Peeked {
 /// Whether the first [`TEXT_BEGIN`] bytes are UTF-8.
 fn begins_as_text(piece: &Bytes) -> bool {
     let begin = &piece[..piece.len().min(TEXT_BEGIN)];
-    std::str::from_utf8(begin).err().is_none_or(|error| error.error_len().is_none())
+    begin.is_ascii() || std::str::from_utf8(begin).err().is_none_or(|error| error.error_len().is_none())
 }
 
 fn joined(mut pieces: Vec<Bytes>) -> Bytes {

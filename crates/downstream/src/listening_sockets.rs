@@ -1,0 +1,68 @@
+//! The sockets from which one listener accepts connections.
+//!
+//! Invariants: connections are accepted from all sockets in turn. Sockets that another process opened, such as systemd,
+//! stay open there. So at shutdown their waiting connections are left to the next process, and none is refused.
+//!
+//! Not here: what becomes of a connection (`listener`).
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use tokio::net::{TcpListener, TcpStream};
+
+/// The listening sockets of one listener; at least one.
+#[derive(Debug)]
+pub struct ListeningSockets {
+    sockets: Vec<TcpListener>,
+    /// Whether another process keeps them open.
+    are_inherited: bool,
+    /// The socket that is asked first.
+    next: AtomicUsize,
+}
+
+impl From<TcpListener> for ListeningSockets {
+    fn from(socket: TcpListener) -> Self {
+        Self { sockets: vec![socket], are_inherited: false, next: AtomicUsize::new(0) }
+    }
+}
+
+impl ListeningSockets {
+    /// Sockets that another process opened and keeps open.
+    pub fn inherited(sockets: Vec<std::net::TcpListener>) -> io::Result<Self> {
+        let usable = |socket: std::net::TcpListener| {
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        };
+        let sockets = sockets.into_iter().map(usable).collect::<io::Result<_>>()?;
+        Ok(Self { sockets, are_inherited: true, next: AtomicUsize::new(0) })
+    }
+
+    /// The addresses at which clients connect.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.sockets.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Accepts the next connection. Dropping the future loses none.
+    pub(super) async fn accept(&self) -> io::Result<TcpStream> {
+        poll_fn(|cx| {
+            let first = self.next.fetch_add(1, Ordering::Relaxed);
+            for offset in 0..self.sockets.len() {
+                let socket = &self.sockets[first.wrapping_add(offset) % self.sockets.len()];
+                if let Poll::Ready(accepted) = socket.poll_accept(cx) {
+                    return Poll::Ready(accepted.map(|(stream, _)| stream));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The sockets whose waiting connections no other process will accept.
+    pub(super) fn into_own(self) -> Vec<std::net::TcpListener> {
+        let own = self.sockets.into_iter().filter(|_| !self.are_inherited);
+        own.filter_map(|socket| socket.into_std().ok()).collect()
+    }
+}
