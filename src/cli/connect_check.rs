@@ -101,7 +101,7 @@ fn print(servers: &[ServerStatus], streams: &mut CommandStreams<'_>) -> io::Resu
 
 /// Says that a server keeps state for each client, if it showed signs of that.
 pub(super) fn shared_state(server: &ServerStatus) -> Option<String> {
-    let hint = server.config.sharing.hint(&server.status.signs)?;
+    let hint = server.config.hint(&server.status.signs)?;
     let signs: Vec<_> = server.status.signs.iter().map(|sign| sign.as_str()).collect();
     Some(format!("it keeps state for each client ({}): {hint}", signs.join(", ")))
 }

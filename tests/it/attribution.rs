@@ -192,20 +192,12 @@ async fn nothing_reaches_another_client_where_each_call_has_a_stream() {
     assert_eq!(count(&counts.refused), 0, "{counts:?}");
 }
 
-/// Until the server was seen sending requests, its connections are shared, and its requests are refused.
-/// Their number depends on the load of the machine (0 to 76 of 6,400 were seen). More than a tenth would mean
-/// that connections are still shared.
-fn few_were_refused(counts: &Counts) {
-    assert!(count(&counts.refused) <= OWNERS * CALLS / ASKED / 10, "{counts:?}");
-}
-
 // RULES S24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_reaches_another_client_where_all_share_a_stream() {
     let server = Asking::start();
     let counts = storm(Transport::Sse(http(&server, "/sse")), false).await;
     is_all_there(&counts);
-    few_were_refused(&counts);
 }
 
 // RULES S24
@@ -220,5 +212,4 @@ async fn nothing_reaches_another_client_where_all_share_a_child() {
     };
     let counts = storm(Transport::Stdio(stdio), false).await;
     is_all_there(&counts);
-    few_were_refused(&counts);
 }

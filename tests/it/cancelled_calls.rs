@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::support::asker_user::User;
 use crate::support::asking::Asking;
-use crate::support::child;
 use crate::support::{Gateway, Registry, Running, eventually};
 
 /// A gateway before one asking program, whose starts are recorded.
@@ -29,24 +28,57 @@ async fn has_no_calls(gateway: &Running) {
     eventually("the calls have ended", async || (running().await == 0).then_some(())).await;
 }
 
-async fn another_client_is_asked(gateway: &Running) {
-    let (mut one, mut two) = (User::of(gateway).await, User::of(gateway).await);
-    for round in 0..3 {
-        let (id, _stream) = one.hangs(&format!("one{round}"), &json!([])).await;
-        one.cancel(id).await;
-        has_no_calls(gateway).await;
-        let begun = Instant::now();
-        let called = two.call(&json!({"nonce": "two", "asks": true})).await;
-        assert_eq!((called.text.as_str(), called.asked.as_slice()), ("two|two", &["two".to_owned()][..]));
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+#[tokio::test]
+async fn after_a_refused_request_a_client_has_a_process_of_its_own() {
+    let gateway = before_a_program().await;
+    let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
+    let (id, _stream) = one.hangs("one", &json!([])).await;
+    one.cancel(id).await;
+    has_no_calls(&gateway).await;
+    let begun = Instant::now();
+    let refused = two.call(&json!({"nonce": "two", "asks": true})).await;
+    assert_eq!(
+        (refused.text.as_str(), refused.asked.len()),
+        ("two|error -32000", 0),
+        "it may be for the other"
+    );
+    let mut clients = [two, User::of(&gateway).await];
+    for (client, processes) in [(0, 2), (1, 3), (0, 3)] {
+        let called = clients[client].call(&json!({"nonce": "n", "asks": true})).await;
+        assert_eq!((called.text.as_str(), called.asked.as_slice()), ("n|n", &["n".to_owned()][..]));
+        assert_eq!(starts(&gateway), processes);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waited: {:?}", begun.elapsed());
+}
+
+/// Has ten clients ask for something that nobody answers, and two others call meanwhile.
+async fn ten_abandoned_requests_hold_up_nobody(gateway: &Running) {
+    let mut abandoned = Vec::new();
+    for number in 0..10 {
+        let mut user = User::of(gateway).await;
+        let stream = user.asks_and_leaves(&number.to_string()).await;
+        abandoned.push((user, stream));
+    }
+    for asks in [false, true] {
+        let called = User::of(gateway).await.call(&json!({"nonce": "n", "asks": asks})).await;
+        assert_eq!(called.text, if asks { "n|n" } else { "n" });
     }
 }
 
 #[tokio::test]
-async fn after_a_cancelled_call_another_client_of_the_process_is_asked() {
-    let gateway = before_a_program().await;
-    another_client_is_asked(&gateway).await;
-    assert_eq!(starts(&gateway), 4, "one for each cancelled call");
+async fn ten_abandoned_requests_of_a_stream_hold_up_nobody() {
+    let server = Asking::start();
+    let gateway = Gateway::of(&Registry::new().sse("asker", &server.url("/sse"))).start().await;
+    gateway.offers(&["ask"]).await;
+    ten_abandoned_requests_hold_up_nobody(&gateway).await;
+}
+
+#[tokio::test]
+async fn ten_abandoned_requests_of_a_program_hold_up_nobody() {
+    let registry = Registry::new().child("asker", &["--asks", "--record", "starts"]);
+    let gateway = Gateway::of(&registry.setting("connection_pool_size: 20")).start().await;
+    gateway.offers(&["ask"]).await;
+    ten_abandoned_requests_hold_up_nobody(&gateway).await;
 }
 
 #[tokio::test]
@@ -54,77 +86,47 @@ async fn after_a_cancelled_call_another_client_of_the_stream_is_asked() {
     let server = Asking::start();
     let gateway = Gateway::of(&Registry::new().sse("asker", &server.url("/sse"))).start().await;
     gateway.offers(&["ask"]).await;
-    another_client_is_asked(&gateway).await;
+    let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
+    let (id, _stream) = one.hangs("one", &json!([])).await;
+    one.cancel(id).await;
+    has_no_calls(&gateway).await;
+    let called = two.call(&json!({"nonce": "two", "asks": true})).await;
+    assert_eq!((called.text.as_str(), called.asked.as_slice()), ("two|two", &["two".to_owned()][..]));
 }
 
 #[tokio::test]
 async fn what_a_cancelled_call_asks_reaches_nobody_else() {
     let gateway = before_a_program().await;
     let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
-    let (id, _stream) = one.hangs("one", &json!([["ask", "one"], ["log", "two"]])).await;
+    let cancelled = json!([["ask", "one"], ["log", "two"], ["answer", "two"]]);
+    let (id, _stream) = one.hangs("one", &cancelled).await;
     let (_, mut stream) = two.hangs("two", &json!([])).await;
     one.cancel(id).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(two.call(&json!({"nonce": "three", "then": [["answer", "two"]]})).await.text, "three");
     let called = two.finish(&mut stream).await;
     assert_eq!((called.text.as_str(), called.asked.len()), ("two", 0), "{:?}", called.asked);
     assert_eq!(called.logged, ["two"], "log lines are delivered");
 }
 
 #[tokio::test]
-async fn a_late_answer_lets_a_request_through_that_waited_for_it() {
+async fn after_a_late_answer_the_other_client_is_asked() {
     let gateway = before_a_program().await;
     let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
-    let (id, _stream) = one.hangs("one", &json!([["ask", "two"], ["answer", "one"]])).await;
+    let (id, _stream) = one.hangs("one", &json!([["answer", "one"], ["ask", "two"]])).await;
     let (_, mut stream) = two.hangs("two", &json!([])).await;
     one.cancel(id).await;
     let called = two.finish(&mut stream).await;
     assert_eq!((called.text.as_str(), called.asked.as_slice()), ("two|two", &["two".to_owned()][..]));
-    assert_eq!(starts(&gateway), 1, "the connection is as good as before");
+    assert_eq!(starts(&gateway), 1, "the process is as good as before");
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_be_replaced_keeps_serving() {
-    let script = format!("test -e up && exit 7; touch up; exec {} --asks", child::program());
-    let registry = Registry::new().command("asker", "/bin/sh", &["-c", &script]);
-    let gateway = Gateway::of(&registry).start().await;
-    gateway.offers(&["ask"]).await;
-    let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
-    let (id, _stream) = one.hangs("one", &json!([])).await;
-    one.cancel(id).await;
-    has_no_calls(&gateway).await;
-    assert_eq!(two.call(&json!({"nonce": "two"})).await.text, "two");
-    let refused = two.call(&json!({"nonce": "two", "asks": true})).await;
-    assert_eq!((refused.text.as_str(), refused.asked.len()), ("two|error -32000", 0));
-    let log = eventually("the log says so", async || {
-        gateway
-            .log()
-            .into_iter()
-            .find(|line| line["message"].as_str().unwrap_or_default().contains("replace"))
-    });
-    let line = log.await;
-    assert!(
-        line["server"] == "asker" && line["reason"].as_str().expect("text").contains("status 7"),
-        "{line}"
-    );
-    let status = gateway.get("/servers").await.json()["servers"][0].clone();
-    assert!(status["last_error"].as_str().expect("text").contains("status 7"), "{status}");
-}
-
-#[tokio::test]
-async fn a_program_that_answers_without_asking_keeps_its_process() {
+async fn after_a_cancelled_call_a_program_that_does_not_ask_keeps_its_process() {
     let gateway = before_a_program().await;
     let (mut one, mut two) = (User::of(&gateway).await, User::of(&gateway).await);
-    for number in 0..40 {
-        two.call(&json!({"nonce": number.to_string()})).await;
-    }
     let (id, _stream) = one.hangs("one", &json!([])).await;
     one.cancel(id).await;
     has_no_calls(&gateway).await;
-    let begun = Instant::now();
     assert_eq!(two.call(&json!({"nonce": "two"})).await.text, "two");
-    assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(two.call(&json!({"nonce": "two"})).await.text, "two");
+    assert_eq!(User::of(&gateway).await.call(&json!({"nonce": "n"})).await.text, "n");
     assert_eq!(starts(&gateway), 1, "its state is kept");
 }

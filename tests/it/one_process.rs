@@ -1,4 +1,4 @@
-//! One process of a stdio server for clients of both eras, and the setting `era`.
+//! The processes of a stdio server for clients of both eras, and the setting `era`.
 
 use serde_json::{Value, json};
 
@@ -40,10 +40,10 @@ async fn counted(gateway: &Running) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn clients_of_both_eras_and_rest_share_one_process() {
+async fn clients_of_each_era_share_one_process() {
     let gateway = before(&peer(&[])).await;
-    assert_eq!(counted(&gateway).await, ["1", "2", "3", "4", "5", "6"]);
-    assert_eq!((recorded(&gateway, "started"), recorded(&gateway, "\"initialize\"")), (1, 0));
+    assert_eq!(counted(&gateway).await, ["1", "1", "2", "3", "2", "4"]);
+    assert_eq!((recorded(&gateway, "started"), recorded(&gateway, "\"initialize\"")), (2, 1));
     let session = gateway.mcp().legacy().await;
     let listed = session.request("tools/list", json!({})).await;
     assert!(listed.tool_names().contains(&"count".to_owned()), "{listed:?}");
@@ -51,12 +51,12 @@ async fn clients_of_both_eras_and_rest_share_one_process() {
 }
 
 #[tokio::test]
-async fn a_legacy_client_is_asked_by_a_process_that_speaks_the_newest_revision() {
+async fn a_legacy_client_is_asked_by_a_process_of_its_era() {
     let gateway = before(&peer(&[])).await;
     let mut user = User::of(&gateway).await;
     let called = user.call_tool("form", &json!({})).await;
     assert_eq!((called.text.as_str(), called.asked.as_slice()), ("which?", &["which?".to_owned()][..]));
-    assert_eq!(recorded(&gateway, "started"), 1);
+    assert_eq!(recorded(&gateway, "started"), 2);
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_session_of_its_own_has_one_process() {
 
 #[tokio::test]
 async fn the_era_of_a_process_can_be_chosen() {
-    for (era, discovers, initializes) in [("legacy", 0, 1), ("modern", 1, 0), ("auto", 1, 0)] {
+    for (era, discovers, initializes) in [("legacy", 0, 1), ("modern", 1, 0)] {
         let gateway = before(&peer(&[]).with(&format!("era: {era}"))).await;
         assert_eq!(counted(&gateway).await, ["1", "2", "3", "4", "5", "6"], "{era}");
         assert_eq!(recorded(&gateway, "started"), 1, "{era}");

@@ -113,18 +113,17 @@ async fn a_principal_gives_up_its_own_session_before_that_of_another_one() {
 }
 
 #[tokio::test]
-async fn unused_sessions_give_up_their_connections_to_a_server_with_one_for_each_session() {
-    let server = server();
-    let registry = Registry::new().http("one", &server.url()).with("sharing: per_session");
+async fn unused_sessions_give_up_their_processes() {
+    let registry = Registry::new().child("one", &["--tools", "echo"]).with("sharing: per_session");
     let gateway = Gateway::of(&registry.setting("connection_pool_size: 2")).start().await;
-    gateway.offers(&["echo", "slow"]).await;
+    gateway.offers(&["echo"]).await;
     let (listens, killed) = (gateway.mcp().legacy().await, gateway.mcp().legacy().await);
     assert!(is_served(&listens).await && is_served(&killed).await);
     let mut stream = listens.client.listen().await;
     stream.event().await;
     let fresh = gateway.mcp().legacy().await;
-    assert!(is_served(&fresh).await, "the killed client's connection is free for it");
-    assert!(is_served(&listens).await && !is_served(&killed).await, "its session ended with its connection");
+    assert!(is_served(&fresh).await, "the killed client's process is free for it");
+    assert!(is_served(&listens).await && !is_served(&killed).await, "its session ended with its process");
     let _too = fresh.client.listen().await;
     let one_more = gateway.mcp().legacy().await.call("echo", json!({})).await;
     let refused = one_more.error();

@@ -1,4 +1,4 @@
-//! Servers that keep state for each client, with `sharing: auto`: the signs are named, and new sessions separated.
+//! Servers that keep state for each client: the rule of `docs/sharing.md`.
 
 use serde_json::{Value, json};
 
@@ -6,16 +6,24 @@ use crate::support::client::Session;
 use crate::support::stateful_http::StatefulHttp;
 use crate::support::{Gateway, Registry, Running, eventually};
 
-async fn gateway(server: &StatefulHttp, more: &[&str]) -> Running {
-    let registry = Registry::new().http("one", &server.url());
+async fn before(registry: Registry, more: &[&str]) -> Running {
     let registry = more.iter().fold(registry, |registry, line| registry.with(line));
     let gateway = Gateway::of(&registry.setting("connection_pool_size: 2")).start().await;
     gateway.offers(&["add", "folders"]).await;
     gateway
 }
 
+/// A gateway before a program that keeps state for each client.
+async fn gateway(more: &[&str]) -> Running {
+    before(Registry::new().child("one", &["--stateful"]), more).await
+}
+
 async fn entry(gateway: &Running) -> Value {
     gateway.get("/servers").await.json()["servers"][0].clone()
+}
+
+async fn processes(gateway: &Running) -> u64 {
+    entry(gateway).await["connections"].as_u64().expect("a number")
 }
 
 async fn signs(gateway: &Running) -> Value {
@@ -50,22 +58,48 @@ async fn is_separated(gateway: &Running) {
 }
 
 #[tokio::test]
-async fn new_sessions_are_separated_after_the_first_sign_and_no_running_one_is_moved() {
+async fn each_session_has_its_own_at_a_server_that_hands_out_sessions() {
     let server = StatefulHttp::start();
-    let gateway = gateway(&server, &[]).await;
+    let gateway = before(Registry::new().http("one", &server.url()), &[]).await;
+    let sessions = [joins(&gateway).await, joins(&gateway).await, joins(&gateway).await];
+    for session in &sessions {
+        assert!(has(session, "add").await, "the lists of Switchyard's own session");
+    }
+    assert_eq!(server.opened(), 1, "a list opens none");
+    let mut stream = sessions[0].client.listen().await;
+    add(&sessions[0], "mine").await;
+    let changed = stream.next().await.expect("a notification");
+    assert_eq!(changed["method"], "notifications/tools/list_changed", "{changed}");
+    assert!(has(&sessions[0], "mine").await);
+    assert_eq!(sessions[0].call("mine", json!({})).await.text(), "mine");
+    for other in &sessions[1..] {
+        assert_eq!(other.call("folders", json!({})).await.text(), "none");
+        assert!(!has(other, "mine").await);
+        assert_eq!(other.call("mine", json!({})).await.error()["data"]["code"], "tool_not_found");
+    }
+    assert_eq!(gateway.call("one", "folders", json!({})).await.status, 200);
+    assert_eq!(server.opened(), 4, "more than the pool may have of shared ones");
+}
+
+#[tokio::test]
+async fn new_sessions_have_a_process_of_their_own_after_the_sign_and_no_running_one_is_moved() {
+    let gateway = gateway(&[]).await;
     let (ann, bob) = (joins(&gateway).await, joins(&gateway).await);
-    assert!(has(&ann, "add").await && has(&bob, "add").await);
-    assert_eq!((signs(&gateway).await, server.opened()), (Value::Null, 1), "shared until there is a sign");
+    for running in [&ann, &bob] {
+        assert_eq!(running.call("folders", json!({})).await.text(), "none");
+    }
+    assert_eq!((signs(&gateway).await, processes(&gateway).await), (Value::Null, 1), "shared");
     add(&ann, "first").await;
     is_separated(&gateway).await;
     let carol = joins(&gateway).await;
-    assert!(!has(&carol, "first").await, "a connection of its own");
     add(&carol, "own").await;
     eventually("it is listed", async || has(&carol, "own").await.then_some(())).await;
+    assert!(!has(&carol, "first").await, "a process of its own");
     for running in [&ann, &bob] {
         assert!(has(running, "first").await && !has(running, "own").await, "it stays where its state is");
         assert_eq!(running.call("first", json!({})).await.text(), "first");
     }
+    assert_eq!(processes(&gateway).await, 2);
     let named = gateway.logs("the hint", |line| line.to_string().contains("sharing: per_session")).await;
     assert_eq!(named.len(), 1, "{named:?}");
     let hint = entry(&gateway).await["state_hint"].clone();
@@ -73,9 +107,17 @@ async fn new_sessions_are_separated_after_the_first_sign_and_no_running_one_is_m
 }
 
 #[tokio::test]
-async fn beyond_the_cap_a_new_session_is_refused_and_not_shared() {
-    let server = StatefulHttp::start();
-    let gateway = gateway(&server, &[]).await;
+async fn fifty_clients_of_a_program_without_state_share_one_process() {
+    let gateway = gateway(&[]).await;
+    for _ in 0..50 {
+        assert_eq!(joins(&gateway).await.call("folders", json!({})).await.text(), "none");
+    }
+    assert_eq!(processes(&gateway).await, 1);
+}
+
+#[tokio::test]
+async fn beyond_the_limit_of_processes_a_new_session_is_refused_and_not_shared() {
+    let gateway = gateway(&[]).await;
     add(&gateway.mcp().legacy().await, "first").await;
     is_separated(&gateway).await;
     let sessions = [gateway.mcp().legacy().await, gateway.mcp().legacy().await];
@@ -84,24 +126,27 @@ async fn beyond_the_cap_a_new_session_is_refused_and_not_shared() {
         assert_eq!(session.call("folders", json!({})).await.text(), "none");
     }
     let refused = gateway.mcp().legacy().await.call("folders", json!({})).await.error();
-    assert_eq!(refused["data"]["retryable"], true, "{refused}");
+    assert_eq!(
+        (&refused["data"]["code"], &refused["data"]["retryable"]),
+        (&json!("overloaded"), &json!(true))
+    );
+    assert!(refused.to_string().contains("2 processes"), "it says what is full: {refused}");
 }
 
 #[tokio::test]
 async fn a_server_that_is_to_be_shared_is_named_and_shared() {
-    let server = StatefulHttp::start();
-    let gateway = gateway(&server, &["sharing: shared"]).await;
+    let gateway = gateway(&["sharing: shared"]).await;
     add(&joins(&gateway).await, "first").await;
     is_separated(&gateway).await;
     let other = joins(&gateway).await;
     eventually("it is listed", async || has(&other, "first").await.then_some(())).await;
-    assert_eq!(server.opened(), 1);
+    assert_eq!(other.call("first", json!({})).await.text(), "first");
+    assert_eq!(processes(&gateway).await, 1);
 }
 
 #[tokio::test]
 async fn nothing_is_cached_of_a_server_that_showed_a_sign() {
-    let server = StatefulHttp::start();
-    let gateway = gateway(&server, &["tools: {cache: {ttl: 60}, on_change: allow}"]).await;
+    let gateway = gateway(&["tools: {cache: {ttl: 60}, on_change: allow}"]).await;
     add(&gateway.mcp().legacy().await, "first").await;
     is_separated(&gateway).await;
     let before = gateway.get("/servers").await.json()["servers"][0]["counters"]["calls"].clone();
@@ -113,19 +158,15 @@ async fn nothing_is_cached_of_a_server_that_showed_a_sign() {
 }
 
 #[tokio::test]
-async fn check_names_a_server_that_lists_more_for_clients_with_roots() {
+async fn check_names_a_program_that_asks_for_roots() {
     for sharing in ["auto", "shared", "per_session"] {
-        let server = StatefulHttp::start();
-        let registry = Registry::new().http("one", &server.url()).with(&format!("sharing: {sharing}"));
+        let registry = Registry::new().child("one", &["--stateful"]).with(&format!("sharing: {sharing}"));
         let gateway = Gateway::of(&registry);
         let output = gateway.output(&["check", "--connect", "mcp_servers.yaml"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{told}");
-        let is_named = told.contains("one") && told.contains("sharing: per_session");
+        let is_named = told.contains("sharing: per_session") && told.contains("asks_for_roots");
         assert_eq!(is_named, sharing != "per_session", "{sharing}: {told}");
-        if is_named {
-            assert!(told.contains("lists_differ_by_session") && told.contains("asks_for_roots"), "{told}");
-        }
     }
 }
 

@@ -127,7 +127,7 @@ async fn answer(
     };
     let explained = |error| manager.snapshot().explained(principal, (&scope, &tool), error);
     let called = call_audit::noted(record, called.map_err(explained))?;
-    let snapshot = manager.seen_by(Some(&Affinity::of_program(Arc::clone(principal.id()))));
+    let snapshot = manager.seen_by(Some(&Affinity::of_program(Arc::clone(principal.id()), None)));
     let tool = view::tool_name(&snapshot, &called.server, &called.subject);
     Ok(json_bytes(printed(&called, &tool, id, principal)?))
 }

@@ -42,7 +42,6 @@ async fn each_failure_of_a_server_has_its_status_and_code() {
     for (error, status, code, retry_after) in [
         (U::CircuitOpen { retry_in: soon }, 503, "circuit_open", "3"),
         (U::Overloaded { retry_in: Duration::from_millis(1) }, 429, "overloaded", "1"),
-        (U::Leased { retry_in: Duration::from_millis(1) }, 429, "overloaded", "1"),
         (U::Connect { reason: reason() }, 502, "connection_failed", ""),
         (U::NotSent { reason: reason() }, 502, "connection_failed", ""),
         (U::Lost { reason: reason() }, 502, "outcome_unknown", ""),
@@ -108,7 +107,7 @@ fn mcp_clients_are_told_the_same_codes() {
         E::name_not_found(Named::Tool, "x", None, std::iter::empty()),
         E::Ambiguous { kind: Named::Tool, name: "x".into(), candidates: Vec::new(), before: None },
         E::ToolChanged { server: "docs".into(), tool: "x".into(), changed: Vec::new() },
-        upstream(U::Leased { retry_in: Duration::ZERO }),
+        upstream(U::Overloaded { retry_in: Duration::ZERO }),
         upstream(U::backend(429, reason())),
     ] {
         let object = gateway::error::object(&error, protocol::Era::Modern);

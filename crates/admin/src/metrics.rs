@@ -71,7 +71,7 @@ struct Words {
 }
 
 fn server<'a>(server: &'a ServerStatus, words: &'a Words) -> Server<'a> {
-    let (status, changed) = (&server.status, server.trust.changes().len());
+    let (status, changed) = (&server.status, server.trust.changes().count());
     let held_back = if server.trust.holds() { changed } else { 0 };
     Server {
         name: &server.config.name,

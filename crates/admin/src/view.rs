@@ -133,8 +133,8 @@ pub(super) struct Server {
     /// Faults of its offer, such as tools that cannot be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     offer_problems: Vec<String>,
-    /// Signs that it keeps state for each client: `lists_differ_by_session`, `asks_for_roots`,
-    /// `list_changed_by_call`.
+    /// Signs that it keeps state for each client: `asks_for_roots`, `asks_for_sampling`,
+    /// `asks_for_elicitation`, `list_changed_by_call`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     state_signs: Vec<&'static str>,
     /// The setting that helps with that.
@@ -198,7 +198,7 @@ impl From<&ServerStatus> for Server {
             last_error: status.last_error.clone().map(clipped),
             offer_problems: status.problems.clone(),
             state_signs: status.signs.iter().map(|sign| sign.as_str()).collect(),
-            state_hint: config.sharing.hint(&status.signs),
+            state_hint: config.hint(&status.signs),
             changed_tool_count: server.changed_tools(),
             changed_tools: ChangedTool::all(server),
             connections: status.connections,

@@ -36,7 +36,6 @@ impl OutsideCalls {
     pub(super) fn of(gateway: &Gateway, caller: &Arc<Caller>, questions: &Arc<Questions>) -> Self {
         let (outlet, inlet) = Outlet::paid_by(WAITING, Account::of(Some(caller.principal.id())));
         let loan = gateway.lend(caller, &outlet);
-        gateway.expect(caller);
         let (gateway, caller, questions) = (gateway.clone(), Arc::clone(caller), Arc::clone(questions));
         Self { gateway, caller, questions, inlet, asked: Vec::new(), outlet, loan }
     }

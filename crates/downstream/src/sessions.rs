@@ -131,8 +131,6 @@ impl Session {
             if let Some(id) = id.and_then(RequestId::from_raw) {
                 self.cancel(&id);
             }
-        } else if notice.method == method::INITIALIZED {
-            self.caller.affinity.is_initialized();
         } else if notice.method == method::ROOTS_LIST_CHANGED {
             self.caller.affinity.roots_changed();
         }

@@ -156,9 +156,6 @@ impl StreamableHttpEndpoint {
                 if !headers::is_modern(asked.headers, notice.params.as_ref()) {
                     let session = self.session(asked)?;
                     session.note(&notice);
-                    if notice.method == method::INITIALIZED {
-                        self.0.gateway.expect(&session.caller);
-                    }
                 }
             }
             Message::Response(_) if headers::is_modern(asked.headers, None) => {

@@ -94,10 +94,7 @@ impl Caller {
     /// Makes the caller of a REST request, which can answer the server requests that `capabilities` declare while
     /// the request runs. It has no session, so its private connections belong to its principal.
     pub fn of_program(principal: Principal, scope: Scope, capabilities: Option<Raw>) -> Self {
-        let affinity = match &capabilities {
-            Some(capabilities) => Affinity::of_principal(principal.id().clone(), capabilities),
-            None => Affinity::of_program(principal.id().clone()),
-        };
+        let affinity = Affinity::of_program(principal.id().clone(), capabilities.as_ref());
         let capabilities = capabilities.unwrap_or_else(Raw::empty_object);
         let sender =
             Sender { capabilities, info: implementation::own_info(), log_level: Some(LogLevel::Info) };

@@ -47,7 +47,6 @@ fn each_failure_has_a_number_and_a_word_in_both_eras() {
         (U::CircuitOpen { retry_in }, 3, "circuit_open", true, json!(2)),
         (backend(429), 4, "rate_limited", true, json!(2)),
         (U::Overloaded { retry_in }, 4, "rate_limited", true, json!(2)),
-        (U::Leased { retry_in }, 4, "rate_limited", true, json!(2)),
         (U::TimedOut { after: retry_in }, 5, "timeout", false, json!(null)),
     ] {
         let detail = source.to_string();

@@ -176,7 +176,7 @@ impl Gateway {
         let row = row(&request.method, caller);
         if self.manager.has_to_attend(caller.viewer()) {
             // Boxed: it is large, and each client waits once.
-            Box::pin(self.attend(caller, row, params, outlet)).await;
+            Box::pin(self.attend(caller, row, outlet)).await;
         }
         let answered = match (logging::check(caller, params), row) {
             (Ok(()), Some(Row::CallTool)) => tools::call(self, caller, params, outlet).await,

@@ -36,9 +36,18 @@ pub(super) fn initialize(gateway: &Gateway, caller: &Caller) -> Raw {
     Raw::of(&InitializeResult {
         protocol_version: caller.version.as_str(),
         capabilities: capabilities(&gateway.manager, caller),
-        server_info: implementation::own_info(),
+        server_info: server_info(&gateway.manager, &caller.scope),
         instructions: instructions(gateway, caller),
     })
+}
+
+/// The description of the server, at the endpoint of one, or of Switchyard.
+fn server_info(manager: &Manager, scope: &Scope) -> Raw {
+    let Scope::Server(name) = scope else { return implementation::own_info() };
+    let snapshot = manager.snapshot();
+    let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_ref());
+    let info = offer.map(|offer| offer.peer.info.clone()).filter(|info| info.get("name").is_some());
+    info.unwrap_or_else(implementation::own_info)
 }
 
 /// The result of `server/discover`. It names only revisions that are allowed in a request's `_meta`: a client that

@@ -29,6 +29,7 @@ pub(super) async fn list(
     outlet: &Outlet,
 ) -> Reply {
     manager.listable(&caller.scope).await;
+    manager.refresh(caller.viewer()).await;
     let snapshot = manager.seen_by(Some(&caller.affinity));
     if let Some(line) = absence::line(&snapshot, caller) {
         outlet.deliver(line).await;
@@ -44,7 +45,9 @@ pub(super) fn at_once(
     params: Option<&Raw>,
 ) -> Option<Result<Closed, ErrorObject>> {
     let snapshot = manager.seen_by(Some(&caller.affinity));
-    let is_plain = snapshot.listable_at(&caller.scope).is_none() && !absence::is_due(&snapshot, caller);
+    let is_plain = snapshot.listable_at(&caller.scope).is_none()
+        && !absence::is_due(&snapshot, caller)
+        && !manager.is_stale(caller.viewer());
     is_plain.then(|| page(manager, &snapshot, caller, (kind, params)))
 }
 

@@ -15,8 +15,14 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     }
     let (name, params) = params::text(params, "name", "which prompt to get")?;
     params::arguments(params)?;
-    let call = caller.call(method::PROMPTS_GET, params);
-    let request = gateway.manager.prompt_request(caller.viewer(), &name, call, None).await;
+    let routed = || {
+        let call = caller.call(method::PROMPTS_GET, params);
+        gateway.manager.prompt_request(caller.viewer(), &name, call, None)
+    };
+    let mut request = routed().await;
+    if gateway.open_for(caller, &request, outlet).await {
+        request = routed().await;
+    }
     let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = request.server.clone();
     let answered = bridge::call(gateway, caller, request, outlet).await;

@@ -85,6 +85,7 @@ pub(super) async fn first(
         let place = ReadFrom { server: Arc::clone(&request.server), uri: request.subject.to_string() };
         let Some(timeout) = trials.next() else { break };
         let request = RoutedRequest { begun: trials.begun, timeout, ..request };
+        gateway.open(caller, &request.server, outlet).await;
         let answered = bridge::call(gateway, caller, request, outlet).await;
         match collect(answered, caller.version.era()).await {
             Ok(result) => return Ok((place, result)),

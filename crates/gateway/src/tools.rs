@@ -24,8 +24,14 @@ pub(super) async fn call(
     }
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
-    let call = caller.call(method::TOOLS_CALL, params);
-    let request = gateway.manager.tool_request(caller.viewer(), &name, call, None).await;
+    let routed = || {
+        let call = caller.call(method::TOOLS_CALL, params);
+        gateway.manager.tool_request(caller.viewer(), &name, call, None)
+    };
+    let mut request = routed().await;
+    if gateway.open_for(caller, &request, outlet).await {
+        request = routed().await;
+    }
     let request = request.map_err(|error| {
         let snapshot = gateway.manager.snapshot();
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);

@@ -7,8 +7,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
@@ -29,9 +27,6 @@ use crate::response_stream::{ResponseBody, ResponseStream};
 use crate::work::Work;
 use protocol::{ErrorObject, LogLevel, Version};
 use runtime::worker::now;
-
-/// Retry hint for calls to a server that serves one client at a time.
-const LEASE_RETRY_IN: Duration = Duration::from_secs(1);
 
 /// A call, and the outlet for the messages of its server.
 impl Work for (&Call, &Outlet) {
@@ -315,18 +310,16 @@ impl Upstream {
         guard: &mut InflightGuard,
     ) -> Result<Result<PooledConnection, Error>, Error> {
         let outlet = work.outlet();
-        let leased = AtomicBool::new(false);
         let seat = pin!(async {
             tokio::select! {
                 biased;
-                seat = self.pool.seat(work.pool_request(), &leased) => seat,
+                seat = self.pool.seat(work.pool_request()) => seat,
                 // Boxed: it is rarely needed.
                 never = async { Box::pin(self.report_start(outlet)).await } => match never {},
             }
         });
         match frame.limit(outlet, seat).await {
             Some(Ok(connection)) => Ok(Ok(connection)),
-            None if leased.load(Ordering::Relaxed) => Ok(Err(Error::Leased { retry_in: LEASE_RETRY_IN })),
             Some(Err(error)) => {
                 self.excuse_private(work, guard);
                 Ok(Err(error))

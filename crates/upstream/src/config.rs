@@ -113,6 +113,21 @@ impl Config {
         self.transport.is_per_principal()
     }
 
+    /// The advice for a server that showed `signs` of keeping state for each client. Where clients have their own
+    /// sessions anyway there is none.
+    pub const fn hint(&self, signs: &[StateSign]) -> Option<&'static str> {
+        match (self.sharing, &self.transport) {
+            _ if signs.is_empty() => None,
+            (Sharing::Auto, Transport::Stdio(_)) => Some(
+                "new sessions have processes of their own; set `sharing: per_session` for that from the start, or `sharing: shared` to share its state",
+            ),
+            (Sharing::Shared, _) => Some(
+                "all clients share its state; set `sharing: per_session` to give each session a connection of its own",
+            ),
+            (Sharing::Auto | Sharing::PerSession, _) => None,
+        }
+    }
+
     /// A warning for the operator about valid settings.
     pub fn warning(&self) -> Option<&'static str> {
         match &self.transport {
@@ -129,8 +144,8 @@ impl Config {
 /// Which clients share a connection to a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// All clients, until the server shows that it keeps state for each client. Later sessions have their own
-    /// connections.
+    /// As the protocol says. Each client session has its own session at a server that hands out sessions. Clients share
+    /// a child process until it shows that it keeps state for each client.
     #[default]
     Auto,
     /// All clients, as far as server requests still reach the right client.
@@ -141,19 +156,6 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// The advice for a server that showed `signs` of keeping state for each client.
-    pub const fn hint(self, signs: &[StateSign]) -> Option<&'static str> {
-        match self {
-            Self::Auto if !signs.is_empty() => Some(
-                "new sessions have connections of their own; set `sharing: per_session` for that from the start, or `sharing: shared` to share its state",
-            ),
-            Self::Shared if !signs.is_empty() => Some(
-                "all clients share its state; set `sharing: per_session` to give each session a connection of its own",
-            ),
-            _ => None,
-        }
-    }
-
     /// The word in the configuration file.
     pub const fn as_str(self) -> &'static str {
         match self {

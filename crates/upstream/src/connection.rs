@@ -14,10 +14,11 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub use super::call::Call;
 pub use super::dialect::Dialect;
@@ -29,6 +30,7 @@ use super::error::Error;
 use super::offer::Offer;
 use crate::liveness::Liveness;
 use crate::response_stream::ResponseBody;
+use crate::state_signs::{StateSign, StateSigns};
 use oauth::Logins;
 use protocol::feature::List;
 use protocol::lifecycle::Peer;
@@ -60,9 +62,14 @@ pub trait Connector: Send + Sync + 'static {
     /// Whether the server speaks `era`, or none while that is unknown. This is read on every call.
     fn speaks(&self, era: Era) -> Option<bool>;
 
-    /// Whether a shared connection serves clients of both eras, in the newest era of the server. This is the
-    /// case if each connection is a process with its own state.
-    fn is_one_for_both_eras(&self) -> bool {
+    /// Whether the server gives each connection in `era` a session, whose state belongs to one client.
+    fn has_sessions(&self, era: Era) -> bool {
+        let _ = era;
+        false
+    }
+
+    /// Whether each connection is a process with its own state.
+    fn is_a_process(&self) -> bool {
         false
     }
 
@@ -123,23 +130,6 @@ pub trait Connection: Send + Sync + 'static {
     /// that. Dropping the future cancels the request.
     fn request<'a>(&'a self, call: &'a Call, outlet: &'a Outlet) -> RequestFuture<'a>;
 
-    /// Whether each server request says which call it belongs to. If not, a connection that
-    /// [`Connection::asks`] carries the calls of one owner at a time.
-    fn attributes_requests(&self) -> bool {
-        true
-    }
-
-    /// Whether the server was seen sending a request that names no call.
-    fn asks(&self) -> bool {
-        false
-    }
-
-    /// Returns the cancelled calls of owners other than `owner` for which the server may still send requests.
-    /// Returns none if each server request says which call it belongs to. This is read on every call.
-    fn unanswered(&self, _owner: Owner) -> Option<Unanswered> {
-        None
-    }
-
     /// Passes on a notification of the client that owns the connection. Only legacy servers receive any.
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         let _ = notification;
@@ -159,29 +149,6 @@ pub trait Connection: Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Cancelled calls that the server has not answered.
-#[derive(Debug)]
-pub struct Unanswered {
-    /// When to stop waiting for their answers.
-    pub until: Instant,
-    /// Whether the server answered many calls on the connection and never sent a request.
-    pub is_quiet: bool,
-    /// Changes with each late answer.
-    pub answers: watch::Receiver<()>,
-}
-
-impl Unanswered {
-    /// Whether the wait for their answers is over.
-    pub(super) fn is_over(&self) -> bool {
-        Instant::now() >= self.until
-    }
-
-    /// Resolves when one of them was answered, or the wait is over.
-    pub(super) async fn settled(&mut self) {
-        let _ = timeout_at(self.until, self.answers.changed()).await;
-    }
-}
-
 /// The response of a server, and its revision.
 #[derive(Debug)]
 pub struct ServerResponse {
@@ -198,8 +165,8 @@ pub enum Event {
     Changed(List),
     /// No subscription was active for a while, so every list and every resource may have changed.
     Missed,
-    /// The server asked a client for its roots.
-    AsksRoots,
+    /// The server showed that it keeps state for each client.
+    KeepsState(StateSign),
     /// A notification for its subscribers. For example, a resource was updated, a task progressed, or a user
     /// visited a page.
     Notice(Notification),
@@ -211,24 +178,51 @@ pub enum Event {
 pub struct Events {
     channel: mpsc::Sender<Event>,
     liveness: Arc<Liveness>,
+    signs: Arc<StateSigns>,
+    /// How many changes of lists were reported.
+    changes: Arc<AtomicU64>,
 }
 
 impl Events {
     /// A channel for events; 256 may wait.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
-        Self::with_liveness(Arc::default())
+        Self::of_server(Arc::default(), Arc::default())
     }
 
     /// Makes a channel for a server, whose events also end `liveness`.
-    pub(super) fn with_liveness(liveness: Arc<Liveness>) -> (Self, mpsc::Receiver<Event>) {
+    pub(super) fn of_server(
+        liveness: Arc<Liveness>,
+        signs: Arc<StateSigns>,
+    ) -> (Self, mpsc::Receiver<Event>) {
         let (channel, receiver) = mpsc::channel(256);
-        (Self { channel, liveness }, receiver)
+        (Self { channel, liveness, signs, changes: Arc::default() }, receiver)
+    }
+
+    /// The signs that the server keeps state for each client.
+    pub(super) const fn signs(&self) -> &Arc<StateSigns> {
+        &self.signs
+    }
+
+    /// Reports such a sign. It counts for the next call.
+    pub(super) fn shows(&self, sign: StateSign) {
+        if !self.signs.has(sign) {
+            self.signs.note(sign);
+            self.report(Event::KeepsState(sign));
+        }
     }
 
     /// Reports an event.
     pub fn report(&self, event: Event) {
+        if matches!(event, Event::Changed(_)) {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
         // A closed channel has no receiver that needs the event.
         let _ = self.channel.try_send(event);
+    }
+
+    /// Returns how many changes of lists were reported.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Records that the server sent something. Answers need not be reported here.

@@ -1,7 +1,7 @@
 //! The dialect in which a server is called: the era, and the abilities of the client.
 //!
 //! A server that speaks both eras is called in the era of the client, because then nothing has to be
-//! translated. A process that all clients share is called in the modern era, so that one process is enough.
+//! translated. For a child process that is a process for each era, started when needed.
 //! Modern requests declare the capabilities of their client themselves, so there is one modern dialect. A
 //! legacy connection declares them once for all its calls, so there is one dialect for each set of abilities.
 //! Requests of Switchyard use the base dialect. That is the modern era if the server speaks it, and otherwise
@@ -16,7 +16,8 @@ use super::call::Call;
 use super::owner::Owner;
 use crate::session_affinity::Affinity;
 use json::Raw;
-use protocol::{Abilities, Era};
+use protocol::meta::Sender;
+use protocol::{Abilities, Era, implementation};
 
 /// The requested dialect of a connection. If the server does not speak its era, the other era is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Dialect {
     pub era: Era,
     /// Capabilities that a legacy `initialize` declares.
     pub capabilities: Raw,
+    /// The `clientInfo` of a legacy `initialize`.
+    pub info: Raw,
     /// The one client of a private connection. Every server request on it is meant for that client.
     pub client: Option<Affinity>,
     /// The principal whose credential it uses, if each principal has its own.
@@ -32,6 +35,11 @@ pub struct Dialect {
 }
 
 impl Dialect {
+    /// The client as a legacy `initialize` describes it.
+    pub(super) fn sender(&self) -> Sender {
+        Sender { capabilities: self.capabilities.clone(), info: self.info.clone(), log_level: None }
+    }
+
     /// The dialect of Switchyard's own requests, such as discovery and health checks.
     pub fn base() -> Self {
         Key::BASE.dialect(None)
@@ -44,6 +52,8 @@ pub(super) struct Private {
     pub affinity: Affinity,
     /// Capabilities that the client declared.
     pub capabilities: Raw,
+    /// Its description of itself.
+    pub info: Raw,
 }
 
 /// The purpose of a requested connection.
@@ -64,27 +74,18 @@ impl<'a> PoolRequest<'a> {
     /// Returns the client for private connections, if it has any.
     pub(super) fn private(self) -> Option<Private> {
         let Self::Of(call) = self else { return None };
-        Some(Private { affinity: call.affinity.clone()?, capabilities: call.sender.capabilities.detached() })
+        let (capabilities, info) = (call.sender.capabilities.detached(), call.sender.info.detached());
+        Some(Private { affinity: call.affinity.clone()?, capabilities, info })
+    }
+
+    /// Returns where the private connections of the client belong.
+    pub(super) const fn affinity(self) -> Option<&'a Affinity> {
+        if let Self::Of(call) = self { call.affinity.as_ref() } else { None }
     }
 
     /// Returns the principal of the call. Switchyard and programs have none.
     pub(super) fn principal(self) -> Option<&'a Arc<str>> {
         if let Self::Of(call) = self { call.principal.as_ref() } else { None }
-    }
-
-    /// Returns the capabilities that its client declared. Switchyard has none.
-    pub(super) const fn capabilities(self) -> Option<&'a Raw> {
-        if let Self::Of(call) = self { Some(&call.sender.capabilities) } else { None }
-    }
-
-    /// Returns the owner of the calls on the connection. Switchyard's own requests have none, because no
-    /// other call waits for them.
-    pub(super) fn owner(self) -> Option<Owner> {
-        if let Self::Of(call) = self {
-            Some(call.owner).filter(|owner| *owner != Owner::GATEWAY)
-        } else {
-            None
-        }
     }
 }
 
@@ -121,6 +122,7 @@ impl Key {
         Dialect {
             era: self.era,
             capabilities: capabilities.unwrap_or_else(|| self.abilities.capabilities()),
+            info: private.map_or_else(implementation::own_info, |private| private.info.clone()),
             client: private.map(|private| private.affinity.clone()),
             principal: None,
         }

@@ -26,10 +26,13 @@ pub enum Error {
         /// When it is worth trying again.
         retry_in: Duration,
     },
-    /// The server asks its clients questions without saying which one it means, so it works for one
-    /// at a time; its time went by while it worked for another. Nothing was sent.
-    #[error("the server asks questions and works for one client at a time; it is waiting for another one")]
-    Leased {
+    /// A table of connections to the server is full, and none in it may end. Nothing was sent.
+    #[error("all {most} {what} are in use")]
+    Full {
+        /// How many there may be.
+        most: usize,
+        /// The name of the table.
+        what: &'static str,
         /// When it is worth trying again.
         retry_in: Duration,
     },
@@ -248,7 +251,7 @@ impl Error {
         match self {
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
-            | Self::Leased { .. }
+            | Self::Full { .. }
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::LoginRequired { .. }
@@ -291,7 +294,7 @@ impl Error {
             }
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
-            | Self::Leased { .. }
+            | Self::Full { .. }
             | Self::Paced { .. }
             | Self::TimedOut { .. }
             | Self::TooLarge { .. }
@@ -360,7 +363,7 @@ impl Error {
             Self::Backend { status, .. } => *status >= 500,
             Self::CircuitOpen { .. }
             | Self::Overloaded { .. }
-            | Self::Leased { .. }
+            | Self::Full { .. }
             | Self::Paced { .. }
             | Self::AuthFailed { .. }
             | Self::LoginRequired { .. }

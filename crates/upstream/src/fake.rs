@@ -7,7 +7,7 @@ mod dialects;
 mod subscription_log;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ struct State {
     eras: Eras,
     also: Option<Version>,
     is_exact: bool,
-    is_shared: bool,
+    is_process: bool,
     dialects: Vec<Dialect>,
     events: Option<Events>,
 }
@@ -133,7 +133,7 @@ impl Fake {
             eras: Eras::default(),
             also: None,
             is_exact: false,
-            is_shared: false,
+            is_process: false,
             dialects: Vec::new(),
             events: None,
         };
@@ -256,9 +256,6 @@ struct FakeConnection {
     peer: Peer,
     end: watch::Sender<Option<String>>,
     ended: watch::Receiver<Option<String>>,
-    is_shared: bool,
-    /// Whether the server sent a server request on this connection.
-    asks: AtomicBool,
 }
 
 impl FakeConnection {
@@ -295,7 +292,6 @@ impl Connection for FakeConnection {
                         Ok(Ok(Raw::empty_object()))
                     }
                     Answer::Ask(method) => {
-                        self.asks.fetch_or(self.is_shared, Ordering::SeqCst);
                         let answer = outlet.ask(method.into(), None).await;
                         Ok(answer.unwrap_or_else(|| Err(ErrorObject::new(-32000, "nobody answers"))))
                     }
@@ -313,14 +309,6 @@ impl Connection for FakeConnection {
             open.done = true;
             result.map(ResponseBody::Buffered)
         })
-    }
-
-    fn attributes_requests(&self) -> bool {
-        !self.is_shared
-    }
-
-    fn asks(&self) -> bool {
-        self.asks.load(Ordering::SeqCst)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -13,16 +13,13 @@
 
 mod dialects;
 mod group;
-mod lease;
 mod lifetime;
 mod live;
 mod private;
 mod private_call;
-mod replace;
-mod replacement;
 mod rest;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,8 +27,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::group::{Connecting, Group};
-use self::lease::QueuePlace;
-use self::live::ConnectionClaim;
+use super::config::Sharing;
 use super::connection::{Connection, Connector, Events};
 use super::dialect::{Key, PoolRequest};
 use super::error::Error;
@@ -57,8 +53,8 @@ pub(super) struct PoolLimits {
     pub connections: usize,
     /// The time limit of one connect, handshake included.
     pub connect: Duration,
-    /// Whether each client has its own connections.
-    pub is_private: bool,
+    /// Which clients share a connection.
+    pub sharing: Sharing,
     /// Whether each principal has its own credential. There is no connection without a client then.
     pub is_per_principal: bool,
     /// How long a private connection may be silent.
@@ -78,7 +74,7 @@ pub(super) struct Pool {
     /// Clients with private connections.
     pub(super) attended: PrivateClients,
     /// Whether the server keeps state for each client.
-    pub(super) signs: StateSigns,
+    pub(super) signs: Arc<StateSigns>,
     /// How often Switchyard closed connections of clients by itself.
     closings: AtomicU64,
 }
@@ -96,8 +92,6 @@ pub(super) struct Occupancy {
     pub other_arrivals: u64,
     /// How often a first connection could not be made.
     pub failed_starts: u64,
-    /// Why a connection that was to be replaced after a cancelled call has no successor.
-    pub unreplaced: Option<Arc<str>>,
 }
 
 /// The state of each dialect:
@@ -122,9 +116,8 @@ struct State {
 
 enum Choice {
     Take(PooledConnection),
-    /// Wait for the end of a connect, if one is pending. If all connections are leased to others, wait for one that
-    /// becomes free.
-    Wait(Key, Option<Connecting>, Option<QueuePlace>),
+    /// Wait for the end of a connect.
+    Wait(Key, Option<Connecting>),
 }
 
 impl Pool {
@@ -140,7 +133,8 @@ impl Pool {
         let resting = Vec::new();
         let state = State { shut: None, base: Key::BASE, groups, next_home, resting, tasks };
         let occupancy = watch::Sender::new(Occupancy::default());
-        let (state, attended, signs) = (Mutex::new(state), PrivateClients::default(), StateSigns::default());
+        let signs = Arc::clone(events.signs());
+        let (state, attended) = (Mutex::new(state), PrivateClients::of(&signs));
         Arc::new(Self {
             connector,
             events,
@@ -156,43 +150,19 @@ impl Pool {
     }
 
     /// Returns a share of the connection with the fewest requests in the dialect of `request`, or of the first connection
-    /// as soon as it exists. `leased` is set while others hold all connections.
-    pub(super) async fn seat(
-        self: &Arc<Self>,
-        request: PoolRequest<'_>,
-        leased: &AtomicBool,
-    ) -> Result<PooledConnection, Error> {
-        let mut claim =
-            ConnectionClaim { owner: request.owner(), capabilities: request.capabilities(), is_woken: false };
+    /// as soon as it exists.
+    pub(super) async fn seat(self: &Arc<Self>, request: PoolRequest<'_>) -> Result<PooledConnection, Error> {
         loop {
-            let (key, connecting, freed) = match self.choose(request, claim)? {
+            let (key, connecting) = match self.choose(request)? {
                 Choice::Take(seat) => return Ok(seat),
-                Choice::Wait(key, connecting, freed) => (key, connecting, freed),
+                Choice::Wait(key, connecting) => (key, connecting),
             };
-            let is_extra = freed.is_some();
-            leased.store(is_extra, Ordering::Relaxed);
-            let done = tokio::select! {
-                biased;
-                done = group::connected(connecting) => Some(done),
-                () = QueuePlace::of(freed) => None,
-            };
-            leased.store(false, Ordering::Relaxed);
-            let Some(done) = done else {
-                claim.is_woken = true;
-                continue;
-            };
-            match done {
+            match group::connected(connecting).await {
                 Some(Ok(live)) if self.key(&self.lock(), request).0 == live.key => {
-                    // If the server sent requests on another connection, it may do so on this one.
-                    let exclusive = self.lock().find_mut(live.key).is_some_and(Group::asks);
-                    if let Some(seat) = PooledConnection::on(&live, claim, exclusive) {
-                        return Ok(seat);
-                    }
+                    return Ok(PooledConnection::on(&live));
                 }
                 // The server does not speak this dialect.
                 Some(Err(_)) if !self.key(&self.lock(), request).0.equals_except_client(key) => {}
-                // The other connections are still there, and no extra one is tried again at once.
-                Some(Err(_)) if is_extra => {}
                 Some(Err(error)) => return Err(error),
                 // The connect gave another dialect, or was dropped because all connections are being closed.
                 Some(Ok(_)) | None => {}
@@ -200,11 +170,7 @@ impl Pool {
         }
     }
 
-    fn choose(
-        self: &Arc<Self>,
-        request: PoolRequest<'_>,
-        claim: ConnectionClaim<'_>,
-    ) -> Result<Choice, Error> {
+    fn choose(self: &Arc<Self>, request: PoolRequest<'_>) -> Result<Choice, Error> {
         self.check_open()?;
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -213,43 +179,27 @@ impl Pool {
             state.move_base(key);
             self.publish(state, None);
         }
-        let at = state.group(key, request, self.limits.connections)?;
+        let at = state.group(key, request, self.private_limit())?;
         let group = &mut state.groups[at];
         let all_full = |seat: &PooledConnection| seat.requests() > self.connector.requests_per_connection();
-        if let Some(seat) = group.seat(claim) {
+        if key.affinity.is_none()
+            && self.limits.sharing == Sharing::Auto
+            && self.connector.is_a_process()
+            && let Some(affinity) = request.affinity()
+        {
+            self.signs.called_by(affinity);
+        }
+        if let Some(seat) = group.seat() {
             if all_full(&seat) && group.has_room(self.limits.connections) {
                 self.begin_connect(group, &state.tasks);
             }
             return Ok(Choice::Take(seat));
         }
-        let Some(owner) = claim.owner.filter(|_| !group.live.is_empty()) else {
-            if group.connecting.is_none() {
-                group.flap_backoff.check()?;
-                self.begin_connect(group, &state.tasks);
-            }
-            return Ok(Choice::Wait(key, group.connecting.clone(), None));
-        };
-        let mut turn = group.queue.join(owner);
-        // A connection that became free before the caller joined the queue would not wake it.
-        if let Some(seat) = group.seat(claim) {
-            return Ok(Choice::Take(seat));
-        }
-        turn.ends_with(group.head_start_of(owner));
-        if let Some(unanswered) = group.blocking_calls(claim) {
-            if unanswered.is_over() {
-                self.begin_replacement(group, claim, &state.tasks);
-                // Without a successor the connection stays in use.
-                if let Some(seat) = group.seat(claim) {
-                    return Ok(Choice::Take(seat));
-                }
-            }
-            turn.waits_for(unanswered);
-        }
-        let may_grow = self.connector.requests_per_connection() < usize::MAX;
-        if may_grow && group.has_room(self.limits.connections) {
+        if group.connecting.is_none() {
+            group.flap_backoff.check()?;
             self.begin_connect(group, &state.tasks);
         }
-        Ok(Choice::Wait(key, group.connecting.clone(), Some(turn)))
+        Ok(Choice::Wait(key, group.connecting.clone()))
     }
 
     fn publish(&self, state: &State, lost: Option<Arc<str>>) {
@@ -259,12 +209,6 @@ impl Pool {
             occupancy.live = live;
             occupancy.lost = lost.or(occupancy.lost.take());
         });
-    }
-
-    /// Reports that a connection that was to be replaced after a cancelled call stays in use.
-    fn report_unreplaced(&self, error: &Error) {
-        let reason: Arc<str> = error.to_string().into();
-        self.occupancy.send_modify(|occupancy| occupancy.unreplaced = Some(reason));
     }
 
     /// Closes all connections and pending connects, and waits for their end. The next caller connects again.
@@ -279,8 +223,6 @@ impl Pool {
                 group.live.clear();
                 group.connecting = None;
                 group.no_extra_before = None;
-                group.replacement = replacement::Replacement::default();
-                group.queue.wake_all();
             }
             let tasks = std::mem::replace(&mut state.tasks, self.shutdown.child());
             tasks.begin();

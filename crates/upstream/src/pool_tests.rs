@@ -1,5 +1,7 @@
 //! Connections: how many connects there are, which connection a caller gets, and the handling of closed ones.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
@@ -15,7 +17,7 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let limits = PoolLimits {
         connections,
         connect: CONNECT_LIMIT,
-        is_private: false,
+        sharing: Sharing::Shared,
         is_per_principal: false,
         silence_limits,
     };
@@ -24,7 +26,7 @@ fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
 }
 
 async fn seat(pool: &Arc<Pool>) -> Result<PooledConnection, Error> {
-    pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await
+    pool.seat(PoolRequest::Own).await
 }
 
 fn server() -> Fake {

@@ -7,17 +7,23 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::connection::{Event, Events};
+use super::state_signs::StateSigns;
 use super::watches::Watches;
 use crate::session_affinity::Affinity;
 
 /// The clients with private connections to one server.
-#[derive(Default)]
-pub(super) struct PrivateClients(Mutex<HashMap<Affinity, Arc<PrivateClient>>>);
+pub(super) struct PrivateClients {
+    clients: Mutex<HashMap<Affinity, Arc<PrivateClient>>>,
+    signs: Arc<StateSigns>,
+    /// When lists may be read again on any of these connections.
+    next_read: Mutex<Instant>,
+}
 
 /// One client with a private connection, or with an attempt to make one.
 pub(super) struct PrivateClient {
@@ -27,6 +33,17 @@ pub(super) struct PrivateClient {
     /// Whether the attempt to connect succeeded; `None` while there is neither a result nor a connection.
     pub(super) outcome: watch::Sender<Option<bool>>,
     pub(super) demand: watch::Sender<Demand>,
+    /// How many changes had been announced when its lists were read.
+    pub(super) read: watch::Sender<u64>,
+    /// Has its lists read at once.
+    pub(super) hurry: Notify,
+}
+
+impl PrivateClient {
+    /// Whether its server announced a change since its lists were read.
+    pub(super) fn is_stale(&self) -> bool {
+        *self.outcome.borrow() == Some(true) && *self.read.borrow() < self.events.changes()
+    }
 }
 
 /// The requests of one client that need its connection.
@@ -46,6 +63,12 @@ impl Demand {
 }
 
 impl PrivateClients {
+    /// Makes the table of the server of `signs`.
+    pub(super) fn of(signs: &Arc<StateSigns>) -> Self {
+        let (clients, next_read) = (Mutex::default(), Mutex::new(Instant::now()));
+        Self { clients, signs: Arc::clone(signs), next_read }
+    }
+
     /// Returns where the private connections of `affinity` report events.
     pub(super) fn events(&self, affinity: &Affinity) -> Option<Events> {
         self.lock().get(affinity).map(|client| client.events.clone())
@@ -68,11 +91,14 @@ impl PrivateClients {
             client.demand.send_modify(Demand::add);
             return (Arc::clone(client), None);
         }
-        let (events, heard) = Events::channel();
+        let (events, heard) = Events::of_server(Arc::default(), Arc::clone(&self.signs));
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
         let affinity = affinity.attended();
         let demand = watch::Sender::new(Demand { count: 0, since: Some(Instant::now()) });
-        let client = Arc::new(PrivateClient { affinity: affinity.clone(), events, watches, outcome, demand });
+        let (read, hurry) = (watch::Sender::new(0), Notify::new());
+        let client =
+            PrivateClient { affinity: affinity.clone(), events, watches, outcome, demand, read, hurry };
+        let client = Arc::new(client);
         clients.insert(affinity, Arc::clone(&client));
         (client, Some(heard))
     }
@@ -91,14 +117,24 @@ impl PrivateClients {
         self.lock().remove(affinity);
     }
 
+    /// Returns when to read lists that may be read from `wanted` on, and take `cost` of the server's time for that. All
+    /// clients share this time.
+    pub(super) fn read_at(&self, wanted: Instant, cost: Duration) -> Instant {
+        // Nothing panics while it is held.
+        let mut next = self.next_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = wanted.max(*next);
+        *next = at + cost;
+        at
+    }
+
     /// Whether fewer than `limit` clients wait for a new request after their connection closed.
-    pub(super) fn may_linger(&self, limit: usize) -> bool {
+    pub(super) fn may_linger(&self, limit: Option<usize>) -> bool {
         let lingers = |client: &&Arc<PrivateClient>| client.demand.borrow().since.is_none();
-        self.lock().values().filter(lingers).count() <= limit
+        limit.is_none_or(|limit| self.lock().values().filter(lingers).count() <= limit)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Affinity, Arc<PrivateClient>>> {
         // Nothing panics while it is held, and every write leaves a valid table.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,29 +15,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Upstream;
 use super::connection::{Call, Connection, Event, Outlet};
 use super::deadline::Deadline;
-use super::dialect::PoolRequest;
-use super::discover::{self, Discovery};
+use super::discover;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
 use super::private_client_table::PrivateClient;
+use super::private_lists::{PATIENCE, Reading};
 use super::refresh;
-use super::retry;
 use super::state_signs::StateSign;
-use super::work::Work;
 use crate::session_affinity::Affinity;
 use crate::supervisor_messages::{Change, Update};
-use protocol::{ErrorObject, LogLevel, Notification, method};
+use json::Raw;
+use protocol::feature::Lists;
+use protocol::{LogLevel, Notification, method};
 
-/// How long the first request of a client waits for its connection.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a failed connect.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Change notifications within this time are combined.
@@ -52,25 +49,20 @@ const KNOWN_GRACE: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(10);
 
 impl Upstream {
-    /// Whether the client of `affinity` has private connections.
-    pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
-        self.pool.is_private_to(affinity)
-    }
-
-    /// Whether the first request of `affinity` has to wait ([`Upstream::attend`]).
-    pub fn has_to_attend(&self, affinity: &Affinity) -> bool {
+    /// Whether the first request of `affinity`, whose client declares `capabilities`, has to wait
+    /// ([`Upstream::attend`]).
+    pub fn has_to_attend(&self, affinity: &Affinity, capabilities: &Raw) -> bool {
         let is_settled = |client: Arc<PrivateClient>| client.outcome.borrow().is_some();
         self.config.enabled
-            && self.is_private_to(affinity)
+            && self.pool.is_private_to(affinity, capabilities)
             && !self.pool.attended.get(affinity).is_some_and(is_settled)
     }
 
     /// Connects for the client that `call` describes, if it has connections of its own. Waits until its lists were
     /// read and the server has the answers to what it asked at its start. A failure shows with the next call.
     pub async fn attend(&self, call: &Call) {
-        let Some(affinity) = call.affinity.as_ref().filter(|affinity| self.has_to_attend(affinity)) else {
-            return;
-        };
+        let has_to = |affinity: &&Affinity| self.has_to_attend(affinity, &call.sender.capabilities);
+        let Some(affinity) = call.affinity.as_ref().filter(has_to) else { return };
         let (client, new) = self.pool.attended.enter(affinity);
         if let Some((heard, upstream)) = new.zip(self.me.upgrade()) {
             let task = PrivateClientTask {
@@ -85,6 +77,7 @@ impl Upstream {
                 last_read: Instant::now(),
                 offer: None,
                 gap: Duration::ZERO,
+                announced: Lists::NONE,
             };
             self.group.spawn_until_end(task.run(heard));
         }
@@ -102,10 +95,7 @@ impl Upstream {
     /// Returns the client of `call` if the server waits for an answer of the client that has to come first.
     /// The client has no session, so it gets the server request during a call.
     pub(super) fn has_to_answer(&self, call: &Call) -> Option<Arc<PrivateClient>> {
-        let affinity = call
-            .affinity
-            .as_ref()
-            .filter(|affinity| affinity.ends_when_idle() && self.is_private_to(affinity))?;
+        let affinity = call.affinity.as_ref().filter(|affinity| affinity.ends_when_idle())?;
         let client = self.pool.attended.get(affinity)?;
         let is_asked = client.affinity.requests()?.borrow().1 > 0;
         let can_ask =
@@ -150,6 +140,8 @@ struct PrivateClientTask {
     /// The lists as they were read last, and how long they are not read again after change notifications.
     offer: Option<Arc<Offer>>,
     gap: Duration,
+    /// The lists whose change the server announced since they were read.
+    announced: Lists,
 }
 
 impl PrivateClientTask {
@@ -249,11 +241,18 @@ impl PrivateClientTask {
         if self.call.sender.capabilities.get("roots").is_none() {
             return;
         }
-        let is_known = self.upstream.signs().has(StateSign::AsksRoots);
-        let grace = if is_known { KNOWN_GRACE } else { GRACE };
+        let signs = self.upstream.signs();
+        let grace = match (signs.has(StateSign::AsksForRoots), signs.is_quiet_at_start()) {
+            (true, _) => KNOWN_GRACE,
+            (false, false) => GRACE,
+            (false, true) => Duration::ZERO,
+        };
         // The channel stays open while the affinity is held. After this time the server itself waits for late
         // answers.
         let asked = timeout(grace, requests.wait_for(|(all, _)| *all > asked_before)).await.is_ok();
+        if !asked {
+            signs.note_quiet_start();
+        }
         // A client without a session gets the server request during its first call. Programs answer none.
         if asked && self.affinity.reached().is_some() {
             let _ = timeout(PATIENCE, requests.wait_for(|(_, open)| *open == 0)).await;
@@ -263,6 +262,13 @@ impl PrivateClientTask {
 
     /// Reads the lists and publishes them.
     async fn read(&mut self) -> Result<(), Error> {
+        let changes = self.client.events.changes();
+        let read = self.read_lists().await;
+        self.client.read.send_replace(changes);
+        read
+    }
+
+    async fn read_lists(&mut self) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
         let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
@@ -282,6 +288,9 @@ impl PrivateClientTask {
         let read = read.and_then(|offer| offer.map_err(|refusal| discover::refused(&refusal)))?;
         let offer = self.covered(read).await?;
         let is_same = self.offer.as_ref() == Some(&offer);
+        if self.offer.as_ref().is_some_and(|before| !before.names_the_same(&offer)) {
+            self.upstream.note_sign(StateSign::ListChangedByCall);
+        }
         self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(offer.bytes) };
         self.offer = Some(Arc::clone(&offer));
         self.offer(offer).await;
@@ -295,9 +304,6 @@ impl PrivateClientTask {
 
     /// Publishes what the server offers to the client.
     async fn offer(&self, offer: Arc<Offer>) {
-        if self.upstream.offer().is_some_and(|shared| !shared.names_the_same(&offer)) {
-            self.upstream.note_sign(StateSign::ListsDiffer);
-        }
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
         self.publish(Change::Private(self.affinity.clone(), Some(offer), published)).await;
@@ -315,14 +321,20 @@ impl PrivateClientTask {
             tokio::select! {
                 () = &mut subscribing => return,
                 Some(event) = heard.recv() => {
-                    if self.hear(event).await {
-                        due = due.or(Some((Instant::now() + DEBOUNCE).max(self.last_read + self.gap)));
+                    if self.hear(event).await && due.is_none() {
+                        let wanted = (Instant::now() + DEBOUNCE).max(self.last_read + self.gap);
+                        let cost = self.offer.as_ref().map_or(Duration::ZERO, |offer| refresh::cost(offer.bytes));
+                        due = Some(self.upstream.pool.attended.read_at(wanted, cost));
                     }
                 }
+                () = self.client.hurry.notified() => due = Some(Instant::now()),
                 () = at(due) => {
                     due = None;
+                    let (announced, before) = (std::mem::take(&mut self.announced), self.offer.clone());
                     if let Err(error) = self.read().await {
                         tracing::debug!(server = %self.upstream.config.name, %error, "lists were not read again");
+                    } else if before == self.offer {
+                        self.pass_on(announced);
                     }
                 }
                 Ok(()) = next_change(&mut roots) => {
@@ -333,16 +345,26 @@ impl PrivateClientTask {
         }
     }
 
+    /// Tells the client of changes that the server announced without one that shows in the lists.
+    fn pass_on(&self, announced: Lists) {
+        for list in announced.iter() {
+            self.affinity.notice(Notification { method: list.changed().into(), params: None });
+        }
+    }
+
     /// Passes on an event. Returns whether the lists have to be read again.
-    async fn hear(&self, event: Event) -> bool {
+    async fn hear(&mut self, event: Event) -> bool {
         match event {
-            Event::Changed(_) => return true,
+            Event::Changed(list) => {
+                self.announced = self.announced.with(list);
+                return true;
+            }
             Event::Notice(notice) => self.publish(Change::ToldTo(self.affinity.clone(), Some(notice))).await,
             Event::Missed => {
                 self.publish(Change::ToldTo(self.affinity.clone(), None)).await;
                 return true;
             }
-            Event::AsksRoots => self.upstream.note_sign(StateSign::AsksRoots),
+            Event::KeepsState(sign) => self.upstream.note_sign(sign),
         }
         false
     }
@@ -364,35 +386,5 @@ async fn next_change(roots: &mut Option<watch::Receiver<u64>>) -> Result<(), wat
     match roots {
         Some(roots) => roots.changed().await,
         None => pending().await,
-    }
-}
-
-/// Reads the lists on the connection of one client.
-struct Reading<'a> {
-    discovery: Discovery,
-    call: &'a Call,
-}
-
-impl Work for Reading<'_> {
-    type Output = Result<Offer, ErrorObject>;
-
-    fn name(&self) -> &'static str {
-        "discovery"
-    }
-
-    fn kind(&self) -> retry::RetrySafety {
-        retry::RetrySafety::Read
-    }
-
-    fn pool_request(&self) -> PoolRequest<'_> {
-        PoolRequest::Of(self.call)
-    }
-
-    fn log_level(&self) -> Option<LogLevel> {
-        self.call.sender.log_level
-    }
-
-    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
-        self.discovery.on(connection)
     }
 }

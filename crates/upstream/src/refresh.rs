@@ -71,8 +71,13 @@ pub(super) fn longer(gap: Duration) -> Duration {
 
 /// How long lists of `bytes` are not read again after change notifications.
 pub(super) fn gap_after(bytes: usize) -> Duration {
+    LEAST_GAP.max(cost(bytes))
+}
+
+/// The part of the server's time for such readings that lists of `bytes` take.
+pub(super) fn cost(bytes: usize) -> Duration {
     let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-    LEAST_GAP.max(Duration::from_secs_f64(bytes / REREAD_RATE))
+    Duration::from_secs_f64(bytes / REREAD_RATE)
 }
 
 #[cfg(test)]

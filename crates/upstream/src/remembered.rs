@@ -8,7 +8,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use super::config::{Sharing, Start, Transport};
@@ -53,7 +52,7 @@ impl Upstream {
         let offer = Offer::from_stored(&remembered.offer, &self.config.name, mirrored);
         let Some(Ok(offer)) = offer.map(|offer| self.covered(Ok(offer))) else { return };
         self.facts.remembers(&offer, remembered.read_at);
-        self.signs().restore(&remembered.signs, self.config.sharing == Sharing::Auto);
+        self.signs().restore(&remembered.signs);
         if self.starts_on_demand() {
             self.facts.set_state(State::Idle);
             self.facts.set_resting(true);
@@ -121,7 +120,7 @@ impl Upstream {
         loop {
             self.pool.check_open()?;
             // The supervisor reads the offer of each new connection.
-            let connection = self.pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await?;
+            let connection = self.pool.seat(PoolRequest::Own).await?;
             let arrivals = occupancy.borrow().arrivals;
             let read = reading.wait_for(|last| last.arrival >= arrivals).await;
             let last = read.map_err(|_| Error::Unavailable { state: pool::SHUTTING_DOWN })?.clone();

@@ -69,7 +69,7 @@ const fn after(error: &Error, kind: RetrySafety) -> Next {
         (
             Error::CircuitOpen { .. }
             | Error::Overloaded { .. }
-            | Error::Leased { .. }
+            | Error::Full { .. }
             | Error::Paced { .. }
             | Error::AuthFailed { .. }
             | Error::LoginRequired { .. }

@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::call_events::Outlet;
 use super::owner::Owner;
 use json::Raw;
-use protocol::Notification;
+use protocol::{Era, Notification};
 
 /// A client's session, or its principal and capabilities. Clones share its state.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ struct Sessionless {
     principal: Arc<str>,
     /// Hash of the capabilities, which may be as large as a request; `None` for programs without capabilities.
     capabilities: Option<u64>,
+    /// Whether they are programs, which use Switchyard's own connections.
+    is_program: bool,
     /// Where they can receive server requests, if they have a task of their own.
     outlets: Option<Arc<ClientOutlets>>,
 }
@@ -50,10 +52,8 @@ struct AffinitySession {
     outlets: Arc<ClientOutlets>,
     /// Changes when the client reports new roots.
     roots: watch::Sender<u64>,
-    /// Whether the client reported that it is initialized.
-    is_ready: AtomicBool,
-    /// Whether it was connected before its first request, which happens once.
-    is_expected: AtomicBool,
+    /// Servers whose shared process it called.
+    called: Mutex<Vec<u64>>,
 }
 
 /// Where a client can receive server requests outside of calls, and how many are open.
@@ -109,29 +109,67 @@ impl Affinity {
             client: OnceLock::new(),
             outlets: Arc::default(),
             roots: watch::Sender::new(0),
-            is_ready: AtomicBool::new(false),
-            is_expected: AtomicBool::new(false),
+            called: Mutex::default(),
         })))
     }
 
     /// Makes the affinity of clients without a session that are authenticated as `principal` and declare
     /// `capabilities`.
     pub fn of_principal(principal: Arc<str>, capabilities: &Raw) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(capabilities.bytes());
-        let capabilities = Some(hasher.finish());
-        Self(AffinityKind::Principal(Sessionless { principal, capabilities, outlets: None }))
+        Self::sessionless(principal, Some(capabilities), false)
     }
 
-    /// Makes the affinity of programs of `principal`, such as REST requests that answer no server requests. They have
-    /// private connections only to servers where each principal logs in. Otherwise they use the shared ones.
-    pub const fn of_program(principal: Arc<str>) -> Self {
-        Self(AffinityKind::Principal(Sessionless { principal, capabilities: None, outlets: None }))
+    /// Makes the affinity of programs of `principal`, such as REST requests, with the `capabilities` of those that answer
+    /// server requests. They have private connections only to servers where each principal logs in. Otherwise they use
+    /// the shared ones.
+    pub fn of_program(principal: Arc<str>, capabilities: Option<&Raw>) -> Self {
+        Self::sessionless(principal, capabilities, true)
+    }
+
+    fn sessionless(principal: Arc<str>, capabilities: Option<&Raw>, is_program: bool) -> Self {
+        let capabilities = capabilities.map(|capabilities| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(capabilities.bytes());
+            hasher.finish()
+        });
+        Self(AffinityKind::Principal(Sessionless { principal, capabilities, is_program, outlets: None }))
     }
 
     /// Whether it is that of programs.
     pub(super) const fn is_of_program(&self) -> bool {
-        matches!(&self.0, AffinityKind::Principal(Sessionless { capabilities: None, .. }))
+        matches!(&self.0, AffinityKind::Principal(Sessionless { is_program: true, .. }))
+    }
+
+    /// The era of its client.
+    pub(super) const fn era(&self) -> Era {
+        match self.0 {
+            AffinityKind::Session(_) => Era::Legacy,
+            AffinityKind::Principal(_) => Era::Modern,
+        }
+    }
+
+    /// Records a call to the shared process of `server`.
+    pub(super) fn joins(&self, server: u64) {
+        if let Some(mut called) = self.called().filter(|called| !called.contains(&server)) {
+            called.push(server);
+        }
+    }
+
+    /// Forgets the calls to the shared process of `server`, so that it may get a process of its own.
+    pub(super) fn leaves(&self, server: u64) {
+        if let Some(mut called) = self.called() {
+            called.retain(|other| *other != server);
+        }
+    }
+
+    /// Whether it called the shared process of `server`.
+    pub(super) fn stays(&self, server: u64) -> bool {
+        self.called().is_some_and(|called| called.contains(&server))
+    }
+
+    fn called(&self) -> Option<MutexGuard<'_, Vec<u64>>> {
+        // Nothing panics while it is held, and every write leaves a valid list.
+        Some(self.of_session()?.called.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns this affinity with a place for outlets.
@@ -198,30 +236,6 @@ impl Affinity {
         if let AffinityKind::Session(session) = &self.0 {
             session.roots.send_modify(|count| *count += 1);
         }
-    }
-
-    /// Records that the client is initialized, so that servers may send requests to it.
-    pub fn is_initialized(&self) {
-        if let AffinityKind::Session(session) = &self.0 {
-            session.is_ready.store(true, Ordering::Release);
-        }
-    }
-
-    /// Whether its client is initialized and has an outlet. Returns true once in a session.
-    pub fn begins(&self) -> bool {
-        let AffinityKind::Session(session) = &self.0 else { return false };
-        let can_begin = session.is_ready.load(Ordering::Acquire) && !session.outlets.lent().is_empty();
-        can_begin && !session.is_expected.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether it is a session that began after `number` sessions, or a principal.
-    pub(super) fn is_newer_than(&self, number: u64) -> bool {
-        !matches!(&self.0, AffinityKind::Session(session) if session.number <= number)
-    }
-
-    /// Returns the number of sessions so far.
-    pub(super) fn sessions_so_far() -> u64 {
-        LAST.load(Ordering::Relaxed)
     }
 
     /// Returns a count that changes with the client's roots, or `None` for a principal.
@@ -343,7 +357,8 @@ impl PartialEq for Affinity {
         match (&self.0, &other.0) {
             (AffinityKind::Session(one), AffinityKind::Session(two)) => one.number == two.number,
             (AffinityKind::Principal(one), AffinityKind::Principal(two)) => {
-                one.capabilities == two.capabilities && one.principal == two.principal
+                (one.is_program, one.capabilities) == (two.is_program, two.capabilities)
+                    && one.principal == two.principal
             }
             _ => false,
         }

@@ -22,7 +22,7 @@ use super::status::{Facts, State};
 use super::supervise::Supervisor;
 use super::supervisor_messages::{Change, Update};
 use super::watches::Watches;
-use super::{COMMANDS, Config, Upstream, config};
+use super::{COMMANDS, Config, Upstream};
 use runtime::shutdown::Shutdown;
 
 /// State that a server has from before its start.
@@ -101,7 +101,7 @@ impl Upstream {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let group = shutdown.child();
         let liveness = Arc::<Liveness>::default();
-        let (events, notices) = Events::with_liveness(Arc::clone(&liveness));
+        let (events, notices) = Events::of_server(Arc::clone(&liveness), Arc::default());
         let (commands, inbox) = mpsc::channel(COMMANDS);
         let secrets = Secrets::of(&config, connector.logins());
         let limits = (pool_limits(&config), secrets.clone());
@@ -134,7 +134,6 @@ impl Upstream {
             is_switched,
         });
         if upstream.config.enabled {
-            upstream.note_sharing();
             if let Some(remembered) = remembered {
                 upstream.restore(remembered);
             }
@@ -154,7 +153,7 @@ fn pool_limits(config: &Config) -> pool::PoolLimits {
     pool::PoolLimits {
         connections: config.limits.connections,
         connect: config.connect_limit(),
-        is_private: config.sharing == config::Sharing::PerSession || config.is_per_principal(),
+        sharing: config.sharing,
         is_per_principal: config.is_per_principal(),
         silence_limits: config.silence_limits(),
     }

@@ -1,21 +1,15 @@
 //! Signs that a server keeps state for each client, as far as they were seen.
 //!
-//! Invariants: a sign that was seen stays; with `sharing: auto` the first one separates the sessions that begin
-//! after it, and no session that began before.
+//! Invariants: a sign that was seen stays. A child process is shared until it shows one that concerns the
+//! client. Clients that had called it before stay there until a request to them was refused ([`Affinity::leaves`]).
 //!
-//! Not here: where a sign is noticed (`supervise`, `private_clients`), and the connections (`pool`).
+//! Not here: where a sign is noticed (`transport::inbound`, `stateful`), and the connections (`pool`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::session_affinity::Affinity;
-
-/// Whether a server of this process may have connections for one client each.
-static ANY_PRIVATE: AtomicBool = AtomicBool::new(false);
-
-/// Whether a server may have connections for one client each. Asked for every request, so it is one look.
-pub fn any_private() -> bool {
-    ANY_PRIVATE.load(Ordering::Relaxed)
-}
+use json::Raw;
+use protocol::method;
 
 /// Whether a server of this process may need a login.
 static ANY_LOGINS: AtomicBool = AtomicBool::new(false);
@@ -30,25 +24,23 @@ pub(super) fn has_logins() {
     ANY_LOGINS.store(true, Ordering::Relaxed);
 }
 
-/// Notes that a server has connections for one client each.
-pub(super) fn has_private() {
-    ANY_PRIVATE.store(true, Ordering::Relaxed);
-}
-
 /// A sign that a server keeps state for each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateSign {
-    /// It lists something else on another connection.
-    ListsDiffer,
     /// It asked a client for its roots.
-    AsksRoots,
+    AsksForRoots,
+    /// It asked a client for a text of its language model.
+    AsksForSampling,
+    /// It asked a client for input of its user.
+    AsksForElicitation,
     /// It changed a list during or just after a call of one client.
     ListChangedByCall,
 }
 
 impl StateSign {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::ListsDiffer, Self::AsksRoots, Self::ListChangedByCall];
+    pub const ALL: [Self; 4] =
+        [Self::AsksForRoots, Self::AsksForSampling, Self::AsksForElicitation, Self::ListChangedByCall];
 
     /// The sign with this word.
     pub fn from_word(word: &str) -> Option<Self> {
@@ -58,10 +50,32 @@ impl StateSign {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::ListsDiffer => "lists_differ_by_session",
-            Self::AsksRoots => "asks_for_roots",
+            Self::AsksForRoots => "asks_for_roots",
+            Self::AsksForSampling => "asks_for_sampling",
+            Self::AsksForElicitation => "asks_for_elicitation",
             Self::ListChangedByCall => "list_changed_by_call",
         }
+    }
+
+    /// Returns the sign that a server gives by sending its client a request of `method`.
+    pub(super) fn of_request(method: &str) -> Option<Self> {
+        match method {
+            method::ROOTS_LIST => Some(Self::AsksForRoots),
+            method::SAMPLING_CREATE_MESSAGE => Some(Self::AsksForSampling),
+            method::ELICITATION_CREATE => Some(Self::AsksForElicitation),
+            _ => None,
+        }
+    }
+
+    /// Whether it concerns a client that declares `capabilities`.
+    fn concerns(self, capabilities: &Raw) -> bool {
+        let capability = match self {
+            Self::AsksForRoots => "roots",
+            Self::AsksForSampling => "sampling",
+            Self::AsksForElicitation => "elicitation",
+            Self::ListChangedByCall => return true,
+        };
+        capabilities.part(capability).is_some()
     }
 
     const fn bit(self) -> u8 {
@@ -72,41 +86,51 @@ impl StateSign {
 /// The signs of one server.
 #[derive(Debug)]
 pub(super) struct StateSigns {
+    /// The number of its server, for sessions that remember which ones they called.
+    server: u64,
     seen: AtomicU8,
-    /// Sessions with a higher number than this have private connections.
-    separated_after: AtomicU64,
+    is_told: AtomicBool,
+    /// Whether a client with roots began and was asked for nothing.
+    is_quiet_at_start: AtomicBool,
 }
 
 impl Default for StateSigns {
     fn default() -> Self {
-        Self { seen: AtomicU8::new(0), separated_after: AtomicU64::new(u64::MAX) }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let server = LAST.fetch_add(1, Ordering::Relaxed);
+        Self {
+            server,
+            seen: AtomicU8::new(0),
+            is_told: AtomicBool::new(false),
+            is_quiet_at_start: AtomicBool::new(false),
+        }
     }
 }
 
 impl StateSigns {
-    /// Notes a sign; whether it is the first one. With `separates` new sessions are separated from now on.
-    pub(super) fn note(&self, sign: StateSign, separates: bool) -> bool {
-        let is_first = self.seen.fetch_or(sign.bit(), Ordering::Relaxed) == 0;
-        if is_first && separates {
-            has_private();
-            self.separated_after.store(Affinity::sessions_so_far(), Ordering::Relaxed);
-        }
-        is_first
+    /// Records a sign.
+    pub(super) fn note(&self, sign: StateSign) {
+        self.seen.fetch_or(sign.bit(), Ordering::Relaxed);
     }
 
-    /// Notes signs of an earlier run. With `separates` all sessions are separated.
-    pub(super) fn restore(&self, signs: &[StateSign], separates: bool) {
-        let seen = signs.iter().fold(0, |seen, sign| seen | sign.bit());
-        self.seen.fetch_or(seen, Ordering::Relaxed);
-        if seen != 0 && separates {
-            has_private();
-            self.separated_after.store(0, Ordering::Relaxed);
-        }
+    /// Records the signs that an earlier program saw.
+    pub(super) fn restore(&self, signs: &[StateSign]) {
+        signs.iter().for_each(|sign| self.note(*sign));
     }
 
-    /// Whether any was seen.
-    pub(super) fn any(&self) -> bool {
-        self.seen.load(Ordering::Relaxed) != 0
+    /// Whether the first sign is to be reported. Returns true once.
+    pub(super) fn has_to_tell(&self) -> bool {
+        !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records that a client with roots began, and that the server asked it for nothing.
+    pub(super) fn note_quiet_start(&self) {
+        self.is_quiet_at_start.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was seen, so that the next client need not wait for a request.
+    pub(super) fn is_quiet_at_start(&self) -> bool {
+        self.is_quiet_at_start.load(Ordering::Relaxed)
     }
 
     /// Whether `sign` was seen.
@@ -114,42 +138,59 @@ impl StateSigns {
         self.seen.load(Ordering::Relaxed) & sign.bit() != 0
     }
 
+    /// Whether results may depend on the client that asks.
+    pub(super) fn differ_by_client(&self) -> bool {
+        self.has(StateSign::ListChangedByCall) || self.has(StateSign::AsksForRoots)
+    }
+
     /// Those that were seen.
     pub(super) fn all(&self) -> Vec<StateSign> {
         StateSign::ALL.into_iter().filter(|sign| self.has(*sign)).collect()
     }
 
-    /// Whether the client of `affinity` has connections of its own because of them.
-    pub(super) fn separates(&self, affinity: &Affinity) -> bool {
-        let after = self.separated_after.load(Ordering::Relaxed);
-        after != u64::MAX && affinity.is_newer_than(after)
+    /// Whether the client of `affinity` gets a process of its own because of them.
+    pub(super) fn separates(&self, affinity: &Affinity, capabilities: &Raw) -> bool {
+        self.seen.load(Ordering::Relaxed) != 0
+            && !affinity.stays(self.server)
+            && StateSign::ALL.into_iter().any(|sign| self.has(sign) && sign.concerns(capabilities))
+    }
+
+    /// Records a call of the client of `affinity` to the process that clients share.
+    pub(super) fn called_by(&self, affinity: &Affinity) {
+        affinity.joins(self.server);
+    }
+
+    /// Records that a request of the shared process was refused while the client of `affinity` had a call there.
+    pub(super) fn refused(&self, affinity: &Affinity) {
+        affinity.leaves(self.server);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use json::Raw;
 
-    #[test]
-    fn only_sessions_that_begin_after_the_first_sign_are_separated() {
-        let (signs, before) = (StateSigns::default(), Affinity::session());
-        assert!(!signs.separates(&before) && !signs.any());
-        assert!(signs.note(StateSign::AsksRoots, true));
-        let after = Affinity::session();
-        assert!(!signs.note(StateSign::ListsDiffer, true), "one log line is enough");
-        assert!(!signs.separates(&before) && signs.separates(&after));
-        assert_eq!(signs.all(), [StateSign::ListsDiffer, StateSign::AsksRoots]);
-        assert!(
-            signs.separates(&Affinity::of_principal("key:a".into(), &Raw::empty_object())),
-            "each of its requests is new"
-        );
+    fn raw(json: &str) -> Raw {
+        Raw::parse(&bytes::Bytes::from(json.to_owned())).expect("JSON")
     }
 
     #[test]
-    fn a_server_that_is_to_be_shared_is_named_and_shared() {
-        let signs = StateSigns::default();
-        assert!(signs.note(StateSign::AsksRoots, false) && signs.any());
-        assert!(!signs.separates(&Affinity::session()));
+    fn a_session_that_called_the_shared_process_stays_until_that_refused_to_ask() {
+        let (signs, form) = (StateSigns::default(), raw(r#"{"elicitation":{}}"#));
+        let (before, after) = (Affinity::session(), Affinity::session());
+        signs.called_by(&before);
+        assert!(!signs.separates(&after, &form));
+        signs.note(StateSign::AsksForElicitation);
+        assert!(!signs.separates(&before, &form) && signs.separates(&after, &form));
+        assert!(!signs.separates(&after, &raw("{}")), "it cannot be asked");
+        assert!(
+            signs.separates(&Affinity::of_principal("key:a".into(), &form), &form),
+            "each of its requests is new"
+        );
+        signs.refused(&before);
+        assert!(signs.separates(&before, &form));
+        signs.note(StateSign::ListChangedByCall);
+        assert!(signs.separates(&after, &raw("{}")), "its lists are for each client");
+        assert_eq!(signs.all(), [StateSign::AsksForElicitation, StateSign::ListChangedByCall]);
     }
 }

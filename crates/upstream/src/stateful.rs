@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::Upstream;
-use super::config::{Sharing, Transport};
+use super::config::Transport;
 use super::connection::Connection;
 use super::discover::Discovery;
 use super::error::Error;
 use super::offer::Offer;
-use super::state_signs::{self, StateSign, StateSigns};
+use super::state_signs::{StateSign, StateSigns};
 use super::work::Work;
 
 /// A call that ended this recently may have caused a change.
@@ -28,26 +28,23 @@ impl Upstream {
         &self.pool.signs
     }
 
-    /// Whether the server showed a sign that it keeps state for each client.
+    /// Whether the server showed a sign that its results depend on the client.
     pub fn keeps_state(&self) -> bool {
-        self.signs().any()
-    }
-
-    /// Records the configured sharing before the first call.
-    pub(super) fn note_sharing(&self) {
-        if self.config.sharing == Sharing::PerSession {
-            state_signs::has_private();
-        }
+        self.signs().differ_by_client()
     }
 
     /// Records a sign that the server keeps state for each client, and logs it once.
     pub(super) fn note_sign(&self, sign: StateSign) {
-        let sharing = self.config.sharing;
-        let is_first = self.signs().note(sign, sharing == Sharing::Auto);
-        if let Some(hint) = sharing.hint(&[sign]).filter(|_| is_first) {
+        self.signs().note(sign);
+        if let Some(hint) = self.hint(&[sign]).filter(|_| self.signs().has_to_tell()) {
             let (server, sign) = (&self.config.name, sign.as_str());
             tracing::warn!(%server, sign, hint, "the server keeps state for each client");
         }
+    }
+
+    /// The advice for a server that showed `signs`, for operators.
+    pub fn hint(&self, signs: &[StateSign]) -> Option<&'static str> {
+        self.config.hint(signs)
     }
 
     /// How many client calls run; one if none runs and one has just ended. `calls` had ended before Switchyard's last
@@ -62,29 +59,22 @@ impl Upstream {
         }
     }
 
-    /// Handles a change of the lists that was announced with a call of one client. If the lists are unchanged, other
-    /// shared connections may have different ones.
+    /// Handles a change of the lists that was announced with a call of one client. If the lists are unchanged, those of
+    /// the process of the other era may have changed.
     pub(super) fn changed_by_call(&self, is_changed: bool) {
-        if self.has_no_sessions() {
+        if !self.pool.connector.is_a_process() {
             return;
         }
         if is_changed {
             return self.note_sign(StateSign::ListChangedByCall);
         }
         let others = self.pool.other_connections();
-        if let Some(upstream) = self.me.upgrade().filter(|_| !others.is_empty() && !self.keeps_state()) {
+        if let Some(upstream) = self
+            .me
+            .upgrade()
+            .filter(|_| !others.is_empty() && !self.signs().has(StateSign::ListChangedByCall))
+        {
             self.group.spawn_until_end(async move { upstream.compare(others).await });
-        }
-    }
-
-    /// Whether nothing at the server belongs to a connection. Over HTTP, each request of 2026-07-28 is independent, and
-    /// a built-in server is one for all clients.
-    fn has_no_sessions(&self) -> bool {
-        let is_modern = || self.offer().is_some_and(|offer| offer.peer.version.is_modern());
-        match self.config.transport {
-            Transport::Builtin(_) => true,
-            Transport::Http(_) => is_modern(),
-            Transport::Sse(_) | Transport::Stdio(_) => false,
         }
     }
 

@@ -14,7 +14,6 @@ mod listen;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -207,15 +206,13 @@ impl Upstream {
         }
         let full = Error::Overloaded { retry_in: COMMAND_RETRY_IN };
         let begun = Instant::now();
-        let client = affinity
-            .filter(|affinity| self.is_private_to(affinity))
-            .and_then(|affinity| self.pool.attended.get(affinity));
+        let client = affinity.and_then(|affinity| self.pool.attended.get(affinity));
         let watches = client.as_ref().map_or(&self.watches, |client| &client.watches);
         let (watching, mut outcome) = watches.add(principal, subject).ok_or(full)?;
         let answered = async {
             // A connection is enough, because the task subscribes on every new one.
             if client.is_none() {
-                self.pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await?;
+                self.pool.seat(PoolRequest::Own).await?;
             }
             let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
             outcome.unwrap_or(Err(Error::Unavailable { state: pool::SHUTTING_DOWN }))

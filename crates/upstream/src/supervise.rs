@@ -27,7 +27,6 @@ use super::offer::Offer;
 use super::phase::Phase;
 use super::pool::Occupancy;
 use super::refresh::{self, Refresh};
-use super::state_signs::StateSign;
 use super::status::State;
 use crate::supervisor_messages::{Change, Command, OfferReply, Update};
 use protocol::feature::Lists;
@@ -98,8 +97,6 @@ pub(super) struct Supervisor {
     /// The time between two discoveries after change notifications.
     gap: Duration,
     failed_checks: u32,
-    /// The last reported failure to replace a connection.
-    unreplaced: Option<Arc<str>>,
     /// Limits the log lines about the offer.
     pace: Pace,
 }
@@ -136,7 +133,6 @@ impl Supervisor {
             discovered_at: None,
             gap: refresh::LEAST_GAP,
             failed_checks: 0,
-            unreplaced: None,
             pace: Pace::new(),
         }
     }
@@ -178,7 +174,7 @@ impl Supervisor {
                     self.announced_by_call = self.announced_by_call.with(list);
                 }
             }
-            Event::AsksRoots => return self.upstream.note_sign(StateSign::AsksRoots),
+            Event::KeepsState(sign) => return self.upstream.note_sign(sign),
         }
         self.expect_change();
     }
@@ -272,7 +268,6 @@ impl Supervisor {
     /// Handles a change of the connections.
     async fn update_connections(&mut self) {
         let there = self.occupancy.borrow_and_update().clone();
-        self.log_unreplaced(there.unreplaced.as_ref());
         match self.phase {
             Phase::Down | Phase::Idle | Phase::Up { .. } if let Some(error) = self.refused_credentials() => {
                 self.wait_for_operator(error).await;
@@ -307,20 +302,6 @@ impl Supervisor {
     /// The refusal of the credentials, if a connect or a call met it.
     fn refused_credentials(&self) -> Option<Error> {
         self.upstream.pool.check_open().err().filter(Error::refuses_credentials)
-    }
-
-    /// Logs that a connection without a successor stays in use.
-    fn log_unreplaced(&mut self, unreplaced: Option<&Arc<str>>) {
-        let Some(reason) = unreplaced else { return };
-        if self.unreplaced.as_ref().is_some_and(|told| Arc::ptr_eq(told, reason)) {
-            return;
-        }
-        self.unreplaced = Some(Arc::clone(reason));
-        tracing::warn!(
-            server = %self.upstream.config.name, %reason,
-            "the connection of a cancelled call could not be replaced and keeps serving; server requests that may belong to that call are refused"
-        );
-        self.upstream.facts.failed(&format!("the connection could not be replaced: {reason}"));
     }
 
     fn go_down(&mut self, error: Option<&Error>) {

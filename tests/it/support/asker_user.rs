@@ -52,6 +52,13 @@ impl User {
         (id, stream)
     }
 
+    /// A call that asks, of a client that never answers. The stream is open until it is dropped.
+    pub async fn asks_and_leaves(&mut self, nonce: &str) -> Stream {
+        let (_, mut stream) = self.begin("ask", &json!({"nonce": nonce, "asks": true})).await;
+        while stream.next().await.expect("a question")["method"] != "elicitation/create" {}
+        stream
+    }
+
     /// Cancels a call.
     pub async fn cancel(&self, id: u64) {
         let told =

@@ -2,11 +2,12 @@
 //! a transport. It applies roots a moment after it received them. For a client with sampling it writes the
 //! members of its tools in another order.
 //!
-//! The tool `add` adds the tool that `name` names. `folders` returns the roots of the client as the server
+//! The tool `add` adds the tool that `name` names, or gives it another `description`, and a resource at `uri`. `folders` returns the roots of the client as the server
 //! knows them. `say` sends a log line after its answer. `touch` updates `file:///watched` after its answer.
-//! `exit` ends the process. A client with roots is asked for them at the start, and has the tool `of_client`
+//! `exit` ends the process. `client` returns how the client described itself. A client with roots is asked for them at the start, and has the tool `of_client`
 //! too.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,11 +18,14 @@ const APPLIES: Duration = Duration::from_millis(50);
 /// The state of one client.
 #[derive(Debug, Default)]
 pub struct Stateful {
+    /// The client as it described itself.
+    client: Value,
     has_roots: bool,
     is_turned: bool,
     folders: Option<String>,
     told: Option<(Instant, String)>,
-    added: Vec<String>,
+    added: BTreeMap<String, Value>,
+    uris: Vec<String>,
     is_subscribed: bool,
     asked: u64,
 }
@@ -65,10 +69,12 @@ impl Stateful {
         let nothing = |result| (Ok(result), Vec::new());
         match method {
             "initialize" => {
+                self.client =
+                    json!({"capabilities": params["capabilities"], "clientInfo": params["clientInfo"]});
                 self.has_roots = params["capabilities"]["roots"].is_object();
                 self.is_turned = params["capabilities"]["sampling"].is_object();
                 let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
-                    "resources": {"subscribe": true}});
+                    "resources": {"subscribe": true, "listChanged": true}});
                 nothing(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
                     "serverInfo": {"name": "stateful", "version": "1"}}))
             }
@@ -76,8 +82,11 @@ impl Stateful {
             "tools/list" => nothing(json!({ "tools": self.tools() })),
             "tools/call" => self.call(params),
             "resources/list" => {
-                nothing(json!({"resources": [{"uri": "file:///watched", "name": "watched"}]}))
+                let uris = self.uris.iter().map(String::as_str).chain(["file:///watched"]);
+                let resources: Vec<_> = uris.map(|uri| json!({"uri": uri, "name": "r"})).collect();
+                nothing(json!({ "resources": resources }))
             }
+            "resources/read" => nothing(json!({"contents": [{"uri": params["uri"], "text": "read"}]})),
             "resources/templates/list" => nothing(json!({"resourceTemplates": []})),
             "resources/subscribe" | "resources/unsubscribe" => {
                 self.is_subscribed = method.ends_with("/subscribe");
@@ -89,13 +98,20 @@ impl Stateful {
 
     fn tools(&self) -> Vec<Value> {
         let own = if self.has_roots { &["of_client"][..] } else { &[] };
-        let names =
-            ["add", "folders", "say", "touch", "exit"].iter().chain(own).map(|name| (*name).to_owned());
+        let names = ["add", "folders", "say", "touch", "exit", "client"]
+            .iter()
+            .chain(own)
+            .map(|name| (*name).to_owned());
         let tool = |name: String| {
             let only_reads = name == "folders";
-            json!({"name": name, "inputSchema": {"type": "object", "additionalProperties": false}, "annotations": {"readOnlyHint": only_reads}})
+            let mut tool = json!({"name": name, "inputSchema": {"type": "object", "additionalProperties": false}, "annotations": {"readOnlyHint": only_reads}});
+            if let Some(description) = self.added.get(&name).filter(|description| description.is_string()) {
+                tool["description"] = description.clone();
+            }
+            tool
         };
-        names.chain(self.added.clone()).map(tool).collect()
+        let names: BTreeSet<String> = names.chain(self.added.keys().cloned()).collect();
+        names.into_iter().map(tool).collect()
     }
 
     fn call(&mut self, params: &Value) -> (Result<Value, i64>, Vec<Value>) {
@@ -105,8 +121,15 @@ impl Stateful {
         };
         match params["name"].as_str().expect("a name") {
             "add" => {
-                self.added.push(params["arguments"]["name"].as_str().expect("a name").to_owned());
-                (text("added"), told("tools/list_changed", json!({})))
+                let (name, uri) = (&params["arguments"]["name"], &params["arguments"]["uri"]);
+                let name = name.as_str().expect("a name").to_owned();
+                self.added.insert(name, params["arguments"]["description"].clone());
+                let mut changes = told("tools/list_changed", json!({}));
+                if let Some(uri) = uri.as_str() {
+                    self.uris.push(uri.to_owned());
+                    changes.extend(told("resources/list_changed", json!({})));
+                }
+                (text("added"), changes)
             }
             "folders" => {
                 if let Some((_, folder)) = self.told.take_if(|(at, _)| *at <= Instant::now()) {
@@ -114,6 +137,7 @@ impl Stateful {
                 }
                 (text(self.folders.as_deref().unwrap_or("none")), Vec::new())
             }
+            "client" => (text(&self.client.to_string()), Vec::new()),
             "say" => (text("said"), told("message", json!({"level": "info", "data": "a line"}))),
             "touch" if self.is_subscribed => {
                 (text("touched"), told("resources/updated", json!({"uri": "file:///watched"})))

@@ -149,7 +149,7 @@ const fn is_retryable(failure: &Failure) -> bool {
         | Failure::TimedOut { .. }
         | Failure::CircuitOpen { .. }
         | Failure::Overloaded { .. }
-        | Failure::Leased { .. }
+        | Failure::Full { .. }
         | Failure::Paced { .. } => true,
         Failure::Status { status, .. } | Failure::Backend { status, .. } => {
             matches!(status, 429 | 500..=599)

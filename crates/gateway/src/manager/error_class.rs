@@ -129,7 +129,7 @@ impl Error {
             Self::Upstream { source, .. } => {
                 matches!(
                     source,
-                    E::Overloaded { .. } | E::Leased { .. } | E::Paced { .. } | E::Status { status: 429, .. }
+                    E::Overloaded { .. } | E::Full { .. } | E::Paced { .. } | E::Status { status: 429, .. }
                 )
             }
             Self::ServerNotFound { .. }
@@ -201,7 +201,7 @@ fn hint_of(server: &str, error: &upstream::Error) -> Option<Cow<'static, str>> {
         E::MemoryExhausted => MEMORY_EXHAUSTED,
         E::TooLarge { .. } => "ask for less at a time, or raise the server's limit for one message",
         E::Overloaded { .. }
-        | E::Leased { .. }
+        | E::Full { .. }
         | E::Paced { .. }
         | E::SessionEnded(_)
         | E::Connect { .. }
@@ -255,7 +255,7 @@ fn of_upstream(error: &upstream::Error) -> ErrorClass {
     use upstream::Error as E;
     match error {
         E::CircuitOpen { retry_in } => ErrorClass::after(C::CircuitOpen, *retry_in),
-        E::Overloaded { retry_in } | E::Leased { retry_in } | E::Paced { retry_in, .. } => {
+        E::Overloaded { retry_in } | E::Full { retry_in, .. } | E::Paced { retry_in, .. } => {
             ErrorClass::after(C::Overloaded, *retry_in)
         }
         E::Connect { .. } | E::NotSent { .. } | E::SessionEnded(_) => ErrorClass::of(C::ConnectionFailed),

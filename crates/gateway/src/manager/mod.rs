@@ -244,7 +244,7 @@ impl Manager {
         principal: Option<&Arc<str>>,
     ) -> Result<Called, Error> {
         let params = Raw::object(&[("name", &Raw::of(tool)), ("arguments", arguments)]);
-        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal)));
+        let affinity = principal.map(|principal| Affinity::of_program(Arc::clone(principal), None));
         let of_program = Call::of_gateway(method::TOOLS_CALL, Some(params));
         let call = Box::new(Call {
             owner: Owner::new(),
@@ -281,7 +281,7 @@ impl Manager {
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
-        let mut snapshot = self.snapshot();
+        let mut snapshot = self.seen_by(request.call.affinity.as_ref());
         if snapshot.server(&request.server)?.compares_first() {
             // Boxed: it is large, and needed once for each start.
             snapshot = Box::pin(self.read_first(&snapshot, request, outlet)).await?;

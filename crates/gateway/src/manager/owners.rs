@@ -51,6 +51,11 @@ impl Owners {
         true
     }
 
+    /// The number of remembered names.
+    pub fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Whether a server other than `servers` owns anything.
     pub fn has_others(&self, servers: &[Arc<str>]) -> bool {
         self.counts.keys().any(|owner| !servers.contains(owner))

@@ -319,11 +319,20 @@ impl Registry {
         }
     }
 
-    async fn see(&self, affinity: Affinity) {
+    /// Publishes the view of a client, and what it adds to the state of its servers.
+    async fn see(&mut self, affinity: Affinity) {
         let (shared, config) = (self.snapshot.load_full(), Arc::clone(&self.config));
         let (before, offers) = (self.views.get(&affinity), self.own.of(&affinity));
-        let build = move || shared.seen_with(&config, before.as_deref(), &offers);
-        if let Some(view) = off_thread(build).await {
+        let build = move || {
+            let view = shared.seen_with(&config, before.as_deref(), &offers);
+            let seen = (view.as_ref().unwrap_or(&shared), before.as_deref());
+            let taught = shared.taught_by(&config, seen, &offers);
+            (view, taught)
+        };
+        if let Some((view, taught)) = off_thread(build).await {
+            if let Some(taught) = taught {
+                self.publish(taught);
+            }
             self.views.put(affinity, view);
         }
     }

@@ -73,7 +73,7 @@ impl ServerStatus {
     /// How many of its tools changed: in their definition, or in the owner of their name.
     pub fn changed_tools(&self) -> usize {
         let is_new = |moved: &&MovedTool| self.trust.changes().all(|change| change.tool != moved.tool);
-        self.trust.changes().len() + self.moved.iter().filter(is_new).count()
+        self.trust.changes().count() + self.moved.iter().filter(is_new).count()
     }
 }
 

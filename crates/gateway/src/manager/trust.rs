@@ -45,6 +45,8 @@ const OTHERS: &str = "other members";
 const WHOLE: &str = "definition";
 /// Limit of the trusted definitions of one server that are kept to be compared, in bytes.
 const MOST_BEFORE: usize = 256 * 1024;
+/// Limit of the changed tools of one server that are kept from offers to single clients.
+const MOST_ELSEWHERE: usize = 1_000;
 /// Number of changes of one list that are logged one by one.
 const TOLD: usize = 20;
 
@@ -81,8 +83,11 @@ pub struct Change {
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
     /// By the hash of a tool's name, which may be long.
-    known: HashMap<Sha256Hash, DefinitionDigest>,
+    known: Arc<HashMap<Sha256Hash, DefinitionDigest>>,
+    /// The changed tools of this offer.
     changes: BTreeMap<String, Arc<Change>>,
+    /// The changed tools of offers to single clients, as they were seen last. Here they block nothing.
+    elsewhere: BTreeMap<String, Arc<Change>>,
     holds: bool,
 }
 
@@ -169,9 +174,33 @@ impl Change {
 }
 
 impl Trust {
-    /// Returns the changed tools, sorted by name.
-    pub fn changes(&self) -> impl ExactSizeIterator<Item = &Change> {
-        self.changes.values().map(AsRef::as_ref)
+    /// Returns the changed tools, also those of offers to single clients.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        let elsewhere = self.elsewhere.iter().filter(|(tool, _)| !self.changes.contains_key(*tool));
+        self.changes.values().chain(elsewhere.map(|(_, change)| change)).map(AsRef::as_ref)
+    }
+
+    fn change(&self, tool: &str) -> Option<&Arc<Change>> {
+        self.changes.get(tool).or_else(|| self.elsewhere.get(tool))
+    }
+
+    /// Returns what is known of all offers of the server, after the review `own` of an offer to a single client. `before`
+    /// is the review of its former offer: what changed there and no more is no change any longer. `None` if that is
+    /// nothing new.
+    pub(super) fn taught_by(&self, own: &Self, before: Option<&Self>) -> Option<Self> {
+        let mut elsewhere = self.elsewhere.clone();
+        let gone = before.into_iter().flat_map(|before| before.changes.keys());
+        for tool in gone.filter(|tool| !own.changes.contains_key(*tool)) {
+            elsewhere.remove(tool);
+        }
+        let new = own.changes.iter().filter(|(tool, change)| self.changes.get(*tool) != Some(*change));
+        for (tool, change) in new {
+            if elsewhere.len() < MOST_ELSEWHERE || elsewhere.contains_key(tool) {
+                elsewhere.insert(tool.clone(), Arc::clone(change));
+            }
+        }
+        let is_new = self.known.len() != own.known.len() || elsewhere != self.elsewhere;
+        is_new.then(|| Self { known: Arc::clone(&own.known), elsewhere, ..self.clone() })
     }
 
     /// Whether changed tools are blocked.
@@ -186,7 +215,7 @@ impl Trust {
 
     /// The SHA-256 of the current definition of `tool`, in hexadecimal digits; none if it is not remembered.
     pub fn sha256(&self, tool: &str) -> Option<String> {
-        let changed = self.changes.get(tool).map(|change| change.now);
+        let changed = self.change(tool).map(|change| change.now);
         let now = changed.or_else(|| self.known.get(&name_hash(tool)).copied())?;
         Some(hex(&now.whole))
     }
@@ -218,8 +247,7 @@ impl Trust {
         if policy == OnChange::Allow {
             return Self::default();
         }
-        let mut next =
-            Self { known: self.known.clone(), changes: BTreeMap::new(), holds: policy == OnChange::Block };
+        let mut next = Self { changes: BTreeMap::new(), holds: policy == OnChange::Block, ..self.clone() };
         for (tool, definition) in offered {
             let (name, whole) = (name_hash(tool), whole_hash(definition));
             let (known, named) = (next.known.get(&name), choice.trusted.get(tool).copied());
@@ -229,7 +257,7 @@ impl Trust {
             let now = DefinitionDigest::of(definition, whole);
             let is_trusted = named.map_or(known.is_none(), |named| named == whole);
             if is_trusted && (known.is_some() || next.known.len() < MOST) {
-                next.known.insert(name, now);
+                Arc::make_mut(&mut next.known).insert(name, now);
                 continue;
             }
             let change = Change::of((tool, definition), now, known, named);
@@ -260,8 +288,8 @@ impl Trust {
             let members = record.as_chunks().0.try_into().ok()?;
             Some((*name, DefinitionDigest { whole: *whole, members }))
         };
-        let known = records.iter().map(read).collect::<Option<_>>()?;
-        Some(Self { known, ..Self::default() })
+        let known: HashMap<_, _> = records.iter().map(read).collect::<Option<_>>()?;
+        Some(Self { known: Arc::new(known), ..Self::default() })
     }
 
     /// Adds the trusted definitions of changed tools: from `before`, or else from `offered`, the tools that the server had
@@ -307,8 +335,9 @@ impl Trust {
             if next.known.len() >= MOST && !next.known.contains_key(&name) {
                 next.retain_offered(&offered);
             }
-            next.known.insert(name, change.now);
+            Arc::make_mut(&mut next.known).insert(name, change.now);
             next.changes.remove(&change.tool);
+            next.elsewhere.remove(&change.tool);
             let (tool, definition) = (untrusted(&change.tool), change.sha256());
             tracing::info!(%server, %tool, definition, "a tool's definition was approved");
         }
@@ -324,11 +353,13 @@ impl Trust {
     ) -> Result<Vec<&Change>, Error> {
         let Some(name) = approval.tool else { return Ok(self.changes().collect()) };
         let names = || offered.iter().map(|(tool, _)| *tool);
-        let Some((_, definition)) = offered.iter().find(|(tool, _)| *tool == name) else {
+        let change = self.change(name);
+        let definition =
+            || offered.iter().find(|(tool, _)| *tool == name).map(|(_, found)| whole_hash(found));
+        let Some(now) = change.map(|change| change.now.whole).or_else(definition) else {
             return Err(Error::name_not_found(Named::Tool, name, Some(server), names()));
         };
-        let change = self.changes.get(name);
-        let now = hex(&change.map_or_else(|| whole_hash(definition), |change| change.now.whole));
+        let now = hex(&now);
         if approval.sha256.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&now)) {
             return Err(Error::OtherDefinition { server: Arc::clone(server), tool: name.to_owned(), now });
         }
@@ -338,13 +369,13 @@ impl Trust {
     /// Forgets the definitions of tools that the server no longer has.
     fn retain_offered(&mut self, offered: &[(&str, &Raw)]) {
         let there: HashSet<Sha256Hash> = offered.iter().map(|(tool, _)| name_hash(tool)).collect();
-        self.known.retain(|name, _| there.contains(name));
+        Arc::make_mut(&mut self.known).retain(|name, _| there.contains(name));
     }
 
     /// Logs the changes since `before`. If the audit log is full, this fails and must be repeated.
     pub(super) fn tell(&self, server: &str, before: Option<&Self>) -> Result<(), audit::Full> {
         let was_told = |change: &Change| {
-            let told = before.and_then(|before| before.changes.get(&change.tool));
+            let told = before.and_then(|before| before.change(&change.tool));
             told.is_some_and(|told| told.now == change.now) && before.is_some_and(|b| b.holds == self.holds)
         };
         let outcome = if self.holds { "held_back" } else { "passed" };

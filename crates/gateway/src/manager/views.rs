@@ -8,14 +8,16 @@
 //! Not here: reading the offers (`upstream`), and who waits for them (`gateway::private_connections`).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
 use super::snapshot::{Offers, Snapshot};
 use super::{Manager, STARTUP_GRACE, Scope};
+use json::Raw;
 use protocol::{Era, LogLevel, method};
-use upstream::{Affinity, Call, Offer, Owner, Upstream, any_private};
+use upstream::{Affinity, Call, Offer, Owner, Upstream, any_logins};
 
 /// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]
@@ -34,19 +36,30 @@ impl<'a> From<&'a Scope> for Viewer<'a> {
 
 /// The views that are published. Clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Views(Arc<RwLock<HashMap<Affinity, Arc<Snapshot>>>>);
+pub(super) struct Views(Arc<ViewTable>);
+
+#[derive(Default)]
+struct ViewTable {
+    /// Read for every request, so it needs no lock.
+    count: AtomicUsize,
+    views: RwLock<HashMap<Affinity, Arc<Snapshot>>>,
+}
 
 impl Views {
     pub(super) fn get(&self, affinity: &Affinity) -> Option<Arc<Snapshot>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(affinity).cloned()
+        if self.0.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.0.views.read().unwrap_or_else(PoisonError::into_inner).get(affinity).cloned()
     }
 
     pub(super) fn put(&self, affinity: Affinity, view: Option<Snapshot>) {
-        let mut views = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.0.views.write().unwrap_or_else(PoisonError::into_inner);
         match view {
             Some(view) => views.insert(affinity, Arc::new(view)),
             None => views.remove(&affinity),
         };
+        self.0.count.store(views.len(), Ordering::Release);
     }
 }
 
@@ -64,7 +77,22 @@ impl OwnOffers {
             }
             return;
         };
+        let offer = self.known(server, &offer).unwrap_or(offer);
         self.0.entry(affinity.clone()).or_default().insert(Arc::clone(server), offer);
+    }
+
+    /// Returns the offer of `server` to another client that equals `offer`.
+    fn known(&self, server: &str, offer: &Arc<Offer>) -> Option<Arc<Offer>> {
+        let mut compared: Vec<*const Offer> = Vec::new();
+        let mut others = self.0.values().filter_map(|offers| offers.get(server));
+        // Each of the few different ones is compared once.
+        others
+            .find(|other| {
+                let is_new = other.bytes == offer.bytes && !compared.contains(&Arc::as_ptr(other));
+                compared.push(Arc::as_ptr(other));
+                is_new && *other == offer
+            })
+            .cloned()
     }
 
     /// Forgets what `server` offered; the clients that it offered something.
@@ -119,10 +147,10 @@ impl Manager {
 
     /// The snapshot for programs of `principal`, after a wait for its connections to servers where each principal logs in.
     pub async fn seen_by_program(&self, principal: &Arc<str>, scope: &Scope) -> Arc<Snapshot> {
-        if !any_private() {
+        if !any_logins() {
             return self.snapshot();
         }
-        let affinity = Affinity::of_program(Arc::clone(principal));
+        let affinity = Affinity::of_program(Arc::clone(principal), None);
         if self.has_to_attend(Viewer { scope, affinity: Some(&affinity) }) {
             let call = Call::of_gateway(method::TOOLS_LIST, None);
             let principal = Some(Arc::clone(principal));
@@ -135,28 +163,59 @@ impl Manager {
 
     /// The view of the client of `affinity`, if it has one.
     pub(super) fn view(&self, affinity: Option<&Affinity>) -> Option<Arc<Snapshot>> {
-        self.published.views.get(affinity.filter(|_| any_private())?)
+        self.published.views.get(affinity?)
     }
 
-    /// Whether a first request of `viewer` has to wait for its own connections ([`Manager::attend`]).
+    /// Whether a first request of `viewer`, also a list, has to wait for servers where each principal logs in
+    /// ([`Manager::attend`]): they list nothing without a login.
     pub fn has_to_attend(&self, viewer: Viewer<'_>) -> bool {
-        let Some(affinity) = viewer.affinity.filter(|_| any_private()) else { return false };
+        let Some(affinity) = viewer.affinity.filter(|_| any_logins()) else { return false };
         let snapshot = self.published.snapshot.load();
-        snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.has_to_attend(affinity))
+        let mut servers = snapshot.servers_in(viewer.scope).iter().map(|server| &server.upstream);
+        servers.any(|server| {
+            server.config().is_per_principal() && server.has_to_attend(affinity, &Raw::empty_object())
+        })
+    }
+
+    /// Returns `server` if the next request of the client of `affinity` opens its own connection to it.
+    pub(crate) fn to_open(
+        &self,
+        affinity: &Affinity,
+        capabilities: &Raw,
+        server: &str,
+    ) -> Option<Arc<Upstream>> {
+        let snapshot = self.published.snapshot.load();
+        let upstream = &snapshot.server(server).ok()?.upstream;
+        upstream.has_to_attend(affinity, capabilities).then(|| Arc::clone(upstream))
+    }
+
+    /// Whether the lists of `viewer` are to be read again first, because a server announced a change on its own connection
+    /// ([`Manager::refresh`]).
+    pub(crate) fn is_stale(&self, viewer: Viewer<'_>) -> bool {
+        let Some(affinity) = viewer.affinity else { return false };
+        let snapshot = self.published.snapshot.load();
+        snapshot.servers_in(viewer.scope).iter().any(|server| server.upstream.is_stale(affinity))
+    }
+
+    /// Reads the lists of `viewer` again where a server announced a change on its own connection.
+    pub(crate) async fn refresh(&self, viewer: Viewer<'_>) {
+        if let Some(affinity) = viewer.affinity.filter(|_| self.is_stale(viewer)) {
+            let snapshot = self.snapshot();
+            let servers = snapshot.servers_in(viewer.scope).iter();
+            futures_util::future::join_all(servers.map(|server| server.upstream.refresh(affinity))).await;
+        }
     }
 
     /// Has servers that have a connection for the client of `affinity` write log lines of `level` and above on it.
     pub async fn want_log(&self, scope: &Scope, affinity: &Affinity, level: LogLevel) {
-        if any_private() {
-            let snapshot = self.snapshot();
-            let wanted =
-                snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(affinity, level));
-            futures_util::future::join_all(wanted).await;
-        }
+        let snapshot = self.snapshot();
+        let wanted =
+            snapshot.servers_in(scope).iter().map(|server| server.upstream.want_log(affinity, level));
+        futures_util::future::join_all(wanted).await;
     }
 
-    /// Connects the client of `call` to the servers in `scope` that have a connection for each client, and waits
-    /// until each listed what it has for this client. With `only` it is that one server.
+    /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits until each listed
+    /// what it has for this client. With `only` it is that one server, wherever its clients log in.
     pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>) {
         let call = Call {
             sender: call.sender.clone(),
@@ -167,7 +226,10 @@ impl Manager {
             ..Call::of_gateway(method::TOOLS_LIST, None)
         };
         let snapshot = self.snapshot();
-        let is_meant = |upstream: &Arc<Upstream>| only.is_none_or(|only| *upstream.config().name == *only);
+        let is_meant = |upstream: &Upstream| match only {
+            Some(only) => *upstream.config().name == *only,
+            None => upstream.config().is_per_principal(),
+        };
         let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
         let attended = upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call));
         futures_util::future::join_all(attended).await;

@@ -64,6 +64,7 @@ pub(super) async fn handle(
     let token: String = params.get_as("taskId").ok_or_else(unknown)?;
     let found = gateway.task_ids.find(caller, &token).ok_or_else(unknown)?;
     let params = params.with("taskId", &Raw::of(&found.id));
+    gateway.open(caller, &found.server, outlet).await;
     let asking = TaskRequest { gateway, caller, found: &found, params };
     let ids = gateway.task_ids.of(&caller.principal, &found.server).asked_as(&found.id, &token);
     let reply = match (name, caller.version.era()) {

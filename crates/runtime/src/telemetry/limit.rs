@@ -40,8 +40,6 @@ pub enum Limit {
     SessionQuestions,
     /// Unanswered server requests of one connection.
     ServerQuestions,
-    /// Connections of one server that were replaced after cancelled calls and have not ended.
-    ReplacedConnections,
     /// Notifications of one call that wait for a slow reader.
     CallNotices,
     /// Notifications that belong to no call and wait for one client.
@@ -77,7 +75,7 @@ pub enum Limit {
 }
 
 /// All limits, with their label in metrics.
-const ALL: [(Limit, &str); 31] = [
+const ALL: [(Limit, &str); 30] = [
     (Limit::Sockets, "max_sockets"),
     (Limit::Connections, "max_connections"),
     (Limit::Sessions, "max_sessions"),
@@ -92,7 +90,6 @@ const ALL: [(Limit, &str); 31] = [
     (Limit::CallQuestions, "call_questions"),
     (Limit::SessionQuestions, "session_questions"),
     (Limit::ServerQuestions, "server_questions"),
-    (Limit::ReplacedConnections, "replaced_connections"),
     (Limit::CallNotices, "call_notices"),
     (Limit::SessionNotices, "session_notices"),
     (Limit::Cancellations, "cancellations"),

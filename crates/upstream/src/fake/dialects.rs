@@ -1,7 +1,7 @@
 //! Connecting to the fake server in memory, and its dialects.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use futures_util::future::{BoxFuture, pending};
 use tokio::sync::watch;
@@ -39,6 +39,10 @@ impl Connector for Fake {
         if self.lock().is_exact { abilities } else { Abilities::WITHOUT_ROOTS }
     }
 
+    fn is_a_process(&self) -> bool {
+        self.lock().is_process
+    }
+
     fn requests_per_connection(&self) -> usize {
         self.0.capacity.load(Ordering::SeqCst)
     }
@@ -64,15 +68,7 @@ impl Fake {
         state.dialects.push(Dialect { era: peer.era(), ..dialect.clone() });
         state.events = Some(events);
         state.live.push(end.clone());
-        let is_shared = state.is_shared && !peer.version.is_modern();
-        Ok(Arc::new(FakeConnection {
-            server: self.clone(),
-            peer,
-            end,
-            ended,
-            is_shared,
-            asks: AtomicBool::new(false),
-        }))
+        Ok(Arc::new(FakeConnection { server: self.clone(), peer, end, ended }))
     }
 
     /// Makes it speak this revision too.
@@ -85,9 +81,9 @@ impl Fake {
         self.lock().is_exact = true;
     }
 
-    /// Makes its legacy connections send server requests that do not name a call.
-    pub fn shares_its_channel(&self) {
-        self.lock().is_shared = true;
+    /// Makes each of its connections a process.
+    pub fn is_a_process(&self) {
+        self.lock().is_process = true;
     }
 
     /// Returns the dialects in which it was connected to, in their order.

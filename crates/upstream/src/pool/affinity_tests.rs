@@ -16,7 +16,7 @@ fn somebody() -> super::Call {
 /// Makes a pool of private connections that knows the eras of its server.
 async fn pool_of(server: &Fake, connections: usize) -> (Arc<Pool>, Shutdown) {
     let (pool, shutdown) = pool_with(server, connections, true);
-    assert!(pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await.is_ok());
+    assert!(pool.seat(PoolRequest::Own).await.is_ok());
     (pool, shutdown)
 }
 
@@ -27,7 +27,7 @@ async fn a_session_keeps_its_connection_however_many_others_come() {
     let call = somebody();
     assert!(seat(&pool, &call).await.is_ok());
     for _ in 0..1100 {
-        assert!(matches!(seat(&pool, &somebody()).await, Err(Error::Overloaded { .. })));
+        assert!(matches!(seat(&pool, &somebody()).await, Err(Error::Full { .. })));
     }
     assert!(seat(&pool, &call).await.is_ok());
     assert_eq!((server.connects(), pool.lock().groups.len()), (2, 2), "nothing is known of the others");
@@ -56,7 +56,7 @@ async fn a_session_without_a_connection_makes_room_and_gets_another_one_later() 
     server.die_in(Era::Legacy, "gone");
     settle().await;
     assert!(
-        matches!(seat(&pool, &of_home(Era::Legacy, &other)).await, Err(Error::Overloaded { .. })),
+        matches!(seat(&pool, &of_home(Era::Legacy, &other)).await, Err(Error::Full { .. })),
         "one that died a moment ago is expected back"
     );
     sleep(Duration::from_mins(2)).await;

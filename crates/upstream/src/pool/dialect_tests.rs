@@ -8,6 +8,7 @@ use super::super::super::connection::Call;
 use super::super::super::fake::{Dial, Fake, tool_call};
 use super::super::*;
 use super::{MAX_DIALECTS, MAX_OWN};
+use crate::config::Sharing;
 use crate::session_affinity::{Affinity, ClientSession};
 use json::Raw;
 use protocol::feature::Effect;
@@ -38,7 +39,7 @@ pub(in crate::pool) fn pool_over(
     let limits = PoolLimits {
         connections,
         connect: Duration::from_secs(30),
-        is_private,
+        sharing: if is_private { Sharing::PerSession } else { Sharing::Shared },
         is_per_principal: false,
         silence_limits,
     };
@@ -62,7 +63,7 @@ fn modern() -> Call {
 }
 
 pub(in crate::pool) async fn seat(pool: &Arc<Pool>, call: &Call) -> Result<PooledConnection, Error> {
-    pool.seat(PoolRequest::of(call), &AtomicBool::new(false)).await
+    pool.seat(PoolRequest::of(call)).await
 }
 
 fn era(seat: &PooledConnection) -> Era {
@@ -73,6 +74,7 @@ pub(super) fn dual() -> Fake {
     let server = Fake::new(Version::V2026_07_28);
     server.also(Version::V2025_11_25);
     server.declares_exactly();
+    server.is_a_process();
     server
 }
 
@@ -88,7 +90,7 @@ async fn a_server_of_both_eras_is_spoken_to_in_that_of_the_client() {
     for _ in 0..3 {
         assert_eq!(era(&seat(&pool, &legacy()).await.expect("a seat")), Era::Legacy);
         assert_eq!(era(&seat(&pool, &modern()).await.expect("a seat")), Era::Modern);
-        let own = pool.seat(PoolRequest::Own, &AtomicBool::new(false)).await.expect("a seat");
+        let own = pool.seat(PoolRequest::Own).await.expect("a seat");
         assert_eq!(era(&own), Era::Modern);
     }
     let elicitation = r#"{"elicitation":{"form":{}}}"#.to_owned();
@@ -308,7 +310,7 @@ async fn a_private_connection_declares_what_its_client_did_and_ends_with_the_ses
     assert!(seat(&pool, &legacy()).await.is_ok(), "a program has no session, and shares");
     assert_eq!(pool.live(), 4);
     let third = of_home(Era::Legacy, &Affinity::session());
-    assert!(matches!(seat(&pool, &third).await, Err(Error::Overloaded { .. })), "so many clients");
+    assert!(matches!(seat(&pool, &third).await, Err(Error::Full { .. })), "so many clients");
     drop((other, again));
     sleep(Duration::from_secs(301)).await;
     assert_eq!(pool.live(), 3, "a session's is not idle while the session lives");
@@ -332,7 +334,7 @@ async fn a_principal_without_sessions_has_one_private_connection_until_it_is_idl
     let held = seat(&pool, &one).await.expect("a seat");
     assert!(seat(&pool, &sessionless("key:a", &json!({}))).await.is_ok());
     assert_eq!(pool.live(), 2);
-    assert!(matches!(seat(&pool, &two).await, Err(Error::Overloaded { .. })));
+    assert!(matches!(seat(&pool, &two).await, Err(Error::Full { .. })));
     drop(held);
     assert!(seat(&pool, &two).await.is_ok(), "an idle one makes room");
     assert_eq!(pool.live(), 2);

@@ -10,6 +10,7 @@ use super::{Pool, State};
 use crate::connection::Call;
 use crate::dialect::{Key, PoolRequest, Private};
 use crate::error::Error;
+use crate::session_affinity::Affinity;
 use protocol::{Abilities, Era};
 
 /// Most dialects besides the base one that have connections.
@@ -23,22 +24,24 @@ impl Pool {
     /// Returns the dialect for `request`, as far as the eras of the server are known, and whether it is the base
     /// dialect.
     pub(super) fn key(&self, state: &State, request: PoolRequest<'_>) -> (Key, bool) {
-        let speaks = |era| self.connector.speaks(era);
         let base = || {
-            let era = if speaks(Era::Modern) == Some(false) { Era::Legacy } else { Era::Modern };
+            let era =
+                if self.connector.speaks(Era::Modern) == Some(false) { Era::Legacy } else { Era::Modern };
             let is_there = state.find(state.base).is_some_and(|group| !group.live.is_empty());
             if is_there { state.base } else { Key::BASE.in_era(era) }
         };
         let PoolRequest::Of(call) = request else { return (base(), true) };
-        let is_private = call.affinity.as_ref().is_some_and(|affinity| self.is_private_to(affinity));
-        let affinity = is_private.then(|| state.affinity_of(call)).flatten();
-        let era = match (call.era, speaks(Era::Modern), speaks(Era::Legacy)) {
-            // Nothing is known yet: the first connection finds it out, which is the base one if there is any.
-            (_, None, _) if self.limits.is_per_principal && affinity.is_some() => Era::Modern,
-            (_, None, _) => return (base(), true),
-            (_, Some(true), _) if affinity.is_none() && self.connector.is_one_for_both_eras() => Era::Modern,
-            (Era::Modern, Some(true), _) | (Era::Legacy, _, Some(false)) => Era::Modern,
-            (Era::Modern, Some(false), _) | (Era::Legacy, ..) => Era::Legacy,
+        let is_private = |affinity| self.is_private_to(affinity, &call.sender.capabilities);
+        let affinity =
+            call.affinity.as_ref().is_some_and(is_private).then(|| state.affinity_of(call)).flatten();
+        // Programs use Switchyard's own connections.
+        let is_program = affinity.is_none() && call.affinity.as_ref().is_some_and(Affinity::is_of_program);
+        let era = match self.era_for(call.era) {
+            _ if is_program => return (base(), true),
+            Some(era) => era,
+            None if self.limits.is_per_principal && affinity.is_some() => Era::Modern,
+            // The first connection finds it out, which is the base one if there is any.
+            None => return (base(), true),
         };
         let key = match era {
             Era::Modern => Key { affinity, ..Key::BASE },
@@ -115,7 +118,7 @@ impl State {
         &mut self,
         key: Key,
         request: PoolRequest<'_>,
-        private: usize,
+        processes: Option<usize>,
     ) -> Result<usize, Error> {
         let base = self.base;
         if let Some(at) = self.groups.iter().position(|group| group.key == key) {
@@ -124,11 +127,15 @@ impl State {
             }
             return Ok(at);
         }
-        if key != base && !self.make_room(key, request.principal(), private) {
-            return self.nearest(key).ok_or(Error::Overloaded { retry_in: RETRY_IN });
+        let private = key.affinity.and(request.private());
+        if key != base {
+            let made = self.make_room(private.as_ref(), request.principal(), processes);
+            if let Err(full) = made {
+                return self.nearest(key).ok_or(full);
+            }
         }
         let mut group = Group::new(key);
-        group.private = key.affinity.and(request.private());
+        group.private = private;
         group.principal = request.principal().cloned();
         if key.affinity == Some(self.next_home) {
             self.next_home += 1;
@@ -137,33 +144,67 @@ impl State {
         Ok(self.groups.len() - 1)
     }
 
-    /// Makes room for `key`. If there are too many of its kind, an idle one ends. If `principal` has more
-    /// than its share, an idle one of that principal ends.
-    fn make_room(&mut self, key: Key, principal: Option<&Arc<str>>, private: usize) -> bool {
-        if key.affinity.is_some() {
-            return self.count(true, |_| true) < private || self.make_private_room(principal);
+    /// Makes room for a group of `private`, or for a shared one. Sessions at a server have no limit of their own, but
+    /// there are at most `processes`. If `principal` has more than its share, an idle group of that principal ends.
+    fn make_room(
+        &mut self,
+        private: Option<&Private>,
+        principal: Option<&Arc<str>>,
+        processes: Option<usize>,
+    ) -> Result<(), Error> {
+        let full = |most, what| Error::Full { most, what, retry_in: RETRY_IN };
+        if private.is_some()
+            && let Some(most) = processes
+        {
+            let is_made = self.count(true, |_| true) < most || self.make_process_room(principal);
+            return if is_made {
+                Ok(())
+            } else {
+                Err(full(most, "processes that clients have of their own"))
+            };
         }
-        let of = |group: &Group| group.principal.as_ref() == principal;
-        if principal.is_some() && self.count(false, of) >= MAX_OWN {
-            return self.end_idle(|group| group.private.is_none() && of(group));
+        let is_private = private.is_some();
+        if private.is_some_and(|private| !private.affinity.ends_when_idle()) {
+            return Ok(());
         }
-        self.count(false, |_| true) < MAX_DIALECTS
-            || self.end_idle(|group| group.private.is_none() && !group.belongs_to_session())
+        let alike = |group: &Group| group.private.is_some() == is_private && !group.belongs_to_session();
+        let of = |group: &Group| alike(group) && group.principal.as_ref() == principal;
+        let what = "kinds of clients that share connections";
+        if principal.is_some() && self.count(is_private, of) >= MAX_OWN {
+            let is_made = self.end_idle(of);
+            return if is_made { Ok(()) } else { Err(full(MAX_OWN, "kinds of clients of one principal")) };
+        }
+        let is_made = is_private || self.count(false, |_| true) < MAX_DIALECTS || self.end_idle(alike);
+        if is_made { Ok(()) } else { Err(full(MAX_DIALECTS, what)) }
     }
 
-    /// Ends an idle private connection: first one that belongs to no session, and among these one of
-    /// `principal`. Otherwise the session that was unused for longest ends with its connection. The order is
-    /// that of the session table: first one of `principal`, then one of the principal with most if that has
-    /// at least two more, then any.
-    fn make_private_room(&mut self, principal: Option<&Arc<str>>) -> bool {
+    /// Ends a process that one client has. Idle ones give way first: those of no session, and among these one of
+    /// `principal`, then that of the session that was unused for longest. The order is that of the session table: first
+    /// one of `principal`, then one of the principal with most if that has at least two more, then any. If all are in
+    /// use, the principal with at least two more loses one, without a running call if there is one.
+    fn make_process_room(&mut self, principal: Option<&Arc<str>>) -> bool {
         let is_own = |group: &Group| group.principal.as_ref() == principal;
         let is_free = |group: &Group| group.private.is_some() && !group.belongs_to_session();
-        let own = self.count(true, is_own);
+        let most = self.most_private(self.count(true, is_own));
         self.end_idle(|group| is_free(group) && (group.is_empty() || is_own(group)))
             || self.end_idle(is_free)
             || self.displace(is_own)
-            || self.most_private(own).is_some_and(|whose| self.displace(|group| group.principal == whose))
+            || most.as_ref().is_some_and(|whose| self.displace(|group| group.principal == *whose))
             || self.displace(|_| true)
+            || most.is_some_and(|whose| self.take_from(whose.as_ref()))
+    }
+
+    /// Ends the process of `principal` that was unused for longest, although a session uses it.
+    fn take_from(&mut self, principal: Option<&Arc<str>>) -> bool {
+        let its = |group: &&Group| group.private.is_some() && group.principal.as_ref() == principal;
+        let Some(group) = self.groups.iter().filter(its).min_by_key(|group| (group.is_busy(), group.used()))
+        else {
+            return false;
+        };
+        let (key, affinity) = (group.key, group.private.as_ref().map(|private| private.affinity.clone()));
+        self.remove(key);
+        affinity.iter().for_each(Affinity::displace);
+        true
     }
 
     /// Returns the principal with most private connections, if it has at least two more than `own`.

@@ -9,10 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::lease::{Lease, Queue};
-use super::live::{ConnectionClaim, Live, PooledConnection};
-use super::replacement::Replacement;
-use crate::connection::{Connection, Owner};
+use super::live::{Live, PooledConnection};
+use crate::connection::Connection;
 use crate::dialect::{Dialect, Key, Private};
 use crate::error::Error;
 use crate::flap_backoff::FlapBackoff;
@@ -40,25 +38,15 @@ pub(super) struct Group {
     pub connecting: Option<Connecting>,
     pub no_extra_before: Option<Instant>,
     pub flap_backoff: FlapBackoff,
-    pub queue: Queue,
     /// The client of a private group.
     pub private: Option<Private>,
     /// The principal for which it was made.
     pub principal: Option<Arc<str>>,
     /// Ends the task that waits for the idle limit. There is one such task, while the group exists.
     pub tended: Option<DropGuard>,
-    /// Whether the server was seen sending requests that do not name a call.
-    asks: bool,
     /// Whether the last failure counted against the server. Used only if the group is private.
     is_blamed: Arc<AtomicBool>,
-    pub replacement: Replacement,
     used: Instant,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.queue.wake_all();
-    }
 }
 
 impl Group {
@@ -69,13 +57,10 @@ impl Group {
             connecting: None,
             no_extra_before: None,
             flap_backoff: FlapBackoff::default(),
-            queue: Queue::default(),
             private: None,
             principal: None,
             tended: None,
-            asks: false,
             is_blamed: Arc::default(),
-            replacement: Replacement::default(),
             used: Instant::now(),
         }
     }
@@ -87,8 +72,7 @@ impl Group {
 
     /// Adds a connection to the group.
     pub(super) fn admit(&mut self, connection: Arc<dyn Connection>) -> Arc<Live> {
-        let lease = (!connection.attributes_requests()).then(|| Lease::new(&self.queue));
-        let (retired, replaced) = (CancellationToken::new(), CancellationToken::new());
+        let retired = CancellationToken::new();
         let is_blamed = Arc::clone(&self.is_blamed);
         let (key, since, verbosity) = (self.key, Instant::now(), Verbosity::default());
         let liveness = self.private.as_ref().map(|_| Liveness::default());
@@ -98,55 +82,18 @@ impl Group {
             since,
             requests: AtomicUsize::new(0),
             verbosity,
-            lease,
             liveness,
             is_blamed,
             retired,
-            replaced,
         });
         self.live.push(Arc::clone(&live));
         live
     }
 
-    /// Returns a share of the connection with the fewest requests that is free for the owner.
-    pub(super) fn seat(&mut self, claim: ConnectionClaim<'_>) -> Option<PooledConnection> {
+    /// Returns a share of the connection with the fewest requests.
+    pub(super) fn seat(&self) -> Option<PooledConnection> {
         let least = self.live.iter().min_by_key(|live| live.requests.load(Ordering::Relaxed))?;
-        match claim.owner {
-            Some(owner) if least.lease.is_some() => self.leased(owner, claim),
-            _ => PooledConnection::on(least, claim, false),
-        }
-    }
-
-    fn leased(&mut self, owner: Owner, claim: ConnectionClaim<'_>) -> Option<PooledConnection> {
-        let exclusive = self.asks();
-        if let [only] = self.live.as_slice() {
-            return if self.blocks(only, claim) {
-                None
-            } else {
-                PooledConnection::on(only, claim, exclusive)
-            };
-        }
-        let mut free: Vec<&Arc<Live>> = self.live.iter().filter(|live| !self.blocks(live, claim)).collect();
-        let elsewhere = |live: &Arc<Live>| live.lease.as_ref().is_none_or(|lease| !lease.is_held_by(owner));
-        // Calls of one owner share a connection, so that others find a free one.
-        free.sort_by_key(|live| (exclusive && elsewhere(live), live.requests.load(Ordering::Relaxed)));
-        free.into_iter().find_map(|live| PooledConnection::on(live, claim, exclusive))
-    }
-
-    /// The end of the shortest head start of others over `owner`, on a connection that no owner holds.
-    pub(super) fn head_start_of(&self, owner: Owner) -> Option<Instant> {
-        self.live.iter().filter_map(|live| live.lease.as_ref()?.head_start_of(owner)).min()
-    }
-
-    /// Whether its connections are leased to one owner at a time.
-    pub(super) fn asks(&mut self) -> bool {
-        self.asks = self.asks || self.live.iter().any(|live| live.connection.asks());
-        self.asks
-    }
-
-    /// Whether the server was seen sending requests, as of the last check.
-    pub(super) const fn is_known_to_ask(&self) -> bool {
-        self.asks
+        Some(PooledConnection::on(least))
     }
 
     /// Whether another connection is allowed. A client has one private connection.
@@ -183,6 +130,6 @@ impl Group {
 
     /// Ends its connections.
     pub(super) fn retire(&mut self) {
-        self.live.drain(..).chain(self.replacement.outgoing()).for_each(|live| live.retired.cancel());
+        self.live.drain(..).for_each(|live| live.retired.cancel());
     }
 }

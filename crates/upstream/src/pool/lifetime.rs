@@ -1,7 +1,7 @@
 //! The life of a connection: connect, use and close.
 //!
 //! Invariants: a connect does not depend on any waiting caller. A connection is listed before its end can be noticed,
-//! and removed when it closed. Waiting callers are woken when a connection is added or removed.
+//! and removed when it closed.
 //!
 //! Not here: the selection of a connection (`pool`), and the end of unused ones (`dialects`).
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::group::Group;
 use super::live::Live;
-use super::{CLOSE_LIMIT, Pool, State, private, replace};
+use super::{CLOSE_LIMIT, Pool, State, private};
 use crate::connection::{Connection, Events};
 use crate::dialect::{Dialect, Key};
 use crate::error::Error;
@@ -91,21 +91,15 @@ impl Pool {
         if is_over {
             return; // waiting callers learn it from the dropped sender
         }
-        let mut unreplaced = false;
         if let Some(group) = state.find_mut(key) {
             group.connecting = None;
             group.no_extra_before = opened.as_ref().err().map(|_| Instant::now() + NO_EXTRA);
-            unreplaced = opened.is_err() && group.replacement.is_due();
-            if unreplaced {
-                group.replacement.keep_for(NO_EXTRA);
-            }
         }
         match &opened {
             Ok(live) => {
                 self.events.heard();
-                self.arrived(state, key, live);
+                self.arrived(state, live);
             }
-            Err(error) if unreplaced => self.report_unreplaced(error),
             // Set before another caller can connect, because refused credentials must not be tried again and again.
             Err(refused) if refused.refuses_credentials() && !self.limits.is_per_principal => {
                 state.shut.get_or_insert(refused.clone());
@@ -126,12 +120,8 @@ impl Pool {
     }
 
     /// Publishes a new connection.
-    fn arrived(self: &Arc<Self>, state: &mut State, wanted: Key, live: &Live) {
-        let has_replaced = state.find_mut(wanted).is_some_and(Group::replace);
+    fn arrived(self: &Arc<Self>, state: &mut State, live: &Live) {
         self.publish(state, None);
-        if has_replaced && live.key == state.base {
-            self.occupancy.send_modify(|occupancy| occupancy.arrivals += 1);
-        }
         if live.key != state.base && live.key.affinity.is_none() {
             self.occupancy.send_modify(|occupancy| occupancy.other_arrivals += 1);
         }
@@ -145,7 +135,6 @@ impl Pool {
                 tended.run_until_cancelled(retire).await;
             });
         }
-        group.queue.wake_all();
     }
 
     /// Waits until a connection closes or is to be closed, and removes it.
@@ -153,7 +142,6 @@ impl Pool {
         tokio::select! {
             reason = live.connection.closed() => self.evict(&live, &self.secrets.redact(&reason)),
             () = private::hangs(&live, self.limits.silence_limits) => self.evict(&live, private::HUNG),
-            () = async { live.replaced.cancelled().await; replace::runs_out(&live).await } => {}
             () = live.retired.cancelled() => {}
             () = tasks.requested() => {}
         }
@@ -179,7 +167,6 @@ impl Pool {
         let is_base = live.key == state.base;
         let Some(group) = state.find_mut(live.key) else { return };
         let before = group.live.len();
-        group.asks();
         group.live.retain(|other| !Arc::ptr_eq(other, live));
         if group.live.len() < before {
             if live.connection.has_lost_session() {
@@ -190,7 +177,6 @@ impl Pool {
                 // Otherwise an overloaded server would get another connection for each request.
                 group.no_extra_before = Some(Instant::now() + NO_EXTRA);
             }
-            group.queue.wake_all();
             if is_base {
                 self.publish(&state, Some(reason.into()));
             } else {

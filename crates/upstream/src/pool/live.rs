@@ -1,6 +1,6 @@
 //! One connection of a pool, and the shares of it that requests have.
 //!
-//! Invariant: a share is given back when it is dropped, and with it the lease and the place among the running calls.
+//! Invariant: a share is given back when it is dropped, and with it the place among the running calls.
 //!
 //! Not here: which connection a request gets a share of (`group`).
 
@@ -10,13 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::lease::Lease;
 use super::private_call::PrivateCall;
-use crate::connection::{Connection, Owner};
+use crate::connection::Connection;
 use crate::dialect::Key;
 use crate::liveness::Liveness;
 use crate::verbosity::Verbosity;
-use json::Raw;
 use protocol::LogLevel;
 
 /// One connection.
@@ -27,50 +25,27 @@ pub(super) struct Live {
     pub since: Instant,
     pub requests: AtomicUsize,
     pub verbosity: Verbosity,
-    /// Only if the connection does not show which call a server request belongs to.
-    pub lease: Option<Lease>,
     /// Only if the connection is private. Health checks cover all others.
     pub liveness: Option<Liveness>,
     /// The flag of its group.
     pub is_blamed: Arc<AtomicBool>,
     /// Requests its end.
     pub retired: CancellationToken,
-    /// The connection takes no new calls, and ends after its running calls.
-    pub replaced: CancellationToken,
-}
-
-/// A caller that needs a share of a connection.
-#[derive(Clone, Copy)]
-pub(super) struct ConnectionClaim<'a> {
-    /// The owner of the calls on the connection; `None` for Switchyard's own requests, which always pass.
-    pub owner: Option<Owner>,
-    /// The capabilities that its client declared; `None` for Switchyard's own requests.
-    pub capabilities: Option<&'a Raw>,
-    /// Whether it waited in the queue and was woken.
-    pub is_woken: bool,
 }
 
 /// One request's share of a connection, given back when dropped.
 pub(crate) struct PooledConnection {
     live: Arc<Live>,
-    /// The owner that holds the lease.
-    holder: Option<Owner>,
     /// Only if the connection is private.
     private_call: Option<PrivateCall>,
 }
 
 impl PooledConnection {
-    /// Returns a share of `live` for `claim`, if the lease allows it.
-    pub(super) fn on(live: &Arc<Live>, claim: ConnectionClaim<'_>, exclusive: bool) -> Option<Self> {
-        let holder = claim.owner.filter(|_| live.lease.is_some());
-        if let (Some(lease), Some(owner)) = (&live.lease, holder)
-            && !lease.take(owner, exclusive, claim.is_woken)
-        {
-            return None;
-        }
+    /// Returns a share of `live`.
+    pub(super) fn on(live: &Arc<Live>) -> Self {
         live.requests.fetch_add(1, Ordering::Relaxed);
         let private_call = live.liveness.as_ref().map(PrivateCall::begin);
-        Some(Self { live: Arc::clone(live), holder, private_call })
+        Self { live: Arc::clone(live), private_call }
     }
 
     /// Records that the request ended, and that its caller did not cancel it.
@@ -106,9 +81,6 @@ impl Drop for PooledConnection {
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
         if let (Some(private_call), Some(liveness)) = (&self.private_call, &self.live.liveness) {
             private_call.over(liveness);
-        }
-        if let (Some(lease), Some(owner)) = (&self.live.lease, self.holder) {
-            lease.release(owner);
         }
     }
 }

@@ -19,10 +19,12 @@ use tokio::time::{sleep, timeout};
 use super::Pool;
 use super::group::Group;
 use super::live::Live;
+use crate::config::Sharing;
 use crate::connection::{Call, Connection, Outlet};
 use crate::liveness::{Liveness, SilenceLimits};
 use crate::session_affinity::Affinity;
-use protocol::LogLevel;
+use json::Raw;
+use protocol::{Era, LogLevel};
 
 /// How often to check whether the earlier calls have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -64,15 +66,32 @@ async fn owes_an_answer(live: &Live, liveness: &Liveness, silence_limits: Silenc
 }
 
 impl Pool {
-    /// Whether the client of `affinity` has private connections.
-    pub(crate) fn is_private_to(&self, affinity: &Affinity) -> bool {
-        let is_separate = || self.limits.is_private || self.signs.separates(affinity);
-        self.limits.is_per_principal || (!affinity.is_of_program() && is_separate())
+    /// Whether the client of `affinity`, which declares `capabilities`, has private connections: the rule of
+    /// `docs/sharing.md`.
+    pub(crate) fn is_private_to(&self, affinity: &Affinity, capabilities: &Raw) -> bool {
+        if self.limits.is_per_principal || affinity.is_of_program() {
+            return self.limits.is_per_principal;
+        }
+        match self.limits.sharing {
+            Sharing::Shared => false,
+            Sharing::PerSession => true,
+            Sharing::Auto if self.connector.is_a_process() => self.signs.separates(affinity, capabilities),
+            Sharing::Auto => self.era_for(affinity.era()).is_some_and(|era| self.connector.has_sessions(era)),
+        }
     }
 
-    /// Most private connections at a time.
-    pub(crate) const fn private_limit(&self) -> usize {
-        self.limits.connections
+    /// The era in which a client of `client` is served; `None` until the eras of the server are known.
+    pub(super) fn era_for(&self, client: Era) -> Option<Era> {
+        let speaks = |era| self.connector.speaks(era);
+        match (client, speaks(Era::Modern)?, speaks(Era::Legacy)) {
+            (Era::Modern, true, _) | (Era::Legacy, _, Some(false)) => Some(Era::Modern),
+            (Era::Modern, false, _) | (Era::Legacy, ..) => Some(Era::Legacy),
+        }
+    }
+
+    /// Most processes that clients have of their own. Sessions at a server are not limited here.
+    pub(crate) fn private_limit(&self) -> Option<usize> {
+        self.connector.is_a_process().then_some(self.limits.connections)
     }
 
     /// Records that Switchyard closes connections of clients by itself.

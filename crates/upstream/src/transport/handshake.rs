@@ -102,9 +102,9 @@ impl RequestedRevision {
         Self { current: Version::NEWEST_LEGACY.as_str(), left: OLDER.to_vec() }
     }
 
-    /// The parameters of `initialize`, with these `capabilities`.
-    pub(super) fn params(&self, capabilities: Raw) -> Raw {
-        lifecycle::initialize_params(&Sender { capabilities, ..Sender::gateway() }, self.current)
+    /// The parameters of `initialize`, for a client that `sender` describes.
+    pub(super) fn params(&self, sender: &Sender) -> Raw {
+        lifecycle::initialize_params(sender, self.current)
     }
 
     /// Whether to request an older revision after the server refused with `error`.
@@ -138,12 +138,12 @@ impl RequestedRevision {
 /// Requests the revisions one after another with `initialize`, which gets the parameters, until the server accepts one.
 /// The first of several refusals is returned, because it is about the newest revision.
 pub(super) async fn negotiate<F: Future<Output = Result<Reply, Error>>>(
-    capabilities: &Raw,
+    sender: &Sender,
     initialize: impl Fn(Raw) -> F,
 ) -> Result<Reply, Error> {
     let (mut revision, mut first) = (RequestedRevision::new(), None);
     loop {
-        let answered = initialize(revision.params(capabilities.clone())).await;
+        let answered = initialize(revision.params(sender)).await;
         // A failed handshake has no session that could have been forgotten.
         let answered = answered.map_err(Error::without_session);
         let steps_down = match &answered {

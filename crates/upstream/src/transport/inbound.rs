@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::flood_guard::Relevance;
 use crate::connection::{Event, Events};
+use crate::state_signs::StateSign;
 use json::Raw;
 use protocol::feature::List;
 use protocol::{Notification, Request, method};
@@ -38,10 +39,10 @@ pub(super) fn is_message(name: &Bytes) -> bool {
     name.is_empty() || name == "message"
 }
 
-/// Reports what a server request shows about the server: a request for roots means that it keeps state for each client.
+/// Reports what a server request shows about the server: a server that asks a client keeps state for it.
 pub(super) fn note(request: &Request, events: &Events) {
-    if request.method == method::ROOTS_LIST {
-        events.report(Event::AsksRoots);
+    if let Some(sign) = StateSign::of_request(&request.method) {
+        events.shows(sign);
     }
 }
 

@@ -15,7 +15,6 @@ mod client;
 mod ticket;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{oneshot, watch};
@@ -30,6 +29,7 @@ use super::unreadable::{self, id_in};
 use crate::connection::{Call, Outlet, Owner};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
+use crate::state_signs::StateSigns;
 use json::{Raw, decimal};
 use net::Clip;
 use protocol::{Notification, Reply, Response, meta, method};
@@ -44,14 +44,10 @@ pub(super) struct Pending {
     cancel: Cancel,
     /// The client of a private connection, to which all calls belong. It can be asked outside of calls too.
     client: OnceLock<Affinity>,
+    /// The signs of the server, if the channel is a process that clients share.
+    signs: OnceLock<Arc<StateSigns>>,
     /// Counts written calls, for server requests that wait for one.
     begun: watch::Sender<u64>,
-    /// Whether the server ever sent a request that does not name its call.
-    asks: AtomicBool,
-    /// Whether there are cancelled calls without a response. Every call reads it, so it takes no lock.
-    has_cancelled: AtomicBool,
-    /// Changes with each late response to a cancelled call.
-    late_answers: watch::Sender<()>,
 }
 
 struct PendingTable {
@@ -59,8 +55,6 @@ struct PendingTable {
     open: HashMap<u64, PendingRequest>,
     /// Cancelled calls without a response.
     cancelled: Cancelled,
-    /// The number of calls with a response.
-    answered: usize,
     /// The reason why the channel ended.
     ended: Option<String>,
 }
@@ -111,6 +105,8 @@ pub(super) enum Purpose {
         progress: bool,
         /// The owner of the call.
         owner: Owner,
+        /// Where the private connections of its client belong.
+        affinity: Option<Affinity>,
         /// The capabilities that its client declared.
         capabilities: Raw,
     },
@@ -129,8 +125,8 @@ impl Purpose {
         if call.owner == Owner::GATEWAY {
             return Self::Upkeep;
         }
-        let capabilities = call.sender.capabilities.clone();
-        Self::Call { progress: call.wants_progress, owner: call.owner, capabilities }
+        let (affinity, capabilities) = (call.affinity.clone(), call.sender.capabilities.clone());
+        Self::Call { progress: call.wants_progress, owner: call.owner, affinity, capabilities }
     }
 
     const fn owner(&self) -> Option<Owner> {
@@ -143,23 +139,14 @@ impl Pending {
     /// then cancelled. It must not block.
     pub(super) fn new(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
         let (open, cancelled) = (HashMap::new(), Cancelled::default());
-        let table = PendingTable { last_id, open, cancelled, answered: 0, ended: None };
+        let table = PendingTable { last_id, open, cancelled, ended: None };
         Arc::new(Self {
             table: Mutex::new(table),
             cancel: Box::new(cancel),
             client: OnceLock::new(),
+            signs: OnceLock::new(),
             begun: watch::Sender::new(0),
-            asks: AtomicBool::new(false),
-            has_cancelled: AtomicBool::new(false),
-            late_answers: watch::Sender::new(()),
         })
-    }
-
-    /// Makes an empty table like [`Pending::new`], for calls that have their own streams.
-    pub(super) fn of_streams(last_id: u64, cancel: impl Fn(u64) + Send + Sync + 'static) -> Arc<Self> {
-        let pending = Self::new(last_id, cancel);
-        pending.lock().cancelled = Cancelled::of_streams();
-        pending
     }
 
     /// Opens a request. Fails if the channel has ended.
@@ -263,19 +250,14 @@ impl Pending {
     }
 
     fn settle(&self, id: u64, answer: Result<Reply, Error>) -> Option<SettledRequest> {
-        let (open, is_late) = {
+        let open = {
             let mut table = self.lock();
             let open = table.open.remove(&id);
-            table.answered += usize::from(open.as_ref().is_some_and(|open| open.purpose.owner().is_some()));
-            let is_late = open.is_none() && table.cancelled.answered(id);
-            if is_late {
-                self.has_cancelled.store(!table.cancelled.is_empty(), Ordering::Relaxed);
+            if open.is_none() {
+                table.cancelled.answered(id);
             }
-            (open, is_late)
+            open
         };
-        if is_late {
-            self.late_answers.send_replace(());
-        }
         open.map(|open| SettledRequest { waiting: open.answer, answer, share: open.share })
     }
 

@@ -10,7 +10,7 @@ use protocol::{ErrorObject, RequestId};
 
 /// A call of a new owner.
 fn call(progress: bool) -> Purpose {
-    Purpose::Call { progress, owner: Owner::new(), capabilities: Raw::empty_object() }
+    Purpose::Call { progress, owner: Owner::new(), affinity: None, capabilities: Raw::empty_object() }
 }
 
 /// Returns a table, and the ids that it cancelled.

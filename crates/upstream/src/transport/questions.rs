@@ -17,12 +17,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Relevance;
 use super::pending::{Attribution, Recipient};
-use crate::connection::{Answer, Hold, Outlet, Owner, Unanswered};
+use crate::connection::{Answer, Hold, Outlet, Owner};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
@@ -40,8 +40,9 @@ const MAX_OPEN: usize = 256;
 /// The most bytes of open server requests of one connection, if there are several.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a server request on a private connection waits for a call: as long as most servers wait for an answer.
-const NEXT_CALL_LIMIT: Duration = Duration::from_mins(1);
+/// How long most servers wait for an answer. So long a request on a private connection waits for a call, and a request
+/// that nobody answers holds its place while others wait.
+const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 
 /// Sends a response to the server. It may wait, within its own limits.
 type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -60,10 +61,16 @@ struct QuestionsState {
 
 #[derive(Default)]
 struct QuestionTable {
-    /// Each request with the token that withdraws it.
-    open: HashMap<RequestId, CancellationToken>,
+    open: HashMap<RequestId, OpenEntry>,
     /// The bytes of all requests, including those that were withdrawn a moment ago.
     bytes: usize,
+}
+
+/// One open request.
+struct OpenEntry {
+    since: Instant,
+    withdrawn: CancellationToken,
+    gives_way: CancellationToken,
 }
 
 impl Questions {
@@ -111,7 +118,15 @@ impl Questions {
             // A request outside of calls counts as open until the server has its response.
             let (id, mut counted) = (request.id.clone(), None);
             let followed = follow(&inner.server, first, (&request, &mut counted), &attribute);
-            if let Some(reply) = open.withdrawn.run_until_cancelled(followed).await {
+            let answered = async {
+                tokio::select! {
+                    reply = followed => reply,
+                    () = open.gives_way.cancelled() => {
+                        Err(unanswered("the client did not answer, and other requests of the server waited"))
+                    }
+                }
+            };
+            if let Some(reply) = open.withdrawn.run_until_cancelled(answered).await {
                 (inner.post)(inner.printed(&id, reply)).await;
             }
         });
@@ -123,17 +138,20 @@ impl Questions {
         let named = || RequestId::from_raw(said.params.as_ref()?.get("requestId")?);
         let Some(id) = (said.method == method::CANCELLED).then(named).flatten() else { return false };
         let open = self.0.lock().open.remove(&id);
-        open.inspect(CancellationToken::cancel).is_some()
+        open.inspect(|open| open.withdrawn.cancel()).is_some()
     }
 
     /// Adds a request. `None` if one with this id is open, because a resumed stream repeats it, or if too many are
-    /// open.
+    /// open. The oldest one gives way if nobody answered it for a minute.
     fn open(&self, request: &Request) -> Option<OpenQuestion> {
         let mut table = self.0.lock();
         if table.open.contains_key(&request.id) {
             return None;
         }
         let bytes = size(request);
+        if table.open.len() >= MAX_OPEN {
+            table.oldest_gives_way();
+        }
         if table.open.len() >= MAX_OPEN || (table.bytes > 0 && table.bytes + bytes > MAX_BYTES) {
             drop(table);
             if let Some(suppressed) = self.0.pace.admit() {
@@ -145,14 +163,28 @@ impl Questions {
             return Limit::ServerQuestions.met(None);
         }
         let (id, withdrawn) = (request.id.detached(), CancellationToken::new());
-        table.open.insert(id.clone(), withdrawn.clone());
+        let gives_way = CancellationToken::new();
+        let (since, of_task) = (Instant::now(), (withdrawn.clone(), gives_way.clone()));
+        table.open.insert(id.clone(), OpenEntry { since, withdrawn, gives_way });
         table.bytes += bytes;
-        Some(OpenQuestion { questions: Arc::clone(&self.0), id, withdrawn, bytes })
+        let (withdrawn, gives_way) = of_task;
+        Some(OpenQuestion { questions: Arc::clone(&self.0), id, withdrawn, gives_way, bytes })
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.lock().open.len()
+    }
+}
+
+impl QuestionTable {
+    /// Ends the oldest request, if nobody answered it for as long as most servers wait.
+    fn oldest_gives_way(&mut self) {
+        let oldest = self.open.iter().min_by_key(|(_, open)| open.since);
+        let oldest = oldest.filter(|(_, open)| open.since.elapsed() >= ANSWER_LIMIT);
+        if let Some(open) = oldest.map(|(id, _)| id.clone()).and_then(|id| self.open.remove(&id)) {
+            open.gives_way.cancel();
+        }
     }
 }
 
@@ -176,6 +208,7 @@ struct OpenQuestion {
     questions: Arc<QuestionsState>,
     id: RequestId,
     withdrawn: CancellationToken,
+    gives_way: CancellationToken,
     bytes: usize,
 }
 
@@ -189,8 +222,8 @@ impl Drop for OpenQuestion {
     fn drop(&mut self) {
         let mut table = self.questions.lock();
         table.bytes -= self.bytes;
-        // A withdrawn request is already removed, and its id may be in use again.
-        if !self.withdrawn.is_cancelled() {
+        // It may be removed already, and its id in use again.
+        if !self.withdrawn.is_cancelled() && !self.gives_way.is_cancelled() {
             table.open.remove(&self.id);
         }
     }
@@ -210,8 +243,6 @@ enum Put {
     },
     /// It is sent to a client when a call begins, and counts as open until then.
     Waits(watch::Receiver<u64>, Option<OpenRequest>),
-    /// It is sent to a client when a cancelled call that may be meant was answered.
-    Queued(Unanswered),
 }
 
 fn ask(server: &Arc<str>, request: &Request, attribute: Attribution) -> Put {
@@ -228,18 +259,13 @@ fn ask(server: &Arc<str>, request: &Request, attribute: Attribution) -> Put {
             Put::Asked { answer, owner, over, holds, open }
         }
         Attribution::OfTheNext(begun, open) => Put::Waits(begun, open),
-        Attribution::Later(unanswered) => Put::Queued(unanswered),
-        Attribution::Cancelled => refused(
-            code::CONNECTION_CLOSED,
-            "the client cannot be asked now: a call of another client was cancelled, the server has not answered it, and the request does not say which call it belongs to; make the call again",
-        ),
         Attribution::Nobodys => refused(
-            code::METHOD_NOT_FOUND,
-            "the client cannot be asked: no call is open that the question could belong to",
+            code::CONNECTION_CLOSED,
+            "the client cannot be asked: no call is open here that the request could belong to",
         ),
         Attribution::Unclear => refused(
             code::CONNECTION_CLOSED,
-            "the client cannot be asked now: calls of several clients are open here, and the question does not say whose it is; when the call is made again this server works for one client at a time",
+            "the client cannot be asked: several clients have calls here that were not answered, and the request does not say whose it is",
         ),
     }
 }
@@ -260,14 +286,9 @@ async fn follow(
             }
             Put::Waits(mut begun, open) => {
                 *counted = open;
-                if !matches!(timeout(NEXT_CALL_LIMIT, begun.changed()).await, Ok(Ok(()))) {
+                if !matches!(timeout(ANSWER_LIMIT, begun.changed()).await, Ok(Ok(()))) {
                     return Err(unanswered("no call began on which its client could be asked"));
                 }
-                put = ask(server, request, attribute(None));
-                continue;
-            }
-            Put::Queued(mut unanswered) => {
-                unanswered.settled().await;
                 put = ask(server, request, attribute(None));
                 continue;
             }
@@ -284,7 +305,7 @@ async fn follow(
         put = match attribute(Some(owner)) {
             Attribution::Of(asked) => ask(server, request, Attribution::Of(asked)),
             Attribution::OfTheNext(begun, open) => Put::Waits(begun, open),
-            Attribution::Nobodys | Attribution::Unclear | Attribution::Later(_) | Attribution::Cancelled => {
+            Attribution::Nobodys | Attribution::Unclear => {
                 return Err(unanswered("the call ended before its client answered"));
             }
         };

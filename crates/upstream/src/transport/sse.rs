@@ -27,9 +27,7 @@ use super::{cancelled, compose, inbound};
 use crate::ServerContext;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
-use crate::connection::{
-    Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Sockets, Unanswered,
-};
+use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, Sockets};
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use json::Raw;
@@ -84,6 +82,10 @@ impl Connector for ToStream {
         Some(era == Era::Legacy)
     }
 
+    fn has_sessions(&self, _era: Era) -> bool {
+        true
+    }
+
     fn forget(&self) {
         self.client.forget();
     }
@@ -136,10 +138,11 @@ pub(super) async fn open(
     shutdown.spawn(link.clone().read(stream, events, shutdown.clone()));
     // From here on the reader ends with `ending`, even if the handshake fails.
     let ending = Ending(link);
+    let sender = dialect.sender();
     if let Some(client) = dialect.client {
         ending.0.pending.be_private(client);
     }
-    let reply = handshake::negotiate(&dialect.capabilities, |params| ending.0.initialize(params)).await?;
+    let reply = handshake::negotiate(&sender, |params| ending.0.initialize(params)).await?;
     let peer = handshake::initialized(reply)?;
     ending.0.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
     Ok(Arc::new(SseConnection { peer, ending }))
@@ -354,18 +357,6 @@ impl Connection for SseConnection {
         let exchange =
             self.ending.0.exchange(outlet, Purpose::of(call), !call.effect.is_repeatable(), compose);
         exchange.map_ok(ResponseBody::Buffered).boxed()
-    }
-
-    fn attributes_requests(&self) -> bool {
-        false
-    }
-
-    fn asks(&self) -> bool {
-        self.ending.0.pending.asks()
-    }
-
-    fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
-        self.ending.0.pending.unanswered(owner)
     }
 
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {

@@ -103,6 +103,13 @@ pub struct History {
     pub uris: Arc<Owners>,
 }
 
+impl History {
+    /// The number of remembered names and URIs.
+    pub fn count(&self) -> usize {
+        self.tools.count() + self.prompts.count() + self.uris.count()
+    }
+}
+
 /// A blocked tool: it keeps its name, but is neither listed nor called.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BlockedTool {

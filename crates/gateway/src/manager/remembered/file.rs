@@ -121,7 +121,7 @@ mod tests {
             identity: Fingerprint::ABSENT,
             offer: Some(Raw::of(&json!({"revision": "2025-11-25"}))),
             read_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-            signs: vec![StateSign::AsksRoots],
+            signs: vec![StateSign::AsksForRoots],
             trusted: Vec::new(),
             names: OwnedNames { tools: vec![[1; 16], [2; 16]], prompts: Vec::new(), uris: vec![[3; 16]] },
         }

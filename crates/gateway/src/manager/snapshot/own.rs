@@ -1,11 +1,11 @@
 //! The snapshot that one client sees which has connections of its own.
 //!
-//! Invariant: names are given as in the shared catalog, with its history; what one client's connection lists never
-//! moves a name for another client.
+//! Invariants: trust, and the history of names and URIs, are one for all offers of a server. An offer to one
+//! client never takes a name from another server, and no other server takes its names.
 //!
 //! Not here: which offers are one client's (`manager::views`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::super::catalog::Catalog;
@@ -45,8 +45,8 @@ impl Snapshot {
         for server in &mut view.servers {
             let offer = own.get(&server.upstream.config().name);
             if let Some(offer) = offer.filter(|offer| server.offer.as_ref() != Some(offer)) {
-                server.offer = Some(Arc::clone(offer));
-                server.offer_alone(config);
+                let shared = server.offer.replace(Arc::clone(offer));
+                server.offer_alone(config, shared.as_deref());
                 differs = true;
             }
         }
@@ -63,18 +63,49 @@ impl Snapshot {
         let style = style(config, config.tool_names, &servers);
         view.catalog = Arc::new(catalog(view.servers.iter(), style, Arc::make_mut(&mut view.history)));
         view.revisions = seen.revisions.followed(&view.catalog, &seen.catalog);
+        if view.history.count() == self.history.count() {
+            view.history = Arc::clone(&self.history);
+        }
         Some(view)
+    }
+
+    /// Returns the shared snapshot with what the offers `own`, which `view` shows to a single client, add to the state of
+    /// their servers: trusted and changed definitions, names and URIs. `None` if they add nothing.
+    /// `before` is what the client saw until now.
+    pub(in crate::manager) fn taught_by(
+        &self,
+        config: &Config,
+        (view, before): (&Self, Option<&Self>),
+        own: &Offers,
+    ) -> Option<Self> {
+        let mut next = None;
+        for (at, server) in self.servers.iter().enumerate() {
+            let name = &server.upstream.config().name;
+            let Some(seen) = view.server(name).ok().filter(|_| own.contains_key(name)) else { continue };
+            let before = before.and_then(|before| before.server(name).ok()).map(|before| &*before.trust);
+            if let Some(trust) = server.trust.taught_by(&seen.trust, before) {
+                next.get_or_insert_with(|| self.clone()).servers[at].trust = Arc::new(trust);
+            }
+        }
+        if !Arc::ptr_eq(&view.history, &self.history) {
+            let next = next.get_or_insert_with(|| self.clone());
+            next.history = Arc::clone(&view.history);
+            // The catalog looks up URIs that are in no list, too.
+            next.merge(config);
+        }
+        next
     }
 }
 
 impl Server {
-    /// Makes its catalog of its offer, for one client.
-    fn offer_alone(&mut self, config: &Config) {
+    /// Makes its catalog of its offer to one client; `shared` is the one to all.
+    fn offer_alone(&mut self, config: &Config, shared: Option<&Offer>) {
         if let Some(offer) = &self.offer {
-            self.trust =
-                Arc::new(self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools));
+            let reviewed = self.trust.reviewed(offer.trusted_definitions(), &self.upstream.config().tools);
+            let offered = shared.into_iter().flat_map(Offer::trusted_definitions);
+            self.trust = Arc::new(reviewed.with_definitions(&self.trust, offered));
         }
-        let (alone, mut history) = (std::collections::HashSet::new(), History::default());
+        let (alone, mut history) = (HashSet::new(), History::default());
         let style = style(config, alone_mode(config), &alone);
         self.catalog = Arc::new(catalog(std::iter::once(&*self), style, &mut history));
     }

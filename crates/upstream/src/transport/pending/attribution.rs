@@ -1,27 +1,21 @@
 //! Finds the call of a server message that does not name one: a request to a client, or a log line.
 //!
-//! Invariants: a message belongs to the owner of all running calls. If there are several owners, it belongs to none. A
-//! request that may belong to a cancelled call of another owner waits for the late response to that call, for half a
-//! second at most, and is then refused. A log message does not wait.
+//! Invariant: a request goes to the only client with open calls, and else to nobody. Cancelled calls count until they are
+//! answered. Each session, each modern request and each REST call is one client.
 //!
 //! Not here: the table of calls (`pending`), and the handling of a request (`questions`).
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Pending, PendingRequest, PendingTable, Purpose};
-use crate::connection::{Outlet, Owner, Unanswered};
-use crate::session_affinity::OpenRequest;
+use crate::connection::{Outlet, Owner};
+use crate::session_affinity::{Affinity, OpenRequest};
+use crate::state_signs::StateSigns;
 use crate::transport::flood_guard::Relevance;
 use json::Raw;
-
-/// How long server requests wait for a late response to a cancelled call.
-const LATE_ANSWER_LIMIT: Duration = Duration::from_millis(500);
-/// If a server answered this many calls without ever sending a request, none is expected.
-const QUIET_AFTER: usize = 32;
 
 /// The call of a server request.
 pub(in crate::transport) enum Attribution {
@@ -31,12 +25,8 @@ pub(in crate::transport) enum Attribution {
     OfTheNext(watch::Receiver<u64>, Option<OpenRequest>),
     /// It belongs to no open call.
     Nobodys,
-    /// Calls of several owners are open, and it may belong to any of them.
+    /// Calls of several clients are open, and it may belong to any of them.
     Unclear,
-    /// It may belong to a cancelled call, whose response may still arrive.
-    Later(Unanswered),
-    /// It may belong to a cancelled call without a response in time.
-    Cancelled,
 }
 
 /// A call whose client can receive a server request.
@@ -56,53 +46,34 @@ pub(in crate::transport) struct Recipient {
 }
 
 impl Pending {
-    /// Finds the call of a request that does not name one: the oldest call of the owner of all running calls. `owner`
+    /// Finds the call of a request that does not name one: the oldest call of the only client with open calls. `owner`
     /// is the one that received the request before.
     pub(in crate::transport) fn attribute(&self, owner: Option<Owner>) -> Attribution {
         let mut table = self.lock();
-        let found = table.oldest_of_only_owner(owner).map(|(id, owner, _)| (id, owner));
-        if !matches!(found, Err(Attribution::Nobodys)) || !table.cancelled.is_empty() {
-            self.asks.store(true, Ordering::Relaxed);
+        let found = match table.oldest_of_only_owner(owner) {
+            Ok((_, its, _)) if owner.is_none() && !table.cancelled.are_all_of(its) => Attribution::Unclear,
+            Ok((id, ..)) => table.asked_beside_others(id),
+            Err(_) if !table.cancelled.is_empty() => Attribution::Unclear,
+            Err(nobody) => nobody,
+        };
+        if let (Attribution::Unclear, Some(signs)) = (&found, self.signs.get()) {
+            table.affinities().for_each(|affinity| signs.refused(affinity));
         }
-        match found {
-            Ok((id, its)) => match self.unanswered_in(&table, its).filter(|_| owner.is_none()) {
-                Some(unanswered) if unanswered.is_over() => Attribution::Cancelled,
-                Some(unanswered) => Attribution::Later(unanswered),
-                None => table.asked_beside_others(id),
-            },
+        match (found, self.client.get()) {
             // The connection was made for a call, which will begin soon.
-            Err(nobody) => match (nobody, self.client.get()) {
-                (Attribution::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
-                (nobody, _) => nobody,
-            },
+            (Attribution::Nobodys, Some(client)) => Self::outside_calls(client, &self.begun),
+            (found, _) => found,
         }
+    }
+
+    /// Declares that clients share the process of `signs`. Sessions whose calls it cannot tell apart may then leave it.
+    pub(in crate::transport) fn be_shared(&self, signs: &Arc<StateSigns>) {
+        let _ = self.signs.set(Arc::clone(signs)); // a channel leads to one server
     }
 
     /// Finds the call `id` of a server request that came on the stream of that call.
     pub(in crate::transport) fn attribute_to(&self, id: u64) -> Attribution {
         self.lock().asked(id)
-    }
-
-    /// Whether the server was seen sending requests that do not name a call. Calls of several owners should then not be
-    /// open at the same time.
-    pub(in crate::transport) fn asks(&self) -> bool {
-        self.asks.load(Ordering::Relaxed)
-    }
-
-    /// The cancelled calls of other owners than `owner` without a response.
-    pub(in crate::transport) fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
-        if !self.has_cancelled.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.unanswered_in(&self.lock(), owner)
-    }
-
-    fn unanswered_in(&self, table: &PendingTable, owner: Owner) -> Option<Unanswered> {
-        Some(Unanswered {
-            until: table.cancelled.oldest_of_others(owner)? + LATE_ANSWER_LIMIT,
-            is_quiet: !self.asks() && table.answered >= QUIET_AFTER,
-            answers: self.late_answers.subscribe(),
-        })
     }
 
     /// Finds the outlet for a log message. A server may write messages between calls too, and with calls of several
@@ -134,6 +105,15 @@ impl PendingTable {
         oldest
             .filter(|(_, owner, _)| wanted.is_none_or(|wanted| wanted == *owner))
             .ok_or(Attribution::Nobodys)
+    }
+
+    /// The clients with open calls.
+    fn affinities(&self) -> impl Iterator<Item = &Affinity> {
+        let written = self.open.values().filter(|open| open.written);
+        written.filter_map(|open| match &open.purpose {
+            Purpose::Call { affinity, .. } => affinity.as_ref(),
+            _ => None,
+        })
     }
 
     fn asked_beside_others(&mut self, id: u64) -> Attribution {

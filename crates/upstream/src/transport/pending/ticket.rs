@@ -4,7 +4,6 @@
 //! the table (`pending`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
@@ -71,7 +70,6 @@ impl Drop for RequestTicket {
                 && self.pending.client.get().is_none()
             {
                 table.cancelled.add(self.id, owner);
-                self.pending.has_cancelled.store(true, Ordering::Relaxed);
             }
             open
         };

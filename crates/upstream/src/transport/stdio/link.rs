@@ -16,7 +16,7 @@ use super::reader::{OutputEnd, ResponseRouter, StdioReader};
 use super::signals::Signals;
 use super::stderr::{self, StderrTail};
 use crate::close_reason::Closing;
-use crate::connection::{Call, Events, Outlet, Owner, Unanswered};
+use crate::connection::{Call, Events, Outlet};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
 use crate::transport::pending::{Pending, Purpose};
@@ -136,14 +136,9 @@ impl StdioLink {
         self.channel.pending.be_private(client);
     }
 
-    /// Whether the child was seen sending requests.
-    pub(super) fn asks(&self) -> bool {
-        self.channel.pending.asks()
-    }
-
-    /// The cancelled calls of other owners than `owner` that the child has not answered.
-    pub(super) fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
-        self.channel.pending.unanswered(owner)
+    /// Marks the child as shared by clients.
+    pub(super) fn be_shared(&self, events: &Events) {
+        self.channel.pending.be_shared(events.signs());
     }
 
     /// Sends a notification.

@@ -41,16 +41,14 @@ use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::proxy_variable;
 use super::pending::Purpose;
 use crate::config::{Config, Stdio};
-use crate::connection::{
-    Call, Connection, Connector, Dialect, Events, Outlet, Owner, RequestFuture, Starting, Unanswered,
-};
+use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, Starting};
 use crate::dialect::Eras;
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
 use crate::secrets::Secrets;
 use crate::session_affinity::Affinity;
-use json::Raw;
 use protocol::lifecycle::Peer;
+use protocol::meta::Sender;
 use protocol::{Abilities, Era, Notification, Reply, method};
 use runtime::shutdown::Shutdown;
 
@@ -125,12 +123,11 @@ impl Connector for ToChild {
         self.0.eras.speaks(era)
     }
 
-    /// One child serves all clients, in the newest era that it speaks.
-    fn is_one_for_both_eras(&self) -> bool {
+    fn is_a_process(&self) -> bool {
         true
     }
 
-    /// One child serves all clients.
+    /// One child of an era serves all clients that share.
     fn declares(&self, _abilities: Abilities) -> Abilities {
         Abilities::WITHOUT_ROOTS
     }
@@ -178,12 +175,12 @@ impl StdioServer {
         dialect: Dialect,
         tail: &StderrTail,
     ) -> Result<ToServer, Error> {
-        let client = dialect.client;
+        let (client, sender) = (dialect.client.clone(), dialect.sender());
         let link = self.start(events, client.clone(), tail).await?;
         match (dialect.era, self.eras.speaks(Era::Modern), self.eras.speaks(Era::Legacy)) {
-            (_, Some(false), _) => return self.initialize(link, dialect.capabilities).await,
+            (_, Some(false), _) => return self.initialize(link, sender).await,
             (Era::Legacy, Some(true), None | Some(true)) => {
-                return self.initialize_too(link, dialect.capabilities).await;
+                return self.initialize_too(link, sender).await;
             }
             _ if self.eras.pin() == Some(Era::Modern) => {
                 let reply = link.ask(method::DISCOVER, None, Era::Modern).await?;
@@ -196,14 +193,14 @@ impl StdioServer {
         match tokio::time::timeout(PROBE_LIMIT, &mut probe).await {
             Ok(Ok(reply)) => match handshake::find(&reply) {
                 Finding::Modern(peer) => Ok(self.modern(*peer, link)),
-                Finding::Legacy => self.initialize(link, dialect.capabilities).await,
+                Finding::Legacy => self.initialize(link, sender).await,
                 Finding::Foreign(supported) => Err(handshake::foreign(&supported)),
             },
             // Some servers exit on an unknown request. A new child gets the legacy handshake.
             Ok(Err(Error::Lost { .. } | Error::NotSent { .. })) => {
                 link.closing.wait().await;
                 let link = self.start(events, client, tail).await?;
-                self.initialize(link, dialect.capabilities).await
+                self.initialize(link, sender).await
             }
             Ok(Err(error)) => Err(error),
             // The server may only be slow to start. Then its answer to the probe comes first, and a modern
@@ -211,7 +208,7 @@ impl StdioServer {
             Err(_silence) => tokio::select! {
                 biased;
                 Some(peer) = late(probe) => Ok(self.modern(peer, Arc::clone(&link))),
-                server = self.initialize(Arc::clone(&link), dialect.capabilities) => server,
+                server = self.initialize(Arc::clone(&link), sender) => server,
             },
         }
     }
@@ -232,16 +229,17 @@ impl StdioServer {
         let cannot = |reason| Error::Connect { reason: format!("cannot start {}: {reason}", self.target) };
         let child = child::start(&self.stdio).await.map_err(cannot)?;
         let link = StdioLink::new(child, self, events, tail);
-        if let Some(client) = client {
-            link.be_private(client);
+        match client {
+            Some(client) => link.be_private(client),
+            None => link.be_shared(events),
         }
         Ok(link)
     }
 
     /// The handshake with a legacy server.
-    async fn initialize(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, Error> {
+    async fn initialize(&self, link: Arc<StdioLink>, sender: Sender) -> Result<ToServer, Error> {
         self.eras.note(Era::Modern, false);
-        let server = self.greet(link, capabilities).await;
+        let server = self.greet(link, sender).await;
         match &server {
             Ok(_) => self.eras.note(Era::Legacy, true),
             Err(HandshakeFailure::Refused(_)) => self.eras.forget(),
@@ -252,12 +250,12 @@ impl StdioServer {
 
     /// The legacy handshake with a modern server that may speak both eras. The outcome is recorded for the
     /// next connect. A modern server may also exit on this handshake, or stay silent.
-    async fn initialize_too(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, Error> {
+    async fn initialize_too(&self, link: Arc<StdioLink>, sender: Sender) -> Result<ToServer, Error> {
         let is_known = self.eras.speaks(Era::Legacy) == Some(true);
         let passes_over = passes_over_initialize(Arc::clone(&link));
         let server = tokio::select! {
             biased;
-            server = self.greet(link, capabilities) => server,
+            server = self.greet(link, sender) => server,
             () = passes_over => Err(HandshakeFailure::Other(handshake::refused("no answer to initialize"))),
         };
         if server.is_ok() || !is_known {
@@ -266,9 +264,9 @@ impl StdioServer {
         server.map_err(HandshakeFailure::into_error)
     }
 
-    async fn greet(&self, link: Arc<StdioLink>, capabilities: Raw) -> Result<ToServer, HandshakeFailure> {
+    async fn greet(&self, link: Arc<StdioLink>, sender: Sender) -> Result<ToServer, HandshakeFailure> {
         let initialize = |params| link.ask(method::INITIALIZE, Some(params), Era::Legacy);
-        let reply = handshake::negotiate(&capabilities, initialize).await?;
+        let reply = handshake::negotiate(&sender, initialize).await?;
         let peer = handshake::initialized(reply).map_err(HandshakeFailure::Refused)?;
         link.tell(&Notification { method: method::INITIALIZED.into(), params: None }).await?;
         Ok(ToServer { peer, link })
@@ -330,19 +328,6 @@ impl Connection for ToServer {
         let exchange =
             self.link.exchange(outlet, Purpose::of(call), |id| compose_line(call, id, self.peer.era()));
         exchange.map_ok(ResponseBody::Buffered).boxed()
-    }
-
-    fn attributes_requests(&self) -> bool {
-        // A modern server must not send server requests, so none has to be assigned.
-        self.peer.version.is_modern()
-    }
-
-    fn asks(&self) -> bool {
-        self.link.asks()
-    }
-
-    fn unanswered(&self, owner: Owner) -> Option<Unanswered> {
-        self.link.unanswered(owner)
     }
 
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {

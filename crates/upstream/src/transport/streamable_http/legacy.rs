@@ -96,7 +96,7 @@ impl LegacySession {
         let cookies = server.client.cookies();
         let (mut revision, mut first) = (RequestedRevision::new(), None);
         let (peer, headers) = loop {
-            let params = revision.params(dialect.capabilities.clone());
+            let params = revision.params(&dialect.sender());
             match greet(server, &events, &cookies, params).await {
                 Err(failure) if failure.steps_down(&mut revision) => _ = first.get_or_insert(failure),
                 // The first of several refusals is about the newest revision.
@@ -110,6 +110,11 @@ impl LegacySession {
         }
         listening::begin(Arc::clone(&session.state)).await;
         Ok(session)
+    }
+
+    /// Whether the server handed out a session.
+    pub(super) fn has_id(&self) -> bool {
+        self.state.delete.is_some()
     }
 
     fn new(
@@ -139,7 +144,7 @@ impl LegacySession {
             post,
             get: client.get(headers).in_session(cookies),
             delete: has_session.then(|| client.delete(headers).in_session(cookies)),
-            pending: Pending::of_streams(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
+            pending: Pending::new(FIRST_ID, move |id| canceller.post(cancelled(id).encode())),
             questions: Questions::new(&server.name, &server.shutdown, answers),
             floods: FloodGuard::new(&server.name, &closing),
             closing,

@@ -49,6 +49,8 @@ struct HttpServer {
     eras: Arc<Eras>,
     /// Whether its legacy era is not Streamable HTTP at all.
     is_old_sse: Arc<AtomicBool>,
+    /// Whether it was seen handing out no session in the legacy era.
+    has_no_sessions: Arc<AtomicBool>,
     /// Sessions that it forgot lately.
     losses: Arc<RecentLosses>,
     logins: Option<Arc<Logins>>,
@@ -65,6 +67,7 @@ impl ToUrl {
             requests_per_connection: super::requests_per_connection(config),
             eras: Arc::new(Eras::pinned(config.era)),
             is_old_sse: Arc::default(),
+            has_no_sessions: Arc::default(),
             losses: Arc::default(),
             logins,
         })))
@@ -90,8 +93,13 @@ impl Connector for ToUrl {
         self.0.eras.speaks(era)
     }
 
+    fn has_sessions(&self, era: Era) -> bool {
+        era == Era::Legacy && !self.0.has_no_sessions.load(Ordering::Relaxed)
+    }
+
     fn forget(&self) {
         self.0.eras.forget();
+        self.0.has_no_sessions.store(false, Ordering::Relaxed);
         self.0.is_old_sse.store(false, Ordering::Relaxed);
         self.0.client.forget();
     }
@@ -130,6 +138,7 @@ impl HttpServer {
             requests_per_connection: self.requests_per_connection,
             eras: Arc::clone(&self.eras),
             is_old_sse: Arc::clone(&self.is_old_sse),
+            has_no_sessions: Arc::clone(&self.has_no_sessions),
             losses: Arc::clone(&self.losses),
             logins: self.logins.clone(),
         })
@@ -214,6 +223,7 @@ impl HttpServer {
         }
         match LegacySession::open(self, events.clone(), dialect.clone()).await {
             Ok(session) => {
+                self.has_no_sessions.store(!session.has_id(), Ordering::Relaxed);
                 self.eras.note(Era::Legacy, true);
                 Ok(Arc::new(session))
             }

@@ -1,0 +1,71 @@
+//! The lists on the private connection of one client, and how they are read. A client that requests them after a change was
+//! announced gets the new ones.
+//!
+//! Not here: the task that reads them (`private_clients`).
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
+
+use super::Upstream;
+use super::connection::{Call, Connection};
+use super::dialect::PoolRequest;
+use super::discover::Discovery;
+use super::error::Error;
+use super::offer::Offer;
+use super::retry;
+use super::work::Work;
+use crate::session_affinity::Affinity;
+use protocol::{ErrorObject, LogLevel};
+
+/// How long a request of a client waits for its connection, or for its lists.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Upstream {
+    /// Whether the lists of the client of `affinity` are to be read again, because its server announced a change.
+    pub fn is_stale(&self, affinity: &Affinity) -> bool {
+        self.pool.attended.get(affinity).is_some_and(|client| client.is_stale())
+    }
+
+    /// Reads the lists of the client of `affinity` now, if its server announced a change since.
+    pub async fn refresh(&self, affinity: &Affinity) {
+        let Some(client) = self.pool.attended.get(affinity).filter(|client| client.is_stale()) else {
+            return;
+        };
+        let changes = client.events.changes();
+        client.hurry.notify_one();
+        let mut read = client.read.subscribe();
+        let _ = timeout(PATIENCE, read.wait_for(|read| *read >= changes)).await;
+    }
+}
+
+/// Reads the lists on the connection of one client.
+pub(super) struct Reading<'a> {
+    pub(super) discovery: Discovery,
+    pub(super) call: &'a Call,
+}
+
+impl Work for Reading<'_> {
+    type Output = Result<Offer, ErrorObject>;
+
+    fn name(&self) -> &'static str {
+        "discovery"
+    }
+
+    fn kind(&self) -> retry::RetrySafety {
+        retry::RetrySafety::Read
+    }
+
+    fn pool_request(&self) -> PoolRequest<'_> {
+        PoolRequest::Of(self.call)
+    }
+
+    fn log_level(&self) -> Option<LogLevel> {
+        self.call.sender.log_level
+    }
+
+    fn on<'a>(&'a self, connection: &'a dyn Connection) -> BoxFuture<'a, Result<Self::Output, Error>> {
+        self.discovery.on(connection)
+    }
+}
