@@ -149,8 +149,8 @@ impl<S: Site> Server<'_, S> {
         }
     }
 
-    /// Accepts the connections in the system's backlog, then closes the listener. For those clients the connection
-    /// is already established.
+    /// Accepts the connections in the backlog of `listener`, which the caller closes afterwards. For those clients the
+    /// connection is already established.
     fn accept_waiting(&self, listener: &std::net::TcpListener) {
         while let Ok((socket, _)) = listener.accept() {
             if socket.set_nonblocking(true).is_ok()
