@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::oauth::{ALICE, BOB, OPERATOR, World, client_at, keys, log_in_as, opened, world};
+use crate::oauth::{ALICE, BOB, OPERATOR, World, client_at, keys, log_in_as, opened, with_url, world};
 use crate::support::authorization_server::AuthorizationServer;
-use crate::support::client::{Client, Session};
+use crate::support::client::{Client, LEGACY, Session};
 use crate::support::gateway::Running;
 use crate::support::scripted::{Scripted, Tool};
 use crate::support::{Gateway, Registry, eventually};
@@ -88,18 +88,6 @@ async fn hears_of_tools(stream: &mut crate::support::client::Stream) {
     }
 }
 
-/// The parameters of a modern call by a client that can open pages.
-fn with_url(name: &str, more: &Value) -> Value {
-    let mut params = json!({"name": name, "arguments": {}, "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
-    }});
-    let members = more.as_object().expect("an object").clone();
-    params.as_object_mut().expect("an object").extend(members);
-    params
-}
-
 #[tokio::test]
 async fn clients_that_can_open_pages_are_elicited_and_their_repeated_call_succeeds() {
     for path in ENDPOINTS {
@@ -107,9 +95,9 @@ async fn clients_that_can_open_pages_are_elicited_and_their_repeated_call_succee
         waiting(&world, "none").await;
         let client = Client::at(&world.gateway.url(path));
         let capabilities = json!({"elicitation": {"url": {}}});
-        let session = initialized(&client, &capabilities).await;
-        let error = session.call(TOOL).await;
-        assert_eq!(error["error"]["code"], -32042, "{error}");
+        let session = client.legacy_with(LEGACY, &capabilities).await;
+        let error = session.call(TOOL, json!({})).await.error();
+        assert_eq!(error["code"], -32042, "{error}");
 
         let asked = client.modern("tools/call", with_url(TOOL, &json!({}))).await.result();
         assert_eq!(asked["resultType"], "input_required", "{asked}");
@@ -123,36 +111,9 @@ async fn clients_that_can_open_pages_are_elicited_and_their_repeated_call_succee
         let repeated = client.modern("tools/call", answers("accept"));
         let (done, ()) = tokio::join!(repeated, opened(&url));
         assert!(done.text().contains("logged in to notes"), "{done:?}");
-        let again = session.call(TOOL).await;
-        let text = again["result"]["content"][0]["text"].as_str().unwrap_or_default();
-        assert!(text.contains("logged in to notes"), "{again}");
+        let again = session.call(TOOL, json!({})).await;
+        assert!(again.text().contains("logged in to notes"), "{again:?}");
         assert_eq!(client.modern("tools/list", json!({})).await.tool_names(), ["a"]);
-    }
-}
-
-/// A legacy session with capabilities of its own.
-struct Elicited {
-    client: Client,
-    id: String,
-    instructions: String,
-}
-
-async fn initialized(client: &Client, capabilities: &Value) -> Elicited {
-    let params = json!({
-        "protocolVersion": "2025-11-25", "capabilities": capabilities,
-        "clientInfo": {"name": "tests", "version": "1"},
-    });
-    let opened = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
-    let id = opened.header("mcp-session-id").expect("a session").to_owned();
-    let instructions = opened.result()["instructions"].as_str().unwrap_or_default().to_owned();
-    Elicited { client: client.clone(), id, instructions }
-}
-
-impl Elicited {
-    async fn call(&self, tool: &str) -> Value {
-        let body = self.client.envelope("tools/call", &json!({"name": tool, "arguments": {}}).to_string());
-        let headers = [("mcp-session-id", self.id.as_str()), ("mcp-protocol-version", "2025-11-25")];
-        self.client.post(&body, &headers).await.json_or_event()
     }
 }
 
@@ -205,14 +166,20 @@ async fn callers_who_may_not_log_in_for_all_hear_who_may() {
             assert!(refused.text().contains("superuser"), "{refused:?}");
             assert!(!format!("{refused:?}").contains("/oauth/start"), "{refused:?}");
         }
-        let told = initialized(&client, &json!({"elicitation": {"url": {}}})).await.instructions;
+        let told = instructions(&client, &json!({"elicitation": {"url": {}}})).await;
         assert!(told.contains("superuser") && !told.contains("/oauth/start"), "{told}");
-        let told = initialized(&client_at(&world, path, OPERATOR), &json!({})).await.instructions;
+        let told = instructions(&client_at(&world, path, OPERATOR), &json!({})).await;
         assert!(told.contains("notes: http://") && told.contains("/oauth/start"), "{told}");
     }
 }
 
-/// All servers that `route` answers about.
+/// The instructions for a legacy client with `capabilities`.
+async fn instructions(client: &Client, capabilities: &Value) -> String {
+    let session = client.legacy_with(LEGACY, capabilities).await;
+    session.server["instructions"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The login page of the first server that `route` answers about.
 async fn login_url(world: &World, route: &str, key: &str) -> Value {
     let answer = client_at(world, route, key).bare(http::Method::GET, &[]).await.json();
     let server = answer["servers"].get(0).cloned().unwrap_or(answer);

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::support::authorization_server::AuthorizationServer;
 use crate::support::browser::Browser;
-use crate::support::client::Client;
+use crate::support::client::{Client, LEGACY};
 use crate::support::gateway::Running;
 use crate::support::scripted::{Act, Scripted, Seen, Server, Tool};
 use crate::support::{Gateway, Registry, eventually};
@@ -75,9 +75,9 @@ pub async fn opened(url: &str) {
     assert_eq!((done.status, done.url.path()), (200, "/oauth/callback"), "{done:?}");
 }
 
-/// Parameters of a call by a modern client that can open pages.
-fn with_url(more: &Value) -> Value {
-    let mut params = json!({"name": "notes__a", "arguments": {}, "_meta": {
+/// The parameters of a modern call by a client that can open pages.
+pub fn with_url(name: &str, more: &Value) -> Value {
+    let mut params = json!({"name": name, "arguments": {}, "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
@@ -177,7 +177,7 @@ async fn a_modern_client_is_sent_to_the_page_and_its_call_goes_on_after_the_logi
     let world = world(Scripted::modern(), &["ada"], ("", "")).await;
     world.is_in("login_required").await;
     let client = world.gateway.mcp();
-    let asked = client.modern("tools/call", with_url(&json!({}))).await.result();
+    let asked = client.modern("tools/call", with_url("notes__a", &json!({}))).await.result();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let question = &asked["inputRequests"]["login"];
     assert_eq!(
@@ -185,7 +185,7 @@ async fn a_modern_client_is_sent_to_the_page_and_its_call_goes_on_after_the_logi
         (&json!("elicitation/create"), &json!("url"))
     );
     let answer = |action: &str, state: &Value| {
-        with_url(&json!({"requestState": state, "inputResponses": {"login": {"action": action}}}))
+        with_url("notes__a", &json!({"requestState": state, "inputResponses": {"login": {"action": action}}}))
     };
     let declined = client.modern("tools/call", answer("decline", &asked["requestState"])).await.result();
     assert_eq!(declined["isError"], true, "{declined}");
@@ -207,11 +207,14 @@ async fn a_state_of_another_call_or_principal_is_not_taken() {
     let world = world(Scripted::modern(), &["ada"], ("", "")).await;
     world.is_in("login_required").await;
     let client = world.gateway.mcp();
-    let asked = client.modern("tools/call", with_url(&json!({}))).await.result();
-    let stolen = with_url(&json!({
-        "name": "notes__b", "requestState": asked["requestState"],
-        "inputResponses": {"login": {"action": "decline"}},
-    }));
+    let asked = client.modern("tools/call", with_url("notes__a", &json!({}))).await.result();
+    let stolen = with_url(
+        "notes__a",
+        &json!({
+            "name": "notes__b", "requestState": asked["requestState"],
+            "inputResponses": {"login": {"action": "decline"}},
+        }),
+    );
     let other = client.modern("tools/call", stolen).await.result();
     assert_eq!(other["resultType"], "input_required", "its answer is not that of this call: {other}");
 }
@@ -225,7 +228,7 @@ async fn an_error_of_a_server_sends_nobody_to_the_login_of_another_server() {
     let registry = Registry::new().http("notes", &server.url()).with("auth: oauth");
     let gateway = Gateway::of(&registry.http("evil", &evil.url())).start().await;
     gateway.offers(&["evil"]).await;
-    let told = gateway.mcp().modern("tools/call", with_url(&json!({"name": "evil"}))).await;
+    let told = gateway.mcp().modern("tools/call", with_url("notes__a", &json!({"name": "evil"}))).await;
     assert_eq!(told.error()["message"], "log in", "{told:?}");
     assert!(!format!("{told:?}").contains("/oauth/start"), "{told:?}");
 }
@@ -235,8 +238,8 @@ async fn a_legacy_client_gets_the_page_as_an_error_and_other_clients_as_text() {
     let world = world(Scripted::modern(), &["ada"], ("", "")).await;
     world.is_in("login_required").await;
     let client = world.gateway.mcp();
-    let session = legacy(&client, &json!({"elicitation": {"url": {}}})).await;
-    let error = session.envelope_call("notes__a").await.error();
+    let session = client.legacy_with(LEGACY, &json!({"elicitation": {"url": {}}})).await;
+    let error = session.call("notes__a", json!({})).await.error();
     assert_eq!(error["code"], -32042, "{error}");
     let page = &error["data"]["elicitations"][0];
     assert_eq!(page["mode"], "url");
@@ -246,7 +249,7 @@ async fn a_legacy_client_gets_the_page_as_an_error_and_other_clients_as_text() {
     assert_eq!(plain["isError"], true, "{plain}");
     opened(page["url"].as_str().expect("a URL")).await;
     world.gateway.offers(&["a"]).await;
-    assert_eq!(session.envelope_call("a").await.result()["isError"], Value::Null);
+    assert_eq!(session.call("a", json!({})).await.result()["isError"], Value::Null);
 }
 
 #[tokio::test]
@@ -289,28 +292,4 @@ pub async fn log_in_as(world: &World, key: &str) -> Browser {
 /// A client of the route `path` with the key `key`.
 pub fn client_at(world: &World, path: &str, key: &str) -> Client {
     Client::at(&world.gateway.url(path)).with_header("authorization", &format!("Bearer {key}"))
-}
-
-/// A legacy session of a client with `capabilities`.
-async fn legacy(client: &Client, capabilities: &Value) -> Legacy {
-    let params = json!({
-        "protocolVersion": "2025-11-25", "capabilities": capabilities,
-        "clientInfo": {"name": "tests", "version": "1"},
-    });
-    let opened = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
-    let id = opened.header("mcp-session-id").expect("a session").to_owned();
-    Legacy { client: client.clone(), id }
-}
-
-struct Legacy {
-    client: Client,
-    id: String,
-}
-
-impl Legacy {
-    async fn envelope_call(&self, tool: &str) -> crate::support::answer::Answer {
-        let body = self.client.envelope("tools/call", &json!({"name": tool, "arguments": {}}).to_string());
-        let headers = [("mcp-session-id", self.id.as_str()), ("mcp-protocol-version", "2025-11-25")];
-        self.client.post(&body, &headers).await
-    }
 }

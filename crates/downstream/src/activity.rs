@@ -46,8 +46,9 @@ pub(super) struct Times {
     pub(super) write: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Fresh,
     Head,
     Busy,
@@ -57,7 +58,7 @@ enum Phase {
 /// Where the slot of a connection goes when that ends.
 pub(super) type Claim = oneshot::Sender<OwnedSemaphorePermit>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     phase: Phase,
     /// When the phase began; for the first `Head` of a connection, when that was accepted. It is set when the
@@ -144,21 +145,7 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        let since = Some(Instant::now());
-        let state = State {
-            phase: Phase::Fresh,
-            since,
-            write_blocked: None,
-            handed: None,
-            received: 0,
-            share: Share::default(),
-            is_grown: false,
-            is_unflushed: false,
-            is_body_left: false,
-            body_blocked: None,
-            kept: None,
-            claims: Claims::default(),
-        };
+        let state = State { since: Some(Instant::now()), ..State::default() };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -253,6 +240,11 @@ impl Activity {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock, and the state would be valid even then.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no request has begun yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.state().phase == Phase::Fresh
     }
 
     /// Registers a request, which ends when the returned value is dropped. `size` returns the bytes of its head; it

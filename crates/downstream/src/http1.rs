@@ -47,6 +47,8 @@ const LINE_BYTES: usize = 1_024;
 /// How long connections continue after the end was requested, so that a request which has arrived
 /// and was not yet read is answered.
 const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How long a connection without a request continues then. Its client has just connected and is about to send one.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// Answers incoming requests.
 pub trait Site: Clone + Send + Sync + 'static {
@@ -101,10 +103,13 @@ pub(super) fn connection<S: Site>(
     async move {
         let io = TokioIo::new(Watched::new(stream, activity.clone()));
         let connection = Some(protocol().serve_connection(io, service));
-        let mut open = OpenConnection { connection, activity, limit, is_ending: false };
+        let mut open = OpenConnection { connection, activity: activity.clone(), limit, is_ending: false };
         let mut end = pin!(async {
             live.requested().await;
             tokio::time::sleep(LAST_LOOK).await;
+            if activity.is_fresh() {
+                tokio::time::sleep(FIRST_LOOK).await;
+            }
         });
         let mut cut = pin!(cut.cancelled());
         let mut is_watched = false;

@@ -149,8 +149,8 @@ impl<S: Site> Server<'_, S> {
         }
     }
 
-    /// Accepts the connections in the system's backlog, then closes the listener. For those clients the connection
-    /// is already established.
+    /// Accepts the connections in the backlog of `listener`, which the caller closes afterwards. For those clients the
+    /// connection is already established.
     fn accept_waiting(&self, listener: &std::net::TcpListener) {
         while let Ok((socket, _)) = listener.accept() {
             if socket.set_nonblocking(true).is_ok()
@@ -214,6 +214,8 @@ impl<S: Site> Server<'_, S> {
         let address = socket.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
         let slot = self.slots.open(permit, address);
         let (bulk, handshakes) = (self.workers.bulk().cloned(), self.handshakes.clone());
+        // Otherwise the program could end while the socket is on its way to its worker.
+        let held = self.live.hold();
         self.workers.begin(move |busy| {
             let Ok(socket) = TcpStream::from_std(socket) else { return };
             let (live, client) = (context.live.clone(), slot.client.clone());
@@ -231,6 +233,7 @@ impl<S: Site> Server<'_, S> {
                 }
                 drop(busy);
             });
+            drop(held);
         });
     }
 }

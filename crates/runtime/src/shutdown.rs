@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A handle to a group of tasks and the signal that ends them. Clones belong to the same group. [`Shutdown::child`] is
 /// a group that can end alone and ends with its parent.
@@ -64,6 +65,11 @@ impl Shutdown {
         F: Future<Output = ()> + Send + 'static,
     {
         self.tracker.spawn_on(task, runtime);
+    }
+
+    /// Makes [`Shutdown::wait`] wait until the returned value is dropped. For a task that another thread is about to spawn.
+    pub fn hold(&self) -> TaskTrackerToken {
+        self.tracker.token()
     }
 
     /// Runs `task` in the background and drops it when the end is requested.

@@ -83,7 +83,13 @@ impl Client {
 
     /// Performs the legacy handshake and requests one revision.
     pub async fn legacy_of(&self, version: &str) -> Session {
-        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client_info()});
+        self.legacy_with(version, &json!({})).await
+    }
+
+    /// Performs the legacy handshake as a client with `capabilities`.
+    pub async fn legacy_with(&self, version: &str, capabilities: &Value) -> Session {
+        let params =
+            json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": client_info()});
         let body = self.envelope("initialize", &params.to_string());
         let initialized = self.post(&body, &[]).await;
         assert_eq!(initialized.status, 200, "{initialized:?}");

@@ -3,8 +3,7 @@
 //! Invariants: while another server has a tool of that name, this one is offered under its qualified name, so no tool
 //! loses its name to a login. A name that was the login's first is never routed to another server (`owners`). After the
 //! login the name stays understood, and is not listed any more. Names fit clients in every mode, because the tool is
-//! Switchyard's own. The operator hides it with `tools.deny`; `tools.allow`
-//! is about the tools of the server.
+//! Switchyard's own. The operator hides it with `tools.deny`; `tools.allow` is about the tools of the server.
 //!
 //! Not here: its answer (`gateway::login_tool`), and when a server waits (`snapshot`).
 
