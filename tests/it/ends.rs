@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Gateway, Registry, eventually};
@@ -101,7 +101,14 @@ async fn a_call_that_does_not_end_is_cancelled_at_the_limit() {
     });
     // One second for the call, and one for cancelling it; the children need no extra time.
     assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
-    assert_eq!(server.seen_calling("notifications/cancelled").len(), 1, "the server was told");
+    let call = &server.seen_calling("tools/call")[0].body;
+    let call: Value = serde_json::from_str(call).expect("JSON");
+    let cancelled = server.seen_calling("notifications/cancelled").into_iter();
+    let of_call = cancelled.filter(|seen| {
+        let params: Value = serde_json::from_str(&seen.params()).expect("JSON");
+        params["requestId"] == call["id"]
+    });
+    assert_eq!(of_call.count(), 1, "the server is informed");
 }
 
 // RULES R3

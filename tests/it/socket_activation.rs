@@ -32,7 +32,7 @@ fn is_flawless(told: &Value) {
 
 #[test]
 fn no_connection_is_refused_while_the_program_is_replaced() {
-    let gateway = Gateway::of(&Registry::new().child("child", &[]));
+    let gateway = Gateway::of(&Registry::new().child("child", &[]).with("start: eager"));
     for sockets in [1, 2] {
         let told = replaced(&gateway, (sockets, false));
         is_flawless(&told);

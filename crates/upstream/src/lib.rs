@@ -216,11 +216,14 @@ impl Upstream {
         let reported = self.facts.reported();
         let (last_error, failed_at) = reported.error.unzip();
         let (offer, starting) = (reported.offer.as_deref(), self.starting());
+        let connections = self.pool.live();
         Status {
             server: Arc::clone(&self.config.name),
             is_well: matches!(reported.state, State::Ready | State::Idle),
             state: match reported.state {
                 State::Connecting | State::Idle if starting.is_some() => State::Starting,
+                // Sessions of clients use it, although the shared connection rests.
+                State::Idle if connections > 0 => State::Ready,
                 // Calls would be refused.
                 State::Ready if self.breaker().state == breaker::State::Open => State::Failed,
                 state => state,
@@ -235,7 +238,7 @@ impl Upstream {
             version: offer.map(|offer| offer.peer.version),
             info: offer.map(|offer| offer.peer.info.clone()),
             breaker: self.breaker.snapshot(),
-            connections: self.pool.live(),
+            connections,
             sockets: self.pool.connector.sockets(),
             running: self.bulkhead.running(),
             waiting: self.bulkhead.waiting(),

@@ -58,7 +58,7 @@ impl Owners {
 
     /// Whether a server other than `servers` owns anything.
     pub fn has_others(&self, servers: &[Arc<str>]) -> bool {
-        self.counts.keys().any(|owner| !servers.contains(owner))
+        self.counts.iter().any(|(owner, count)| *count > 0 && !servers.contains(owner))
     }
 
     /// The hashes of the names that `server` owns, sorted.

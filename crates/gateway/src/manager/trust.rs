@@ -8,17 +8,19 @@
 //!
 //! A skill is compared like a tool, under its URI in place of a name: its entry has the digests of its files.
 //!
-//! Not here: how an untrusted tool is treated (`catalog`, by `tools.on_change`), who may approve.
+//! Not here: the digests that are compared (`digest`), how an untrusted tool is treated (`catalog`, by
+//! `tools.on_change`), who may approve.
 
-use std::borrow::Cow;
+mod digest;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 
+use self::digest::{DefinitionDigest, RECORD, Sha256Hash, name_hash, whole_hash};
 use super::error::{Error, Named};
-use json::{Raw, canonical};
+use json::Raw;
 use protocol::skill;
 use runtime::hex::hex;
 use runtime::telemetry::{audit, untrusted};
@@ -26,21 +28,6 @@ use upstream::config::{OnChange, Tools};
 
 /// Limit of remembered definitions of one server: the limit of one list of tools.
 const MOST: usize = 10_000;
-/// The members of a definition that are compared one by one.
-const MEMBERS: [&str; 10] = [
-    "title",
-    "description",
-    "inputSchema",
-    "outputSchema",
-    "annotations",
-    "icons",
-    "execution",
-    "_meta",
-    "frontmatter",
-    "resources",
-];
-/// Name that a change of any other member is reported under.
-const OTHERS: &str = "other members";
 /// Name that a change is reported under if only the hash of the trusted definition is known.
 const WHOLE: &str = "definition";
 /// Limit of the trusted definitions of one server that are kept to be compared, in bytes.
@@ -49,20 +36,6 @@ const MOST_BEFORE: usize = 256 * 1024;
 const MOST_ELSEWHERE: usize = 1_000;
 /// Number of changes of one list that are logged one by one.
 const TOLD: usize = 20;
-
-/// The bytes of one digest where digests are kept in a file: the hashes of the name, the whole and the members.
-const RECORD: usize = 64 + 16 * (MEMBERS.len() + 1);
-
-/// SHA-256.
-type Sha256Hash = [u8; 32];
-
-/// Hashes of one definition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct DefinitionDigest {
-    whole: Sha256Hash,
-    /// The first bytes of the hashes of [`MEMBERS`], and of all other members together.
-    members: [[u8; 16]; MEMBERS.len() + 1],
-}
 
 /// A tool whose definition is not the trusted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,36 +73,6 @@ pub struct Approval<'a> {
     pub sha256: Option<&'a str>,
     /// The server that had the bare name of the tool before. With `sha256`, the name moves only if it is this one.
     pub previous_owner: Option<&'a str>,
-}
-
-impl DefinitionDigest {
-    /// `whole` is the hash of all of `definition`.
-    fn of(definition: &Raw, whole: Sha256Hash) -> Self {
-        let mut hashes: [Sha256; MEMBERS.len() + 1] = Default::default();
-        let mut members: Vec<(Cow<'_, str>, Raw)> = definition.members().collect();
-        members.sort_by(|(one, _), (other, _)| one.cmp(other));
-        for (name, value) in &members {
-            let at = MEMBERS.iter().position(|member| member == name).unwrap_or(MEMBERS.len());
-            let value = canonical::text(value);
-            // Each piece is preceded by its length, so that two different members never give the same input.
-            for piece in [name.as_bytes(), &value] {
-                hashes[at].update(piece.len().to_le_bytes());
-                hashes[at].update(piece);
-            }
-        }
-        let short = |hash: Sha256| {
-            let hash: Sha256Hash = hash.finalize().into();
-            std::array::from_fn(|at| hash[at])
-        };
-        Self { whole, members: hashes.map(short) }
-    }
-
-    /// Returns the members in which this definition differs from `before`.
-    fn differs(&self, before: &Self) -> Vec<&'static str> {
-        let names = MEMBERS.into_iter().chain([OTHERS]);
-        let both = self.members.iter().zip(&before.members);
-        names.zip(both).filter(|(_, (now, before))| now != before).map(|(name, _)| name).collect()
-    }
 }
 
 impl Change {
@@ -270,10 +213,7 @@ impl Trust {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut known: Vec<_> = self.known.iter().collect();
         known.sort_unstable_by_key(|(name, _)| **name);
-        let record = |(name, digest): (&Sha256Hash, &DefinitionDigest)| {
-            [&name[..], &digest.whole[..], digest.members.as_flattened()].concat()
-        };
-        known.into_iter().flat_map(record).collect()
+        known.into_iter().flat_map(|(name, digest)| digest.to_record(name)).collect()
     }
 
     /// Reads what [`Trust::to_bytes`] made. `None` if it is something else.
@@ -282,13 +222,8 @@ impl Trust {
         if !rest.is_empty() || records.len() > MOST {
             return None;
         }
-        let read = |record: &[u8; RECORD]| {
-            let (name, record) = record.split_first_chunk()?;
-            let (whole, record) = record.split_first_chunk()?;
-            let members = record.as_chunks().0.try_into().ok()?;
-            Some((*name, DefinitionDigest { whole: *whole, members }))
-        };
-        let known: HashMap<_, _> = records.iter().map(read).collect::<Option<_>>()?;
+        let known: HashMap<_, _> =
+            records.iter().map(DefinitionDigest::from_record).collect::<Option<_>>()?;
         Some(Self { known: Arc::new(known), ..Self::default() })
     }
 
@@ -394,15 +329,6 @@ impl Trust {
 /// The SHA-256 of a definition in its canonical form, in hexadecimal digits.
 pub(super) fn definition_sha256(definition: &Raw) -> String {
     hex(&whole_hash(definition))
-}
-
-/// Hashes the canonical form of a definition.
-fn whole_hash(definition: &Raw) -> Sha256Hash {
-    Sha256::digest(canonical::text(definition)).into()
-}
-
-fn name_hash(name: &str) -> Sha256Hash {
-    Sha256::digest(name).into()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::manager::config::Config;

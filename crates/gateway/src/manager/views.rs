@@ -130,10 +130,14 @@ impl Manager {
     /// Returns the era of a server, from its last offer. Also returns whether its results may contain
     /// resource URIs that several servers have, in the view of `viewer`.
     pub(crate) fn era_for(&self, viewer: Viewer<'_>, server: &str) -> (Option<Era>, bool) {
-        let snapshot = self.published.snapshot.load();
-        let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
-        let can_clash = self.view(viewer.affinity).is_some() || snapshot.can_clash(viewer.scope);
-        (offer.map(|offer| offer.peer.version.era()), can_clash)
+        let judged = |snapshot: &Snapshot| {
+            let offer = snapshot.server(server).ok().and_then(|server| server.offer.as_ref());
+            (offer.map(|offer| offer.peer.version.era()), snapshot.can_clash(viewer.scope))
+        };
+        match self.view(viewer.affinity) {
+            Some(view) => judged(&view),
+            None => judged(&self.published.snapshot.load()),
+        }
     }
 
     pub(super) fn grace_ends(&self) -> Instant {
