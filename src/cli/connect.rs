@@ -15,6 +15,7 @@ use url::Url;
 
 use super::ConfigFile;
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
+use super::edit::WARM;
 use crate::config::Config;
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
@@ -206,6 +207,9 @@ fn connect_file(
         process.streams.written(change, backup.as_deref())?;
     }
     writeln!(process.streams.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
+    if plan.registry.iter().any(|change| !change.is_empty()) {
+        writeln!(process.streams.err, "{WARM}")?;
+    }
     Ok(())
 }
 

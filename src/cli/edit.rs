@@ -129,7 +129,11 @@ fn add(
         writeln!(streams.err, "{}: it has all of this already", path.display())?;
         return Ok(());
     }
-    write(&addition.change, &arguments.writing, environment, streams)
+    write(&addition.change, &arguments.writing, environment, streams)?;
+    if !arguments.writing.dry_run {
+        writeln!(streams.err, "{WARM}")?;
+    }
+    Ok(())
 }
 
 /// Returns the server that the arguments describe, if they do.
@@ -249,6 +253,10 @@ fn of_target(text: &str, name: Option<&str>) -> Option<Result<Offer, String>> {
     let to_type = || format!("a program needs a name: `switchyard add NAME -- {}`", one_line(line));
     Some(name.map(|name| Offer::program(name, program, &env)).ok_or_else(to_type))
 }
+
+/// How the tools of new servers are listed before the servers were used.
+pub(super) const WARM: &str =
+    "`switchyard warm` starts new servers once, so that their tools are listed from the first start on.";
 
 /// Shows the change, asks, writes it, and says what is next.
 fn write(

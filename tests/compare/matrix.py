@@ -1,7 +1,7 @@
 """Which servers are compared with which clients, and how each pair is started directly and behind Switchyard.
 
-Every run has its own server, its own gateway and its own folder. The registry says `sharing: per_session`, as its
-user would write it for servers that keep state or ask for roots.
+Every run has its own server, its own gateway and its own folder. Over HTTP and SSE the registry says nothing about
+sharing. For programs it says `sharing: per_session`, as its user would for those that keep state or ask for roots.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Client:
 
 
 #: The Python SDK in the legacy era is what fastmcp in that era is built on.
-_SDKS = ("typescript-1", "typescript-2", "python-legacy", "python", "fastmcp")
+_SDKS = ("typescript-1", "typescript-2", "typescript-auto", "python-legacy", "python", "fastmcp")
 #: Over SSE there is the legacy era only, whatever the mode.
 _ONE_ERA = ("typescript-1", "typescript-2", "python", "fastmcp")
 #: Each run starts five processes of Python with FastMCP, each of them some seconds of computing.
@@ -104,6 +104,7 @@ SERVERS = (
 CLIENTS = (
     Client("typescript-1", "peer-node", "typescript-1.mjs", "legacy"),
     Client("typescript-2", "peer-node", "typescript-2.mjs", "legacy"),
+    Client("typescript-auto", "peer-node", "typescript-2.mjs", "auto"),
     Client("python-legacy", "peer-python", "python_sdk.py", "legacy"),
     Client("python", "peer-python", "python_sdk.py", "auto"),
     Client("fastmcp-legacy", "peer-python", "fastmcp_client.py", "legacy"),
@@ -173,7 +174,8 @@ def _through(
         yield None
         return
     # The timeout also bounds a connect: Python with FastMCP starts slowly where other tests run.
-    registry = {"peer": {**entry, "sharing": "per_session", "timeout": 120}}
+    sharing = {"sharing": "per_session"} if server.transport == "stdio" else {}
+    registry = {"peer": {**entry, **sharing, "timeout": 120}}
     # Clients of HTTP+SSE stay with it; all others use the endpoint of one server.
     sse = server.transport == "sse"
     with Gateway(binary, registry, folder / "gateway.log", env) as gateway:

@@ -92,5 +92,6 @@ mod tls;
 mod tool_cache;
 mod top;
 mod transcripts;
+mod unlisted;
 mod unreadable;
 mod vault;

@@ -82,9 +82,10 @@ async fn skills_of_one_server_pass_byte_for_byte_between_all_eras() {
         let gateway = in_front_of(&[("a", &server)]).await;
         let entry = skill("skill://acme/refunds", "a");
         for client in [gateway.mcp(), gateway.mcp_of("a")] {
-            let discovered = client.modern("server/discover", json!({})).await.result();
+            // At the endpoint of a legacy server there is none.
+            let discovered = client.modern("server/discover", json!({})).await.json().get("result").cloned();
             let session = client.legacy().await;
-            for declared in [&discovered, &session.server] {
+            for declared in discovered.iter().chain([&session.server]) {
                 let extensions = &declared["capabilities"]["extensions"];
                 assert_eq!(extensions[EXTENSION], json!({"directoryRead": true}), "{declared}");
             }

@@ -192,3 +192,26 @@ async fn a_builtin_server_whose_list_changes_beside_a_call_shows_no_sign() {
     .await;
     assert_eq!(signs(&gateway).await, Value::Null);
 }
+
+// 2026-07-28 `basic/versioning`: a client of both eras falls back to `initialize` when the method does not exist.
+#[tokio::test]
+async fn the_endpoint_of_a_legacy_server_has_no_discovery_so_clients_begin_a_session() {
+    let server = StatefulHttp::start();
+    let registry =
+        Registry::new().http("one", &server.url()).child("two", &["--stateful"]).child("both", &[]);
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["one__add", "two__add", "echo"]).await;
+    for name in ["one", "two"] {
+        let client = gateway.mcp_of(name);
+        let answer = client.modern("server/discover", json!({})).await;
+        let error = &answer.json()["error"];
+        assert_eq!((answer.status, &error["code"]), (404, &json!(-32601)), "{name}: {error}");
+        assert_eq!(error["data"]["supported"], json!(["2025-11-25"]), "{name}: {error}");
+        let bridged = client.modern("tools/call", json!({"name": "add", "arguments": {"name": "x"}})).await;
+        assert_eq!(bridged.text(), "added", "{name}: all else is bridged");
+    }
+    for client in [gateway.mcp(), gateway.mcp_of("both")] {
+        let discovered = client.modern("server/discover", json!({})).await.result();
+        assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
+    }
+}

@@ -3,8 +3,8 @@
 use super::caller::Caller;
 use super::resources::{first, refused};
 use super::{Gateway, error};
-use crate::manager::Reference;
-use crate::params;
+use crate::manager::{Error, Reference};
+use crate::{params, unlisted};
 use auth::Action;
 use json::Raw;
 use protocol::{ErrorObject, Reply, method};
@@ -27,7 +27,12 @@ pub(super) async fn complete(
         .ok_or_else(|| params::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
     let call = caller.call(method::COMPLETE, params);
-    let found = gateway.manager.completion_requests(caller.viewer(), &reference, &call).await;
+    let mut found = gateway.manager.completion_requests(caller.viewer(), &reference, &call).await;
+    if let (Err(Error::NameNotFound { .. }), Reference::Prompt(name)) = (&found, &reference)
+        && let Some(unlisted) = unlisted::request(&gateway.manager, caller, name, call)
+    {
+        found = Ok(vec![unlisted]);
+    }
     let requests = found.map_err(|failure| refused(caller, &failure))?;
     first(gateway, caller, requests, outlet).await.map(|(_, result)| result)
 }

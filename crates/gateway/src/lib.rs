@@ -33,6 +33,7 @@ mod skills;
 pub mod subscriptions;
 mod tasks;
 pub mod tools;
+mod unlisted;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -184,7 +185,10 @@ impl Gateway {
             (Ok(()), Some(row)) => Box::pin(self.do_row(row, caller, request, outlet))
                 .await
                 .map(|result| ResponseBody::Buffered(Ok(result))),
-            (Ok(()), None) => Err(unknown_method(&request.method, caller)),
+            // Boxed: it is large, and rarely needed.
+            (Ok(()), None) => Box::pin(unlisted::answer(self, caller, request, outlet))
+                .await
+                .ok_or_else(|| unknown_method(&request.method, caller)),
             (Err(refusal), _) => Err(refusal),
         };
         answered.unwrap_or_else(|refusal| ResponseBody::Buffered(Err(refusal)))
@@ -210,7 +214,7 @@ impl Gateway {
         let params = request.params.as_ref();
         match row {
             Row::Initialize => Ok(self.initialize(caller)),
-            Row::Discover => Ok(lifecycle::discover(self, caller)),
+            Row::Discover => lifecycle::discover(self, caller),
             Row::Ping => Ok(Raw::empty_object()),
             Row::List(Kind::Skills) => skills::list(&self.manager, caller, params, outlet).await,
             Row::GetSkill => skills::get(self, caller, params, outlet).await,

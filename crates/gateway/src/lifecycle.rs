@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::caller::Caller;
-use super::{Gateway, absence, era};
+use super::{Gateway, absence, era, error};
 use crate::manager::{Manager, Scope, Server};
 use json::Raw;
 use protocol::caching::Caching;
-use protocol::{Version, implementation};
+use protocol::{Era, ErrorCode, ErrorObject, Version, implementation, meta};
 
 /// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
@@ -52,14 +52,37 @@ fn server_info(manager: &Manager, scope: &Scope) -> Raw {
 
 /// The result of `server/discover`. It names only revisions that are allowed in a request's `_meta`: a client that
 /// wants an older one begins with `initialize`.
-pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Raw {
+///
+/// At the endpoint of one server that speaks the legacy era only, the method does not exist, as it does not at the server.
+/// So clients of both eras fall back to `initialize` (2026-07-28 `basic/versioning`), and get a session of their own. The
+/// number is not that of an unsupported revision, because some clients do not fall back from that.
+pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorObject> {
+    if let Some(version) = only_legacy(&gateway.manager, &caller.scope) {
+        let text = format!(
+            "the server speaks protocol revision {version}, which has no server/discover: begin with initialize"
+        );
+        let refusal = error::refusal(ErrorCode::MethodNotFound, caller.version.era(), &text);
+        let data = refusal.data().unwrap_or_else(Raw::empty_object);
+        return Err(refusal.with_data(&data.with("supported", &Raw::of(&[version.as_str()]))));
+    }
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],
         capabilities: capabilities(&gateway.manager, caller),
         instructions: instructions(gateway, caller),
     });
     let is_settled = gateway.manager.snapshot().is_settled(&caller.scope);
-    era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY)
+    let result = era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY);
+    let meta = Raw::object(&[(meta::SERVER_INFO, &server_info(&gateway.manager, &caller.scope))]);
+    Ok(result.with("_meta", &meta))
+}
+
+/// The revision of the one server in `scope`, if it is known to speak the legacy era only.
+fn only_legacy(manager: &Manager, scope: &Scope) -> Option<Version> {
+    let Scope::Server(name) = scope else { return None };
+    let snapshot = manager.snapshot();
+    let server = snapshot.server(name).ok()?;
+    let version = server.offer.as_ref()?.peer.version;
+    (!version.is_modern() && server.upstream.speaks(Era::Modern) != Some(true)).then_some(version)
 }
 
 /// The capabilities of the servers that a client sees. A server that was not reached yet may turn out to have all

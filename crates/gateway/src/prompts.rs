@@ -2,7 +2,8 @@
 
 use super::caller::Caller;
 use super::{Gateway, error, references};
-use crate::{bridge, collect, params};
+use crate::manager::Error;
+use crate::{bridge, collect, params, unlisted};
 use auth::Action;
 use json::Raw;
 use protocol::{Reply, method};
@@ -15,13 +16,16 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     }
     let (name, params) = params::text(params, "name", "which prompt to get")?;
     params::arguments(params)?;
-    let routed = || {
-        let call = caller.call(method::PROMPTS_GET, params);
-        gateway.manager.prompt_request(caller.viewer(), &name, call, None)
-    };
+    let call = || caller.call(method::PROMPTS_GET, params);
+    let routed = || gateway.manager.prompt_request(caller.viewer(), &name, call(), None);
     let mut request = routed().await;
     if gateway.open_for(caller, &request, outlet).await {
         request = routed().await;
+    }
+    if let Err(Error::NameNotFound { .. }) = &request
+        && let Some(unlisted) = unlisted::request(&gateway.manager, caller, &name, call())
+    {
+        request = Ok(unlisted);
     }
     let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = request.server.clone();

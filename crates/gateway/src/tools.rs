@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::caller::Caller;
 use super::{Gateway, error, references};
 use crate::manager::{Error, Manager};
-use crate::{bridge, params};
+use crate::{bridge, params, unlisted};
 use auth::Action;
 use json::Raw;
 use protocol::headers::HeaderParam;
@@ -24,13 +24,16 @@ pub(super) async fn call(
     }
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
-    let routed = || {
-        let call = caller.call(method::TOOLS_CALL, params);
-        gateway.manager.tool_request(caller.viewer(), &name, call, None)
-    };
+    let call = || caller.call(method::TOOLS_CALL, params);
+    let routed = || gateway.manager.tool_request(caller.viewer(), &name, call(), None);
     let mut request = routed().await;
     if gateway.open_for(caller, &request, outlet).await {
         request = routed().await;
+    }
+    if let Err(Error::NameNotFound { .. }) = &request
+        && let Some(unlisted) = unlisted::request(&gateway.manager, caller, &name, call())
+    {
+        request = Ok(unlisted);
     }
     let request = request.map_err(|error| {
         let snapshot = gateway.manager.snapshot();

@@ -275,6 +275,11 @@ impl Upstream {
         self.offer().map(|offer| offer.peer.version)
     }
 
+    /// Whether the server speaks `era`, or none while that is unknown.
+    pub fn speaks(&self, era: Era) -> Option<bool> {
+        self.pool.connector.speaks(era)
+    }
+
     /// Returns the era of that revision.
     pub fn era(&self) -> Option<Era> {
         self.version().map(Version::era)

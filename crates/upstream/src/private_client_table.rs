@@ -113,8 +113,11 @@ impl PrivateClients {
         !is_needed
     }
 
-    pub(super) fn leave(&self, affinity: &Affinity) {
-        self.lock().remove(affinity);
+    pub(super) fn leave(&self, client: &Arc<PrivateClient>) {
+        let mut clients = self.lock();
+        if clients.get(&client.affinity).is_some_and(|there| Arc::ptr_eq(there, client)) {
+            clients.remove(&client.affinity);
+        }
     }
 
     /// Returns when to read lists that may be read from `wanted` on, and take `cost` of the server's time for that. All

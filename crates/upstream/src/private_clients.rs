@@ -151,7 +151,7 @@ impl PrivateClientTask {
             () = self.attend(&mut heard) => {}
             () = affinity.ended() => self.withdraw().await,
         }
-        self.upstream.pool.attended.leave(&affinity);
+        self.upstream.pool.attended.leave(&self.client);
     }
 
     /// Serves the client as long as it sends requests or has subscriptions. At the end its offer is withdrawn.
@@ -170,9 +170,13 @@ impl PrivateClientTask {
                 }
                 Err(error) => {
                     tracing::debug!(server = %self.upstream.config.name, %error, "no connection for one client");
-                    if error.refuses_credentials() {
-                        // Nothing was sent, and the next request may come after a login.
+                    let is_private =
+                        self.upstream.pool.is_private_to(&self.affinity, &self.call.sender.capabilities);
+                    if error.refuses_credentials() || !is_private {
+                        // Nothing was sent, and the next request may come after a login. Or the server turned out to have no
+                        // sessions, and is shared.
                         self.withdraw().await;
+                        self.upstream.pool.attended.leave(&self.client);
                         self.client.outcome.send_replace(Some(false));
                         return;
                     }

@@ -33,6 +33,12 @@ pub struct Remembered {
     pub signs: Vec<StateSign>,
 }
 
+impl From<(Arc<Offer>, SystemTime, Vec<StateSign>)> for Remembered {
+    fn from((offer, read_at, signs): (Arc<Offer>, SystemTime, Vec<StateSign>)) -> Self {
+        Self { offer: offer.to_stored(), read_at, signs }
+    }
+}
+
 /// The last reading of the offer, for calls that wait for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastReading {

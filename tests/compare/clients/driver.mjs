@@ -1,7 +1,7 @@
 // Performs the steps of `actions.py` with one TypeScript client and prints what came of each as JSON.
 //
 // `peer-node typescript-N.mjs steps.json`, where the file is `{ target, steps }`. The two clients bring
-// `connect(target, peer)`; everything else is here. The Python twin is driver.py: a verb that changes here
+// `connect(target, peer, mode)`; everything else is here. The Python twin is driver.py: a verb that changes here
 // changes there. The driver judges nothing: run.py compares what two runs printed.
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -37,9 +37,9 @@ class Peer {
 }
 
 const verbs = {
-  async connect({ peer, step, target, connect }) {
+  async connect({ peer, step, target, mode, connect }) {
     peer.roots = step.roots ?? [];
-    peer.client = await connect(target, peer);
+    peer.client = await connect(target, peer, mode);
     return peer.client.facts();
   },
   list: ({ peer, step }) => peer.client[`list${step.what}`](),
@@ -124,12 +124,12 @@ export function transportOf(sdk, { transport, url, command, env, cwd }) {
 
 /** Does all steps, prints `[[item, outcome], …]` and leaves. */
 export async function run(connect) {
-  const { target, steps } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+  const { target, steps, mode } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
   const [peers, done] = [{}, []];
   for (const step of steps) {
     const on = step.on ?? 'a';
     const peer = (peers[on] ??= new Peer());
-    const outcome = await perform(step, { peer, target, connect });
+    const outcome = await perform(step, { peer, target, mode, connect });
     if (step.item) done.push([step.item, outcome]);
   }
   for (const [on, { notices, asked }] of Object.entries(peers)) {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::error::Error;
-use super::known::KnownServers;
+use super::known::{Known, KnownServers};
 use super::registry::{Apply, Order};
 use super::snapshot::Snapshot;
 use super::{Manager, Scope, ServerStatus, failed_at};
@@ -119,10 +119,20 @@ impl Manager {
         self.server(name)
     }
 
-    /// Returns what is remembered of servers that are new or replaced.
+    /// Returns what is remembered of servers that are new or replaced. Of the same server with other settings, that is what
+    /// it offered last, which its file may not have yet.
     fn known<'a>(&self, servers: impl Iterator<Item = (&'a Step, &'a upstream::Config)>) -> KnownServers {
         let Some(writer) = &self.writer else { return KnownServers::default() };
-        servers.map(|(_, server)| (Arc::clone(&server.name), writer.folder().read(server))).collect()
+        let known = |(step, server): (&Step, &upstream::Config)| {
+            let known = match step {
+                Step::Replace(old, _) if old.config().identity == server.identity => {
+                    Known { remembered: old.to_remember().map(Remembered::from), ..Known::default() }
+                }
+                _ => writer.folder().read(server),
+            };
+            (Arc::clone(&server.name), known)
+        };
+        servers.map(known).collect()
     }
 
     fn take(&self, step: Step, server: upstream::Config, remembered: Option<&Remembered>) -> Arc<Upstream> {

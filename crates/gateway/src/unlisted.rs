@@ -1,0 +1,68 @@
+//! What a server has without listing it: methods of vendors and of extensions that Switchyard does not know, and unlisted
+//! tools and prompts. At the endpoint of this one server they are passed on.
+//!
+//! Invariants: only callers that may call pass them, and only where the server offers everything that it has: no `allow`,
+//! no `deny`, and no blocked change, which nobody can see in what is not listed. They are never repeated, because nobody
+//! knows whether that is safe.
+//!
+//! Not here: notifications of servers (`notifications`).
+
+use std::sync::Arc;
+
+use super::caller::Caller;
+use super::{Gateway, bridge};
+use crate::manager::{Manager, RoutedRequest, Scope};
+use auth::Action;
+use json::Raw;
+use protocol::{Request, method};
+use upstream::config::OnChange;
+use upstream::{Call, Outlet, ResponseBody};
+
+/// The most bytes of the name of a method.
+const MAX_METHOD: usize = 128;
+
+/// The server at whose endpoint `caller` is, if it is passed what it does not list.
+fn server(manager: &Manager, caller: &Caller) -> Option<Arc<str>> {
+    let Scope::Server(name) = &caller.scope else { return None };
+    if !caller.principal.may(Action::Call) {
+        return None;
+    }
+    let snapshot = manager.snapshot();
+    let config = snapshot.server(name).ok()?.upstream.config();
+    let tools = &config.tools;
+    let offers_all = tools.allow.is_none() && tools.deny.is_empty() && tools.on_change != OnChange::Block;
+    offers_all.then(|| Arc::clone(&config.name))
+}
+
+/// The request for `name`, a tool or a prompt that nobody lists for `caller`; `call` names it.
+pub(super) fn request(
+    manager: &Manager,
+    caller: &Caller,
+    name: &str,
+    call: Box<Call>,
+) -> Option<RoutedRequest> {
+    Some(RoutedRequest::new(server(manager, caller)?, name.into(), call))
+}
+
+/// Answers a request whose method Switchyard does not know, if it may be passed on.
+pub(super) async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    request: &Request,
+    outlet: &Outlet,
+) -> Option<ResponseBody> {
+    if request.method.known().is_some() || !is_method(&request.method) {
+        return None;
+    }
+    let server = server(&gateway.manager, caller)?;
+    gateway.open(caller, &server, outlet).await;
+    let mut call = caller.call(method::TOOLS_CALL, &request.params.clone().unwrap_or_else(Raw::empty_object));
+    (call.method, call.params) = (request.method.clone(), request.params.clone());
+    let routed = RoutedRequest::new(server, request.method.as_str().into(), call);
+    Some(bridge::call(gateway, caller, routed, outlet).await)
+}
+
+/// Whether `name` can be the name of a method in a header, too.
+fn is_method(name: &str) -> bool {
+    (1..=MAX_METHOD).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+}
