@@ -15,7 +15,7 @@ use url::Url;
 
 use super::ConfigFile;
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
-use super::edit::WARM;
+use super::warm::OFFER;
 use crate::config::Config;
 use crate::connect::clients::{CLIENTS, Client, Host, Scope, System};
 use crate::connect::{self, ClientFile, FileChange, Gateway, Registry, State};
@@ -208,7 +208,7 @@ fn connect_file(
     }
     writeln!(process.streams.err, "Restart {} to connect; `--undo` restores its file.", client.name)?;
     if plan.registry.iter().any(|change| !change.is_empty()) {
-        writeln!(process.streams.err, "{WARM}")?;
+        writeln!(process.streams.err, "{OFFER}")?;
     }
     Ok(())
 }

@@ -16,9 +16,9 @@ use clap::{Args, Parser};
 use settings::expand::Lookup;
 use settings::one_line;
 
-use super::ConfigFile;
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::connect::configured_url;
+use super::{ConfigFile, warm};
 use crate::config::import::MAX_JSON;
 use crate::connect::own_file;
 use crate::connect::{FileChange, Offer};
@@ -131,7 +131,7 @@ fn add(
     }
     write(&addition.change, &arguments.writing, environment, streams)?;
     if !arguments.writing.dry_run {
-        writeln!(streams.err, "{WARM}")?;
+        writeln!(streams.err, "{}", warm::OFFER)?;
     }
     Ok(())
 }
@@ -253,10 +253,6 @@ fn of_target(text: &str, name: Option<&str>) -> Option<Result<Offer, String>> {
     let to_type = || format!("a program needs a name: `switchyard add NAME -- {}`", one_line(line));
     Some(name.map(|name| Offer::program(name, program, &env)).ok_or_else(to_type))
 }
-
-/// How the tools of new servers are listed before the servers were used.
-pub(super) const WARM: &str =
-    "`switchyard warm` starts new servers once, so that their tools are listed from the first start on.";
 
 /// Shows the change, asks, writes it, and says what is next.
 fn write(

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::confirm::{CommandStreams, Failure, WriteOptions, with_streams};
 use super::connect::{listener_url, this_host, unknown};
-use super::edit::WARM;
+use super::warm::OFFER;
 use super::{ConfigFile, schema};
 use crate::connect::clients::{Client, Host};
 use crate::connect::own_file;
@@ -74,7 +74,7 @@ fn run(
     Ok(writeln!(
         streams.err,
         "Next: `switchyard add NAME URL` adds a server, `switchyard check --connect` shows what they have, \
-         `switchyard` starts the gateway, and `switchyard connect` lists the clients to connect. {WARM}"
+         `switchyard` starts the gateway, and `switchyard connect` lists the clients to connect. {OFFER}"
     )?)
 }
 

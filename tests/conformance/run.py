@@ -42,10 +42,6 @@ TASKS_LEGS = ("tasks", "tasks+noise")
 SKILLS_LEGS = ("skills", "skills+noise")
 SKILLS_SET = "2026-07-28"
 CLIENT_LEG = "client"
-#: One process speaks one era, so in this leg each set has the process of its own: `era` in the registry file. With
-#: `stdio+noise` both sets meet the process of `era: auto`.
-PINNED_LEG = "stdio"
-ERAS = {"2025-11-25": "legacy", "2026-07-28": "modern"}
 LEGS = (*SERVER_LEGS, *TASKS_LEGS, *SKILLS_LEGS, CLIENT_LEG)
 #: Enough to keep two cores busy; more makes the suite's own clocks run out.
 AT_A_TIME = 3
@@ -132,15 +128,19 @@ def direct_server(settings: Settings, kind: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def gateway_server(settings: Settings, leg: str, folder: Path, era: str = "auto") -> Iterator[str]:
-    """A fixture behind the gateway, spoken to in `era`; the URL under test."""
+def gateway_server(settings: Settings, leg: str, folder: Path) -> Iterator[str]:
+    """A fixture behind the gateway; the URL under test.
+
+    A server over HTTP+SSE speaks the legacy era only, so at its own endpoint the modern set has no discovery.
+    """
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
-        servers = {"peer": {**upstream(settings, fixture(leg), folder, stack), "era": era}}
+        servers = {"peer": upstream(settings, fixture(leg), folder, stack)}
         if leg.endswith("+noise"):
             servers |= noise(settings, folder)
         gateway = stack.enter_context(Gateway(settings.binary, servers, folder / "gateway.log"))
-        yield gateway.url if len(servers) > 1 else f"{gateway.url}/peer"
+        is_merged = len(servers) > 1 or fixture(leg) == "sse"
+        yield gateway.url if is_merged else f"{gateway.url}/peer"
 
 
 def server_scenarios(settings: Settings, leg: str, revision: str) -> tuple[list[str], list[str]]:
@@ -169,15 +169,9 @@ def test_server(
 
 
 def test_leg(settings: Settings, leg: str, revisions: Sequence[str]) -> dict[str, Run]:
-    """The sets against the gateway; each against a gateway of its own where the era is pinned."""
+    """The sets against the gateway."""
     folder = settings.out / leg
-    if leg != PINNED_LEG:
-        return test_server(settings, leg, gateway_server(settings, leg, folder), revisions, folder)
-    runs: dict[str, Run] = {}
-    for revision in revisions:
-        server = gateway_server(settings, leg, folder / ERAS[revision], ERAS[revision])
-        runs |= test_server(settings, leg, server, [revision], folder)
-    return runs
+    return test_server(settings, leg, gateway_server(settings, leg, folder), revisions, folder)
 
 
 def test_set(settings: Settings, leg: str, url: str, revision: str, folder: Path) -> Run:

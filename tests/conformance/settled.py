@@ -32,10 +32,6 @@ _CANNOT_ASK = (
     "the fixture's tool returns an InputRequiredResult, which its SDK refuses to send over HTTP+SSE, a legacy"
     " connection (`Handler returned an invalid result`): through the gateway or not, that server can not ask so"
 )
-_ONE_ERA = (
-    "the fixture's tool asks by a request, which its SDK refuses on a connection of 2026-07-28, and `era: auto` speaks"
-    " that to the one process; with `era: legacy` (leg `stdio`) it asks"
-)
 _NOTHING_TO_END = (
     "the fixture lets its client go in the middle of a call only where the call has an HTTP stream of its own; over"
     " this transport it has none, so nobody is let go and the answer comes on the first stream"
@@ -67,10 +63,6 @@ def _no_code_flow(revision: str) -> Settled:
     return Settled("client", revision, "auth/wif-jwt-bearer", checks, _NO_CODE_FLOW)
 
 
-def _one_era(scenario: str, *checks: str) -> Settled:
-    return Settled("stdio+noise", "2025-11-25", scenario, checks, _ONE_ERA)
-
-
 SETTLED: tuple[Settled, ...] = (
     _input_required("basic-elicitation", "elicitation-incomplete", "elicitation-complete"),
     _input_required("basic-list-roots", "list-roots-incomplete", "list-roots-complete"),
@@ -92,18 +84,6 @@ SETTLED: tuple[Settled, ...] = (
         "server-stateless",
         tuple(f"sep-2575-server-sends-{what}-list-changed-on-subscription" for what in ("tools", "prompts")),
         _NO_NEWS,
-    ),
-    _one_era("tools-call-elicitation", "tools-call-elicitation"),
-    _one_era("tools-call-sampling", "tools-call-sampling"),
-    _one_era(
-        "elicitation-sep1034-defaults",
-        *(f"elicitation-sep1034-{what}-default" for what in ("string", "integer", "number", "enum", "boolean")),
-        "elicitation-sep1034-general",
-    ),
-    _one_era(
-        "elicitation-sep1330-enums",
-        *(f"elicitation-sep1330-{what}" for what in ("untitled-single", "titled-single", "untitled-multi")),
-        *(f"elicitation-sep1330-{what}" for what in ("legacy-enumnames", "titled-multi", "general")),
     ),
     Settled(
         "client",

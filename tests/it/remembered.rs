@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::support::scripted::{Scripted, Tool};
+use crate::support::stateful_http::StatefulHttp;
 use crate::support::{Gateway, Registry, Running, eventually};
 
 const FIRST: &str = "Adds two numbers.";
@@ -63,6 +64,22 @@ async fn stdio_uses_the_memory_of_the_same_file() {
     session.initialize();
     let listed = session.request("tools/list", &json!({}));
     assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(2), "{listed}");
+    session.finish();
+}
+
+// Nobody knows before the first connection whether a remembered server hands out sessions.
+#[tokio::test]
+async fn first_call_at_a_remembered_server_has_a_session_of_its_own() {
+    let server = StatefulHttp::start();
+    let gateway = Gateway::of(&Registry::new().http("one", &server.url())).start().await;
+    gateway.offers(&["add"]).await;
+    let (gateway, before) = (gateway.end().await, server.opened());
+    let mut session = gateway.start_stdio();
+    session.initialize();
+    let params = json!({"name": "add", "arguments": {"name": "mine"}});
+    let added = session.request("tools/call", &params);
+    assert_eq!(added["result"]["content"][0]["text"], "added", "{added}");
+    assert_eq!(server.opened(), before + 2, "one for Switchyard and one for the client");
     session.finish();
 }
 

@@ -77,6 +77,7 @@ async fn a_server_with_a_policy_is_passed_only_what_it_lists() {
         "tools: {allow: [listed]}",
         "tools: {deny: [hidden]}",
         "tools: {deny: [other]}",
+        "tools: {rename: {other: another}}",
         "tools: {on_change: block}",
     ] {
         let server = Scripted::modern().tool(Tool::named("listed")).answers(METHOD, described()).start();

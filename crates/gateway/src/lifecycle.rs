@@ -36,15 +36,15 @@ pub(super) fn initialize(gateway: &Gateway, caller: &Caller) -> Raw {
     Raw::of(&InitializeResult {
         protocol_version: caller.version.as_str(),
         capabilities: capabilities(&gateway.manager, caller),
-        server_info: server_info(&gateway.manager, &caller.scope),
+        server_info: server_info(&gateway.manager, caller),
         instructions: instructions(gateway, caller),
     })
 }
 
 /// The description of the server, at the endpoint of one, or of Switchyard.
-fn server_info(manager: &Manager, scope: &Scope) -> Raw {
-    let Scope::Server(name) = scope else { return implementation::own_info() };
-    let snapshot = manager.snapshot();
+fn server_info(manager: &Manager, caller: &Caller) -> Raw {
+    let Scope::Server(name) = &caller.scope else { return implementation::own_info() };
+    let snapshot = manager.seen_by(Some(&caller.affinity));
     let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_ref());
     let info = offer.map(|offer| offer.peer.info.clone()).filter(|info| info.get("name").is_some());
     info.unwrap_or_else(implementation::own_info)
@@ -57,7 +57,7 @@ fn server_info(manager: &Manager, scope: &Scope) -> Raw {
 /// So clients of both eras fall back to `initialize` (2026-07-28 `basic/versioning`), and get a session of their own. The
 /// number is not that of an unsupported revision, because some clients do not fall back from that.
 pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorObject> {
-    if let Some(version) = only_legacy(&gateway.manager, &caller.scope) {
+    if let Some(version) = only_legacy(&gateway.manager, caller) {
         let text = format!(
             "the server speaks protocol revision {version}, which has no server/discover: begin with initialize"
         );
@@ -72,14 +72,14 @@ pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorO
     });
     let is_settled = gateway.manager.snapshot().is_settled(&caller.scope);
     let result = era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY);
-    let meta = Raw::object(&[(meta::SERVER_INFO, &server_info(&gateway.manager, &caller.scope))]);
+    let meta = Raw::object(&[(meta::SERVER_INFO, &server_info(&gateway.manager, caller))]);
     Ok(result.with("_meta", &meta))
 }
 
-/// The revision of the one server in `scope`, if it is known to speak the legacy era only.
-fn only_legacy(manager: &Manager, scope: &Scope) -> Option<Version> {
-    let Scope::Server(name) = scope else { return None };
-    let snapshot = manager.snapshot();
+/// The revision of the one server that `caller` sees, if it is known to speak the legacy era only.
+fn only_legacy(manager: &Manager, caller: &Caller) -> Option<Version> {
+    let Scope::Server(name) = &caller.scope else { return None };
+    let snapshot = manager.seen_by(Some(&caller.affinity));
     let server = snapshot.server(name).ok()?;
     let version = server.offer.as_ref()?.peer.version;
     (!version.is_modern() && server.upstream.speaks(Era::Modern) != Some(true)).then_some(version)
@@ -88,7 +88,7 @@ fn only_legacy(manager: &Manager, scope: &Scope) -> Option<Version> {
 /// The capabilities of the servers that a client sees. A server that was not reached yet may turn out to have all
 /// capabilities.
 fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
-    let snapshot = manager.snapshot();
+    let snapshot = manager.seen_by(Some(&caller.affinity));
     let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
     let (peers, capabilities) = match &caller.scope {
@@ -112,7 +112,7 @@ fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
 /// The instructions of all servers in a scope, each under its server's name. For a single server they are unchanged;
 /// if it is down, the reason comes first. Before all stand the links to logins that servers wait for.
 fn instructions(gateway: &Gateway, caller: &Caller) -> Option<String> {
-    let (snapshot, scope) = (gateway.manager.snapshot(), &caller.scope);
+    let (snapshot, scope) = (gateway.manager.seen_by(Some(&caller.affinity)), &caller.scope);
     let logins = gateway.login_instructions(caller);
     let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
     let merged = match scope {

@@ -25,7 +25,11 @@ impl Gateway {
     /// Opens the connection of `caller` to `server`, if the next request needs one of its own. Returns whether it did, so
     /// that the server may have listed something else for this client.
     pub(super) async fn open(&self, caller: &Caller, server: &str, outlet: &Outlet) -> bool {
-        let is_due = self.manager.to_open(&caller.affinity, caller.capabilities(), server).is_some();
+        let to_open = || self.manager.to_open(&caller.affinity, caller.capabilities(), server);
+        let Some(upstream) = to_open() else { return false };
+        // Boxed: it is rarely needed.
+        Box::pin(upstream.decide()).await;
+        let is_due = to_open().is_some();
         if is_due {
             let _loan = self.lend(caller, outlet);
             // Boxed: it is large, and each client waits once.

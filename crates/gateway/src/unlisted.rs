@@ -1,8 +1,8 @@
 //! What a server has without listing it: methods of vendors and of extensions that Switchyard does not know, and unlisted
 //! tools and prompts. At the endpoint of this one server they are passed on.
 //!
-//! Invariants: only callers that may call pass them, and only where the server offers everything that it has: no `allow`,
-//! no `deny`, and no blocked change, which nobody can see in what is not listed. They are never repeated, because nobody
+//! Invariants: only callers that may call pass them, and only where the server offers everything under its own names: no
+//! `allow`, `deny` or `rename`, and no blocked change, which nobody can see in what is not listed. They are never repeated, because nobody
 //! knows whether that is safe.
 //!
 //! Not here: notifications of servers (`notifications`).
@@ -30,7 +30,8 @@ fn server(manager: &Manager, caller: &Caller) -> Option<Arc<str>> {
     let snapshot = manager.snapshot();
     let config = snapshot.server(name).ok()?.upstream.config();
     let tools = &config.tools;
-    let offers_all = tools.allow.is_none() && tools.deny.is_empty() && tools.on_change != OnChange::Block;
+    let offers_all = tools.allow.is_none() && tools.deny.is_empty() && tools.rename.is_empty();
+    let offers_all = offers_all && tools.on_change != OnChange::Block;
     offers_all.then(|| Arc::clone(&config.name))
 }
 

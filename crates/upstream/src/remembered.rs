@@ -10,6 +10,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::time::timeout;
+
 use super::config::{Sharing, Start, Transport};
 use super::connection::Outlet;
 use super::deadline::Deadline;
@@ -17,6 +19,7 @@ use super::dialect::PoolRequest;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
+use super::private_lists::PATIENCE;
 use super::state_signs::StateSign;
 use super::status::State;
 use super::{Upstream, pool};
@@ -137,6 +140,23 @@ impl Upstream {
                 None => {}
             }
         }
+    }
+
+    /// Whether a remembered offer is used of a server that was not reached yet, so that nobody knows who shares it.
+    pub fn has_to_decide(&self) -> bool {
+        self.pool.is_undecided() && self.config.enabled && self.is_remembered() && self.is_expected()
+    }
+
+    /// Connects, if that is so: the next call needs a connection anyway.
+    pub async fn decide(&self) {
+        if self.has_to_decide() {
+            let _ = timeout(PATIENCE, self.pool.seat(PoolRequest::Own)).await; // a failure shows with the call
+        }
+    }
+
+    /// Whether it was not tried since it was needed, or the first attempt is under way.
+    fn is_expected(&self) -> bool {
+        matches!(self.facts.reported().state, State::Connecting | State::Idle)
     }
 
     /// Whether it is not started or connected, because nothing needs it.

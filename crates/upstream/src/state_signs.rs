@@ -67,15 +67,15 @@ impl StateSign {
         }
     }
 
-    /// Whether it concerns a client that declares `capabilities`.
-    fn concerns(self, capabilities: &Raw) -> bool {
+    /// Whether it concerns a client that declares `capabilities`; `None` for one that is sent no requests.
+    fn concerns(self, capabilities: Option<&Raw>) -> bool {
         let capability = match self {
             Self::AsksForRoots => "roots",
             Self::AsksForSampling => "sampling",
             Self::AsksForElicitation => "elicitation",
             Self::ListChangedByCall => return true,
         };
-        capabilities.part(capability).is_some()
+        capabilities.is_some_and(|capabilities| capabilities.part(capability).is_some())
     }
 
     const fn bit(self) -> u8 {
@@ -148,8 +148,9 @@ impl StateSigns {
         StateSign::ALL.into_iter().filter(|sign| self.has(*sign)).collect()
     }
 
-    /// Whether the client of `affinity` gets a process of its own because of them.
-    pub(super) fn separates(&self, affinity: &Affinity, capabilities: &Raw) -> bool {
+    /// Whether the client of `affinity` gets a process of its own because of them. It declares `capabilities`; `None` if the
+    /// process speaks the modern era with it, in which there are no requests of servers.
+    pub(super) fn separates(&self, affinity: &Affinity, capabilities: Option<&Raw>) -> bool {
         self.seen.load(Ordering::Relaxed) != 0
             && !affinity.stays(self.server)
             && StateSign::ALL.into_iter().any(|sign| self.has(sign) && sign.concerns(capabilities))
@@ -179,18 +180,20 @@ mod tests {
         let (signs, form) = (StateSigns::default(), raw(r#"{"elicitation":{}}"#));
         let (before, after) = (Affinity::session(), Affinity::session());
         signs.called_by(&before);
-        assert!(!signs.separates(&after, &form));
+        assert!(!signs.separates(&after, Some(&form)));
         signs.note(StateSign::AsksForElicitation);
-        assert!(!signs.separates(&before, &form) && signs.separates(&after, &form));
-        assert!(!signs.separates(&after, &raw("{}")), "it cannot be asked");
+        assert!(!signs.separates(&before, Some(&form)) && signs.separates(&after, Some(&form)));
+        assert!(!signs.separates(&after, Some(&raw("{}"))), "it cannot be asked");
+        assert!(!signs.separates(&after, None), "and nobody is in the modern era");
         assert!(
-            signs.separates(&Affinity::of_principal("key:a".into(), &form), &form),
+            signs.separates(&Affinity::of_principal("key:a".into(), &form), Some(&form)),
             "each of its requests is new"
         );
         signs.refused(&before);
-        assert!(signs.separates(&before, &form));
+        assert!(signs.separates(&before, Some(&form)));
         signs.note(StateSign::ListChangedByCall);
-        assert!(signs.separates(&after, &raw("{}")), "its lists are for each client");
+        assert!(signs.separates(&after, Some(&raw("{}"))), "its lists are for each client");
+        assert!(signs.separates(&after, None), "in both eras");
         assert_eq!(signs.all(), [StateSign::AsksForElicitation, StateSign::ListChangedByCall]);
     }
 }

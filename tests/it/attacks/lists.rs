@@ -134,7 +134,9 @@ async fn an_unknown_name_costs_the_same_among_a_hundred_and_ten_thousand_tools()
         tools.fold(Scripted::modern(), Scripted::tool).start()
     };
     let (few, all) = (many(100), many(10_000));
-    let registry = Registry::new().http("few", &few.url()).http("all", &all.url());
+    // With a policy, the gateway itself looks for an unknown name.
+    let policy = "tools: {deny: [never]}";
+    let registry = Registry::new().http("few", &few.url()).with(policy).http("all", &all.url()).with(policy);
     let gateway = Gateway::of(&registry).start().await;
     eventually("all tools are read", async || {
         let servers = gateway.get("/servers").await.json()["servers"].clone();

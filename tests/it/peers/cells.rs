@@ -5,8 +5,8 @@
 use serde_json::Value;
 
 use super::fixtures::{
-    self, CANCEL, FEATURES, PYTHON, PYTHON_AUTO, Program, TS1, TS2, TS2_AUTO, TS2_JUNE, TS2_MARCH, Target,
-    all_is_ok, http, sse, stdio, visit, visit_by_rmcp,
+    self, CANCEL, FEATURES, PYTHON, PYTHON_AUTO, PYTHON_FALLS_BACK, Program, TS1, TS2, TS2_AUTO,
+    TS2_FALLS_BACK, TS2_JUNE, TS2_MARCH, Target, all_is_ok, http, sse, stdio, visit, visit_by_rmcp,
 };
 use super::gateway;
 use crate::support::Registry;
@@ -65,8 +65,8 @@ impl Cells {
     }
 }
 
-/// Runs the programs, and the Rust SDK in `revision`, on every target.
-async fn all(programs: &[Program], revision: &str, targets: &[Target]) {
+/// Runs the programs, and the Rust SDK that asks for a revision and speaks another one, on every target.
+async fn all(programs: &[Program], revision: (&str, &str), targets: &[Target]) {
     all_is_ok(&[
         visit(programs, targets, &FEATURES).await,
         visit_by_rmcp(revision, targets, &FEATURES).await,
@@ -78,13 +78,17 @@ async fn all(programs: &[Program], revision: &str, targets: &[Target]) {
 #[tokio::test]
 async fn new_clients() {
     let cells = Cells::start().await;
-    all(&[TS2_AUTO, PYTHON_AUTO], "2026-07-28", &cells.each("/mcp", http)).await;
+    let at = |server: &&str| http(server, &cells.gateway.url(&format!("/mcp/{server}")));
+    let [modern, legacy]: [Vec<Target>; 2] =
+        [&["new", "both"][..], &["old", "streams", "child"]].map(|names| names.iter().map(at).collect());
+    all(&[TS2_AUTO, PYTHON_AUTO], ("2026-07-28", "2026-07-28"), &modern).await;
+    all(&[TS2_FALLS_BACK, PYTHON_FALLS_BACK], ("2026-07-28", "2025-11-25"), &legacy).await;
 }
 
 #[tokio::test]
 async fn old_clients() {
     let cells = Cells::start().await;
-    all(&[TS1, TS2, PYTHON], "2025-11-25", &cells.each("/mcp", http)).await;
+    all(&[TS1, TS2, PYTHON], ("2025-11-25", "2025-11-25"), &cells.each("/mcp", http)).await;
 }
 
 #[tokio::test]
@@ -94,7 +98,7 @@ async fn older_clients() {
     // This revision has no elicitation, even if an SDK supports it.
     let march: Vec<&str> = FEATURES.into_iter().filter(|feature| *feature != "elicitation").collect();
     all_is_ok(&[visit(&[TS2_MARCH], &targets, &march).await]);
-    all(&[TS2_JUNE], "2025-06-18", &targets).await;
+    all(&[TS2_JUNE], ("2025-06-18", "2025-06-18"), &targets).await;
     all_is_ok(&[visit(&[TS2_MARCH], &targets, &CANCEL).await]);
 }
 

@@ -19,13 +19,13 @@ async fn the_rust_sdk_and_the_servers_of_its_era() {
     let both = server("peer-python", &["server.py"]).await;
     let [old, new, both] = [&old, &new, &both].map(|server| [http("http", &server.url("/mcp"))]);
     all_is_ok(&[
-        visit_by_rmcp("2025-06-18", &old, &FEATURES).await,
-        visit_by_rmcp("2025-11-25", &old, &FEATURES).await,
-        visit_by_rmcp("2025-11-25", &both, &FEATURES).await,
-        visit_by_rmcp("2026-07-28", &both, &FEATURES).await,
-        visit_by_rmcp("2026-07-28", &new, &FEATURES).await,
-        visit_by_rmcp("2025-11-25", &old, &CANCEL).await,
-        visit_by_rmcp("2026-07-28", &new, &CANCEL).await,
+        visit_by_rmcp(("2025-06-18", "2025-06-18"), &old, &FEATURES).await,
+        visit_by_rmcp(("2025-11-25", "2025-11-25"), &old, &FEATURES).await,
+        visit_by_rmcp(("2025-11-25", "2025-11-25"), &both, &FEATURES).await,
+        visit_by_rmcp(("2026-07-28", "2026-07-28"), &both, &FEATURES).await,
+        visit_by_rmcp(("2026-07-28", "2026-07-28"), &new, &FEATURES).await,
+        visit_by_rmcp(("2025-11-25", "2025-11-25"), &old, &CANCEL).await,
+        visit_by_rmcp(("2026-07-28", "2026-07-28"), &new, &CANCEL).await,
     ]);
 }
 

@@ -69,6 +69,9 @@ pub const TS2_MARCH: Program = Program::typescript("client-ts2.mjs", "2025-03-26
 pub const TS2_JUNE: Program = Program::typescript("client-ts2.mjs", "2025-06-18", "2025-06-18");
 pub const PYTHON: Program = Program::python("legacy", "2025-11-25");
 pub const PYTHON_AUTO: Program = Program::python("auto", "2026-07-28");
+/// The same where the server speaks the legacy era only.
+pub const TS2_FALLS_BACK: Program = Program::typescript("client-ts2.mjs", "auto", "2025-11-25");
+pub const PYTHON_FALLS_BACK: Program = Program::python("auto", "2025-11-25");
 
 /// A target: its name in the results, and its description for `features.mjs`.
 pub type Target = (String, Value);
@@ -131,13 +134,17 @@ pub async fn visit(programs: &[Program], targets: &[Target], features: &[&str]) 
 }
 
 /// Tries the features with the client of the Rust SDK, over Streamable HTTP in `revision`.
-pub async fn visit_by_rmcp(revision: &str, targets: &[Target], features: &[&str]) -> Vec<String> {
+pub async fn visit_by_rmcp(
+    (asks_for, speaks): (&str, &str),
+    targets: &[Target],
+    features: &[&str],
+) -> Vec<String> {
     let mut outcomes = Outcomes::new();
     for (name, target) in targets {
         let url = target["url"].as_str().expect("a URL");
-        outcomes.insert(name.clone(), rmcp_client::outcome(url, revision, features).await);
+        outcomes.insert(name.clone(), rmcp_client::outcome(url, asks_for, features).await);
     }
-    judge(&format!("rmcp {revision}"), revision, &outcomes, features)
+    judge(&format!("rmcp {asks_for}"), speaks, &outcomes, features)
 }
 
 /// Returns a paragraph for each target with a result that is not `ok`.

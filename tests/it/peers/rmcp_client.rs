@@ -99,7 +99,10 @@ pub async fn outcome(url: &str, revision: &str, features: &[&str]) -> BTreeMap<S
     let mode = if version.has_initialize() {
         ClientLifecycleMode::Initialize
     } else {
-        ClientLifecycleMode::Discover { preferred_versions: vec![version.clone()] }
+        ClientLifecycleMode::Auto {
+            preferred_versions: vec![version.clone()],
+            legacy_version: Some(typed(json!("2025-11-25"))),
+        }
     };
     let heard = Arc::new(Heard::default());
     let answers = Answers { heard: Arc::clone(&heard), version };

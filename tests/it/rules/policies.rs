@@ -135,6 +135,14 @@ impl Written {
         all.filter(|(server, tool)| self.permits(server, tool)).collect()
     }
 
+    /// Whether a server gets calls of tools that it does not list: at its own endpoint, if it has no policy.
+    fn passes_unlisted(&self, scope: &Scope) -> bool {
+        let Scope::Server(one) = scope else { return false };
+        let rules = &self.servers[&**one].1;
+        let offers_all = rules.allow.is_none() && rules.deny.is_empty() && rules.rename.is_empty();
+        offers_all && rules.on_change != config::OnChange::Block
+    }
+
     /// Whether a new name equals the name of another tool of its server. Then one of the two is left out.
     fn hides_one(&self) -> bool {
         let mut rules = self.servers.values();
@@ -267,8 +275,13 @@ async fn what_is_listed_can_be_called_and_nothing_else() {
                     assert!(may || !is_done, "{name}: {}", about());
                 }
                 let ran = ran.lock().expect("no panic holds it").clone();
-                assert!(ran.is_subset(&permitted), "{ran:?} {}", about());
-                assert_eq!(ran.len(), if may { listed.len() } else { 0 }, "{}", about());
+                let passes = written.passes_unlisted(&asker.scope);
+                let is_there = |server: &str| asker.scope == Scope::Server(server.into());
+                let is_allowed =
+                    |one: &(String, String)| permitted.contains(one) || passes && is_there(&one.0);
+                assert!(ran.iter().all(is_allowed), "{ran:?} {}", about());
+                let listed_ran = ran.intersection(&permitted).count();
+                assert_eq!(listed_ran, if may { listed.len() } else { 0 }, "{}", about());
                 assert!(written.hides_one() || listed.len() == permitted.len(), "{}", about());
                 policies += 1;
             }

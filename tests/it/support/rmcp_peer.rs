@@ -54,9 +54,10 @@ pub async fn call(client: &Client, tool: &str, arguments: &Value) -> String {
 
 fn lifecycle(era: Era) -> ClientLifecycleMode {
     match era {
-        Era::Modern => {
-            ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
-        }
+        Era::Modern => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        },
         Era::Legacy => ClientLifecycleMode::Initialize,
     }
 }

@@ -181,7 +181,7 @@ impl Manager {
         })
     }
 
-    /// Returns `server` if the next request of the client of `affinity` opens its own connection to it.
+    /// Returns `server` if the next request of the client of `affinity` opens its own connection to it, or may do so.
     pub(crate) fn to_open(
         &self,
         affinity: &Affinity,
@@ -190,7 +190,8 @@ impl Manager {
     ) -> Option<Arc<Upstream>> {
         let snapshot = self.published.snapshot.load();
         let upstream = &snapshot.server(server).ok()?.upstream;
-        upstream.has_to_attend(affinity, capabilities).then(|| Arc::clone(upstream))
+        let may_open = upstream.has_to_attend(affinity, capabilities) || upstream.has_to_decide();
+        may_open.then(|| Arc::clone(upstream))
     }
 
     /// Whether the lists of `viewer` are to be read again first, because a server announced a change on its own connection

@@ -75,9 +75,20 @@ impl Pool {
         match self.limits.sharing {
             Sharing::Shared => false,
             Sharing::PerSession => true,
-            Sharing::Auto if self.connector.is_a_process() => self.signs.separates(affinity, capabilities),
+            Sharing::Auto if self.connector.is_a_process() => {
+                let is_modern = self.era_for(affinity.era()) == Some(Era::Modern);
+                self.signs.separates(affinity, if is_modern { None } else { Some(capabilities) })
+            }
             Sharing::Auto => self.era_for(affinity.era()).is_some_and(|era| self.connector.has_sessions(era)),
         }
+    }
+
+    /// Whether it takes a connection to find out who shares.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.connector.speaks(Era::Modern).is_none()
+            && self.limits.sharing == Sharing::Auto
+            && !self.limits.is_per_principal
+            && !self.connector.is_a_process()
     }
 
     /// The era in which a client of `client` is served; `None` until the eras of the server are known.
