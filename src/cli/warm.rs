@@ -28,7 +28,7 @@ Examples:
 
 Exit codes: 0 all are remembered, 1 some could not be started or read, 2 invalid arguments or configuration file";
 
-/// What commands that add servers say.
+/// The advice of commands that add servers.
 pub(super) const OFFER: &str =
     "`switchyard warm` starts new servers once, so that their tools are listed from the first start on.";
 /// Most servers that run at a time.

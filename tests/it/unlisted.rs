@@ -1,4 +1,4 @@
-//! What a server has without listing it, at the endpoint of this server: unlisted tools, and methods of vendors.
+//! Unlisted tools and prompts, and methods of vendors, at the endpoint of one server.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -118,7 +118,6 @@ async fn names_that_no_method_has_and_those_of_other_revisions_reach_no_server()
     assert_eq!(server.seen().len(), before);
 }
 
-// Who may only read calls nothing, under whatever name.
 #[tokio::test]
 async fn who_may_not_call_passes_nothing() {
     let server = Scripted::modern().tool(Tool::named("listed")).answers(METHOD, described()).start();

@@ -1,9 +1,8 @@
-//! What a server has without listing it: methods of vendors and of extensions that Switchyard does not know, and unlisted
-//! tools and prompts. At the endpoint of this one server they are passed on.
+//! Passes on unlisted tools and prompts, and methods of vendors and extensions that Switchyard does not know, at the endpoint
+//! of one server.
 //!
-//! Invariants: only callers that may call pass them, and only where the server offers everything under its own names: no
-//! `allow`, `deny` or `rename`, and no blocked change, which nobody can see in what is not listed. They are never repeated, because nobody
-//! knows whether that is safe.
+//! Invariants: only callers that may call pass them. The server has no `allow`, `deny` or `rename`, and blocks no changes,
+//! because a change of an unlisted tool is not seen. They are never repeated, because nobody knows whether that is safe.
 //!
 //! Not here: notifications of servers (`notifications`).
 

@@ -115,7 +115,9 @@ impl StateSigns {
 
     /// Records the signs that an earlier program saw.
     pub(super) fn restore(&self, signs: &[StateSign]) {
-        signs.iter().for_each(|sign| self.note(*sign));
+        for sign in signs {
+            self.note(*sign);
+        }
     }
 
     /// Whether the first sign is to be reported. Returns true once.

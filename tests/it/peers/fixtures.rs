@@ -69,7 +69,7 @@ pub const TS2_MARCH: Program = Program::typescript("client-ts2.mjs", "2025-03-26
 pub const TS2_JUNE: Program = Program::typescript("client-ts2.mjs", "2025-06-18", "2025-06-18");
 pub const PYTHON: Program = Program::python("legacy", "2025-11-25");
 pub const PYTHON_AUTO: Program = Program::python("auto", "2026-07-28");
-/// The same where the server speaks the legacy era only.
+/// Clients of both eras at a server that speaks the legacy era only.
 pub const TS2_FALLS_BACK: Program = Program::typescript("client-ts2.mjs", "auto", "2025-11-25");
 pub const PYTHON_FALLS_BACK: Program = Program::python("auto", "2025-11-25");
 

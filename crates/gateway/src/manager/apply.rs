@@ -119,8 +119,8 @@ impl Manager {
         self.server(name)
     }
 
-    /// Returns what is remembered of servers that are new or replaced. Of the same server with other settings, that is what
-    /// it offered last, which its file may not have yet.
+    /// Returns what is remembered of servers that are new or replaced. For the same server with other settings, it is the
+    /// last offer, which the file may not have yet.
     fn known<'a>(&self, servers: impl Iterator<Item = (&'a Step, &'a upstream::Config)>) -> KnownServers {
         let Some(writer) = &self.writer else { return KnownServers::default() };
         let known = |(step, server): (&Step, &upstream::Config)| {

@@ -64,7 +64,7 @@ impl Writer {
         loop {
             let is_over = tokio::select! {
                 () = shutdown.requested() => true,
-                changed = changes.changed() => changed.is_err(),
+                ended = changes.changed() => ended.is_err(),
                 _ = look.tick() => false,
             };
             if !is_over {
