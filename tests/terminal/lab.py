@@ -68,7 +68,9 @@ class Lab:
         keys = [{"id": name, "role": ROLES[name], "hash": f"sha256:{hashed[name]}"} for name in names]
         server = {"listen": f"127.0.0.1:{self.port}", "auth_mode": "api_key", "api_keys": keys}
         # The second one is on the port that discards, where nothing listens.
-        servers = {"asker": {"command": "python3", "args": [str(self.asker)]}, "gone": {"url": "http://127.0.0.1:9/mcp"}}
+        # The first one runs also where its tools are remembered.
+        asker = {"command": "python3", "args": [str(self.asker)], "start": "eager"}
+        servers = {"asker": asker, "gone": {"url": "http://127.0.0.1:9/mcp"}}
         # JSON is YAML.
         config.write_text(json.dumps({"server": server, "mcp_servers": servers}, indent=1))
 
