@@ -67,7 +67,7 @@ async fn stdio_uses_the_memory_of_the_same_file() {
     session.finish();
 }
 
-// Nobody knows before the first connection whether a remembered server hands out sessions.
+// Whether a remembered server hands out sessions is known with the first connection.
 #[tokio::test]
 async fn first_call_at_a_remembered_server_has_a_session_of_its_own() {
     let server = StatefulHttp::start();
