@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::caller::Caller;
 use super::{Gateway, absence, era, error};
-use crate::manager::{Manager, Scope, Server};
+use crate::manager::{Scope, Server, Snapshot};
 use json::Raw;
 use protocol::caching::Caching;
+use protocol::lifecycle::Peer;
 use protocol::{Era, ErrorCode, ErrorObject, Version, implementation, meta};
 
 /// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
@@ -33,20 +34,26 @@ struct DiscoverResult {
 
 /// The result of `initialize`.
 pub(super) fn initialize(gateway: &Gateway, caller: &Caller) -> Raw {
+    let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
     Raw::of(&InitializeResult {
         protocol_version: caller.version.as_str(),
-        capabilities: capabilities(&gateway.manager, caller),
-        server_info: server_info(&gateway.manager, caller),
-        instructions: instructions(gateway, caller),
+        capabilities: capabilities(&snapshot, caller),
+        server_info: server_info(&snapshot, &caller.scope),
+        instructions: instructions(gateway, &snapshot, caller),
     })
 }
 
+/// The one server of `scope`, at its own endpoint, if its offer is known.
+fn alone<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Option<(&'a Server, &'a Peer)> {
+    let Scope::Server(name) = scope else { return None };
+    let server = snapshot.server(name).ok()?;
+    Some((server, &server.offer.as_ref()?.peer))
+}
+
 /// The description of the server, at the endpoint of one, or of Switchyard.
-fn server_info(manager: &Manager, caller: &Caller) -> Raw {
-    let Scope::Server(name) = &caller.scope else { return implementation::own_info() };
-    let snapshot = manager.seen_by(Some(&caller.affinity));
-    let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_ref());
-    let info = offer.map(|offer| offer.peer.info.clone()).filter(|info| info.get("name").is_some());
+fn server_info(snapshot: &Snapshot, scope: &Scope) -> Raw {
+    let info = alone(snapshot, scope).map(|(_, peer)| peer.info.clone());
+    let info = info.filter(|info| info.get("name").is_some());
     info.unwrap_or_else(implementation::own_info)
 }
 
@@ -57,7 +64,8 @@ fn server_info(manager: &Manager, caller: &Caller) -> Raw {
 /// So clients of both eras fall back to `initialize` (2026-07-28 `basic/versioning`), and get a session of their own. The
 /// number is not that of an unsupported revision, because some clients do not fall back from that.
 pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorObject> {
-    if let Some(version) = only_legacy(&gateway.manager, caller) {
+    let snapshot = gateway.manager.seen_by(Some(&caller.affinity));
+    if let Some(version) = only_legacy(&snapshot, &caller.scope) {
         let text = format!(
             "the server speaks protocol revision {version}, which has no server/discover: begin with initialize"
         );
@@ -67,28 +75,25 @@ pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorO
     }
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],
-        capabilities: capabilities(&gateway.manager, caller),
-        instructions: instructions(gateway, caller),
+        capabilities: capabilities(&snapshot, caller),
+        instructions: instructions(gateway, &snapshot, caller),
     });
-    let is_settled = gateway.manager.snapshot().is_settled(&caller.scope);
+    let is_settled = snapshot.is_settled(&caller.scope);
     let result = era::list(era::list_form(caller.version, is_settled), &result, Caching::LEGACY);
-    let meta = Raw::object(&[(meta::SERVER_INFO, &server_info(&gateway.manager, caller))]);
+    let meta = Raw::object(&[(meta::SERVER_INFO, &server_info(&snapshot, &caller.scope))]);
     Ok(result.with("_meta", &meta))
 }
 
-/// The revision of the one server that `caller` sees, if it is known to speak the legacy era only.
-fn only_legacy(manager: &Manager, caller: &Caller) -> Option<Version> {
-    let Scope::Server(name) = &caller.scope else { return None };
-    let snapshot = manager.seen_by(Some(&caller.affinity));
-    let server = snapshot.server(name).ok()?;
-    let version = server.offer.as_ref()?.peer.version;
+/// The revision of the one server of `scope`, if it is known to speak the legacy era only.
+fn only_legacy(snapshot: &Snapshot, scope: &Scope) -> Option<Version> {
+    let (server, peer) = alone(snapshot, scope)?;
+    let version = peer.version;
     (!version.is_modern() && server.upstream.speaks(Era::Modern) != Some(true)).then_some(version)
 }
 
 /// The capabilities of the servers that a client sees. A server that was not reached yet may turn out to have all
 /// capabilities.
-fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
-    let snapshot = manager.seen_by(Some(&caller.affinity));
+fn capabilities(snapshot: &Snapshot, caller: &Caller) -> Raw {
     let logs = snapshot.is_away(&caller.scope).then(Raw::empty_object);
     let offers = snapshot.servers().iter().filter_map(|server| server.offer.as_deref());
     let (peers, capabilities) = match &caller.scope {
@@ -97,9 +102,8 @@ fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
             let merged = era::capabilities::merged(&peers);
             (peers, merged)
         }
-        Scope::Server(name) => {
-            let offer = snapshot.server(name).ok().and_then(|server| server.offer.as_deref());
-            let peers: Vec<_> = offer.map(|offer| &offer.peer).into_iter().collect();
+        Scope::Server(_) => {
+            let peers: Vec<_> = alone(snapshot, &caller.scope).map(|(_, peer)| peer).into_iter().collect();
             let alone = peers.first().map(|peer| era::capabilities::alone(peer, caller.version));
             (peers, alone.unwrap_or_else(|| era::capabilities::merged(&[])))
         }
@@ -111,13 +115,13 @@ fn capabilities(manager: &Manager, caller: &Caller) -> Raw {
 
 /// The instructions of all servers in a scope, each under its server's name. For a single server they are unchanged;
 /// if it is down, the reason comes first. Before all stand the links to logins that servers wait for.
-fn instructions(gateway: &Gateway, caller: &Caller) -> Option<String> {
-    let (snapshot, scope) = (gateway.manager.seen_by(Some(&caller.affinity)), &caller.scope);
+fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Option<String> {
+    let scope = &caller.scope;
     let logins = gateway.login_instructions(caller);
     let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
     let merged = match scope {
         Scope::Server(name) => {
-            let absence = if logins.is_none() { absence::reason(&snapshot, scope) } else { None };
+            let absence = if logins.is_none() { absence::reason(snapshot, scope) } else { None };
             let parts = [absence, snapshot.server(name).ok().and_then(advice)];
             parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
         }
