@@ -1,16 +1,16 @@
-//! The own connections of a client, opened for its first request that needs them: not by a list, except at servers where
-//! each principal logs in, which list nothing before.
+//! The connections that belong to one client, opened before its first request that needs one. A list needs none, except at
+//! servers where each principal logs in, which list nothing before.
 //!
-//! Meanwhile servers can send requests to the client on the stream of this request.
+//! While a connection is opened, its server can send requests to the client on the stream of this request.
 //!
 //! Not here: the connections (`upstream::private_clients`), and what the client then sees (`manager::views`).
 
 use super::caller::Caller;
-use super::{Gateway, Row};
+use super::{Gateway, Row, unlisted};
 use crate::manager::{Error, RoutedRequest, Scope};
 use json::Raw;
 use protocol::method;
-use upstream::{Outlet, OutletLoan};
+use upstream::{Call, Outlet, OutletLoan};
 
 impl Gateway {
     /// Opens the connections of `caller` to servers where its principal logs in, before the request `row`.
@@ -22,25 +22,45 @@ impl Gateway {
         }
     }
 
-    /// Opens the connection of `caller` to `server`, if the next request needs one of its own. Returns whether it did, so
-    /// that the server may have listed something else for this client.
+    /// Opens the connection of `caller` to `server`, if the next request needs one of its own. Returns whether that was to
+    /// be done, so that the server may have listed something else for this client.
     pub(super) async fn open(&self, caller: &Caller, server: &str, outlet: &Outlet) -> bool {
-        let to_open = || self.manager.to_open(&caller.affinity, caller.capabilities(), server);
-        let Some(upstream) = to_open() else { return false };
-        // Boxed: it is rarely needed.
-        Box::pin(upstream.decide()).await;
-        let is_due = to_open().is_some();
-        if is_due {
+        let to_open = self.manager.to_open(&caller.affinity, caller.capabilities(), server);
+        let Some(upstream) = to_open else { return false };
+        // Boxed: it is large, and each client waits once.
+        Box::pin(async {
+            upstream.decide().await;
             let _loan = self.lend(caller, outlet);
-            // Boxed: it is large, and each client waits once.
-            Box::pin(self.connect(caller, Some(server))).await;
+            self.connect(caller, Some(server)).await;
+        })
+        .await;
+        true
+    }
+
+    /// Finds the server of a call of `name`, a tool or a prompt, with `route`, and opens the connection of `caller` to it
+    /// ([`Gateway::open`]). A name that nobody lists may go to the one server of the endpoint ([`unlisted`]).
+    pub(super) async fn routed<Route: Future<Output = Result<RoutedRequest, Error>>>(
+        &self,
+        caller: &Caller,
+        (method, name, params): (&'static str, &str, &Raw),
+        route: impl Fn(Box<Call>) -> Route,
+        outlet: &Outlet,
+    ) -> Result<RoutedRequest, Error> {
+        let mut request = route(caller.call(method, params)).await;
+        if self.open_for(caller, &request, outlet).await {
+            request = route(caller.call(method, params)).await;
         }
-        is_due
+        match request {
+            Err(error @ Error::NameNotFound { .. }) => {
+                unlisted::request(&self.manager, caller, name, caller.call(method, params)).ok_or(error)
+            }
+            found => found,
+        }
     }
 
     /// As [`Gateway::open`], for the server that `routed` leads to. At the endpoint of one server, an unknown name may be
     /// one that the server lists for this client only. A name that a server has just announced is read now.
-    pub(super) async fn open_for(
+    async fn open_for(
         &self,
         caller: &Caller,
         routed: &Result<RoutedRequest, Error>,

@@ -2,8 +2,7 @@
 
 use super::caller::Caller;
 use super::{Gateway, error, references};
-use crate::manager::Error;
-use crate::{bridge, collect, params, unlisted};
+use crate::{bridge, collect, params};
 use auth::Action;
 use json::Raw;
 use protocol::{Reply, method};
@@ -16,17 +15,8 @@ pub(super) async fn get(gateway: &Gateway, caller: &Caller, params: Option<&Raw>
     }
     let (name, params) = params::text(params, "name", "which prompt to get")?;
     params::arguments(params)?;
-    let call = || caller.call(method::PROMPTS_GET, params);
-    let routed = || gateway.manager.prompt_request(caller.viewer(), &name, call(), None);
-    let mut request = routed().await;
-    if gateway.open_for(caller, &request, outlet).await {
-        request = routed().await;
-    }
-    if let Err(Error::NameNotFound { .. }) = &request
-        && let Some(unlisted) = unlisted::request(&gateway.manager, caller, &name, call())
-    {
-        request = Ok(unlisted);
-    }
+    let route = |call| gateway.manager.prompt_request(caller.viewer(), &name, call, None);
+    let request = gateway.routed(caller, (method::PROMPTS_GET, &name, params), route, outlet).await;
     let request = request.map_err(|error| error::object(&error, caller.version.era()))?;
     let server = request.server.clone();
     let answered = bridge::call(gateway, caller, request, outlet).await;

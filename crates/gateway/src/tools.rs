@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::caller::Caller;
 use super::{Gateway, error, references};
 use crate::manager::{Error, Manager};
-use crate::{bridge, params, unlisted};
+use crate::{bridge, params};
 use auth::Action;
 use json::Raw;
 use protocol::headers::HeaderParam;
@@ -24,17 +24,8 @@ pub(super) async fn call(
     }
     let (name, params) = params::text(params, "name", "which tool to call")?;
     params::arguments(params)?;
-    let call = || caller.call(method::TOOLS_CALL, params);
-    let routed = || gateway.manager.tool_request(caller.viewer(), &name, call(), None);
-    let mut request = routed().await;
-    if gateway.open_for(caller, &request, outlet).await {
-        request = routed().await;
-    }
-    if let Err(Error::NameNotFound { .. }) = &request
-        && let Some(unlisted) = unlisted::request(&gateway.manager, caller, &name, call())
-    {
-        request = Ok(unlisted);
-    }
+    let route = |call| gateway.manager.tool_request(caller.viewer(), &name, call, None);
+    let request = gateway.routed(caller, (method::TOOLS_CALL, &name, params), route, outlet).await;
     let request = request.map_err(|error| {
         let snapshot = gateway.manager.snapshot();
         let error = snapshot.explained(&caller.principal, (&caller.scope, &name), error);
