@@ -36,12 +36,6 @@ pub struct Remembered {
     pub signs: Vec<StateSign>,
 }
 
-impl From<(Arc<Offer>, SystemTime, Vec<StateSign>)> for Remembered {
-    fn from((offer, read_at, signs): (Arc<Offer>, SystemTime, Vec<StateSign>)) -> Self {
-        Self { offer: offer.to_stored(), read_at, signs }
-    }
-}
-
 /// The last reading of the offer, for calls that wait for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastReading {
@@ -83,6 +77,12 @@ impl Upstream {
     pub fn to_remember(&self) -> Option<(Arc<Offer>, SystemTime, Vec<StateSign>)> {
         let offer = self.offer().filter(|offer| !offer.is_partial && !self.is_builtin())?;
         Some((offer, self.read_at()?, self.signs().all()))
+    }
+
+    /// Returns the same as a later run gets it.
+    pub fn remembered(&self) -> Option<Remembered> {
+        let (offer, read_at, signs) = self.to_remember()?;
+        Some(Remembered { offer: offer.to_stored(), read_at, signs })
     }
 
     /// Whether its offer is that of an earlier run.

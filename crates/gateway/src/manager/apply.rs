@@ -84,12 +84,7 @@ impl Manager {
         let old = Arc::clone(&before.server(name)?.upstream);
         if old.config().enabled != enabled {
             let next = old.switch(self.updates.clone(), &self.shutdown);
-            let others = before.servers().iter().map(|server| &server.upstream);
-            let upstreams = others.map(|there| if Arc::ptr_eq(there, &old) { &next } else { there });
-            let upstreams = upstreams.map(Arc::clone).collect();
-            let kept = (KnownServers::default(), None);
-            self.publish(None, upstreams, kept).await.map_err(|source| failed_at(&old, None, source))?;
-            self.retire(&before);
+            self.replace(&before, (&old, &next), None).await?;
         }
         drop(turn);
         self.settled(&Scope::Server(name.into()), upstream::first_attempt_limit(old.config())).await;
@@ -103,12 +98,7 @@ impl Manager {
         let before = self.snapshot();
         let old = Arc::clone(&before.server(name)?.upstream);
         let next = old.start_afresh(self.updates.clone(), &self.shutdown);
-        let others = before.servers().iter().map(|server| &server.upstream);
-        let upstreams = others.map(|there| if Arc::ptr_eq(there, &old) { &next } else { there });
-        let upstreams = upstreams.map(Arc::clone).collect();
-        let forgotten = (KnownServers::default(), Some(name.into()));
-        self.publish(None, upstreams, forgotten).await.map_err(|source| failed_at(&old, None, source))?;
-        self.retire(&before);
+        self.replace(&before, (&old, &next), Some(name.into())).await?;
         if let Some(writer) = self.writer.clone() {
             let name = name.to_owned();
             // It fails only if the program ends.
@@ -119,6 +109,22 @@ impl Manager {
         self.server(name)
     }
 
+    /// Publishes `next` in the place of `old`, and stops `old`. Nothing is kept about the server `forgotten`.
+    async fn replace(
+        &self,
+        before: &Snapshot,
+        (old, next): (&Arc<Upstream>, &Arc<Upstream>),
+        forgotten: Option<Arc<str>>,
+    ) -> Result<(), Error> {
+        let all = before.servers().iter().map(|server| &server.upstream);
+        let upstreams = all.map(|there| if Arc::ptr_eq(there, old) { next } else { there });
+        let upstreams = upstreams.map(Arc::clone).collect();
+        let kept = (KnownServers::default(), forgotten);
+        self.publish(None, upstreams, kept).await.map_err(|source| failed_at(old, None, source))?;
+        self.retire(before);
+        Ok(())
+    }
+
     /// Returns what is remembered of servers that are new or replaced. For the same server with other settings, it is the
     /// last offer, which the file may not have yet.
     fn known<'a>(&self, servers: impl Iterator<Item = (&'a Step, &'a upstream::Config)>) -> KnownServers {
@@ -126,7 +132,7 @@ impl Manager {
         let known = |(step, server): (&Step, &upstream::Config)| {
             let known = match step {
                 Step::Replace(old, _) if old.config().identity == server.identity => {
-                    Known { remembered: old.to_remember().map(Remembered::from), ..Known::default() }
+                    Known { remembered: old.remembered(), ..Known::default() }
                 }
                 _ => writer.folder().read(server),
             };
