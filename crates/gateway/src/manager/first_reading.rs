@@ -19,17 +19,16 @@ impl Server {
 }
 
 impl Manager {
-    /// Starts the server of `request`, if it does not run, and returns the snapshot that has its tools.
+    /// Starts the server, to which `request` goes, if it does not run, and returns the snapshot of its client that has its tools.
     pub(super) async fn read_first(
         &self,
-        snapshot: &Snapshot,
+        Server { upstream, .. }: &Server,
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Arc<Snapshot>, Error> {
-        let upstream = &snapshot.server(&request.server)?.upstream;
         let read = upstream.read_first(request.deadline(upstream), outlet).await;
         read.map_err(|source| failed_at(upstream, request.tool(), source))?;
         self.catch_up().await;
-        Ok(self.snapshot())
+        Ok(self.seen_by(request.call.affinity.as_ref()))
     }
 }

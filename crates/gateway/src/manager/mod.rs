@@ -77,8 +77,10 @@ pub struct Manager {
     store: Store,
     /// The issuers that credentials of servers belong to, also after a reload.
     issuers: KnownIssuers,
+    /// Where servers send their updates.
     updates: mpsc::Sender<Update>,
     orders: mpsc::Sender<Order>,
+    /// Held while a configuration is applied.
     applying: Mutex<()>,
     /// Writes what servers offered, if there is a folder for it.
     writer: Option<Arc<Writer>>,
@@ -281,12 +283,14 @@ impl Manager {
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Called<ResponseBody>, Error> {
-        let mut snapshot = self.seen_by(request.call.affinity.as_ref());
-        if snapshot.server(&request.server)?.compares_first() {
+        let seen = self.seen_by(request.call.affinity.as_ref());
+        let read;
+        let mut server = seen.server(&request.server)?;
+        if server.compares_first() {
             // Boxed: it is large, and needed once for each start.
-            snapshot = Box::pin(self.read_first(&snapshot, request, outlet)).await?;
+            read = Box::pin(self.read_first(server, request, outlet)).await?;
+            server = read.server(&request.server)?;
         }
-        let server = snapshot.server(&request.server)?;
         server.check_policy(request)?;
         request.check_unambiguous(&request.call.header_params)?;
         if let Some(recall) = CacheableCall::of(server, request) {
@@ -315,25 +319,6 @@ impl Manager {
                 Err(failed_at(upstream, request.tool(), source))
             }
         }
-    }
-
-    /// Returns when the first attempt to connect has ended for every server, at most after `patience`.
-    pub async fn settled(&self, scope: &Scope, patience: Duration) {
-        if self.snapshot().is_settled(scope) {
-            return;
-        }
-        let mut changes = self.changes();
-        let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
-        // The state of a server reports a late one.
-        let _ = tokio::time::timeout(patience, wait).await;
-    }
-
-    /// Returns when every server has ended its first attempt to connect and all its lists were read, at most after
-    /// `patience`.
-    pub async fn listed(&self, patience: Duration) {
-        let mut changes = self.changes();
-        let wait = async { while !self.snapshot().is_complete() && changes.changed().await.is_ok() {} };
-        let _ = tokio::time::timeout(patience, wait).await;
     }
 
     /// Enables a disconnected server again.

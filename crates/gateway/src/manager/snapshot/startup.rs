@@ -1,4 +1,4 @@
-//! The first snapshot, and how long lists wait for servers that have not ended their first attempt to connect.
+//! The first snapshot, and the waits for servers that have not ended their first attempt to connect.
 //!
 //! Invariant: a server that connects delays lists only for a fixed time after its start, so that one that hangs costs
 //! later lists nothing.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Scope, Server, Snapshot};
 use crate::manager::config::Config;
@@ -110,5 +110,24 @@ impl Manager {
                 return;
             }
         }
+    }
+
+    /// Returns when the first attempt to connect has ended for every server, at most after `patience`.
+    pub async fn settled(&self, scope: &Scope, patience: Duration) {
+        if self.snapshot().is_settled(scope) {
+            return;
+        }
+        let mut changes = self.changes();
+        let wait = async { while !self.snapshot().is_settled(scope) && changes.changed().await.is_ok() {} };
+        // The state of a server reports a late one.
+        let _ = timeout(patience, wait).await;
+    }
+
+    /// Returns when every server has ended its first attempt to connect and all its lists were read, at most after
+    /// `patience`.
+    pub async fn listed(&self, patience: Duration) {
+        let mut changes = self.changes();
+        let wait = async { while !self.snapshot().is_complete() && changes.changed().await.is_ok() {} };
+        let _ = timeout(patience, wait).await;
     }
 }
