@@ -326,12 +326,12 @@ impl Registry {
         let build = move || {
             let view = shared.seen_with(&config, before.as_deref(), &offers);
             let seen = (view.as_ref().unwrap_or(&shared), before.as_deref());
-            let taught = shared.taught_by(&config, seen, &offers);
-            (view, taught)
+            let learned = shared.learned_from(&config, seen, &offers);
+            (view, learned)
         };
-        if let Some((view, taught)) = off_thread(build).await {
-            if let Some(taught) = taught {
-                self.publish(taught);
+        if let Some((view, learned)) = off_thread(build).await {
+            if let Some(learned) = learned {
+                self.publish(learned);
             }
             self.views.put(affinity, view);
         }

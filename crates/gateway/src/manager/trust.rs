@@ -130,7 +130,7 @@ impl Trust {
     /// Returns what is known of all offers of the server, after the review `own` of an offer to a single client. `before`
     /// is the review of its former offer: what changed there and no more is no change any longer. `None` if that is
     /// nothing new.
-    pub(super) fn taught_by(&self, own: &Self, before: Option<&Self>) -> Option<Self> {
+    pub(super) fn learned_from(&self, own: &Self, before: Option<&Self>) -> Option<Self> {
         let mut elsewhere = self.elsewhere.clone();
         let gone = before.into_iter().flat_map(|before| before.changes.keys());
         for tool in gone.filter(|tool| !own.changes.contains_key(*tool)) {

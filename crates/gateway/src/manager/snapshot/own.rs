@@ -72,7 +72,7 @@ impl Snapshot {
     /// Returns the shared snapshot with what the offers `own`, which `view` shows to a single client, add to the state of
     /// their servers: trusted and changed definitions, names and URIs. `None` if they add nothing.
     /// `before` is what the client saw until now.
-    pub(in crate::manager) fn taught_by(
+    pub(in crate::manager) fn learned_from(
         &self,
         config: &Config,
         (view, before): (&Self, Option<&Self>),
@@ -83,7 +83,7 @@ impl Snapshot {
             let name = &server.upstream.config().name;
             let Some(seen) = view.server(name).ok().filter(|_| own.contains_key(name)) else { continue };
             let before = before.and_then(|before| before.server(name).ok()).map(|before| &*before.trust);
-            if let Some(trust) = server.trust.taught_by(&seen.trust, before) {
+            if let Some(trust) = server.trust.learned_from(&seen.trust, before) {
                 next.get_or_insert_with(|| self.clone()).servers[at].trust = Arc::new(trust);
             }
         }
