@@ -1,4 +1,4 @@
-//! Offers of an earlier run are served from the start on, also while every server is down (issue 34, item 5).
+//! Offers of an earlier run are served from the start on, also while every server is down.
 
 use std::path::{Path, PathBuf};
 
