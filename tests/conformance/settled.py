@@ -36,10 +36,6 @@ _NOTHING_TO_END = (
     "the fixture lets its client go in the middle of a call only where the call has an HTTP stream of its own; over"
     " this transport it has none, so nobody is let go and the answer comes on the first stream"
 )
-_UNLISTED = (
-    "the suite's server lists no tools, and a call of an unlisted tool is answered by the gateway itself; its own"
-    " requests declare only what it can do by itself, and never roots"
-)
 _NO_CODE_FLOW = (
     "the SDK's client has no settings for an assertion and starts a login with a code, which fails; the gateway sends the"
     " assertion, so the checks of a login with a code are not made"
@@ -84,13 +80,6 @@ SETTLED: tuple[Settled, ...] = (
         "server-stateless",
         tuple(f"sep-2575-server-sends-{what}-list-changed-on-subscription" for what in ("tools", "prompts")),
         _NO_NEWS,
-    ),
-    Settled(
-        "client",
-        "2026-07-28",
-        "request-metadata",
-        tuple(f"sep-2575-client-declares-{what}-capability" for what in ("roots", "sampling", "elicitation")),
-        _UNLISTED,
     ),
     _no_code_flow("2025-11-25"),
     _no_code_flow("2026-07-28"),
