@@ -183,7 +183,7 @@ pub async fn serve_on(
     let (http_service, sessions, pages) =
         http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
-        serve_pipe((&manager, pages), &steps.edge, server.max_body_bytes);
+        serve_pipe(&manager, pages, &steps.edge, server.max_body_bytes);
     }
     announce(&server, &addresses);
     listener::allow_open_files(&server.limits);
@@ -278,7 +278,7 @@ async fn wait_for_load_balancers(delay: Duration, hurry: impl Future<Output = ()
 
 /// Serves one more client on standard input and output until its input ends. The process continues then, because it
 /// serves others. Pending requests of the client are answered within the drain time.
-fn serve_pipe((manager, pages): (&Arc<Manager>, LoginPages), edge: &Shutdown, max_line: usize) {
+fn serve_pipe(manager: &Arc<Manager>, pages: LoginPages, edge: &Shutdown, max_line: usize) {
     let (manager, end) = (Arc::clone(manager), edge.clone());
     edge.spawn(async move {
         let streams = (tokio::io::stdin(), tokio::io::stdout());

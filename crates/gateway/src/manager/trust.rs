@@ -316,7 +316,7 @@ impl Trust {
         let outcome = if self.holds { "held_back" } else { "passed" };
         let mut news = self.changes().filter(|change| !was_told(change));
         for change in news.by_ref().take(TOLD) {
-            audit::tool_changed(server, &change.tool, (&change.changed, &change.sha256()), outcome)?;
+            audit::tool_changed(server, &change.tool, &change.changed, &change.sha256(), outcome)?;
         }
         let more = news.count();
         if more > 0 {

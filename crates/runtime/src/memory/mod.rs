@@ -216,7 +216,7 @@ impl State {
     }
 
     /// Changes what `account` has. Only more of it can be refused.
-    fn change(&mut self, account: &Account, (from, to): (usize, usize)) -> bool {
+    fn change(&mut self, account: &Account, from: usize, to: usize) -> bool {
         if to > from {
             return self.grow(account, to - from);
         }
@@ -256,7 +256,7 @@ impl Charge {
 
     /// Changes the charge to `bytes`. A refused charge is not changed.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
-        if bytes != self.bytes && !self.budget.lock().change(&self.account, (self.bytes, bytes)) {
+        if bytes != self.bytes && !self.budget.lock().change(&self.account, self.bytes, bytes) {
             return Err(self.budget.refused(self.kind, bytes - self.bytes));
         }
         self.bytes = bytes;
@@ -290,7 +290,7 @@ impl Charge {
         let mut state = self.budget.lock();
         let joined = state.ranges.join(range, &self.account);
         if joined.is_none() {
-            if !state.change(&self.account, (self.bytes, wanted)) {
+            if !state.change(&self.account, self.bytes, wanted) {
                 drop(state);
                 return Err(self.budget.refused(self.kind, wanted - self.bytes));
             }

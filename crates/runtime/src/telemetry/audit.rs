@@ -92,7 +92,8 @@ pub fn refused(actor: Actor<'_>, action: &str) -> Result<(), Full> {
 pub fn tool_changed(
     server: &str,
     tool: &str,
-    (changed, definition): (&[&str], &str),
+    changed: &[&str],
+    definition: &str,
     outcome: &str,
 ) -> Result<(), Full> {
     QUEUE.check(Share::All)?;
@@ -107,7 +108,7 @@ pub fn tool_changed(
 
 /// Logs that only `server` still lists `name`, which belonged to another server before. The tool or prompt is offered
 /// as `offered_as`. Logged at `warn`, because an operator should look.
-pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) -> Result<(), Full> {
+pub fn name_moved(server: &str, name: &str, previous_owner: &str, offered_as: &str) -> Result<(), Full> {
     QUEUE.check(Share::All)?;
     let (name, offered_as) = (untrusted(name), untrusted(offered_as));
     tracing::warn!(
