@@ -133,7 +133,7 @@ pub(super) fn is_readable(server: &(String, Json)) -> bool {
 
 /// Returns a configuration file with these servers as they are.
 pub(super) fn as_is(servers: Members) -> String {
-    block(&vec![(SERVERS.to_owned(), Json::Object(servers))])
+    block(vec![(SERVERS.to_owned(), Json::Object(servers))])
 }
 
 /// Converts servers with the common spelling.

@@ -3,7 +3,7 @@
 //! Invariants: the text means the same value. Numbers, the order of members and repeated members stay as they were
 //! written. Invisible characters are written as `\u` escapes.
 //!
-//! Not here: YAML (`yaml`).
+//! Not here: YAML (`config::import::yaml`).
 
 use std::fmt::Write as _;
 
@@ -51,14 +51,6 @@ pub(super) fn line(value: &Raw) -> String {
     for c in value.as_str().chars() {
         put(if c.is_ascii_whitespace() { ' ' } else { c }, &mut out);
     }
-    out
-}
-
-/// Returns `text` as a JSON string in which every character is visible.
-pub(super) fn string(text: &str) -> String {
-    let quoted = Raw::of(text);
-    let mut out = String::with_capacity(text.len() + 2);
-    copy_string(&mut quoted.as_str().chars().skip(1), &mut out);
     out
 }
 
@@ -117,7 +109,6 @@ mod tests {
     fn characters_that_act_on_a_terminal_are_escaped() {
         let shown = indented(&raw("{\"\u{9b}\":\"\u{7f}\u{202e}\u{e0001}\"}"));
         assert_eq!(shown, "{\n  \"\\u009b\": \"\\u007f\\u202e\\udb40\\udc01\"\n}");
-        assert_eq!(string("a\u{9b}\n\""), r#""a\u009b\n\"""#);
     }
 
     proptest! {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use super::super::remote::{Failed, Remote};
 use super::super::visible;
 use super::events::Events;
+use super::json_text;
 use super::screen::{OutputFormat, Screen};
-use super::{json_text, yaml};
+use crate::config::import::yaml;
 use json::Raw;
 use net::sse::Event;
 

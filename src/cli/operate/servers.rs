@@ -2,7 +2,7 @@
 //!
 //! Invariants: what a server says of itself is a cell of a table or a note, and both make it visible.
 //!
-//! Not here: their tools (`tools`).
+//! Not here: their tools (`tools`), and their rates (`watch`).
 
 use std::time::Duration;
 
@@ -193,22 +193,22 @@ fn breakers_of(breakers: &[Raw]) -> Table {
     table
 }
 
-fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, Failed> {
+pub(super) fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, Failed> {
     Ok(document.get(member).ok_or_else(not_a_gateway)?.elements().collect())
 }
 
-fn names(all: &[Raw], member: &str) -> Vec<String> {
+pub(super) fn names(all: &[Raw], member: &str) -> Vec<String> {
     all.iter().map(|one| text(one, member)).collect()
 }
 
-fn text(of: &Raw, member: &str) -> String {
+pub(super) fn text(of: &Raw, member: &str) -> String {
     of.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
-fn number(of: &Raw, member: &str) -> String {
+pub(super) fn number(of: &Raw, member: &str) -> String {
     of.get(member).map_or_else(|| "-".to_owned(), |number| number.as_str().to_owned())
 }
 
-fn or_dash(text: String) -> String {
+pub(super) fn or_dash(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }

@@ -12,6 +12,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::Error;
+use json::Raw;
 use settings::{Mark, Node, Value, one_line};
 
 /// Allows comments and trailing commas, and nothing else beyond JSON.
@@ -92,6 +93,26 @@ impl From<Node> for Json {
             Value::Map(entries) => {
                 Self::Object(entries.into_iter().map(|entry| (entry.key, entry.node.into())).collect())
             }
+        }
+    }
+}
+
+impl From<&Raw> for Json {
+    fn from(value: &Raw) -> Self {
+        match value.as_str() {
+            "null" => Self::Null,
+            "true" => Self::Bool(true),
+            "false" => Self::Bool(false),
+            text if text.starts_with('[') => {
+                Self::List(value.elements().map(|item| (&item).into()).collect())
+            }
+            text if text.starts_with('{') => Self::Object(
+                value.members().map(|(key, value)| (key.into_owned(), (&value).into())).collect(),
+            ),
+            text => match value.as_part().text() {
+                Some(text) => Self::Text(text.into_owned()),
+                None => Self::Number(text.to_owned()),
+            },
         }
     }
 }
