@@ -260,7 +260,7 @@ async fn an_operator_resets_reconnects_reloads_and_approves() {
 #[tokio::test]
 async fn a_refused_key_ends_with_four_and_does_not_show() {
     let server = server().start();
-    let hash = runtime::hex::hex(&Sha256::digest(KEY));
+    let hash = hex::encode(Sha256::digest(KEY));
     let keys = format!(
         "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: reader}}]}}"
     );

@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, ready};
 use lru::LruCache;
 use tokio::time::Instant;
 
-use super::cache::{CacheBackend, Found, MAX_VALUE, Stamp};
+use super::cache::{CacheBackend, Lookup, MAX_VALUE, Stamp};
 use super::{Group, Key};
 
 /// The default limit of keys and values: 64 MiB.
@@ -103,7 +103,7 @@ impl MemoryCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, key: &Key) -> Found {
+    fn look(&self, key: &Key) -> Lookup {
         let mut state = self.lock();
         let State { entries, forgotten, .. } = &mut *state;
         let is_valid =
@@ -112,7 +112,7 @@ impl MemoryCache {
         if value.is_none() {
             state.remove(key);
         }
-        Found { value, stamp: Some(Stamp::Count(state.forgotten.count)), is_fault: false }
+        Lookup { value, stamp: Some(Stamp::Count(state.forgotten.count)), is_fault: false }
     }
 
     fn keep(&self, key: &Key, value: Bytes, ttl: Duration, stamp: &Stamp) {
@@ -143,7 +143,7 @@ fn weight(key: &Key, value: &Bytes) -> u64 {
 }
 
 impl CacheBackend for MemoryCache {
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Lookup> {
         ready(self.look(key)).boxed()
     }
 
