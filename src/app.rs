@@ -12,7 +12,6 @@
 //! Not here: the work of each part.
 
 mod http;
-mod login_listener;
 mod logins;
 mod reload;
 
@@ -245,12 +244,12 @@ async fn is_asked_to_end(
 /// Accepts no new connections, waits up to `limit` for running calls, and cancels the rest.
 async fn drain(serving: impl Future<Output = ()>, edge: &Shutdown, sessions: &Sessions, limit: Duration) {
     tracing::info!("draining");
-    let begun = Instant::now();
+    let started = Instant::now();
     edge.begin();
     serving.await;
     // Calls of legacy clients run in separate tasks, because their connection may already be gone. One limit covers
     // these calls and the connections together.
-    if !edge.wait(limit.saturating_sub(begun.elapsed())).await {
+    if !edge.wait(limit.saturating_sub(started.elapsed())).await {
         tracing::warn!("calls were still running and are cancelled");
         sessions.close_all();
         edge.wait(CANCEL_TIME).await;
@@ -293,7 +292,7 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
     let manager = Manager::initialize(config.manager, &servers)?;
     let drain_timeout = config.server.limits.drain_timeout;
-    let pages = login_listener::open(&manager, &edge);
+    let pages = logins::open(&manager, &edge);
     let streams = (tokio::io::stdin(), tokio::io::stdout());
     let served = (Arc::clone(&manager), pages);
     let serving = stdio::serve(served, streams, &edge, config.server.max_body_bytes);
@@ -333,7 +332,7 @@ mod tests {
             (delay, Some(Duration::from_secs(2)), Duration::from_secs(2)),
             (delay, Some(Duration::from_mins(1)), delay),
         ] {
-            let begun = Instant::now();
+            let started = Instant::now();
             let hurry = async move {
                 match hurry {
                     Some(after) => tokio::time::sleep(after).await,
@@ -341,7 +340,7 @@ mod tests {
                 }
             };
             wait_for_load_balancers(delay, hurry).await;
-            assert_eq!(begun.elapsed(), expected);
+            assert_eq!(started.elapsed(), expected);
         }
     }
 

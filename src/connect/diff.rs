@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn values_that_sound_like_secrets_are_hidden_and_references_are_not() {
-        for (line, wanted) in [
+        for (line, expected) in [
             (r#"  "API_KEY": "s3cr3t","#, r#"  "API_KEY": ***"#),
             ("api_token: s3cr3t", "api_token: ***"),
             (r#""Authorization": "Bearer ${NAME}""#, r#""Authorization": "Bearer ${NAME}""#),
@@ -109,7 +109,7 @@ mod tests {
             ("# The token of ann: it is s3cr3t", "# The token of ann: ***"),
             ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", r"command: sh\u{202e}txt\u{200b}\u{1b}[2J"),
         ] {
-            assert_eq!(shown(line), wanted);
+            assert_eq!(shown(line), expected);
         }
     }
 

@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn numbers_order_and_repeated_members_stay_as_they_were_written() {
         let text = r#" { "z" : 1e400,"a":[1.50 ,{ } , [ ]],"a": "x y\"\n" } "#;
-        let wanted =
+        let expected =
             "{\n  \"z\": 1e400,\n  \"a\": [\n    1.50,\n    {},\n    []\n  ],\n  \"a\": \"x y\\\"\\n\"\n}";
-        assert_eq!(indented(&raw(text)), wanted);
+        assert_eq!(indented(&raw(text)), expected);
     }
 
     #[test]

@@ -38,7 +38,7 @@ use clap::{Args, Subcommand};
 use self::arguments::TypedArguments;
 use self::screen::Screen;
 pub use self::screen::{Output, OutputFormat};
-use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
+use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
 
 const STATUS_HELP: &str = "\
 Examples:
@@ -237,7 +237,7 @@ pub enum OperateCommand {
     Logs {
         /// Which events.
         #[command(flatten)]
-        wanted: logs::EventFilter,
+        filter: logs::EventFilter,
         /// Options.
         #[command(flatten)]
         options: Options,
@@ -314,9 +314,9 @@ pub(super) fn run(command: &OperateCommand) -> ExitCode {
     exit(ended, &mut err)
 }
 
-async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), Failed> {
+async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     if screen.format == OutputFormat::Name && !command.has_names() {
-        return Err(Failed::Usage("-o name is for lists; use table, json or yaml".into()));
+        return Err(RemoteError::Usage("-o name is for lists; use table, json or yaml".into()));
     }
     let remote = &Remote::of(&command.options().running)?;
     match command {
@@ -343,7 +343,7 @@ async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), F
         OperateCommand::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
         OperateCommand::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
         OperateCommand::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
-        OperateCommand::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
+        OperateCommand::Logs { filter, .. } => logs::run(remote, filter, screen).await,
         OperateCommand::Reload(_) => servers::reload(remote, screen).await,
         OperateCommand::Approve { name, tool, sha256, yes, .. } => {
             let choice = approve::Choice {

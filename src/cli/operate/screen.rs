@@ -79,8 +79,8 @@ pub(in crate::cli) struct Screen<'a> {
 
 /// Returns the columns of a stream that is a terminal.
 pub(in crate::cli) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
-    let told = || tcgetwinsize(stream).map(|size| usize::from(size.ws_col));
-    stream.is_terminal().then(|| told().ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH))
+    let columns = || tcgetwinsize(stream).map(|size| usize::from(size.ws_col));
+    stream.is_terminal().then(|| columns().ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH))
 }
 
 impl<'a> Screen<'a> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Method;
 use tokio::time::sleep;
 
-use super::super::remote::{Failed, Remote};
+use super::super::remote::{Remote, RemoteError};
 use super::screen::{Screen, View};
 use super::servers::{elements, names, number, or_dash, text};
 use super::table::{Cell, Table};
@@ -27,7 +27,7 @@ struct Sample {
 }
 
 /// Shows the servers until the process is interrupted, or the gateway refuses the credential.
-pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let mut before = None;
     loop {
         let title = |text: &str| {
@@ -45,7 +45,7 @@ pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), 
                 )?;
                 before = Some(sample);
             }
-            Err(failed) if before.is_some() && !matches!(failed, Failed::Denied(_)) => {
+            Err(failed) if before.is_some() && !matches!(failed, RemoteError::Denied(_)) => {
                 screen.redraw(&title(&failed.to_string()), None)?;
             }
             Err(failed) => return Err(failed),
