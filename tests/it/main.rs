@@ -90,7 +90,6 @@ mod support;
 mod support_tests;
 mod tls;
 mod tool_cache;
-mod top;
 mod transcripts;
 mod unlisted;
 mod unreadable;

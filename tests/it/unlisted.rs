@@ -121,7 +121,7 @@ async fn names_that_no_method_has_and_those_of_other_revisions_reach_no_server()
 #[tokio::test]
 async fn who_may_not_call_passes_nothing() {
     let server = Scripted::modern().tool(Tool::named("listed")).answers(METHOD, described()).start();
-    let hash = runtime::hex::hex(&Sha256::digest(KEY));
+    let hash = hex::encode(Sha256::digest(KEY));
     let keys = format!(
         "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: reader}}]}}"
     );

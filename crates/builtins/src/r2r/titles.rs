@@ -1,29 +1,32 @@
 //! Cache of document titles. Chunks contain a title only if the uploader gave one.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use moka::sync::Cache;
+use lru::LruCache;
+use tokio::time::Instant;
 
 use super::client::Client;
 use super::id::Id;
 use super::model::{R2rChunk, R2rDocument, Results};
 
 /// Most titles in the cache, and their lifetime.
-const MOST: u64 = 10_000;
+const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 const TRUSTED: Duration = Duration::from_mins(10);
 
 /// The cache of titles.
 pub(super) struct Titles {
     client: Client,
-    known: Cache<Id, String>,
+    /// Each with the time at which R2R named it.
+    known: Mutex<LruCache<Id, (String, Instant)>>,
 }
 
 impl Titles {
     /// Makes an empty cache.
     pub(super) fn new(client: &Client) -> Self {
-        let known = Cache::builder().max_capacity(MOST).time_to_live(TRUSTED).build();
-        Self { client: client.clone(), known }
+        Self { client: client.clone(), known: Mutex::new(LruCache::new(MOST)) }
     }
 
     /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
@@ -32,7 +35,7 @@ impl Titles {
         let mut titles = BTreeMap::new();
         let mut missing = Vec::new();
         for chunk in chunks {
-            let known = chunk.title().map(str::to_owned).or_else(|| self.known.get(&chunk.document_id));
+            let known = chunk.title().map(str::to_owned).or_else(|| self.find(chunk.document_id));
             match known {
                 Some(title) => {
                     titles.insert(chunk.document_id, title);
@@ -45,6 +48,11 @@ impl Titles {
             titles.extend(self.ask(&missing).await);
         }
         titles
+    }
+
+    fn find(&self, document: Id) -> Option<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&document).filter(|(_, at)| at.elapsed() < TRUSTED).map(|(title, _)| title.clone())
     }
 
     async fn ask(&self, documents: &[Id]) -> Vec<(Id, String)> {
@@ -61,9 +69,11 @@ impl Titles {
         };
         let named = |document: R2rDocument| Some((document.id, document.title?));
         let titles: Vec<_> = found.into_iter().filter_map(named).collect();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, title) in &titles {
-            self.known.insert(*id, title.clone());
+            known.put(*id, (title.clone(), Instant::now()));
         }
+        drop(known);
         titles
     }
 }

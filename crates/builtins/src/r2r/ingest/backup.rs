@@ -29,7 +29,6 @@ use super::tasks::{JOB_LIMIT, Task, Tasks, is_parked};
 use crate::answer::Failure;
 use crate::r2r::id::Id;
 use crate::r2r::model::{R2rDocument, Stage};
-use runtime::hex::hex;
 use runtime::private_file;
 use upstream::api::Error;
 
@@ -152,7 +151,8 @@ impl Journal {
         }
         let (path, journal) = (self.kept_at(document), self.path().to_owned());
         let kept = spawn_blocking(move || {
-            if hex(&Sha256::digest(&content)) != digest || (!path.exists() && kept_beside(&journal)? >= MOST)
+            if hex::encode(Sha256::digest(&content)) != digest
+                || (!path.exists() && kept_beside(&journal)? >= MOST)
             {
                 return Ok(false);
             }

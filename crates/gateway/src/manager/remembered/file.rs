@@ -15,7 +15,6 @@ use crate::manager::known::{Known, OwnedNames};
 use crate::manager::owners::OwnerHash;
 use crate::manager::trust::Trust;
 use json::Raw;
-use runtime::hex::hex;
 use settings::Fingerprint;
 use upstream::{Remembered, StateSign};
 
@@ -45,7 +44,7 @@ pub(in crate::manager) struct Content {
 impl Content {
     /// Returns the text of the file.
     pub(super) fn print(&self) -> Bytes {
-        let salt = hex(Uuid::new_v4().as_bytes());
+        let salt = hex::encode(Uuid::new_v4().as_bytes());
         let seconds = self.read_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let signs: Vec<&str> = self.signs.iter().map(|sign| sign.as_str()).collect();
         let names = |hashes: &[OwnerHash]| Raw::of(&STANDARD.encode(hashes.concat()));
@@ -106,7 +105,7 @@ fn parts(file: &Raw, identity: &Fingerprint) -> Option<Known> {
 }
 
 fn salted(salt: &str, identity: &Fingerprint) -> String {
-    hex(&Sha256::new_with_prefix(salt).chain_update(identity.bytes()).finalize())
+    hex::encode(Sha256::new_with_prefix(salt).chain_update(identity.bytes()).finalize())
 }
 
 #[cfg(test)]
