@@ -37,11 +37,11 @@ pub mod config;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod ingest_tests;
+#[cfg(test)]
 mod project_tests;
 #[cfg(test)]
 mod searching_tests;
-#[cfg(test)]
-mod taking_in_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -84,18 +84,8 @@ impl R2r {
         events: Events,
     ) -> Result<Self, Error> {
         let context = Arc::new(R2rContext::open(name, options, server_context).await?);
-        let mapping = context.projects.own().mapping().filter(|_| !server_context.is_inspection);
-        let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
-        let ingest = Ingest::open(
-            context.client.clone(),
-            ingest::IngestOptions {
-                options,
-                journal: journal.unwrap_or_default(),
-                answers: context.answers.clone(),
-                events,
-                shutdown: &server_context.shutdown,
-            },
-        );
+        let (client, answers) = (context.client.clone(), context.answers.clone());
+        let ingest = Ingest::open(client, options, answers, events, &server_context.shutdown);
         Ok(Self { context, ingest, tools: tools(options.advanced_search) })
     }
 
@@ -120,7 +110,7 @@ impl R2r {
     }
 
     /// Returns the target of a document: the requested collection, or that of `project`.
-    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target<'static>, Failure> {
+    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target, Failure> {
         let collection = project.or_own(asked).await?;
         let is_own = match asked {
             Some(_) => matches!(project.peek().await, Ok(Some(own)) if own == collection),
@@ -159,14 +149,12 @@ impl R2r {
                 let target = self.target(project, input.collection_id).await?;
                 self.ingest.ingest_folder(input, target, report).await.map(|answer| Raw::of(&answer))
             }
-            "r2r_list_documents" => {
-                documents::list(context, project, &self.ingest, tool.read(arguments)?).await
-            }
+            "r2r_list_documents" => documents::list(context, project, tool.read(arguments)?).await,
             "r2r_monitor_task" => {
                 let input: documents::MonitorInput = tool.read(arguments)?;
                 // Before the request to R2R, because the ingestion may end in between.
-                let ours = self.ingest.ours(input.document_id);
-                documents::monitor(context, input, ours).await
+                let under_way = self.ingest.under_way(input.document_id);
+                documents::monitor(context, input, under_way).await
             }
             _ => collections::list(context, tool.read(arguments)?).await,
         }
@@ -250,7 +238,7 @@ impl Builtin for R2r {
                     return Ok(Err(refusal.error(code, code, refusal.message())));
                 }
             };
-            resources::read((&self.context, &project), &self.ingest, uri, report).await
+            resources::read((&self.context, &project), uri, report).await
         }
         .boxed()
     }
