@@ -91,7 +91,7 @@ def same_answers(check: Checks, world: World, docs: Path) -> None:
 
 
 def on_disk(check: Checks, world: World, docs: Path) -> None:
-    """Index and vectors in a folder, without Chroma: a second start takes them up, a damaged file is made anew."""
+    """Vectors in a folder, without Chroma: a second start reads them, a damaged file is made again."""
     folder = world.folder / "index"
     question = "striped animal eating grass near the port"
     made: list[int] = []

@@ -45,13 +45,19 @@ pub trait Embedding: Send + Sync + 'static {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
 
-    /// Returns newly made vectors and no cached ones. This shows whether a model is still the same.
-    fn embed_anew<'a>(
+    /// Returns newly made vectors, which are not cached either. For a caller that stores them, and to see whether a
+    /// model is still the same.
+    fn embed_uncached<'a>(
         &'a self,
         texts: &'a [String],
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
         self.embed(texts, deadline)
+    }
+
+    /// Drops the cached vectors, because the model behind its name has changed.
+    fn forget_cached(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     /// The configured value that selects it.

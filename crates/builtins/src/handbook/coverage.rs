@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
     use crate::handbook::document::{Document, Origin};
-    use crate::handbook::git_log::Blob;
+    use crate::handbook::git::Blob;
     use crate::handbook::index::IndexQuery;
     use crate::handbook::index::SearchIndex;
 

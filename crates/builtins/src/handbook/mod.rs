@@ -10,19 +10,15 @@
 //! If no vector arrives in time, the search uses words alone.
 
 mod answers;
-mod archive;
 mod arguments;
 mod cache;
 mod corpus;
 mod coverage;
-mod disk_cache;
 mod document;
 mod excerpt;
 mod folder;
 mod follow;
-mod git_log;
-mod git_tree;
-mod history;
+mod git;
 mod index;
 mod lookup;
 mod markdown;
@@ -32,12 +28,10 @@ mod resources;
 mod searching;
 mod semantic;
 mod snapshot;
-mod times;
 mod tools;
 mod topics;
 mod words;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -47,7 +41,6 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
 use self::answers::SearchFailure;
-use self::archive::Archive;
 use self::arguments::HandbookCall;
 use self::cache::Cache;
 use self::folder::Folder;
@@ -55,7 +48,7 @@ pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
 use self::resources::DocumentUris;
 pub use self::semantic::EmbeddingProgress;
-use self::semantic::{KeptVectors, Link, ProviderFuture, SemanticIndex, VectorStorage};
+use self::semantic::{Link, ProviderFuture, SemanticIndex, VectorCache, VectorStorage};
 use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
@@ -112,18 +105,19 @@ impl Handbook {
             return Ok(handbook);
         }
         let (embedding, server_context) = (config.embedding.clone(), server_context.clone());
-        let (kept, storage) = match &config.keeping {
+        let (cache, storage) = match &config.keeping {
             config::VectorLocation::Memory => {
-                let file = kept_file(config, name, "vectors");
-                (KeptVectors::new(file, &embedding.identity()), VectorStorage::Memory)
+                let file = format!("{}.vectors", private_file::of(name));
+                let file = config.index_dir.as_ref().map(|folder| folder.join(file));
+                (VectorCache::new(file, &embedding.identity()), VectorStorage::Memory)
             }
             config::VectorLocation::Chroma(collection) => (
-                KeptVectors::new(None, ""),
+                VectorCache::new(None, ""),
                 VectorStorage::at(Arc::new(Link::new(collection, name, &server_context)?)),
             ),
         };
         let opening = async move { embedding::open(&embedding, &server_context).await }.boxed();
-        Ok(handbook.with(opening, kept, storage))
+        Ok(handbook.with(opening, cache, storage))
     }
 
     /// Returns the offer before the folder was read.
@@ -131,9 +125,9 @@ impl Handbook {
         Declared::new(about(), INSTRUCTIONS, &tools::definitions()).with_resources(Vec::new(), false)
     }
 
-    /// Adds vectors from the provider that `opening` opens and from `kept`. They are stored at `place`.
-    fn with(mut self, opening: ProviderFuture, kept: KeptVectors, place: VectorStorage) -> Self {
-        self.semantic = Some(SemanticIndex::start(opening, kept, place, self.phase.clone(), &self.tasks));
+    /// Adds vectors from the provider that `opening` opens and from `cache`. They are stored at `storage`.
+    fn with(mut self, opening: ProviderFuture, cache: VectorCache, storage: VectorStorage) -> Self {
+        self.semantic = Some(SemanticIndex::start(opening, cache, storage, self.phase.clone(), &self.tasks));
         self
     }
 
@@ -152,9 +146,7 @@ impl Handbook {
         // The shutdown waits until the files are written.
         server_context.shutdown.include(&tasks, ENDING);
         let naming = DocumentUris::of(name);
-        let archive =
-            kept_file(config, name, "index").filter(|_| !server_context.is_inspection).map(Archive::new);
-        let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
+        let phase = follow::start(Followed { folder, naming: naming.clone(), events }, &tasks);
         Ok(Self {
             phase,
             naming,
@@ -242,11 +234,6 @@ impl Handbook {
             Err(error) => Err(Err(internal(&error))),
         })
     }
-}
-
-/// Returns the file with this `ending` in which handbook `name` stores data between two runs, if configured.
-fn kept_file(config: &config::HandbookOptions, name: &str, ending: &str) -> Option<PathBuf> {
-    config.index_dir.as_ref().map(|folder| folder.join(format!("{}.{ending}", private_file::of(name))))
 }
 
 /// Runs `work` on a thread that may block, under one of `permits`. Returns `None` if they are closed. The
@@ -347,11 +334,9 @@ mod docs_tests;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
-mod history_tests;
+mod git_tests;
 #[cfg(test)]
 mod hostile_tests;
-#[cfg(test)]
-mod keeping_tests;
 #[cfg(test)]
 mod resource_tests;
 #[cfg(test)]
