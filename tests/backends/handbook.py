@@ -7,9 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from checks import Checks
 from clients import Outcome, Rest
-from world import HERE, Gateway, until
+from world import HERE, Checks, Gateway, until
 
 ROOT = HERE.parent.parent
 QUESTIONS = ROOT / "crates/builtins/src/handbook/questions.json"

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from checks import Checks
 from chroma_world import Chroma, Stub
 from clients import Outcome, Rest
 from handbook import EXCLUDED, PATIENCE, QUESTIONS, ROOT, SOON, answered, ranking, registry, search
-from world import Gateway, until
+from world import Checks, Gateway, until
 
 #: Answered questions that may be fewer or more than with vectors in memory.
 NOISE = 2
