@@ -13,8 +13,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
-use super::dimension::Dimension;
-use super::numbers::is_vector;
+use super::numbers::{Dimension, is_vector};
 use super::{Embedding, Error, KEPT, Window};
 use runtime::store::{Group, Key, Store};
 

@@ -22,13 +22,11 @@ mod project;
 mod project_name;
 mod projects;
 mod rag;
-mod rag_answer;
 mod rag_stream;
 mod resources;
 mod search;
 mod session;
 mod settings;
-mod titles;
 mod token;
 
 #[cfg(test)]
@@ -49,7 +47,6 @@ mod tools_tests;
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::id::Id;
@@ -59,7 +56,7 @@ use self::projects::ProjectChoice;
 use super::answer::{Failure, passing, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
-use super::{Builtin, Declared, Report, info, no_tool};
+use super::{Builtin, BuiltinInfo, Declared, Report, no_tool};
 use crate::r2r::config::AdvancedSearch;
 use crate::r2r::context::R2rContext;
 use json::Raw;
@@ -91,7 +88,7 @@ impl R2r {
 
     /// Returns the offer that is declared before the login.
     pub(super) fn declared(options: &config::R2rOptions) -> Declared {
-        Declared::new(about(), INSTRUCTIONS, &tools(options.advanced_search))
+        Declared::new(Self::INFO, &tools(options.advanced_search))
             .with_resources(resources::definitions(), true)
     }
 
@@ -181,42 +178,24 @@ const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search find
     one is named. r2r_ingest_document adds a file and r2r_monitor_task follows that; r2r_ingest_folder \
     adds all files of a folder.";
 
-fn about() -> Raw {
-    info("r2r", "R2R")
-}
-
 impl Builtin for R2r {
-    fn info(&self) -> Raw {
-        about()
-    }
-
-    fn instructions(&self) -> Option<String> {
-        Some(INSTRUCTIONS.to_owned())
-    }
+    const INFO: BuiltinInfo = BuiltinInfo { name: "r2r", title: "R2R", instructions: INSTRUCTIONS };
 
     fn tools(&self) -> Vec<Raw> {
         self.tools.iter().map(|tool| tool.definition().clone()).collect()
     }
 
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
-        arguments: Raw,
-        report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move {
-            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
-                return Ok(Err(no_tool(name)));
-            };
-            let project = match self.project(name, &arguments, report) {
-                Ok(ProjectChoice::Known(project)) => project,
-                Ok(ProjectChoice::Ask(question)) => return Ok(Ok(question)),
-                Err(refusal) => return reply(Err(refusal.into())),
-            };
-            let replied = reply(self.run(tool, &project, &arguments, report).await);
-            if name == documents::ABOUT_MONITOR.name { replied.map(passing) } else { replied }
-        }
-        .boxed()
+    async fn call(&self, name: &str, arguments: Raw, report: &Report) -> Result<Reply, Error> {
+        let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+            return Ok(Err(no_tool(name)));
+        };
+        let project = match self.project(name, &arguments, report) {
+            Ok(ProjectChoice::Known(project)) => project,
+            Ok(ProjectChoice::Ask(question)) => return Ok(Ok(question)),
+            Err(refusal) => return reply(Err(refusal.into())),
+        };
+        let replied = reply(self.run(tool, &project, &arguments, report).await);
+        if name == documents::ABOUT_MONITOR.name { replied.map(passing) } else { replied }
     }
 
     fn resources(&self) -> Option<Vec<Raw>> {
@@ -227,24 +206,21 @@ impl Builtin for R2r {
         &[resources::CONTEXT]
     }
 
-    fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move {
-            let project = match self.context.projects.of(report) {
-                Ok(ProjectChoice::Known(project)) => project,
-                Ok(ProjectChoice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
-                Ok(ProjectChoice::Ask(_)) => Arc::clone(self.context.projects.own()),
-                Err(refusal) => {
-                    let code = ErrorCode::InvalidParams;
-                    return Ok(Err(refusal.error(code, code, refusal.message())));
-                }
-            };
-            resources::read((&self.context, &project), uri, report).await
-        }
-        .boxed()
+    async fn read(&self, uri: &str, report: &Report) -> Result<Reply, Error> {
+        let project = match self.context.projects.of(report) {
+            Ok(ProjectChoice::Known(project)) => project,
+            Ok(ProjectChoice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
+            Ok(ProjectChoice::Ask(_)) => Arc::clone(self.context.projects.own()),
+            Err(refusal) => {
+                let code = ErrorCode::InvalidParams;
+                return Ok(Err(refusal.error(code, code, refusal.message())));
+            }
+        };
+        resources::read((&self.context, &project), uri, report).await
     }
 
-    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.context.client.health().boxed()
+    async fn health(&self) -> Result<(), Error> {
+        self.context.client.health().await
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {
