@@ -32,6 +32,7 @@ mod host_program;
 mod import;
 mod introspection;
 mod lenient_clients;
+mod library;
 mod limits;
 mod live_events;
 mod log_settings;
