@@ -10,7 +10,7 @@ use super::{Gateway, Row, unlisted};
 use crate::manager::{Error, RoutedRequest, Scope};
 use json::Raw;
 use protocol::method;
-use upstream::{Call, Outlet, OutletLoan};
+use upstream::{Call, Outlet, OutletLoan, WaitFor};
 
 impl Gateway {
     /// Opens the connections of `caller` to servers where its principal logs in, before the request `row`.
@@ -18,7 +18,8 @@ impl Gateway {
         let is_own = matches!(row, Some(Row::Initialize | Row::Discover | Row::Ping | Row::SetLevel));
         if !is_own && !matches!(row, None | Some(Row::Unsubscribe | Row::Task(_))) {
             let _loan = self.lend(caller, outlet);
-            self.connect(caller, None).await;
+            let is_list = matches!(row, Some(Row::List(_)));
+            self.connect(caller, None, if is_list { WaitFor::Lists } else { WaitFor::Connection }).await;
         }
     }
 
@@ -31,7 +32,7 @@ impl Gateway {
         Box::pin(async {
             upstream.decide().await;
             let _loan = self.lend(caller, outlet);
-            self.connect(caller, Some(server)).await;
+            self.connect(caller, Some(server), WaitFor::Connection).await;
         })
         .await;
         true
@@ -78,10 +79,10 @@ impl Gateway {
         self.open(caller, server, outlet).await
     }
 
-    async fn connect(&self, caller: &Caller, only: Option<&str>) {
+    async fn connect(&self, caller: &Caller, only: Option<&str>, awaited: WaitFor) {
         let call = caller.call(method::TOOLS_LIST, &Raw::empty_object());
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
-        self.manager.attend(&caller.scope, &call, only).await;
+        self.manager.attend(&caller.scope, &call, only, awaited).await;
         if let Some(mailbox) = &caller.mailbox {
             mailbox.begin_with(self.manager.revisions(caller.viewer(), &caller.principal));
         }

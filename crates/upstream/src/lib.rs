@@ -34,6 +34,7 @@ mod offer;
 mod owner;
 mod phase;
 mod pool;
+mod principal_offers;
 mod private_client_table;
 mod private_clients;
 mod private_lists;
@@ -75,6 +76,8 @@ pub use connection::{
 pub use deadline::Deadline;
 pub use error::{Delivery, Error};
 pub use offer::Offer;
+pub use principal_offers::PrincipalOffers;
+pub use private_client_table::WaitFor;
 pub use remembered::Remembered;
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{BodyWriter, flow as arriving};
@@ -130,6 +133,7 @@ pub struct Upstream {
     liveness: Arc<Liveness>,
     watches: Arc<Watches>,
     last_reading: watch::Sender<LastReading>,
+    principal_offers: Arc<PrincipalOffers>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
     /// Ends the supervisor and all connections.

@@ -57,7 +57,8 @@ use protocol::method;
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use upstream::{
-    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport,
+    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, WaitFor,
+    transport,
 };
 
 use offer_writer::Writer;
@@ -257,7 +258,7 @@ impl Manager {
         let viewer = Viewer { scope, affinity: affinity.as_ref() };
         if self.has_to_attend(viewer) {
             // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None)).await;
+            Box::pin(self.attend(scope, &call, None, WaitFor::Connection)).await;
         }
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
@@ -286,7 +287,7 @@ impl Manager {
         let seen = self.seen_by(request.call.affinity.as_ref());
         let read;
         let mut server = seen.server(&request.server)?;
-        if server.compares_first() {
+        if server.compares_first(request.call.affinity.as_ref()) {
             // Boxed: it is large, and needed once for each start.
             read = Box::pin(self.read_first(server, request, outlet)).await?;
             server = read.server(&request.server)?;
