@@ -57,6 +57,8 @@ mod supervisor_messages;
 mod token_bucket;
 pub mod token_file;
 pub mod transport;
+#[cfg(test)]
+mod unanswered_tests;
 mod verbosity;
 mod watches;
 mod work;
