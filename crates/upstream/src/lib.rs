@@ -14,6 +14,7 @@ pub mod breaker;
 mod bulkhead;
 mod call;
 mod call_events;
+mod client_notice;
 pub mod close_reason;
 pub mod config;
 pub mod connection;

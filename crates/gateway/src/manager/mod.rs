@@ -53,7 +53,7 @@ pub use views::Viewer;
 
 use json::Raw;
 use oauth::KnownIssuers;
-use protocol::method;
+use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use upstream::{
@@ -263,6 +263,17 @@ impl Manager {
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
         self.call(&request, &outlet).await?.collect().await
+    }
+
+    /// Sends `notification` of a client to `server`, on the connection that `call` of this client uses.
+    pub(crate) async fn tell(
+        &self,
+        server: &str,
+        call: &Call,
+        notification: &Notification,
+    ) -> Result<(), Error> {
+        let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
+        upstream.tell(call, notification).await.map_err(|source| failed_at(&upstream, None, source))
     }
 
     /// Sends one request to its server. Messages of the server before its response go to `outlet`. Dropping
