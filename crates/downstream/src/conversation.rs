@@ -164,15 +164,14 @@ impl Conversation {
                 gateway.notify(&caller, &notice).await;
                 drop(permit);
             });
-        } else if notice.method == method::INITIALIZED {
-            if let Some(caller) = caller()
-                && let Some(feed) = self.gateway.feed(&caller)
-                && !self.announcing.swap(true, Ordering::Relaxed)
-            {
-                let asks = OutsideCalls::of(&self.gateway, &caller, &self.session.questions);
-                let announced = self.announce(&caller, (feed, asks));
-                self.requests.spawn_until_end(announced);
-            }
+        } else if notice.method == method::INITIALIZED
+            && let Some(caller) = caller()
+            && let Some(feed) = self.gateway.feed(&caller)
+            && !self.announcing.swap(true, Ordering::Relaxed)
+        {
+            let asks = OutsideCalls::of(&self.gateway, &caller, &self.session.questions);
+            let announced = self.announce(&caller, (feed, asks));
+            self.requests.spawn_until_end(announced);
         }
     }
 

@@ -305,17 +305,17 @@ mod tests {
 
     #[test]
     fn offers_are_bounded_in_number_and_bytes_and_the_oldest_give_way() {
-        for (count, bytes, least) in [(1_100, 0, MAX_PRINCIPALS), (48, 100_000, MAX_BYTES / 110_000)] {
+        for (count, bytes, least) in [(1_100_usize, 0, MAX_PRINCIPALS), (48, 100_000, MAX_BYTES / 110_000)] {
             let offers = PrincipalOffers::default();
             for number in 0..count {
                 let name = number.to_string();
                 offers.learn(&login(&name, "ada"), &"s".into(), &offer(&format!("t{name}"), bytes));
             }
-            let known = |number: &i32| offers.of(&login(&number.to_string(), "ada")).is_some();
-            let kept: Vec<i32> = (0..count).filter(known).collect();
+            let known = |number: &usize| offers.of(&login(&number.to_string(), "ada")).is_some();
+            let kept: Vec<usize> = (0..count).filter(known).collect();
             assert!((least..=MAX_PRINCIPALS).contains(&kept.len()), "{bytes}: {}", kept.len());
             assert_eq!(kept.last(), Some(&(count - 1)));
-            assert_eq!(kept[0] as usize, count as usize - kept.len(), "the oldest are gone");
+            assert_eq!(kept[0], count - kept.len(), "the oldest are gone");
             assert!(offers.to_stored().bytes().len() < MAX_BYTES + 256 * MAX_PRINCIPALS);
         }
     }

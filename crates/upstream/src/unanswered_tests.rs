@@ -52,8 +52,8 @@ async fn a_call_whose_client_does_not_answer_gives_its_slot_to_one_that_waits() 
     sleep(Duration::from_mins(5)).await;
     assert!((&mut asked).now_or_never().is_none(), "nobody waits");
     let began = Instant::now();
-    let (served, ended) = tokio::join!(call("key:other", 5), asked);
-    assert!(served.is_ok(), "{:?}", served.err());
+    let (waited, ended) = tokio::join!(call("key:other", 5), asked);
+    assert!(waited.is_ok(), "{:?}", waited.err());
     assert!(ended.is_ok_and(|response| format!("{:?}", response.body).contains("did not answer")));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }

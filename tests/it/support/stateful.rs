@@ -22,7 +22,6 @@ pub struct Stateful {
     /// The client as it described itself.
     client: Value,
     has_roots: bool,
-    has_template: bool,
     is_turned: bool,
     folders: Option<String>,
     told: Option<(Instant, String)>,
@@ -79,7 +78,6 @@ impl Stateful {
                 self.client =
                     json!({"capabilities": params["capabilities"], "clientInfo": params["clientInfo"]});
                 self.has_roots = params["capabilities"]["roots"].is_object();
-                self.has_template = params["capabilities"]["experimental"]["template"].is_object();
                 self.is_turned = params["capabilities"]["sampling"].is_object();
                 let capabilities = json!({"tools": {"listChanged": true}, "logging": {}, "completions": {},
                     "resources": {"subscribe": true, "listChanged": true}});
@@ -96,8 +94,9 @@ impl Stateful {
             }
             "resources/read" => nothing(json!({"contents": [{"uri": params["uri"], "text": "read"}]})),
             "resources/templates/list" => {
+                let has_template = self.client["capabilities"]["experimental"]["template"].is_object();
                 let own = json!([{"uriTemplate": "own://{of}", "name": "own"}]);
-                nothing(json!({"resourceTemplates": if self.has_template { own } else { json!([]) }}))
+                nothing(json!({"resourceTemplates": if has_template { own } else { json!([]) }}))
             }
             "completion/complete" => nothing(json!({"completion": {"values": ["completed"]}})),
             "resources/subscribe" | "resources/unsubscribe" => {

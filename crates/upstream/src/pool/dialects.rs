@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::group::{Group, IDLE_LIMIT};
 use super::{Pool, State};
-use crate::connection::Call;
+use crate::connection::{Call, ServerRequests};
 use crate::dialect::{Key, PoolRequest, Private};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
@@ -219,7 +219,7 @@ impl State {
             .live
             .iter()
             .filter_map(|live| live.connection.server_requests())
-            .for_each(|open| open.end_unanswered());
+            .for_each(ServerRequests::end_unanswered);
         let (key, affinity) = (group.key, group.private.as_ref().map(|private| private.affinity.clone()));
         self.remove(key);
         affinity.iter().for_each(Affinity::displace);
