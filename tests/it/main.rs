@@ -53,6 +53,7 @@ mod orphans;
 mod peers;
 mod places;
 mod principal_logins;
+mod principal_offers;
 mod private_sessions;
 mod proxies;
 mod r2r;
