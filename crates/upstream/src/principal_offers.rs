@@ -19,7 +19,6 @@ use super::discover::charge;
 use super::offer::Offer;
 use json::Raw;
 use oauth::{LoginState, Logins};
-use runtime::hex::hex;
 
 /// Most bytes of all different offers.
 const MAX_BYTES: usize = 4 << 20;
@@ -68,7 +67,7 @@ impl<'a> LoggedIn<'a> {
 
 impl Default for PrincipalOffers {
     fn default() -> Self {
-        let salt = hex(Uuid::new_v4().as_bytes());
+        let salt = hex::encode(Uuid::new_v4().as_bytes());
         Self { state: Mutex::new(State { salt, entries: HashMap::new(), bytes: 0, changes: 0 }) }
     }
 }
@@ -169,7 +168,7 @@ impl PrincipalOffers {
 
 impl State {
     fn hash(&self, text: &str) -> String {
-        hex(&Sha256::new_with_prefix(&self.salt).chain_update(text).finalize()[..16])
+        hex::encode(&Sha256::new_with_prefix(&self.salt).chain_update(text).finalize()[..16])
     }
 
     fn hash_of_account(&self, login: &LoggedIn<'_>) -> String {
