@@ -72,11 +72,10 @@ def documentation(folder):
 class Gateway:
     """The program with one handbook; it ends with the block."""
 
-    def __init__(self, binary, folder, cache_size, state=None):
+    def __init__(self, binary, folder, cache_size):
         self.home = tempfile.TemporaryDirectory()
         config = pathlib.Path(self.home.name) / "mcp_servers.yaml"
-        kept = f", index_dir: {state}" if state else ""
-        options = f"{{path: {folder}, cache_size: {cache_size}{kept}}}"
+        options = f"{{path: {folder}, cache_size: {cache_size}}}"
         config.write_text(
             "mcp_servers:\n  handbook:\n    transport: builtin\n    builtin: handbook\n"
             f"    handbook: {options}\n"
@@ -165,32 +164,13 @@ def cell(times):
     return f"{at(0.5):.1f} / {at(0.99):.1f} ms"
 
 
-async def kept_index(binary, folder, state):
-    """Has the folder's index on disk; its size in MiB."""
-    file = pathlib.Path(state) / "handbook.index"
-    with Gateway(binary, folder, 0, state) as gateway:
-        began = await gateway.until_ready()
-        while not file.exists():
-            if time.monotonic() - gateway.began > began + PATIENCE:
-                raise SystemExit("the index was not kept")
-            await asyncio.sleep(0.01)
-    return file.stat().st_size / 2**20
-
-
 async def measure(name, binary, folder, question, options):
-    starts, again, memory = [], [], []
-    with tempfile.TemporaryDirectory() as state:
-        size = await kept_index(binary, folder, state)
-        # In turns, so that a noisy moment is in both.
-        for _ in range(options.starts):
-            with Gateway(binary, folder, 0) as gateway:
-                starts.append(await gateway.until_ready())
-                memory.append(gateway.resident())
-            with Gateway(binary, folder, 0, state) as gateway:
-                again.append(await gateway.until_ready())
-    milliseconds = lambda times: f"{statistics.median(times) * 1e3:.0f} ms"
-    cells = [name, milliseconds(starts), f"{milliseconds(again)} ({size:.1f} MiB)"]
-    cells.append(f"{statistics.median(memory):.0f} MiB")
+    starts, memory = [], []
+    for _ in range(options.starts):
+        with Gateway(binary, folder, 0) as gateway:
+            starts.append(await gateway.until_ready())
+            memory.append(gateway.resident())
+    cells = [name, f"{statistics.median(starts) * 1e3:.0f} ms", f"{statistics.median(memory):.0f} MiB"]
     with Gateway(binary, folder, 0) as gateway:
         await gateway.until_ready()
         await load(gateway.port, 4, 1, question)
@@ -215,8 +195,8 @@ async def main():
     parser.add_argument("--starts", type=int, default=5)
     options = parser.parse_args()
     binary = str(pathlib.Path(options.binary).resolve())
-    print("| folder | start to first hit | over a kept index (its file) | memory then | 1 connection, p50 / p99 | 50 connections, p50 / p99 "
-          "| memory after | 50 connections, 80 questions again and again |\n|---|---|---|---|---|---|---|---|")
+    print("| folder | start to first hit | memory then | 1 connection, p50 / p99 | 50 connections, p50 / p99 "
+          "| memory after | 50 connections, 80 questions again and again |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         question = documentation(folder)

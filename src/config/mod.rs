@@ -8,6 +8,8 @@
 #[cfg(feature = "handbook")]
 mod documentation;
 mod foreign;
+#[cfg(feature = "program")]
+#[doc(hidden)]
 pub mod import;
 mod shown;
 mod vault;
@@ -23,6 +25,7 @@ pub use settings::error::{Error, Report};
 pub use settings::expand::Lookup;
 use settings::expand::{SecretLookup, Sources};
 use settings::{error, expand};
+#[cfg(feature = "program")]
 pub(crate) use shown::is_public_setting;
 
 use gateway::manager;

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from checks import Checks
 from clients import Rest
 from load import Load, failures, slowest, some_of_ten
-from world import Gateway, Lab, Redis, SlowWire, registry, until
+from world import Checks, Gateway, Lab, Redis, SlowWire, registry, until
 
 #: Seconds that each fault lasts. RULES want the pause to be 30 s long.
 KILLED, PAUSED, SLOW = 8.0, 30.0, 8.0

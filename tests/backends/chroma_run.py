@@ -19,12 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from checks import Checks
 from chroma_corpus import KNOWN, VERSIONS, large, others
 from chroma_world import RECORDS, Chroma, Stub, ask, install, registry
 from clients import Outcome, Rest
 from handbook_store import kept_at_chroma
-from world import Failed, Gateway, home, until
+from world import Checks, Failed, Gateway, home, until
 
 DOCUMENTS = 200
 TOOLS = {

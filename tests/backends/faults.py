@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from checks import Checks
 from clients import Rest
 from load import Load, different, failures, slowest
-from world import Gateway, Lab, registry, until
+from world import Checks, Gateway, Lab, registry, until
 
 LOGIN, REFRESH = "POST /v3/users/login", "POST /v3/users/refresh-token"
 #: Seconds that an access token lives in the group `tokens`.

@@ -1,16 +1,14 @@
-"""The handbook with real vectors: what it finds, what a restart keeps, and what is left when the provider fails."""
+"""The handbook with real vectors: what it finds, and what is left when the provider fails."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-from checks import Checks
 from clients import Outcome, Rest
-from world import HERE, Gateway, Redis, until
+from world import HERE, Checks, Gateway, until
 
 ROOT = HERE.parent.parent
 QUESTIONS = ROOT / "crates/builtins/src/handbook/questions.json"
@@ -35,7 +33,6 @@ def meaning(binary: Path, stub: str, folder: Path) -> Checks:
         check.that("the key is in no log", KEY not in gateway.log.read_text(), gateway.log)
     few = folder / "few"
     shutil.copytree(ROOT / "docs", few, ignore=lambda _, names: [n for n in names if n not in ("naming.md", "r2r.md")])
-    _restart(check, binary, stub, few)
     for fault in ("stub-status-503", "stub-status-401", "stub-garbage", "stub-short", "stub-slow-20000"):
         _without(check, binary, stub, few, fault)
     return check
@@ -74,25 +71,6 @@ def answered(check: Checks, client: Rest, kind: str, questions: list[tuple[str, 
     return first, three
 
 
-def _restart(check: Checks, binary: Path, stub: str, docs: Path) -> None:
-    """Vectors in Redis are there again after a restart, though the service is away."""
-    folder = docs.parent
-    with Redis(folder / "handbook-redis") as store:
-        asked = registry(stub, docs, cache={"type": "redis", "url": store.url})
-        with Gateway(binary, asked, folder / "handbook-first.log") as first, Rest(first.port, server="handbook") as one:
-            until("searched by meaning", SOON, lambda: ranking(one, "hybrid"), 0.2)
-        _control(stub, {"target": "embeddings", "status": 503, "count": 1_000_000})
-        try:
-            with Gateway(binary, asked, folder / "handbook-second.log") as second:
-                with Rest(second.port, server="handbook") as other:
-                    until("searched by meaning again", SOON, lambda: ranking(other, "hybrid"), 0.2)
-                    check.that("after a restart vectors come from Redis, the service away", True)
-                    new = search(other, "a question that nobody has put before")
-                    check.that("a new question is then answered by words", new.data.get("ranking") == "lexical", new)
-        finally:
-            _control(stub, {})
-
-
 def _without(check: Checks, binary: Path, stub: str, docs: Path, fault: str) -> None:
     """A service that fails costs meaning, and no search."""
     log = docs.parent / f"handbook-{fault}.log"
@@ -102,10 +80,3 @@ def _without(check: Checks, binary: Path, stub: str, docs: Path, fault: str) -> 
         check.that(f"{fault}: at once", max(one.took for one in made[1:]) < 1, max(one.took for one in made))
         said = [line for line in log.read_text().splitlines() if '"WARN"' in line]
         check.that(f"{fault}: said once, without the key", len(said) <= 1 and KEY not in log.read_text(), said)
-
-
-def _control(stub: str, fault: dict[str, Any]) -> None:
-    request = urllib.request.Request(
-        stub.removesuffix("/v1") + "/stub/control", json.dumps(fault).encode(), {"Content-Type": "application/json"}
-    )
-    urllib.request.urlopen(request, timeout=10).close()

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from checks import Checks
 from chroma_world import Chroma, Stub
 from clients import Outcome, Rest
 from handbook import EXCLUDED, PATIENCE, QUESTIONS, ROOT, SOON, answered, ranking, registry, search
-from world import Gateway, until
+from world import Checks, Gateway, until
 
 #: Answered questions that may be fewer or more than with vectors in memory.
 NOISE = 2
@@ -91,7 +90,7 @@ def same_answers(check: Checks, world: World, docs: Path) -> None:
 
 
 def on_disk(check: Checks, world: World, docs: Path) -> None:
-    """Index and vectors in a folder, without Chroma: a second start takes them up, a damaged file is made anew."""
+    """Vectors in a folder, without Chroma: a second start reads them, a damaged file is made again."""
     folder = world.folder / "index"
     question = "striped animal eating grass near the port"
     made: list[int] = []

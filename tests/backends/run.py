@@ -22,10 +22,9 @@ from typing import Any
 import caches
 import faults
 import handbook
-from checks import Checks
 from clients import Rest, Sdk
 from scenario import Scenario, progress, resources
-from world import Failed, Gateway, Lab, Redis, home, registry, until
+from world import Checks, Failed, Gateway, Lab, Redis, home, registry, until
 
 
 class World:

@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from checks import Checks
 from clients import Outcome
-from world import HERE, until
+from world import HERE, Checks, until
 
 #: What each document is found by; none of the words that matter stand in it that way.
 QUESTIONS = [

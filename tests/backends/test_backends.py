@@ -9,12 +9,11 @@ import time
 import unittest
 from typing import Any
 
-from checks import Checks
 from chroma_run import same_revision
 from clients import Outcome
 from load import failures, slowest
 from scenario import QUESTIONS, Scenario
-from world import HERE, Failed, SlowWire, _resp, until
+from world import HERE, Checks, Failed, SlowWire, _resp, until
 
 
 class Nothing:

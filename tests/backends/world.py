@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "conformance"))
+sys.path.append(str(HERE.parent / "lab"))
 
+from checks import Checks as Checks  # noqa: E402
 from programs import Failed as Failed  # noqa: E402
 from programs import Program, free_port, listening_port  # noqa: E402
 

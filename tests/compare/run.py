@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "conformance"))
+sys.path.append(str(HERE.parent / "lab"))
 
 from differences import Difference, Run, differences  # noqa: E402
 from matrix import CLIENTS, SERVERS, Client, Server, environment, pairs, prepare, target  # noqa: E402

@@ -13,7 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from programs import Gateway, Peers
+sys.path.append(str(Path(__file__).resolve().parent.parent / "lab"))
+
+from programs import Gateway, Peers  # noqa: E402
 
 
 def main() -> int:

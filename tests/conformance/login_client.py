@@ -17,9 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from browser import Browser, Lost
-from caller import Caller, text_of
-from programs import SETTLED, Gateway
+sys.path.append(str(Path(__file__).resolve().parent.parent / "lab"))
+
+from browser import Browser, Lost  # noqa: E402
+from caller import Caller, text_of  # noqa: E402
+from programs import SETTLED, Gateway  # noqa: E402
 
 #: The client id metadata document that the suite knows. It is used only where the authorization server wants one.
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"

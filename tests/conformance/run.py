@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import suite
+sys.path.append(str(Path(__file__).resolve().parent.parent / "lab"))
+
+import suite  # noqa: E402
 from differences import Check, Difference, Run, Score, differences, score
 from programs import (
     Failed,

@@ -60,18 +60,7 @@ impl Bare {
     async fn post(&self, path: &str, body: &str) -> LineAnswer {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(self.headers.iter().map(|(name, value)| (*name, value.as_str())));
-        let answer = Line::to(&self.address).send("POST", path, &headers, body.as_bytes()).await;
-        if answer.body.is_empty() && answer.status == 200 {
-            // A stream has no declared length, so it is read by a client that reads to its end.
-            let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-            let mut request = http.post(format!("http://{}{path}", self.address)).body(body.to_owned());
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            let body = request.send().await.expect("an answer").text().await.expect("text");
-            return LineAnswer { body, ..answer };
-        }
-        answer
+        Line::to(&self.address).whole("POST", path, &headers, body.as_bytes()).await
     }
 
     async fn initialize(&mut self) -> LineAnswer {

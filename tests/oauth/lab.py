@@ -1,6 +1,6 @@
 """The world of this test: an authorization server, a protected MCP server, gateways in front of it, and three principals.
 
-Invariant: everything listens on loopback and ends with its `with` block, as in `tests/conformance/programs.py`.
+Invariant: everything listens on loopback and ends with its `with` block, as in `tests/lab/programs.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "conformance"))
+sys.path.append(str(HERE.parent / "lab"))
 
 from browser import Browser, Page  # noqa: E402
 from caller import Answer, Caller, text_of  # noqa: E402
+from checks import Wrong, check, new_key  # noqa: E402
 from programs import Failed, Gateway, Peers, free_port, start_listening  # noqa: E402
 
 #: What the account `ann` reads from the protected server, and so on.
@@ -38,16 +39,6 @@ PEOPLE = ("ann", "ben", "cas", "dan")
 #: Secrets of this test, which must be found nowhere.
 MACHINE_SECRET = "canary-of-the-machine-4f1d9a"
 SCOPES = ["openid", "email", "notes:read"]
-
-
-class Wrong(Exception):
-    """A check did not hold."""
-
-
-def check(holds: object, what: str) -> None:
-    """Fails with `what` unless it holds."""
-    if not holds:
-        raise Wrong(what)
 
 
 def until(what: str, ready: Callable[[], Any], patience: float = 15) -> Any:
@@ -156,7 +147,7 @@ class Lab:
     gateway: Gateway
     principals: dict[str, Principal]
     #: Whether the outage lasts as long as the requirement says.
-    is_full: bool = False
+    is_full: bool
 
     @property
     def base(self) -> str:
@@ -176,16 +167,6 @@ class Lab:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-def new_key(binary: Path, name: str, role: str) -> tuple[str, dict[str, str]]:
-    """A key for the gateway, and its entry in the configuration file."""
-    done = subprocess.run(
-        [binary, "key", "new", "--id", name, "--role", role], capture_output=True, text=True, check=True
-    )
-    key = next(word for word in done.stdout.split() if word.startswith(f"swy_{name}_"))
-    digest = next(word for word in done.stdout.split() if word.startswith("sha256:"))
-    return key, {"id": name, "hash": digest, "role": role}
-
-
 def registry(url: str) -> dict[str, Any]:
     """The servers of the gateway: the protected one with an account for each principal, for all, and for a machine."""
     machine = {"grant": "client_credentials", "client_id": "machine", "client_secret": "${MACHINE_SECRET}"}
@@ -197,7 +178,7 @@ def registry(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def lab(binary: Path, peers: Peers, out: Path) -> Iterator[Lab]:
+def lab(binary: Path, peers: Peers, out: Path, is_full: bool) -> Iterator[Lab]:
     """Starts everything, and ends it."""
     with ExitStack() as stack:
         ports = [free_port() for _ in range(4)]
@@ -221,9 +202,7 @@ def lab(binary: Path, peers: Peers, out: Path) -> Iterator[Lab]:
         env = {**os.environ, "MACHINE_SECRET": MACHINE_SECRET}
         gateway = stack.enter_context(Gateway(binary, registry(url), out / "gateway.log", env, settings))
         principals = {name: Principal(name, key, gateway.base) for name, (key, _) in keys.items()}
-        yield Lab(
-            binary, peers, out, issuer, Login(ports[1]), Notes(ports[3]), url, gateway, principals
-        )
+        yield Lab(binary, peers, out, issuer, Login(ports[1]), Notes(ports[3]), url, gateway, principals, is_full)
 
 
 @contextmanager

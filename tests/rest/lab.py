@@ -1,6 +1,6 @@
 """The world of this test: gateways with the same four servers, and clients that are generated from the document.
 
-Invariant: everything listens on loopback and ends with its `with` block, as in `tests/conformance/programs.py`.
+Invariant: everything listens on loopback and ends with its `with` block, as in `tests/lab/programs.py`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "conformance"))
+sys.path.append(str(HERE.parent / "lab"))
 
+from checks import Wrong, new_key  # noqa: E402
 from programs import Failed, Gateway  # noqa: E402
 
 ROOT = HERE.parent.parent
 DOCUMENT = ROOT / "openapi" / "switchyard.json"
 #: Nothing listens there.
 NOWHERE = "http://127.0.0.1:1/mcp"
-
-
-class Wrong(Exception):
-    """A check did not hold."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +62,10 @@ class Lab:
         with Gateway(self.binary, servers, log, settings=settings, key=key) as gateway:
             yield gateway
 
-    def new_key(self, role: str) -> tuple[str, dict[str, str]]:
-        """A key for the gateway, and its entry in the configuration file."""
-        words = self.run(self.binary, "key", "new", "--id", role, "--role", role).split()
-        key = next(word for word in words if word.startswith(f"swy_{role}_"))
-        digest = next(word for word in words if word.startswith("sha256:"))
-        return key, {"id": role, "hash": digest, "role": role}
-
     @contextmanager
     def guarded(self, name: str) -> Iterator[tuple[Gateway, str, str]]:
         """A gateway that answers nobody without a key; the keys of a caller and of a superuser."""
-        (caller, of_caller), (admin, of_admin) = (self.new_key(role) for role in ("caller", "superuser"))
+        (caller, of_caller), (admin, of_admin) = (new_key(self.binary, role, role) for role in ("caller", "superuser"))
         settings = {"auth_mode": "api_key", "api_keys": [of_caller, of_admin]}
         with self.gateway(name, settings, caller) as gateway:
             yield gateway, caller, admin

@@ -1,6 +1,6 @@
 """The world of this test: gateways on a port of their own, two keys, and terminals with a scratch `HOME`.
 
-Invariant: everything listens on loopback and ends with its `with` block, as in `tests/conformance/programs.py`.
+Invariant: everything listens on loopback and ends with its `with` block, as in `tests/lab/programs.py`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "conformance"))
+sys.path.append(str(HERE.parent / "lab"))
 
-from programs import SETTLED, Failed, Program, free_port  # noqa: E402
-from terminal import Terminal, Wrong  # noqa: E402
+from checks import check  # noqa: E402
+from programs import SETTLED, Program, free_port  # noqa: E402
+from terminal import Terminal  # noqa: E402
 
-__all__ = ["Failed", "Lab", "Wrong", "check"]
+__all__ = ["Lab", "check"]
 
 #: The keys of this test by role.
 KEYS = {"operator": f"swy_operator_{'01' * 24}", "reader": f"swy_reader_{'02' * 24}"}
 ROLES = {"operator": "superuser", "reader": "reader"}
-
-
-def check(holds: object, what: str) -> None:
-    """Fails with `what` unless it holds."""
-    if not holds:
-        raise Wrong(what)
 
 
 class Lab:

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from checks import Wrong
+
 #: How long a screen is waited for, in seconds.
 PATIENCE = 15.0
 PROMPT = "$ "
-
-
-class Wrong(Exception):
-    """The screen is not what a person must see."""
 
 
 class Terminal:

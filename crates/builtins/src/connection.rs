@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
+use serde_json::json;
 
-use super::declared::{self, Declared, LISTS};
-use super::{Builtin, Report, no_method, no_text};
+use super::tool::Tool;
+use super::{Builtin, BuiltinInfo, Report, no_method, no_text};
 use json::Raw;
+use protocol::caching::Caching;
 use protocol::lifecycle::Peer;
-use protocol::{Era, Notification, Reply, method};
+use protocol::{Era, Notification, Reply, Version, method};
 use upstream::api::{
     Call, Connection, Connector, Dialect, Error, Events, Offer, Outlet, RequestFuture, ResponseBody,
 };
@@ -93,7 +95,7 @@ fn list(member: &'static str, items: &[Raw]) -> Raw {
 impl<B: Builtin> InProcessConnection<B> {
     fn new(builtin: B) -> Self {
         let subscribable = builtin.resources().map(|_| !builtin.subscribable_resources().is_empty());
-        let peer = declared::peer(builtin.info(), builtin.instructions(), subscribable);
+        let peer = peer(&B::INFO, subscribable);
         Self { builtin, peer }
     }
 
@@ -157,5 +159,52 @@ impl<B: Builtin> Connection for InProcessConnection<B> {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
+    }
+}
+
+/// Caching of the lists of built-in servers: an hour, because the servers report changes.
+const LISTS: Caching = Caching { ttl_ms: 3_600_000, is_public: true };
+
+/// The offer of a built-in server before its service answers: what it offers later, except for what it learns from
+/// its service. So a client that lists tools once sees them even if the service starts later.
+#[derive(Debug, Clone)]
+pub(super) struct Declared {
+    info: BuiltinInfo,
+    tools: Vec<Raw>,
+    /// The definitions of its resources, if it has any, and whether clients can subscribe to them.
+    resources: Option<(Vec<Raw>, bool)>,
+}
+
+impl Declared {
+    pub(super) fn new<'t>(info: BuiltinInfo, tools: impl IntoIterator<Item = &'t Tool>) -> Self {
+        let tools = tools.into_iter().map(|tool| tool.definition().clone()).collect();
+        Self { info, tools, resources: None }
+    }
+
+    pub(super) fn with_resources(self, definitions: Vec<Raw>, are_subscribable: bool) -> Self {
+        Self { resources: Some((definitions, are_subscribable)), ..self }
+    }
+
+    fn offer(self) -> Offer {
+        let subscribable = self.resources.as_ref().map(|(_, are_subscribable)| *are_subscribable);
+        let resources = self.resources.map(|(definitions, _)| definitions).unwrap_or_default();
+        Offer::of_own(peer(&self.info, subscribable), self.tools, resources, LISTS)
+    }
+}
+
+/// Describes a built-in server. `subscribable` tells whether clients can subscribe to its resources; `None`
+/// means no resources.
+fn peer(about: &BuiltinInfo, subscribable: Option<bool>) -> Peer {
+    let mut capabilities = json!({"tools": {"listChanged": true}});
+    if let Some(subscribe) = subscribable {
+        capabilities["resources"] = json!({"listChanged": true, "subscribe": subscribe});
+    }
+    let info = json!({"name": about.name, "title": about.title, "version": env!("CARGO_PKG_VERSION")});
+    let instructions = Some(about.instructions.to_owned());
+    Peer {
+        version: Version::NEWEST_MODERN,
+        info: Raw::of(&info),
+        capabilities: Raw::of(&capabilities),
+        instructions,
     }
 }

@@ -18,7 +18,6 @@ pub mod chroma;
 #[cfg(feature = "chroma")]
 pub mod chunk;
 mod connection;
-mod declared;
 #[cfg(feature = "chroma")]
 pub mod embedding;
 #[cfg(feature = "handbook")]
@@ -48,7 +47,7 @@ pub use progress::Report;
 use serde::Serialize;
 use serde_json::json;
 
-use declared::Declared;
+use connection::Declared;
 use json::Raw;
 use protocol::error_data::Rejected;
 use protocol::{Era, ErrorCode, ErrorData, ErrorObject, Reply, sanitize};
@@ -96,23 +95,20 @@ fn server_context(shutdown: &runtime::shutdown::Shutdown) -> upstream::api::Serv
 /// An outer error means that this service failed, and trips the breaker if [`Error::trips_breaker`] says so.
 /// Bad arguments and failed tools are a [`Reply`].
 pub trait Builtin: Send + Sync + 'static {
-    /// Returns `{name, title, version}`.
-    fn info(&self) -> Raw;
-
-    /// Returns advice for language models.
-    fn instructions(&self) -> Option<String>;
+    /// How it introduces itself.
+    const INFO: BuiltinInfo;
 
     /// Returns the current tool definitions in a fixed order, each an entry of `tools/list`. An
     /// implementation that changes them reports an event.
     fn tools(&self) -> Vec<Raw>;
 
     /// Runs the tool `name`. `arguments` is an object. An unknown name is error −32602.
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
+    fn call(
+        &self,
+        name: &str,
         arguments: Raw,
-        report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>>;
+        report: &Report,
+    ) -> impl Future<Output = Result<Reply, Error>> + Send;
 
     /// Returns the current resource definitions, each an entry of `resources/list`. `None` if the server has
     /// no resources.
@@ -126,13 +122,13 @@ pub trait Builtin: Send + Sync + 'static {
     }
 
     /// Returns the result of `resources/read` for `uri`. An unknown URI is error −32602 with the URI.
-    fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        std::future::ready(Ok(Err(no_resource(uri)))).boxed()
+    fn read(&self, uri: &str, _report: &Report) -> impl Future<Output = Result<Reply, Error>> + Send {
+        std::future::ready(Ok(Err(no_resource(uri))))
     }
 
     /// Checks whether the services that it needs are available.
-    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        std::future::ready(Ok(())).boxed()
+    fn health(&self) -> impl Future<Output = Result<(), Error>> + Send {
+        std::future::ready(Ok(()))
     }
 
     /// Resolves with the reason when the server is no longer usable. It is then dropped, and opened again
@@ -142,10 +138,15 @@ pub trait Builtin: Send + Sync + 'static {
     }
 }
 
-/// Makes `{name, title, version}` of a built-in server. Its version is that of the program.
-fn info(name: &str, title: &str) -> Raw {
-    let version = env!("CARGO_PKG_VERSION");
-    Raw::object(&[("name", &Raw::of(name)), ("title", &Raw::of(title)), ("version", &Raw::of(version))])
+/// How a built-in server introduces itself. Its version is that of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltinInfo {
+    /// Name for programs.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    /// Advice for language models.
+    pub instructions: &'static str,
 }
 
 /// Makes the error for an unknown tool `name`.

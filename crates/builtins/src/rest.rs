@@ -9,7 +9,6 @@
 mod cleaner;
 mod facts;
 mod refusal;
-mod trace;
 
 use std::sync::Arc;
 

@@ -2,22 +2,19 @@
 //!
 //! This file contains every block of code of the page unchanged, and the first test checks that.
 
-use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::{Failure, reply};
-use super::declared::Declared;
+use super::connection::Declared;
 use super::tool::{Effect, Tool, ToolInfo};
-use super::{Builtin, Report, hostile, info, no_tool, sample, server_context};
+use super::{Builtin, BuiltinInfo, Report, hostile, no_tool, sample, server_context};
 use json::Raw;
 use protocol::{Reply, method};
 use runtime::shutdown::Shutdown;
@@ -79,7 +76,7 @@ impl Sample {
 
     /// Returns the offer that is listed before the server is open.
     fn declared(_options: &Options) -> Declared {
-        Declared::new(info("sample", "Sample"), "", &[Tool::new::<Input, Output>(&ABOUT)])
+        Declared::new(Self::INFO, &[Tool::new::<Input, Output>(&ABOUT)])
     }
 
     fn count(&self, arguments: &Raw) -> Result<Raw, Failure> {
@@ -90,26 +87,15 @@ impl Sample {
 }
 
 impl Builtin for Sample {
-    fn info(&self) -> Raw {
-        Raw::object(&[("name", &Raw::of("sample")), ("version", &Raw::of("1"))])
-    }
-
-    fn instructions(&self) -> Option<String> {
-        None
-    }
+    const INFO: BuiltinInfo =
+        BuiltinInfo { name: "sample", title: "Sample", instructions: "Counts the words of a text." };
 
     fn tools(&self) -> Vec<Raw> {
         vec![self.count.definition().clone()]
     }
 
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
-        arguments: Raw,
-        _report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>> {
-        let known = (name == ABOUT.name).then(|| reply(self.count(&arguments)));
-        ready(known.unwrap_or_else(|| Ok(Err(no_tool(name))))).boxed()
+    async fn call(&self, name: &str, arguments: Raw, _report: &Report) -> Result<Reply, Error> {
+        if name == ABOUT.name { reply(self.count(&arguments)) } else { Ok(Err(no_tool(name))) }
     }
 }
 

@@ -1,5 +1,5 @@
 //! A minimal HTTP connection for tests with thousands of requests: in a debug build, a full client would take
-//! most of their time. It reads only answers that declare their length.
+//! most of their time. It reads answers that declare their length, and with [`Line::whole`] streams to their end.
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -28,6 +28,11 @@ impl LineAnswer {
         let mut lines = self.head.iter().filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| *found == name).map(|(_, value)| value)
     }
+
+    /// The length of its body, if the head declares it.
+    fn length(&self) -> Option<usize> {
+        self.header("content-length")?.parse().ok()
+    }
 }
 
 impl Line {
@@ -42,7 +47,7 @@ impl Line {
         self.send("POST", path, &[&usual, headers].concat(), body).await
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its answer, of a stream the head alone.
     pub async fn send(
         &mut self,
         method: &str,
@@ -50,6 +55,30 @@ impl Line {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> LineAnswer {
+        let told = self.head(method, path, headers, body).await;
+        if told.length().is_none() && ![202, 204].contains(&told.status) {
+            self.socket = None;
+        }
+        told
+    }
+
+    /// Sends a request and reads its answer, a stream to its end.
+    pub async fn whole(
+        mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> LineAnswer {
+        let mut told = self.head(method, path, headers, body).await;
+        if told.header("transfer-encoding") == Some("chunked") {
+            let socket = self.socket.as_mut().expect("its answer is not read yet");
+            told.body = chunks(socket).await;
+        }
+        told
+    }
+
+    async fn head(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> LineAnswer {
         let lines: String =
             headers.iter().fold(String::new(), |lines, (name, value)| format!("{lines}{name}: {value}\r\n"));
         let length = body.len();
@@ -85,15 +114,28 @@ impl Line {
         }
         let status = head[0].split(' ').nth(1)?.parse().ok()?;
         let mut told = LineAnswer { status, head, body: String::new() };
-        let length = told.header("content-length").and_then(|length| length.parse().ok());
-        let mut body = vec![0; length.unwrap_or(0)];
+        let mut body = vec![0; told.length().unwrap_or(0)];
         socket.read_exact(&mut body).await.ok()?;
         told.body = String::from_utf8_lossy(&body).into_owned();
-        let is_last = told.header("connection") == Some("close")
-            || (length.is_none() && status != 202 && status != 204);
-        if is_last {
+        if told.header("connection") == Some("close") && told.length().is_some() {
             self.socket = None;
         }
         Some(told)
+    }
+}
+
+/// The chunks of a body, together.
+async fn chunks(socket: &mut BufReader<TcpStream>) -> String {
+    let mut whole = Vec::new();
+    loop {
+        let mut line = String::new();
+        socket.read_line(&mut line).await.expect("the size of a chunk");
+        let size = usize::from_str_radix(line.trim_end(), 16).expect("a number");
+        let mut chunk = vec![0; size + "\r\n".len()];
+        socket.read_exact(&mut chunk).await.expect("a chunk");
+        if size == 0 {
+            return String::from_utf8(whole).expect("text");
+        }
+        whole.extend_from_slice(&chunk[..size]);
     }
 }

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult
 from pydantic import AnyUrl
 
-sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "conformance"))
+sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "lab"))
 
 from browser import Browser  # noqa: E402
 

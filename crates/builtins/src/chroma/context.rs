@@ -1,15 +1,16 @@
 //! State that all tools of one Chroma server share.
 
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{MutexGuard, Semaphore};
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use super::locks::Locks;
 use super::model::Collection;
 use super::{ChromaClient, names};
 use crate::answer::Failure;
@@ -185,6 +186,32 @@ fn not_embedded(tool: &str, error: &embedding::Error) -> Refusal {
 /// Whether Chroma reports that a collection requested by id is gone.
 const fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::Failed(Error::Backend { status: 404, .. }))
+}
+
+/// Locks that all documents share by their hash. Two documents with one lock wait for each other, which costs time but
+/// no memory. A task holds at most one lock, so deadlocks are impossible.
+const LOCKS: usize = 256;
+
+/// Locks that serialize the writers of one document.
+pub(super) struct Locks {
+    all: Vec<tokio::sync::Mutex<()>>,
+    hash: RandomState,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self { all: (0..LOCKS).map(|_| tokio::sync::Mutex::default()).collect(), hash: RandomState::new() }
+    }
+}
+
+impl Locks {
+    /// Waits until no other task writes the document, and locks it.
+    pub(super) async fn lock(&self, collection: Uuid, document: &str) -> MutexGuard<'_, ()> {
+        let hash = self.hash.hash_one((collection, document));
+        #[allow(clippy::cast_possible_truncation)] // any part of a hash will do
+        let at = hash as usize % self.all.len();
+        self.all[at].lock().await
+    }
 }
 
 #[cfg(test)]

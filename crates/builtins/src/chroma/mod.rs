@@ -17,21 +17,17 @@ mod context;
 mod documents;
 mod filter;
 mod layout;
-mod locks;
 mod metadata;
 mod model;
 mod model_check;
 mod names;
 mod search;
-mod split;
 mod writing;
 
 #[cfg(test)]
 pub(super) mod double;
 #[cfg(test)]
 mod fixture;
-#[cfg(test)]
-mod mock_filter;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -41,9 +37,6 @@ mod writing_tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 pub use bare::{Distant, Vector};
 pub use client::{ChromaClient, ChromaToken, DatabaseAddress};
@@ -55,7 +48,7 @@ pub(crate) use names::is_name;
 use super::answer::{Failure, refused_by, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
-use super::{Builtin, Declared, Report, embedding, info, no_tool, schema};
+use super::{Builtin, BuiltinInfo, Declared, Report, embedding, no_tool, schema};
 use crate::chroma::context::ChromaContext;
 use json::Raw;
 use protocol::Reply;
@@ -87,7 +80,7 @@ impl VectorStore {
 
     /// Returns the offer before Chroma has answered.
     pub(super) fn declared(options: &config::ChromaOptions) -> Declared {
-        Declared::new(about(), INSTRUCTIONS, &tools(options))
+        Declared::new(Self::INFO, &tools(options))
     }
 
     fn new(context: ChromaContext) -> Self {
@@ -180,45 +173,27 @@ const INSTRUCTIONS: &str = "Documents in a vector store, in collections. search 
     meaning; add_document takes a text in, update_document replaces it, delete_document drops it; \
     list_collections shows where to look.";
 
-fn about() -> Raw {
-    info("chroma", "Chroma")
-}
-
 impl Builtin for VectorStore {
-    fn info(&self) -> Raw {
-        about()
-    }
-
-    fn instructions(&self) -> Option<String> {
-        Some(INSTRUCTIONS.to_owned())
-    }
+    const INFO: BuiltinInfo = BuiltinInfo { name: "chroma", title: "Chroma", instructions: INSTRUCTIONS };
 
     fn tools(&self) -> Vec<Raw> {
         self.tools.iter().map(|tool| tool.definition().clone()).collect()
     }
 
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
-        arguments: Raw,
-        report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move {
-            match self.tools.iter().find(|tool| tool.name() == name) {
-                Some(tool) => {
-                    let done = self.run(tool, &arguments, report).await;
-                    match done.map_err(|failure| blamed(name, &arguments, failure)) {
-                        Err(Failure::Refused(refusal)) => Ok(Ok(refused_by(name, &refusal))),
-                        done => reply(done),
-                    }
+    async fn call(&self, name: &str, arguments: Raw, report: &Report) -> Result<Reply, Error> {
+        match self.tools.iter().find(|tool| tool.name() == name) {
+            Some(tool) => {
+                let done = self.run(tool, &arguments, report).await;
+                match done.map_err(|failure| blamed(name, &arguments, failure)) {
+                    Err(Failure::Refused(refusal)) => Ok(Ok(refused_by(name, &refusal))),
+                    done => reply(done),
                 }
-                None => Ok(Err(no_tool(name))),
             }
+            None => Ok(Err(no_tool(name))),
         }
-        .boxed()
     }
 
-    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.context.chroma.health().boxed()
+    async fn health(&self) -> Result<(), Error> {
+        self.context.chroma.health().await
     }
 }

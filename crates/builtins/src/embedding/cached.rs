@@ -13,9 +13,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
-use super::dimension::Dimension;
-use super::numbers::is_vector;
-use super::{Embedding, Error, KEPT, Window, is_same_direction};
+use super::numbers::{Dimension, is_vector};
+use super::{Embedding, Error, KEPT, Window};
 use runtime::store::{Group, Key, Store};
 
 /// Most cache lookups at a time: one may be a round trip.
@@ -69,20 +68,6 @@ impl Cached {
         Ok(wanted.spread(&vectors))
     }
 
-    /// Embeds all texts. If a vector differs from the cached one, the model has changed and its cached
-    /// vectors are dropped.
-    async fn all_anew(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
-        let made = self.inner.embed(texts, deadline).await?;
-        let kept = self.look_up(&texts.iter().collect::<Vec<_>>()).await;
-        let differs = |(kept, made): (&Option<Vec<f32>>, &Vec<f32>)| {
-            kept.as_ref().is_some_and(|kept| !is_same_direction(kept, made))
-        };
-        if kept.iter().zip(&made).any(differs) {
-            self.store.forget(&self.group).await;
-        }
-        Ok(made)
-    }
-
     /// Returns the cached vectors of `texts`.
     async fn look_up(&self, texts: &[&String]) -> Vec<Option<Vec<f32>>> {
         let look = |key: Key| async move {
@@ -133,12 +118,16 @@ impl Embedding for Cached {
         self.all(texts, deadline).boxed()
     }
 
-    fn embed_anew<'a>(
+    fn embed_uncached<'a>(
         &'a self,
         texts: &'a [String],
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
-        self.all_anew(texts, deadline).boxed()
+        self.inner.embed(texts, deadline)
+    }
+
+    fn forget_cached(&self) -> BoxFuture<'_, ()> {
+        self.store.forget(&self.group).boxed()
     }
 
     fn provider(&self) -> &'static str {

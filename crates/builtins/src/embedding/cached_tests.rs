@@ -60,18 +60,17 @@ async fn what_is_kept_of_a_model_that_has_changed_is_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_made_anew_is_not_what_was_kept_and_drops_that_where_it_differs() {
+async fn uncached_vectors_are_neither_read_nor_stored_and_a_changed_model_is_forgotten() {
     let (inner, store) = (Counting::of(3), Store::open(&Config::default()));
-    let before = cached(&inner, "here", &store);
-    before.embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
-    assert_eq!(before.embed_anew(&texts(&["a"]), soon()).await.expect("vectors"), [vector("a", 3)]);
-    before.embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
-    assert_eq!(inner.asked(), [texts(&["a", "bb"]), texts(&["a"])], "the same model: what is kept stays");
-    *inner.dimension.lock().expect("lock") = 5;
-    let after = cached(&inner, "here", &store);
-    assert_eq!(after.embed_anew(&texts(&["a"]), soon()).await.expect("vectors"), [vector("a", 5)]);
-    assert_eq!(after.embed(&texts(&["bb"]), soon()).await.expect("vectors"), [vector("bb", 5)]);
-    assert_eq!(inner.asked()[2..], [texts(&["a"]), texts(&["bb"])]);
+    let cached = cached(&inner, "here", &store);
+    for _ in 0..2 {
+        assert_eq!(cached.embed_uncached(&texts(&["a"]), soon()).await.expect("vectors"), [vector("a", 3)]);
+    }
+    cached.embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
+    assert_eq!(inner.asked(), [texts(&["a"]), texts(&["a"]), texts(&["a", "bb"])]);
+    cached.forget_cached().await;
+    cached.embed(&texts(&["bb"]), soon()).await.expect("vectors");
+    assert_eq!(inner.asked()[3..], [texts(&["bb"])]);
 }
 
 #[test]

@@ -9,10 +9,8 @@
 
 mod cached;
 mod config;
-mod dimension;
 #[cfg(feature = "local-embeddings")]
 mod local;
-mod none;
 mod numbers;
 mod openai;
 #[cfg(test)]
@@ -22,6 +20,7 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -29,7 +28,6 @@ pub use cached::Cached;
 pub use config::{Config, LocalModelOptions, OpenAi};
 #[cfg(feature = "local-embeddings")]
 pub use local::LocalModel;
-pub use none::{Missing, NoProvider};
 pub use numbers::{MOST_DIMENSIONS, is_same_direction, product};
 pub use openai::OpenAiClient;
 pub use window::Window;
@@ -45,13 +43,19 @@ pub trait Embedding: Send + Sync + 'static {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>>;
 
-    /// Returns newly made vectors and no cached ones. This shows whether a model is still the same.
-    fn embed_anew<'a>(
+    /// Returns newly made vectors, which are not cached either. For a caller that stores them, and to see whether a
+    /// model is still the same.
+    fn embed_uncached<'a>(
         &'a self,
         texts: &'a [String],
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
         self.embed(texts, deadline)
+    }
+
+    /// Drops the cached vectors, because the model behind its name has changed.
+    fn forget_cached(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     /// The configured value that selects it.
@@ -191,3 +195,64 @@ async fn load(_: &LocalModelOptions) -> Result<Arc<dyn Embedding>, Error> {
 
 /// How long a vector is cached. It never changes, but no store keeps an entry for longer.
 const KEPT: Duration = Duration::from_hours(24);
+
+/// The missing setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// No provider is configured.
+    #[error(
+        "no embedding provider is configured: set `embedding.provider` to `openai` and `embedding.api_key` (or the \
+         `embedding.url` of a compatible service), or to `local` and `embedding.model_dir`"
+    )]
+    Provider,
+    /// The configured provider has no key.
+    #[error(
+        "the embedding provider `openai` has no key: set `embedding.api_key`, or the `embedding.url` of a compatible \
+         service that needs none"
+    )]
+    Key,
+}
+
+/// Stands for a missing provider, or one without its key. Reports what is missing when a vector is needed.
+#[derive(Debug)]
+pub struct NoProvider {
+    missing: Missing,
+    model: String,
+}
+
+impl NoProvider {
+    /// For a configuration without a provider.
+    pub const fn any() -> Self {
+        Self { missing: Missing::Provider, model: String::new() }
+    }
+
+    /// For a provider with an empty key.
+    fn key(options: &OpenAi) -> Self {
+        Self { missing: Missing::Key, model: options.model.clone() }
+    }
+}
+
+impl Embedding for NoProvider {
+    fn embed<'a>(&'a self, _: &'a [String], _: Instant) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        std::future::ready(Err(Error::NotConfigured(self.missing))).boxed()
+    }
+
+    fn provider(&self) -> &'static str {
+        match self.missing {
+            Missing::Provider => "none",
+            Missing::Key => "openai",
+        }
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    fn dimension(&self) -> Option<usize> {
+        None
+    }
+
+    fn window(&self) -> Window {
+        Window::of_tokens(usize::MAX)
+    }
+}

@@ -14,8 +14,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::dimension::Dimension;
-use super::numbers::is_vector;
+use super::numbers::{Dimension, is_vector};
 use super::{Embedding, Error, OpenAi, Window, is_retryable};
 use crate::rest::{self, Rest};
 use upstream::api::{Error as Failure, ServerContext, ceiling, full_jitter};

@@ -2,15 +2,13 @@
 //!
 //! Each change makes a new [`Snapshot`]. All functions may block.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::archive::{Archive, Archived, Indexed};
 use super::document::{Document, Origin};
 use super::folder::{FileText, Folder, Stamp, View};
-use super::git_log::Blob;
-use super::history::{Dates, Repository};
+use super::git::{Dates, Repository};
 use super::index::{Changes, SearchIndex};
 use super::resources::DocumentUris;
 use super::snapshot::{Snapshot, shared};
@@ -47,10 +45,6 @@ pub(super) struct Corpus {
     folder: Folder,
     naming: DocumentUris,
     index: SearchIndex,
-    /// Documents that the archived index has and that were not found in the folder yet.
-    archived: HashMap<String, Indexed>,
-    /// Whether the archive on disk is up to date.
-    is_kept: bool,
     /// Files as they were when they were read, including unreadable files and those that are not text.
     seen: BTreeMap<String, Stamp>,
     /// Unreadable files among them. There are no more of these than listed files.
@@ -70,26 +64,13 @@ pub(super) struct Corpus {
 }
 
 impl Corpus {
-    /// Makes a corpus without documents, with the archived index of an earlier run. `generation` is that of
-    /// the last published state.
-    pub(super) fn new(
-        folder: Folder,
-        naming: DocumentUris,
-        generation: u64,
-        archived: Option<Archived>,
-    ) -> Result<Self, Error> {
-        let is_kept = archived.is_some();
-        let Archived { index, documents } = match archived {
-            Some(archived) => archived,
-            None => Archived { index: SearchIndex::new()?, documents: HashMap::new() },
-        };
+    /// Makes a corpus without documents. `generation` is that of the last published state.
+    pub(super) fn new(folder: Folder, naming: DocumentUris, generation: u64) -> Result<Self, Error> {
         Ok(Self {
             folder,
             naming,
-            index,
-            next_serial: 1 + documents.values().map(|indexed| indexed.serial).max().unwrap_or_default(),
-            archived: documents,
-            is_kept,
+            index: SearchIndex::new()?,
+            next_serial: 1,
             seen: BTreeMap::new(),
             unread: BTreeSet::new(),
             walks: 0,
@@ -131,9 +112,6 @@ impl Corpus {
             }
             self.take(&edit, &view, path, stamp)?;
         }
-        for (_, gone) in std::mem::take(&mut self.archived) {
-            self.remove(&edit, gone.serial);
-        }
         edit.commit()?;
         self.is_dated = false;
         self.unlisted = view.listing.left_out;
@@ -168,9 +146,8 @@ impl Corpus {
     }
 
     /// Returns the documents whose dates should be requested from git, if it is time for that.
-    pub(super) fn undated(&self) -> Option<HashMap<String, Blob>> {
-        let all = || self.documents.iter().map(|(path, document)| (path.clone(), document.blob)).collect();
-        (self.repository.is_some() && !self.is_dated).then(all)
+    pub(super) fn undated(&self) -> Option<HashSet<String>> {
+        (self.repository.is_some() && !self.is_dated).then(|| self.documents.keys().cloned().collect())
     }
 
     /// Stores new dates. Returns `None` if nothing has changed.
@@ -188,13 +165,8 @@ impl Corpus {
         self.unread.remove(path);
         if let Some(document) = self.documents.remove(path) {
             self.sections -= document.sections.len();
-            self.remove(changes, document.serial);
+            changes.remove(document.serial);
         }
-    }
-
-    fn remove(&mut self, changes: &Changes, serial: u64) {
-        self.is_kept = false;
-        changes.remove(serial);
     }
 
     fn take(&mut self, changes: &Changes, view: &View, path: &str, stamp: &Stamp) -> Result<(), Error> {
@@ -213,32 +185,16 @@ impl Corpus {
         };
         if self.sections + bodies.len() <= MAX_SECTIONS {
             self.sections += bodies.len();
-            self.add(changes, &document, &bodies)?;
+            changes.add(&document, &bodies)?;
             self.documents.insert(path.to_owned(), Arc::new(document));
         }
         Ok(())
     }
 
-    /// Adds the document to the index, unless the archived index has it.
-    fn add(&mut self, changes: &Changes, document: &Document, bodies: &[String]) -> Result<(), Error> {
-        let former = self.archived.remove(&document.file_path);
-        let is_there =
-            former.is_some_and(|former| former.serial == document.serial && former.sections == bodies.len());
-        if is_there {
-            return Ok(());
-        }
-        if let Some(former) = former {
-            self.remove(changes, former.serial);
-        }
-        self.is_kept = false;
-        Ok(changes.add(document, bodies)?)
-    }
-
     /// Parses a document. If the Markdown parser panics, only this document is skipped.
     fn parse(&mut self, path: &str, stamp: &Stamp, text: FileText) -> Option<(Document, Vec<String>)> {
-        let former = self.archived.get(path).filter(|former| former.is_of(&text.blob));
-        let serial = former.map_or(self.next_serial, |former| former.serial);
-        self.next_serial = self.next_serial.max(serial + 1);
+        let serial = self.next_serial;
+        self.next_serial += 1;
         let (file_path, modified) = (path.to_owned(), stamp.modified);
         let origin = Origin { serial, file_path, modified, blob: text.blob };
         let parsed = catch_unwind(AssertUnwindSafe(|| Document::parse(origin, text.source)));
@@ -246,22 +202,6 @@ impl Corpus {
             tracing::error!(path = %untrusted(path), "a document of the handbook cannot be parsed");
         }
         parsed.ok()
-    }
-
-    /// Whether the archive on disk is up to date.
-    pub(super) fn is_kept(&self) -> bool {
-        self.is_kept
-    }
-
-    /// Writes the index to `archive`.
-    pub(super) fn keep(&mut self, archive: &mut Archive) {
-        self.is_kept = archive.write(&self.index, self.documents.values().map(AsRef::as_ref));
-    }
-
-    /// Returns the index.
-    #[cfg(test)]
-    pub(super) fn index(&self) -> &SearchIndex {
-        &self.index
     }
 
     fn publish(&mut self) -> Snapshot {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::time::SystemTime;
 
-use super::git_log::Blob;
+use super::git::Blob;
 use super::markdown::{self, MarkdownSection};
 
 /// A document in the index.

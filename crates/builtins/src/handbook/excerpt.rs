@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::handbook::document::Origin;
-    use crate::handbook::git_log::Blob;
+    use crate::handbook::git::Blob;
 
     fn document(source: &str) -> Document {
         let (modified, blob) = (SystemTime::UNIX_EPOCH, Blob::of(source.as_bytes()));

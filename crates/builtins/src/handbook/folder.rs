@@ -18,7 +18,7 @@ use cap_std::fs::{Dir, DirEntry, File, Metadata, MetadataExt, OpenOptions, OpenO
 use rustix::fs::OFlags;
 
 use super::config::{Documents, EmbeddedFiles};
-use super::git_log::Blob;
+use super::git::Blob;
 
 /// Largest file that is read, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 1024 * 1024;

@@ -15,10 +15,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::archive::Archive;
 use super::corpus::{Corpus, Error, Watcher};
 use super::folder::Folder;
-use super::history::{self, Dates};
+use super::git::Dates;
 use super::resources::DocumentUris;
 use super::snapshot::Snapshot;
 use json::Raw;
@@ -32,9 +31,6 @@ pub(super) const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A pause is at least this many times as long as the walk before it.
 const PAUSE_PER_WALK: u32 = 50;
-
-/// Pause between two writes of the index to disk.
-pub(super) const KEEPING: Duration = Duration::from_mins(1);
 
 /// Progress of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +102,6 @@ pub(super) struct Followed {
     pub naming: DocumentUris,
     /// Receives one event for all changes of the resource list that a walk finds.
     pub events: Events,
-    /// The index on disk, if it is kept.
-    pub archive: Option<Archive>,
 }
 
 /// Starts the task that follows the folder until `tasks` end.
@@ -120,7 +114,6 @@ pub(super) fn start(followed: Followed, tasks: &Shutdown) -> watch::Receiver<Pha
         last_error: None,
         last_refusal: None,
         next_dating: Instant::now(),
-        next_keeping: Instant::now(),
         told: Vec::new(),
     };
     tasks.spawn(task.run());
@@ -137,8 +130,6 @@ struct Follower {
     last_refusal: Option<String>,
     /// When git may run again: it takes at most a fiftieth of the time.
     next_dating: Instant,
-    /// When the index may be written again.
-    next_keeping: Instant,
     /// The resources of the last event.
     told: Vec<Raw>,
 }
@@ -153,9 +144,6 @@ impl Follower {
             if let Some(undated) = corpus.take() {
                 corpus = self.date(undated).await;
             }
-            if let Some(unkept) = corpus.take() {
-                corpus = self.keep(unkept).await;
-            }
             tokio::select! {
                 () = self.tasks.requested() => {}
                 () = sleep(pause) => {}
@@ -163,23 +151,11 @@ impl Follower {
         }
     }
 
-    /// Makes a corpus without documents, from the index on disk.
-    async fn begin(&mut self) -> Option<Corpus> {
+    /// Makes a corpus without documents.
+    fn begin(&mut self) -> Option<Corpus> {
         let (folder, naming) = (self.followed.folder.clone(), self.followed.naming.clone());
         let generation = self.phase.borrow().generation();
-        let mut archive = self.followed.archive.take();
-        let work = tokio::task::spawn_blocking(move || {
-            let archived = archive.as_mut().and_then(Archive::read);
-            (archive, Corpus::new(folder, naming, generation, archived))
-        });
-        let begun = match work.await {
-            Ok((archive, begun)) => {
-                self.followed.archive = archive;
-                begun.map_err(|error| error.to_string())
-            }
-            Err(error) => Err(format!("the index of the handbook could not be begun: {error}")),
-        };
-        begun.map_err(|reason| self.fail(reason)).ok()
+        Corpus::new(folder, naming, generation).map_err(|error| self.fail(error.to_string())).ok()
     }
 
     /// Brings the documents up to date. Without a corpus it starts from the beginning. Returns the corpus
@@ -188,23 +164,23 @@ impl Follower {
         let started = Instant::now();
         let mut corpus = match corpus {
             Some(corpus) => corpus,
-            None => self.begin().await?,
+            None => self.begin()?,
         };
         let watcher = self.watcher();
         let work = tokio::task::spawn_blocking(move || {
             let outcome = corpus.refresh(&watcher);
             // If the folder cannot be read, the corpus stays unchanged.
-            let kept = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
-            (kept, outcome)
+            let usable = matches!(outcome, Ok(_) | Err(Error::Folder(_))).then_some(corpus);
+            (usable, outcome)
         });
         match work.await {
-            Ok((kept, Ok(snapshot))) => {
+            Ok((corpus, Ok(snapshot))) => {
                 self.publish(snapshot, started.elapsed());
-                kept
+                corpus
             }
-            Ok((kept, Err(error))) => {
+            Ok((corpus, Err(error))) => {
                 self.fail(error.to_string());
-                kept
+                corpus
             }
             Err(error) => {
                 self.fail(format!("reading the handbook failed: {error}"));
@@ -213,41 +189,18 @@ impl Follower {
         }
     }
 
-    /// Writes the index to disk if it has changed, but not too often.
-    async fn keep(&mut self, mut corpus: Corpus) -> Option<Corpus> {
-        if corpus.is_kept() || Instant::now() < self.next_keeping {
-            return Some(corpus);
-        }
-        let Some(mut archive) = self.followed.archive.take() else { return Some(corpus) };
-        self.next_keeping = Instant::now() + KEEPING;
-        let work = tokio::task::spawn_blocking(move || {
-            corpus.keep(&mut archive);
-            (corpus, archive)
-        });
-        match work.await {
-            Ok((corpus, archive)) => {
-                self.followed.archive = Some(archive);
-                Some(corpus)
-            }
-            Err(error) => {
-                self.fail(format!("keeping the index of the handbook failed: {error}"));
-                None
-            }
-        }
-    }
-
     /// Asks git when the documents were changed, if they are in a repository, but not too often.
     async fn date(&mut self, mut corpus: Corpus) -> Option<Corpus> {
         let due = Instant::now() >= self.next_dating;
-        let Some(wanted) = corpus.undated().filter(|_| due) else { return Some(corpus) };
+        let Some(paths) = corpus.undated().filter(|_| due) else { return Some(corpus) };
         let Some(root) = self.followed.folder.root() else { return Some(corpus) };
         let started = Instant::now();
-        let asked = tokio::select! {
-            asked = history::read(root, wanted) => asked,
+        let dates = tokio::select! {
+            dates = Dates::read(root, paths) => dates,
             () = self.tasks.requested() => return None,
         };
         self.next_dating = Instant::now() + started.elapsed() * PAUSE_PER_WALK;
-        let dates = asked.unwrap_or_else(|reason| {
+        let dates = dates.unwrap_or_else(|reason| {
             if self.last_refusal.as_ref() != Some(&reason) {
                 tracing::warn!(
                     reason,

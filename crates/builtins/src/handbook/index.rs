@@ -1,26 +1,20 @@
 //! The full-text index: one entry per section, ranked by BM25.
 //!
 //! The index is in memory and contains only numbers of documents and sections. Invariant: a [`Searcher`] sees
-//! one state of the index, even if the index is written meanwhile. The index files can be exported and
-//! imported (`archive`). They are not mapped from disk, because truncating a mapped file kills the process.
+//! one state of the index, even if the index is written meanwhile. It is rebuilt at each
+//! start: 5,000 documents take a second.
 //!
 //! Not here: building a query (`query`), and the form of a hit (`search`).
 
-use std::path::PathBuf;
-
 use tantivy::collector::TopDocs;
 use tantivy::columnar::Column;
-use tantivy::directory::{Directory, FileSlice, RamDirectory};
 use tantivy::merge_policy::LogMergePolicy;
 use tantivy::query::{Bm25StatisticsProvider, Query};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
 };
 use tantivy::tokenizer::TokenizerManager;
-use tantivy::{
-    Index, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, Score, Searcher, TantivyDocument,
-    TantivyError, Term,
-};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher, TantivyDocument, Term};
 
 use super::document::{Document, folder_of_index, without_ending};
 use super::neighbours::{self, Candidate, WordPair};
@@ -91,7 +85,6 @@ impl Match {
 /// The index with its reader.
 pub(super) struct SearchIndex {
     index: Index,
-    memory: RamDirectory,
     reader: IndexReader,
     fields: Fields,
 }
@@ -106,45 +99,13 @@ pub(super) struct Changes {
 impl SearchIndex {
     /// Makes an empty index.
     pub(super) fn new() -> tantivy::Result<Self> {
-        let memory = RamDirectory::create();
-        let index = Index::create(memory.clone(), schema().0, IndexSettings::default())?;
-        Self::over(index, memory)
-    }
-
-    /// Makes the index of these files, which come from [`files`](Self::files).
-    pub(super) fn of(files: Vec<(PathBuf, Vec<u8>)>) -> tantivy::Result<Self> {
-        let memory = RamDirectory::create();
-        for (path, bytes) in files {
-            memory.atomic_write(&path, &bytes)?;
-        }
-        let index = Index::open(memory.clone())?;
-        if index.schema() != schema().0 {
-            return Err(TantivyError::SchemaError("the fields are not ours".to_owned()));
-        }
-        Self::over(index, memory)
-    }
-
-    fn over(mut index: Index, memory: RamDirectory) -> tantivy::Result<Self> {
+        let (schema, fields) = schema();
+        let mut index = Index::create_in_ram(schema);
         let tokenizers = TokenizerManager::default();
         tokenizers.register(WORDS, words::analyzer());
         index.set_tokenizers(tokenizers);
         let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-        Ok(Self { index, memory, reader, fields: schema().1 })
-    }
-
-    /// Returns the files of the committed state, and the list by which the index deletes others.
-    pub(super) fn files(&self) -> tantivy::Result<Vec<(PathBuf, FileSlice)>> {
-        let own = ["meta.json", ".managed.json"].map(PathBuf::from);
-        let paths = self.index.load_metas()?.list_segment_files().into_iter().chain(own);
-        // A segment names optional files. Those that do not exist are skipped.
-        let file = |path: PathBuf| Some((self.memory.open_read(&path).ok()?, path));
-        Ok(paths.filter_map(file).map(|(bytes, path)| (path, bytes)).collect())
-    }
-
-    /// Returns the size of all files, obsolete ones included.
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.memory.total_mem_usage()
+        Ok(Self { index, reader, fields })
     }
 
     /// Begins a set of changes. The threads of the writer live as long as the set.

@@ -10,57 +10,47 @@
 //! If no vector arrives in time, the search uses words alone.
 
 mod answers;
-mod archive;
 mod arguments;
 mod cache;
 mod corpus;
-mod coverage;
-mod disk_cache;
 mod document;
 mod excerpt;
 mod folder;
 mod follow;
-mod git_log;
-mod git_tree;
-mod history;
+mod git;
 mod index;
 mod lookup;
 mod markdown;
 mod neighbours;
 mod query;
 mod resources;
-mod searching;
 mod semantic;
 mod snapshot;
-mod times;
 mod tools;
 mod topics;
 mod words;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 
 use self::answers::SearchFailure;
-use self::archive::Archive;
-use self::arguments::HandbookCall;
+use self::arguments::{HandbookCall, Search};
 use self::cache::Cache;
 use self::folder::Folder;
 pub use self::follow::Progress;
 use self::follow::{Followed, Phase};
 use self::resources::DocumentUris;
 pub use self::semantic::EmbeddingProgress;
-use self::semantic::{KeptVectors, Link, ProviderFuture, SemanticIndex, VectorStorage};
+use self::semantic::{Link, ProviderFuture, QueryPlan, Question, SemanticIndex, VectorCache, VectorStorage};
 use self::snapshot::Snapshot;
 use super::answer::{refused, result};
 use super::embedding;
 use super::tool::Tool;
-use super::{Builtin, Declared, Report, info, no_resource, no_tool};
+use super::{Builtin, BuiltinInfo, Declared, Report, no_resource, no_tool};
 use json::Raw;
 use protocol::{ErrorObject, Reply};
 use runtime::private_file;
@@ -112,28 +102,29 @@ impl Handbook {
             return Ok(handbook);
         }
         let (embedding, server_context) = (config.embedding.clone(), server_context.clone());
-        let (kept, storage) = match &config.keeping {
+        let (cache, storage) = match &config.keeping {
             config::VectorLocation::Memory => {
-                let file = kept_file(config, name, "vectors");
-                (KeptVectors::new(file, &embedding.identity()), VectorStorage::Memory)
+                let file = format!("{}.vectors", private_file::of(name));
+                let file = config.index_dir.as_ref().map(|folder| folder.join(file));
+                (VectorCache::new(file, &embedding.identity()), VectorStorage::Memory)
             }
             config::VectorLocation::Chroma(collection) => (
-                KeptVectors::new(None, ""),
+                VectorCache::new(None, ""),
                 VectorStorage::at(Arc::new(Link::new(collection, name, &server_context)?)),
             ),
         };
         let opening = async move { embedding::open(&embedding, &server_context).await }.boxed();
-        Ok(handbook.with(opening, kept, storage))
+        Ok(handbook.with(opening, cache, storage))
     }
 
     /// Returns the offer before the folder was read.
     pub(super) fn declared(_: &config::HandbookOptions) -> Declared {
-        Declared::new(about(), INSTRUCTIONS, &tools::definitions()).with_resources(Vec::new(), false)
+        Declared::new(Self::INFO, &tools::definitions()).with_resources(Vec::new(), false)
     }
 
-    /// Adds vectors from the provider that `opening` opens and from `kept`. They are stored at `place`.
-    fn with(mut self, opening: ProviderFuture, kept: KeptVectors, place: VectorStorage) -> Self {
-        self.semantic = Some(SemanticIndex::start(opening, kept, place, self.phase.clone(), &self.tasks));
+    /// Adds vectors from the provider that `opening` opens and from `cache`. They are stored at `storage`.
+    fn with(mut self, opening: ProviderFuture, cache: VectorCache, storage: VectorStorage) -> Self {
+        self.semantic = Some(SemanticIndex::start(opening, cache, storage, self.phase.clone(), &self.tasks));
         self
     }
 
@@ -152,9 +143,7 @@ impl Handbook {
         // The shutdown waits until the files are written.
         server_context.shutdown.include(&tasks, ENDING);
         let naming = DocumentUris::of(name);
-        let archive =
-            kept_file(config, name, "index").filter(|_| !server_context.is_inspection).map(Archive::new);
-        let phase = follow::start(Followed { folder, naming: naming.clone(), events, archive }, &tasks);
+        let phase = follow::start(Followed { folder, naming: naming.clone(), events }, &tasks);
         Ok(Self {
             phase,
             naming,
@@ -242,11 +231,61 @@ impl Handbook {
             Err(error) => Err(Err(internal(&error))),
         })
     }
-}
 
-/// Returns the file with this `ending` in which handbook `name` stores data between two runs, if configured.
-fn kept_file(config: &config::HandbookOptions, name: &str, ending: &str) -> Option<PathBuf> {
-    config.index_dir.as_ref().map(|folder| folder.join(format!("{}.{ending}", private_file::of(name))))
+    /// Runs a search, and caches the result unless a better one is likely soon.
+    async fn found(&self, snapshot: Arc<Snapshot>, search: Search) -> Result<Reply, Error> {
+        let state = self.semantic.as_ref().map(SemanticIndex::state).unwrap_or_default();
+        let moment = (snapshot.generation << u32::BITS) | u64::from(state.version);
+        if let Some(known) = self.cache.get(moment, &search) {
+            return Ok(Ok(known));
+        }
+        let asked = match &self.semantic {
+            Some(semantic) => semantic.question(&state, &search.query).await,
+            None => QueryPlan::ByWords,
+        };
+        let mut is_lasting = !matches!(asked, QueryPlan::NotNow);
+        let wanted = search.clone();
+        let reply = match asked.question() {
+            Some(question) if question.is_asked_elsewhere() => {
+                let (answered, reply) = self.with_chroma(snapshot, wanted, question).await?;
+                is_lasting = answered;
+                reply
+            }
+            question => self.work_out(move || answers::search(&snapshot, &wanted, question.as_ref())).await?,
+        };
+        if let Ok(answer) = reply.as_ref()
+            && is_lasting
+        {
+            self.cache.put(moment, search, answer.clone());
+        }
+        Ok(reply)
+    }
+
+    /// Runs a search whose vectors are at Chroma. Also returns whether Chroma answered. Chroma is asked
+    /// between the search by words and the result, outside of blocking threads.
+    async fn with_chroma(
+        &self,
+        snapshot: Arc<Snapshot>,
+        search: Search,
+        question: Question,
+    ) -> Result<(bool, Reply), Error> {
+        let question = Arc::new(question);
+        let (asked, at, search) = (Arc::clone(&question), Arc::clone(&snapshot), Arc::new(search));
+        let wanted = Arc::clone(&search);
+        let by_words = move || {
+            let found = answers::by_words(&at, &wanted)?;
+            let chroma_search = found.chroma_search(&at, &asked);
+            Ok((found, chroma_search))
+        };
+        let (found, chroma_search) = match self.done(by_words).await? {
+            Ok(found) => found,
+            Err(reply) => return Ok((true, reply)),
+        };
+        let nearby = question.ask(&chroma_search).await;
+        let answered = nearby.is_some();
+        let answer = move || Ok(found.answer(&snapshot, &search, Some(&question), nearby));
+        Ok((answered, self.work_out(answer).await?))
+    }
 }
 
 /// Runs `work` on a thread that may block, under one of `permits`. Returns `None` if they are closed. The
@@ -269,18 +308,8 @@ impl Drop for Handbook {
     }
 }
 
-fn about() -> Raw {
-    info("handbook", "Handbook")
-}
-
 impl Builtin for Handbook {
-    fn info(&self) -> Raw {
-        about()
-    }
-
-    fn instructions(&self) -> Option<String> {
-        Some(INSTRUCTIONS.to_owned())
-    }
+    const INFO: BuiltinInfo = BuiltinInfo { name: "handbook", title: "Handbook", instructions: INSTRUCTIONS };
 
     fn tools(&self) -> Vec<Raw> {
         self.tools.iter().map(|tool| tool.definition().clone()).collect()
@@ -290,25 +319,18 @@ impl Builtin for Handbook {
         Some(self.phase.borrow().resources().to_vec())
     }
 
-    fn read<'a>(&'a self, uri: &'a str, _report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        Box::pin(self.text(uri))
+    async fn read(&self, uri: &str, _report: &Report) -> Result<Reply, Error> {
+        self.text(uri).await
     }
 
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
-        arguments: Raw,
-        _report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>> {
-        Box::pin(async move {
-            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
-                return Ok(Err(no_tool(name)));
-            };
-            match HandbookCall::read(tool, &arguments) {
-                Ok(request) => self.answer(request).await,
-                Err(refusal) => Ok(Ok(refused(&refusal))),
-            }
-        })
+    async fn call(&self, name: &str, arguments: Raw, _report: &Report) -> Result<Reply, Error> {
+        let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+            return Ok(Err(no_tool(name)));
+        };
+        match HandbookCall::read(tool, &arguments) {
+            Ok(request) => self.answer(request).await,
+            Err(refusal) => Ok(Ok(refused(&refusal))),
+        }
     }
 }
 
@@ -347,11 +369,9 @@ mod docs_tests;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
-mod history_tests;
+mod git_tests;
 #[cfg(test)]
 mod hostile_tests;
-#[cfg(test)]
-mod keeping_tests;
 #[cfg(test)]
 mod resource_tests;
 #[cfg(test)]

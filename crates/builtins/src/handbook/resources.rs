@@ -12,8 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde::Serialize;
 
 use super::document::Document;
-use super::snapshot::Snapshot;
-use super::times::shown;
+use super::snapshot::{Snapshot, shown};
 use json::Raw;
 
 /// Most documents in the list. The tools find the others too. Gateways do not read longer lists.

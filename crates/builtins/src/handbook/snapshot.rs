@@ -6,9 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use tantivy::time::OffsetDateTime;
+use tantivy::time::format_description::well_known::Rfc3339;
 
 use super::document::Document;
-use super::history::{Dates, Modified};
+use super::git::Dates;
 use super::index::State;
 use json::Raw;
 
@@ -34,6 +38,15 @@ pub(super) struct Snapshot {
     pub left_out: usize,
 }
 
+/// The time of a document's last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Modified {
+    /// The time.
+    pub at: SystemTime,
+    /// Whether the time is that of a commit, and not that of the file.
+    pub is_committed: bool,
+}
+
 impl Snapshot {
     /// Returns the path by which clients get `document`: its path, or its file if the path is ambiguous.
     pub(super) fn path_of<'a>(&self, document: &'a Document) -> &'a str {
@@ -43,9 +56,16 @@ impl Snapshot {
 
     /// Returns when `document` was changed.
     pub(super) fn modified(&self, document: &Document) -> Modified {
-        let by_file = Modified { at: document.modified, is_committed: false };
-        self.dates.as_ref().map_or(by_file, |dates| dates.of(document))
+        let commit = self.dates.as_ref().and_then(|dates| dates.of(&document.file_path, &document.blob));
+        Modified { at: commit.unwrap_or(document.modified), is_committed: commit.is_some() }
     }
+}
+
+/// Formats a time as RFC 3339, in UTC and whole seconds.
+pub(super) fn shown(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let time = i64::try_from(seconds).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
 /// Returns the ambiguous paths: those of two documents, such as `a.md` and `a.markdown`, or of a document and

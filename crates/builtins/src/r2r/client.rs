@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use http::Method;
@@ -73,11 +72,6 @@ impl Client {
             found.total_entries = page(0, 1).await?.total_entries;
         }
         Ok(found)
-    }
-
-    /// Reads the bytes at `path`.
-    pub(super) async fn bytes(&self, path: &[&str]) -> Result<Bytes, Error> {
-        self.made(|| self.request(Method::GET, path)).await?.bytes().await
     }
 
     /// Sends `body` as JSON.

@@ -4,16 +4,12 @@
 //! status. Documents with another status are found by reading all documents of the account, newest first. The result
 //! names the limit of that scan.
 
-use std::collections::HashMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use time::format_description::well_known::Rfc3339;
 
 use super::answers::Fresh;
 use super::id::Id;
-use super::ingest::{FailedDocument, Ingest, LocalState};
 use super::model::{R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
@@ -112,31 +108,19 @@ impl DocumentItem {
             size_bytes: document.size_in_bytes.unwrap_or(0),
         }
     }
-
-    /// A document that failed before R2R had it.
-    fn refused(failed: FailedDocument) -> Self {
-        Self {
-            document_id: failed.document,
-            title: failed.file_name,
-            ingestion_status: "failed".to_owned(),
-            created_at: failed.at.format(&Rfc3339).ok(),
-            size_bytes: failed.size,
-        }
-    }
 }
 
 /// Returns the result of `r2r_list_documents`.
 pub(super) async fn list(
     context: &R2rContext,
     project: &Project,
-    ingest: &Ingest,
     input: DocumentListInput,
 ) -> Result<Raw, Failure> {
-    match listed((context, project), ingest, &input).await {
+    match listed((context, project), &input).await {
         // The project's collection was deleted in the meantime: finds or creates it again, once.
         Err(ListFailure::Collection(id)) if input.collection_id.is_none() => {
             project.forget(id);
-            listed((context, project), ingest, &input).await.map_err(ListFailure::failure)
+            listed((context, project), &input).await.map_err(ListFailure::failure)
         }
         other => other.map_err(ListFailure::failure),
     }
@@ -158,7 +142,6 @@ impl ListFailure {
 
 async fn listed(
     (context, project): (&R2rContext, &Project),
-    ingest: &Ingest,
     input: &DocumentListInput,
 ) -> Result<Raw, ListFailure> {
     let collection = project.or_own(input.collection_id).await.map_err(ListFailure::Other)?;
@@ -166,7 +149,7 @@ async fn listed(
     let make = async {
         match input.status_filter {
             Filter::All => page(context, input, collection).await,
-            filter => looked_through(context, ingest, input, (collection, filter)).await,
+            filter => looked_through(context, input, collection, filter).await,
         }
     };
     let answer = context.answers.fetch(context.options.cache_ttl.list, Some(collection), &inputs, make).await;
@@ -200,11 +183,11 @@ async fn page(
 
 async fn looked_through(
     context: &R2rContext,
-    ingest: &Ingest,
     input: &DocumentListInput,
-    (collection, filter): (Id, Filter),
+    collection: Id,
+    filter: Filter,
 ) -> Result<Fresh<DocumentListOutput>, Failure> {
-    let wanted = match filter {
+    let requested = match filter {
         Filter::Pending => Stage::Pending,
         Filter::Success | Filter::All => Stage::Success,
         Filter::Failed => Stage::Failed,
@@ -213,10 +196,8 @@ async fn looked_through(
     let id = collection.to_string();
     let _: Results<Value> = context.client.get(&["collections", &id], &[]).await?;
     let scan = scan(context, collection).await?;
-    let ours = if wanted == Stage::Failed { scan.unknown(ingest.failed(collection)) } else { Vec::new() };
-    let fits = |document: &R2rDocument| document.stage() == wanted;
-    let theirs = scan.documents.into_iter().filter(fits).map(DocumentItem::of);
-    let found: Vec<_> = ours.into_iter().map(DocumentItem::refused).chain(theirs).collect();
+    let fits = |document: &R2rDocument| document.stage() == requested;
+    let found: Vec<_> = scan.documents.into_iter().filter(fits).map(DocumentItem::of).collect();
     let offset = usize::try_from(input.offset).unwrap_or(usize::MAX);
     let output = DocumentListOutput {
         total: found.len() as u64,
@@ -228,7 +209,7 @@ async fn looked_through(
         incomplete: Some(!scan.is_complete),
     };
     // Documents under way change soon, so the result is not cached.
-    Ok(if wanted == Stage::Pending { Fresh::passing(output) } else { Fresh::lasting(output) })
+    Ok(if requested == Stage::Pending { Fresh::passing(output) } else { Fresh::lasting(output) })
 }
 
 /// Documents of a collection, with any status.
@@ -238,19 +219,6 @@ pub(super) struct Scan {
     pub scanned: u64,
     /// Whether these were all documents.
     pub is_complete: bool,
-}
-
-impl Scan {
-    /// Returns the entries of `ours` whose failure R2R does not show.
-    pub(super) fn unknown(&self, ours: Vec<FailedDocument>) -> Vec<FailedDocument> {
-        let there: HashMap<Id, &R2rDocument> = self.documents.iter().map(|there| (there.id, there)).collect();
-        let is_shown = |there: &R2rDocument, ours: &FailedDocument| {
-            there.stage() == Stage::Failed || ours.is_outlived_by(there)
-        };
-        let is_unknown =
-            |ours: &FailedDocument| !there.get(&ours.document).is_some_and(|there| is_shown(there, ours));
-        ours.into_iter().filter(is_unknown).collect()
-    }
 }
 
 /// Reads the documents of the account, newest first, for those of `collection`.
@@ -291,57 +259,39 @@ pub(super) struct MonitorOutput {
 }
 
 /// Returns the result of `r2r_monitor_task`. It is never cached, because it is requested for its changes.
-/// `ours` is set if Switchyard still ingests the document, or failed to. R2R may then show the version to be
-/// replaced.
+/// `under_way` is the file name of the document while Switchyard ingests it.
 pub(super) async fn monitor(
     context: &R2rContext,
     input: MonitorInput,
-    ours: Option<LocalState>,
+    under_way: Option<String>,
 ) -> Result<Raw, Failure> {
     let id = input.document_id.to_string();
     let found: Result<Results<R2rDocument>, Error> = context.client.get(&["documents", &id], &[]).await;
-    let is_ours = matches!(ours, Some(LocalState::UnderWay(_)));
-    let mut document = match (found, ours) {
-        (Ok(found), Some(ours)) if ours.is_newer_than(&found.results) => {
-            return Ok(promised(input.document_id, ours));
+    let mut document = match (found, under_way) {
+        (Ok(found), under_way) => {
+            let mut document = found.results;
+            if under_way.is_some() && document.stage() == Stage::Success {
+                // It may be the version to be replaced. Or it is not in its collection yet, and cached results
+                // were not dropped yet: a search may still return an old one.
+                "storing".clone_into(&mut document.ingestion_status);
+            }
+            document
         }
-        (Ok(found), _) => found.results,
-        (Err(Error::Backend { status: 403 | 404, .. }), Some(ours)) => {
-            return Ok(promised(input.document_id, ours));
+        (Err(Error::Backend { status: 403 | 404, .. }), Some(file_name)) => {
+            R2rDocument::promised(input.document_id, file_name)
         }
         (Err(Error::Backend { status: 403 | 404, .. }), None) => return Err(no_document(&id).into()),
         (Err(error), _) => return Err(error.into()),
     };
-    if is_ours && document.stage() == Stage::Success {
-        // The document is not in its collection yet, and cached results were not dropped yet. A search may
-        // still return an old one.
-        "storing".clone_into(&mut document.ingestion_status);
-    }
     let failure = document.reason().filter(|_| document.stage() == Stage::Failed);
     Ok(Raw::of(&MonitorOutput {
         document_id: document.id,
         progress: document.progress(),
         failure,
+        title: document.title.take().unwrap_or_default(),
         ingestion_status: document.ingestion_status,
         extraction_status: document.extraction_status,
-        title: document.title.unwrap_or_default(),
     }))
-}
-
-/// Describes a document that R2R does not have yet, or never will.
-fn promised(id: Id, ours: LocalState) -> Raw {
-    let (status, title, failure) = match ours {
-        LocalState::UnderWay(ours) => ("pending", ours.file_name, None),
-        LocalState::Failed(ours) => ("failed", ours.file_name, Some(ours.reason)),
-    };
-    Raw::of(&MonitorOutput {
-        document_id: id,
-        progress: 0.0,
-        failure,
-        ingestion_status: status.to_owned(),
-        extraction_status: "pending".to_owned(),
-        title,
-    })
 }
 
 /// Refuses a collection that does not exist or that Switchyard may not read. A search there

@@ -147,11 +147,6 @@ impl Mapping {
         path.map(Path::to_owned).or_else(usual_path).map(Self)
     }
 
-    /// Returns the path of the file.
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-
     /// Returns the collection of `owner`, which is called `name` at R2R.
     pub(super) async fn get(&self, owner: &Owner, name: &str) -> Result<Option<Remembered>, Error> {
         let file = self.clone();
@@ -262,7 +257,7 @@ mod tests {
     async fn a_broken_file_is_named_and_not_written_over() {
         let folder = tempfile::tempdir().expect("a folder");
         let mapping = mapping(&folder);
-        fs::create_dir_all(mapping.path().parent().expect("a folder")).expect("made");
+        fs::create_dir_all(mapping.0.parent().expect("a folder")).expect("made");
         for text in [
             "{",
             "",
@@ -272,11 +267,11 @@ mod tests {
             r#"{"version":2,"collections":[]}"#,
             r#"{"version":1,"collections":[{}]}"#,
         ] {
-            fs::write(mapping.path(), text).expect("written");
+            fs::write(&mapping.0, text).expect("written");
             let error = mapping.get(&entry("a", 1).owner, "c-a").await.expect_err(text).to_string();
             assert!(error.contains("x.json") && error.contains("repair it"), "{error}");
             mapping.put(entry("a", 1)).await.expect_err("it is left alone");
-            assert_eq!(fs::read_to_string(mapping.path()).expect("read"), text);
+            assert_eq!(fs::read_to_string(&mapping.0).expect("read"), text);
         }
     }
 
@@ -284,10 +279,10 @@ mod tests {
     async fn file_of_another_program_is_read_and_keeps_its_form() {
         let folder = tempfile::tempdir().expect("a folder");
         let mapping = mapping(&folder);
-        fs::create_dir_all(mapping.path().parent().expect("a folder")).expect("made");
+        fs::create_dir_all(mapping.0.parent().expect("a folder")).expect("made");
         let id = |n: u128| Uuid::from_u128(n).to_string();
         let theirs = serde_json::json!({"one": id(1), "c-other": id(2)});
-        fs::write(mapping.path(), theirs.to_string()).expect("written");
+        fs::write(&mapping.0, theirs.to_string()).expect("written");
         for (project, number) in [("one", 1), ("other", 2)] {
             let wanted = Remembered { id: entry(project, number).collection_id, is_foreign: true };
             let entry = entry(project, number);
@@ -298,7 +293,7 @@ mod tests {
             mapping.put(entry(project, number)).await.expect("written");
         }
         let written: Value =
-            serde_json::from_str(&fs::read_to_string(mapping.path()).expect("read")).expect("JSON");
+            serde_json::from_str(&fs::read_to_string(&mapping.0).expect("read")).expect("JSON");
         assert_eq!(written, serde_json::json!({"one": id(3), "c-other": id(4), "new": id(5)}));
     }
 

@@ -22,13 +22,11 @@ mod project;
 mod project_name;
 mod projects;
 mod rag;
-mod rag_answer;
 mod rag_stream;
 mod resources;
 mod search;
 mod session;
 mod settings;
-mod titles;
 mod token;
 
 #[cfg(test)]
@@ -37,11 +35,11 @@ pub mod config;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod ingest_tests;
+#[cfg(test)]
 mod project_tests;
 #[cfg(test)]
 mod searching_tests;
-#[cfg(test)]
-mod taking_in_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -49,7 +47,6 @@ mod tools_tests;
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::id::Id;
@@ -59,7 +56,7 @@ use self::projects::ProjectChoice;
 use super::answer::{Failure, passing, reply};
 use super::refusal::Refusal;
 use super::tool::Tool;
-use super::{Builtin, Declared, Report, info, no_tool};
+use super::{Builtin, BuiltinInfo, Declared, Report, no_tool};
 use crate::r2r::config::AdvancedSearch;
 use crate::r2r::context::R2rContext;
 use json::Raw;
@@ -84,24 +81,14 @@ impl R2r {
         events: Events,
     ) -> Result<Self, Error> {
         let context = Arc::new(R2rContext::open(name, options, server_context).await?);
-        let mapping = context.projects.own().mapping().filter(|_| !server_context.is_inspection);
-        let journal = mapping.map(|mapping| ingest::journal_beside(mapping.path(), name));
-        let ingest = Ingest::open(
-            context.client.clone(),
-            ingest::IngestOptions {
-                options,
-                journal: journal.unwrap_or_default(),
-                answers: context.answers.clone(),
-                events,
-                shutdown: &server_context.shutdown,
-            },
-        );
+        let (client, answers) = (context.client.clone(), context.answers.clone());
+        let ingest = Ingest::open(client, options, answers, events, &server_context.shutdown);
         Ok(Self { context, ingest, tools: tools(options.advanced_search) })
     }
 
     /// Returns the offer that is declared before the login.
     pub(super) fn declared(options: &config::R2rOptions) -> Declared {
-        Declared::new(about(), INSTRUCTIONS, &tools(options.advanced_search))
+        Declared::new(Self::INFO, &tools(options.advanced_search))
             .with_resources(resources::definitions(), true)
     }
 
@@ -120,7 +107,7 @@ impl R2r {
     }
 
     /// Returns the target of a document: the requested collection, or that of `project`.
-    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target<'static>, Failure> {
+    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target, Failure> {
         let collection = project.or_own(asked).await?;
         let is_own = match asked {
             Some(_) => matches!(project.peek().await, Ok(Some(own)) if own == collection),
@@ -159,14 +146,12 @@ impl R2r {
                 let target = self.target(project, input.collection_id).await?;
                 self.ingest.ingest_folder(input, target, report).await.map(|answer| Raw::of(&answer))
             }
-            "r2r_list_documents" => {
-                documents::list(context, project, &self.ingest, tool.read(arguments)?).await
-            }
+            "r2r_list_documents" => documents::list(context, project, tool.read(arguments)?).await,
             "r2r_monitor_task" => {
                 let input: documents::MonitorInput = tool.read(arguments)?;
                 // Before the request to R2R, because the ingestion may end in between.
-                let ours = self.ingest.ours(input.document_id);
-                documents::monitor(context, input, ours).await
+                let under_way = self.ingest.under_way(input.document_id);
+                documents::monitor(context, input, under_way).await
             }
             _ => collections::list(context, tool.read(arguments)?).await,
         }
@@ -193,42 +178,24 @@ const INSTRUCTIONS: &str = "Documents of a project, kept in R2R. r2r_search find
     one is named. r2r_ingest_document adds a file and r2r_monitor_task follows that; r2r_ingest_folder \
     adds all files of a folder.";
 
-fn about() -> Raw {
-    info("r2r", "R2R")
-}
-
 impl Builtin for R2r {
-    fn info(&self) -> Raw {
-        about()
-    }
-
-    fn instructions(&self) -> Option<String> {
-        Some(INSTRUCTIONS.to_owned())
-    }
+    const INFO: BuiltinInfo = BuiltinInfo { name: "r2r", title: "R2R", instructions: INSTRUCTIONS };
 
     fn tools(&self) -> Vec<Raw> {
         self.tools.iter().map(|tool| tool.definition().clone()).collect()
     }
 
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
-        arguments: Raw,
-        report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move {
-            let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
-                return Ok(Err(no_tool(name)));
-            };
-            let project = match self.project(name, &arguments, report) {
-                Ok(ProjectChoice::Known(project)) => project,
-                Ok(ProjectChoice::Ask(question)) => return Ok(Ok(question)),
-                Err(refusal) => return reply(Err(refusal.into())),
-            };
-            let replied = reply(self.run(tool, &project, &arguments, report).await);
-            if name == documents::ABOUT_MONITOR.name { replied.map(passing) } else { replied }
-        }
-        .boxed()
+    async fn call(&self, name: &str, arguments: Raw, report: &Report) -> Result<Reply, Error> {
+        let Some(tool) = self.tools.iter().find(|tool| tool.name() == name) else {
+            return Ok(Err(no_tool(name)));
+        };
+        let project = match self.project(name, &arguments, report) {
+            Ok(ProjectChoice::Known(project)) => project,
+            Ok(ProjectChoice::Ask(question)) => return Ok(Ok(question)),
+            Err(refusal) => return reply(Err(refusal.into())),
+        };
+        let replied = reply(self.run(tool, &project, &arguments, report).await);
+        if name == documents::ABOUT_MONITOR.name { replied.map(passing) } else { replied }
     }
 
     fn resources(&self) -> Option<Vec<Raw>> {
@@ -239,24 +206,21 @@ impl Builtin for R2r {
         &[resources::CONTEXT]
     }
 
-    fn read<'a>(&'a self, uri: &'a str, report: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move {
-            let project = match self.context.projects.of(report) {
-                Ok(ProjectChoice::Known(project)) => project,
-                Ok(ProjectChoice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
-                Ok(ProjectChoice::Ask(_)) => Arc::clone(self.context.projects.own()),
-                Err(refusal) => {
-                    let code = ErrorCode::InvalidParams;
-                    return Ok(Err(refusal.error(code, code, refusal.message())));
-                }
-            };
-            resources::read((&self.context, &project), &self.ingest, uri, report).await
-        }
-        .boxed()
+    async fn read(&self, uri: &str, report: &Report) -> Result<Reply, Error> {
+        let project = match self.context.projects.of(report) {
+            Ok(ProjectChoice::Known(project)) => project,
+            Ok(ProjectChoice::Ask(question)) if uri == resources::CONTEXT => return Ok(Ok(question)),
+            Ok(ProjectChoice::Ask(_)) => Arc::clone(self.context.projects.own()),
+            Err(refusal) => {
+                let code = ErrorCode::InvalidParams;
+                return Ok(Err(refusal.error(code, code, refusal.message())));
+            }
+        };
+        resources::read((&self.context, &project), uri, report).await
     }
 
-    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.context.client.health().boxed()
+    async fn health(&self) -> Result<(), Error> {
+        self.context.client.health().await
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

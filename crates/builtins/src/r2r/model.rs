@@ -1,6 +1,8 @@
 //! Data model of R2R's API and its version, as far as the tools use them. Fields that may be null or missing
 //! are optional.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -110,6 +112,22 @@ pub(super) struct R2rDocument {
 }
 
 impl R2rDocument {
+    /// The document `id` that R2R does not show yet, made of the file `title`.
+    pub(super) fn promised(id: Id, title: String) -> Self {
+        let pending = || "pending".to_owned();
+        Self {
+            id,
+            collection_ids: Vec::new(),
+            metadata: Map::new(),
+            title: Some(title),
+            size_in_bytes: None,
+            ingestion_status: pending(),
+            extraction_status: pending(),
+            created_at: None,
+            updated_at: None,
+        }
+    }
+
     /// Whether it is in `collection`, or will be after its ingestion. R2R shows the collections of a document
     /// only after that, so Switchyard also notes them in its metadata.
     pub(super) fn belongs_to(&self, collection: Id) -> bool {
@@ -148,10 +166,11 @@ impl R2rDocument {
         Some(plain(said.to_owned(), &[])).filter(|said| !said.is_empty())
     }
 
-    /// Returns the seconds since R2R began with it. R2R does not update that time while it works.
-    pub(super) fn age(&self) -> i64 {
-        let begun = self.updated_at.as_deref().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
-        begun.map_or(0, |begun| (OffsetDateTime::now_utc() - begun).whole_seconds())
+    /// Returns the time since R2R began with it. R2R does not update that time while it works.
+    pub(super) fn age(&self) -> Duration {
+        let started = self.updated_at.as_deref().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
+        let age = started.and_then(|started| (OffsetDateTime::now_utc() - started).try_into().ok());
+        age.unwrap_or_default()
     }
 }
 

@@ -94,11 +94,6 @@ impl Project {
         &self.collection_name
     }
 
-    /// Returns the file that maps projects to collections.
-    pub(super) const fn mapping(&self) -> Option<&Mapping> {
-        self.mapping.as_ref()
-    }
-
     /// Returns `given`, or the project's collection, which is created if needed.
     pub(super) async fn or_own(&self, given: Option<Id>) -> Result<Id, Failure> {
         match given {

@@ -17,7 +17,7 @@ use super::filters;
 use super::id::Id;
 use super::model::{Generated, R2rChunk, Results};
 use super::project::Project;
-use super::rag_answer::{PASSAGES, RagAnswer, passages};
+use super::rag_stream::{PASSAGES, RagAnswer, passages};
 use super::search::{self, LONGEST, SearchMode};
 use crate::Report;
 use crate::answer::Failure;

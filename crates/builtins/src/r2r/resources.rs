@@ -7,7 +7,6 @@ use serde_json::json;
 use super::answers::Fresh;
 use super::documents;
 use super::id::Id;
-use super::ingest::Ingest;
 use super::model::{R2rCollection, R2rDocument, Results, Stage};
 use super::project::Project;
 use crate::answer::Failure;
@@ -45,12 +44,11 @@ pub(super) fn definitions() -> Vec<Raw> {
 /// Returns the result of `resources/read` for `uri`.
 pub(super) async fn read(
     (context, project): (&R2rContext, &Project),
-    ingest: &Ingest,
     uri: &str,
     report: &Report,
 ) -> Result<Reply, Error> {
     let text = match uri {
-        CONTEXT => match project_context(context, project, ingest).await {
+        CONTEXT => match project_context(context, project).await {
             Ok(text) => text,
             Err(Failure::Failed(error)) => return Err(error),
             Err(Failure::Refused(refusal)) => {
@@ -96,22 +94,18 @@ struct Counts {
     incomplete: bool,
 }
 
-async fn project_context(context: &R2rContext, project: &Project, ingest: &Ingest) -> Result<Raw, Failure> {
+async fn project_context(context: &R2rContext, project: &Project) -> Result<Raw, Failure> {
     let Some(collection) = project.peek().await? else {
         return Ok(Raw::of(&about((context, project), None, None, Counts::default())));
     };
     // Boxed: it is large, and its callers have room for several.
-    let make = Box::pin(async { counted((context, project), ingest, collection).await.map(Fresh::lasting) });
+    let make = Box::pin(async { counted((context, project), collection).await.map(Fresh::lasting) });
     let ttl = context.options.cache_ttl.list;
     let answer = context.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
     Ok(answer.without("cached"))
 }
 
-async fn counted<'a>(
-    (context, project): (&R2rContext, &'a Project),
-    ingest: &Ingest,
-    id: Id,
-) -> Result<Context<'a>, Failure> {
+async fn counted<'a>((context, project): (&R2rContext, &'a Project), id: Id) -> Result<Context<'a>, Failure> {
     let text = id.to_string();
     let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
     let (itself, page, scan) = tokio::try_join!(
@@ -127,7 +121,7 @@ async fn counted<'a>(
         pending: of(Stage::Pending),
         // The list of a collection says how many it has, those that failed too.
         success: page.total_entries.unwrap_or_default().saturating_sub(unusable),
-        failed: of(Stage::Failed) + scan.unknown(ingest.failed(id)).len(),
+        failed: of(Stage::Failed),
         scanned: scan.scanned,
         incomplete: !scan.is_complete,
     };

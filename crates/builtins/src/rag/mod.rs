@@ -35,7 +35,7 @@ use self::bridge::Bridge;
 use self::technique_list::TechniqueList;
 use super::answer::{passing, reply, result};
 use super::tool::Tool;
-use super::{Builtin, Declared, Report, info, no_tool};
+use super::{Builtin, BuiltinInfo, Declared, Report, no_tool};
 use json::Raw;
 use protocol::Reply;
 use runtime::shutdown::Shutdown;
@@ -71,7 +71,7 @@ impl Rag {
     pub(super) fn declared(options: &config::RagOptions) -> Declared {
         let (known, health) = (techniques::Offer::known(options.max_techniques), health::tool());
         let techniques = known.techniques.iter().map(|technique| &technique.tool);
-        Declared::new(about(), INSTRUCTIONS, techniques.chain([&health]))
+        Declared::new(Self::INFO, techniques.chain([&health]))
     }
 
     async fn ask(&self, technique: &str, tool: &Tool, arguments: &Raw) -> Result<Reply, Error> {
@@ -92,18 +92,9 @@ const INSTRUCTIONS: &str = "Answers to questions from the documents of a RAG ser
     find passages and to write an answer from them: begin with rag_basic where it is offered. Every call \
     costs time and a language model's tokens, so ask once and well. rag_health says how the service is.";
 
-fn about() -> Raw {
-    info("rag", "RAG techniques")
-}
-
 impl Builtin for Rag {
-    fn info(&self) -> Raw {
-        about()
-    }
-
-    fn instructions(&self) -> Option<String> {
-        Some(INSTRUCTIONS.to_owned())
-    }
+    const INFO: BuiltinInfo =
+        BuiltinInfo { name: "rag", title: "RAG techniques", instructions: INSTRUCTIONS };
 
     fn tools(&self) -> Vec<Raw> {
         let offer = self.list.offer();
@@ -111,35 +102,24 @@ impl Builtin for Rag {
         techniques.chain([&self.health]).map(|tool| tool.definition().clone()).collect()
     }
 
-    fn call<'a>(
-        &'a self,
-        name: &'a str,
-        arguments: Raw,
-        _report: &'a Report,
-    ) -> BoxFuture<'a, Result<Reply, Error>> {
-        async move {
-            if name == self.health.name() {
-                let answered = health::answer(&self.bridge, &self.list, &self.health, &arguments).await;
-                return reply(answered).map(passing);
-            }
-            let offer = self.list.offer();
-            match offer.techniques.iter().find(|technique| technique.tool.name() == name) {
-                Some(known) => self.ask(&known.name, &known.tool, &arguments).await,
-                None => Ok(Err(no_tool(name))),
-            }
+    async fn call(&self, name: &str, arguments: Raw, _report: &Report) -> Result<Reply, Error> {
+        if name == self.health.name() {
+            let answered = health::answer(&self.bridge, &self.list, &self.health, &arguments).await;
+            return reply(answered).map(passing);
         }
-        .boxed()
+        let offer = self.list.offer();
+        match offer.techniques.iter().find(|technique| technique.tool.name() == name) {
+            Some(known) => self.ask(&known.name, &known.tool, &arguments).await,
+            None => Ok(Err(no_tool(name))),
+        }
     }
 
-    fn health(&self) -> BoxFuture<'_, Result<(), Error>> {
-        async {
-            let health = self.bridge.health().await;
-            // The list is read even if the bridge is unhealthy, because it shows whether the key is still
-            // accepted.
-            self.list.look_soon();
-            health.map(drop)
-        }
-        .boxed()
+    async fn health(&self) -> Result<(), Error> {
+        let health = self.bridge.health().await;
+        // The list is read even if the bridge is unhealthy, because it shows whether the key is still
+        // accepted.
+        self.list.look_soon();
+        health.map(drop)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use super::tests::{ask, modern, next_notification, raw, said, session};
 use super::*;
 use crate::manager::config::Config;
-use builtins::{Builtin, InProcessConnector, Report};
+use builtins::{Builtin, BuiltinInfo, InProcessConnector, Report};
 use runtime::shutdown::Shutdown;
 use upstream::connection::Events;
 use upstream::{Error, Event, fake};
@@ -21,20 +20,14 @@ const URI: &str = "x://context";
 struct Bell;
 
 impl Builtin for Bell {
-    fn info(&self) -> Raw {
-        raw(&json!({"name": "bell", "version": "1"}))
-    }
-
-    fn instructions(&self) -> Option<String> {
-        None
-    }
+    const INFO: BuiltinInfo = BuiltinInfo { name: "bell", title: "Bell", instructions: "" };
 
     fn tools(&self) -> Vec<Raw> {
         Vec::new()
     }
 
-    fn call<'a>(&'a self, _: &'a str, _: Raw, _: &'a Report) -> BoxFuture<'a, Result<Reply, Error>> {
-        std::future::ready(Ok(Ok(Raw::empty_object()))).boxed()
+    async fn call(&self, _: &str, _: Raw, _: &Report) -> Result<Reply, Error> {
+        Ok(Ok(Raw::empty_object()))
     }
 
     fn resources(&self) -> Option<Vec<Raw>> {

@@ -50,9 +50,10 @@ pub(super) fn create(state: &mut State, asked: &Asked) -> Reply {
     if document.status() == "failed" {
         return Reply::recorded("document-create-embedding-down");
     }
+    let is_slow = !state.is_queued && !state.ingestion_time.is_zero();
     let (status, mut answer) = record::answer("document-create");
     answer["results"]["document_id"] = json!(id);
-    Reply::of(status, &answer)
+    Reply { ingesting: is_slow.then_some(id), ..Reply::of(status, &answer) }
 }
 
 /// Refuses a file of an unknown type, or one that is too large.
@@ -104,15 +105,13 @@ pub(super) fn one(state: &mut State, id: &str) -> Reply {
     if Uuid::parse_str(id).is_err() {
         return Reply::recorded("document-retrieve-bad-uuid");
     }
+    let is_queued = state.is_queued;
     let Some(document) = state.document(id) else { return Reply::recorded("document-retrieve-missing") };
     let shown = document.shown();
-    document.go_on();
+    if is_queued {
+        document.go_on();
+    }
     Reply::results(&shown)
-}
-
-pub(super) fn download(state: &mut State, id: &str) -> Reply {
-    let missing = || Reply::recorded("document-retrieve-missing");
-    state.document(id).map_or_else(missing, |document| Reply::file(document.text.clone()))
 }
 
 pub(super) fn delete(state: &mut State, id: &str) -> Reply {

@@ -93,12 +93,24 @@ impl R2r {
         self.state().is_queued = true;
     }
 
+    /// Ingests documents for `time` before it answers, and shows them meanwhile.
+    pub fn ingestion_time(&self, time: Duration) {
+        self.state().ingestion_time = time;
+    }
+
+    /// Leaves all documents in the middle of their ingestion, as of 2020.
+    pub fn abandon_documents(&self) {
+        for document in &mut self.state().documents {
+            document.abandon();
+        }
+    }
+
     /// Makes new documents fail with `reason`. `None` ends that.
     pub fn fail_ingestion(&self, reason: Option<&str>) {
         self.state().failure = reason.map(str::to_owned);
     }
 
-    /// Applies `fault` to the next `times` requests whose path contains `part`.
+    /// Applies `fault` to the next `times` requests whose line, such as `POST /v3/documents`, contains `part`.
     pub fn fail_next(&self, part: &str, times: usize, fault: Fault) {
         self.state().faults.push((part.to_owned(), times, fault));
     }
@@ -159,14 +171,23 @@ async fn answer(Shared(state): Shared<Arc<Mutex<State>>>, request: Request) -> R
     let (pause, fault) = {
         let mut state = state.lock().expect("no handler panicked");
         state.note(&asked);
-        (state.pause(&asked.path), state.fault(&asked.path))
+        (state.pause(&asked.path), state.fault(&asked.line()))
     };
     tokio::time::sleep(pause).await;
     let reply = match fault {
         Some(Fault::Hang) => return std::future::pending().await,
+        Some(Fault::Lost) => {
+            routes::answer(&mut state.lock().expect("no handler panicked"), &asked);
+            routes::failed(&Fault::Status(502))
+        }
         Some(fault) => routes::failed(&fault),
         None => routes::answer(&mut state.lock().expect("no handler panicked"), &asked),
     };
+    if let Some(id) = &reply.ingesting {
+        let time = state.lock().expect("no handler panicked").ingestion_time;
+        tokio::time::sleep(time).await;
+        state.lock().expect("no handler panicked").finish(id);
+    }
     reply.into_response()
 }
 

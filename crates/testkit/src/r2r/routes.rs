@@ -44,6 +44,11 @@ impl Asked {
         }
     }
 
+    /// Returns the method and the path.
+    pub(super) fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
     /// Returns the route, such as `GET /v3/documents/{}`.
     pub(super) fn route(&self) -> String {
         let general = |segment| if Uuid::parse_str(segment).is_ok() { "{}" } else { segment };
@@ -91,11 +96,19 @@ pub(super) struct Reply {
     pub media_type: &'static str,
     pub retry_after: Option<u64>,
     pub body: String,
+    /// Document whose ingestion ends before the response is sent.
+    pub ingesting: Option<String>,
 }
 
 impl Reply {
     pub(super) fn of(status: u16, body: &Value) -> Self {
-        Self { status, media_type: "application/json", retry_after: None, body: body.to_string() }
+        Self {
+            status,
+            media_type: "application/json",
+            retry_after: None,
+            body: body.to_string(),
+            ingesting: None,
+        }
     }
 
     pub(super) fn results(results: &Value) -> Self {
@@ -108,12 +121,14 @@ impl Reply {
         Self::of(status, &body)
     }
 
-    pub(super) fn file(body: String) -> Self {
-        Self { status: 200, media_type: "application/octet-stream", retry_after: None, body }
-    }
-
     pub(super) fn stream(body: String) -> Self {
-        Self { status: 200, media_type: "text/event-stream; charset=utf-8", retry_after: None, body }
+        Self {
+            status: 200,
+            media_type: "text/event-stream; charset=utf-8",
+            retry_after: None,
+            body,
+            ingesting: None,
+        }
     }
 }
 
@@ -127,12 +142,13 @@ pub(super) fn failed(fault: &Fault) -> Reply {
             media_type: "text/html",
             retry_after: None,
             body: "<html>not R2R</html>".into(),
+            ingesting: None,
         },
         Fault::Status(status) => {
             Reply::of(*status, &json!({"message": "injected failure", "error_type": "R2RException"}))
         }
         Fault::Recorded(name) => Reply::recorded(name),
-        Fault::Hang => Reply::of(500, &json!({"detail": "it does not end"})),
+        Fault::Lost | Fault::Hang => Reply::of(500, &json!({"detail": "it does not end"})),
     }
 }
 
@@ -156,7 +172,6 @@ pub(super) fn answer(state: &mut State, asked: &Asked) -> Reply {
         ("POST", ["documents"]) => documents::create(state, asked),
         ("GET", ["documents"]) => documents::list(state, asked),
         ("GET", ["documents", id]) => documents::one(state, id),
-        ("GET", ["documents", id, "download"]) => documents::download(state, id),
         ("DELETE", ["documents", id]) => documents::delete(state, id),
         ("GET", ["collections"]) => documents::collections(state, asked),
         ("POST", ["collections"]) => documents::create_collection(state, &asked.json()),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use super::record;
@@ -24,6 +26,8 @@ pub enum Fault {
     RateLimited(Option<u64>),
     /// The recorded response of this name.
     Recorded(&'static str),
+    /// The request is handled, but its response is a proxy's 502.
+    Lost,
     /// No response.
     Hang,
 }
@@ -49,6 +53,7 @@ pub(super) struct State {
     pub collections: Vec<Collection>,
     pub documents: Vec<Document>,
     pub is_queued: bool,
+    pub ingestion_time: Duration,
     pub failure: Option<String>,
     pub faults: Vec<(String, usize, Fault)>,
     pub delays: Vec<(String, Duration)>,
@@ -83,6 +88,7 @@ impl State {
             collections: Vec::new(),
             documents: Vec::new(),
             is_queued: false,
+            ingestion_time: Duration::ZERO,
             failure: None,
             faults: Vec::new(),
             delays: Vec::new(),
@@ -104,8 +110,8 @@ impl State {
         fitting.map_or(Duration::ZERO, |(_, pause)| *pause)
     }
 
-    pub(super) fn fault(&mut self, path: &str) -> Option<Fault> {
-        let fitting = self.faults.iter_mut().find(|(part, times, _)| *times > 0 && path.contains(&**part));
+    pub(super) fn fault(&mut self, line: &str) -> Option<Fault> {
+        let fitting = self.faults.iter_mut().find(|(part, times, _)| *times > 0 && line.contains(&**part));
         fitting.map(|(_, times, fault)| {
             *times -= 1;
             fault.clone()
@@ -115,12 +121,8 @@ impl State {
     /// Returns a time that is later than all others.
     fn now(&mut self) -> String {
         self.clock += 1;
-        format!(
-            "2026-11-20T{:02}:{:02}:{:02}.000001Z",
-            self.clock / 3600 % 24,
-            self.clock / 60 % 60,
-            self.clock % 60
-        )
+        let second = OffsetDateTime::now_utc().truncate_to_second().format(&Rfc3339).expect("a date");
+        format!("{}.{:06}Z", second.trim_end_matches('Z'), self.clock)
     }
 
     pub(super) fn add_collection(&mut self, name: &str, description: Option<&str>) -> Value {
@@ -177,10 +179,21 @@ impl State {
             base[member] = value;
         }
         let failure = self.failure.clone();
-        let step = if self.is_queued { 0 } else { STEPS.len() - 1 };
+        let step = match self.ingestion_time {
+            _ if self.is_queued => 0,
+            Duration::ZERO => STEPS.len() - 1,
+            _ => 1,
+        };
         self.documents.retain(|document| document.id != id);
         self.documents.push(Document { id, text, metadata, collections: Vec::new(), step, failure, base });
         self.documents.last_mut().expect("it was added")
+    }
+
+    /// Ends the ingestion of the document `id`.
+    pub(super) fn finish(&mut self, id: &str) {
+        if let Some(document) = self.document(id) {
+            document.step = STEPS.len() - 1;
+        }
     }
 }
 
@@ -198,6 +211,11 @@ impl Document {
 
     fn has_ended(&self) -> bool {
         ["success", "failed"].contains(&self.status())
+    }
+
+    pub(super) fn abandon(&mut self) {
+        self.step = 1;
+        self.base["updated_at"] = json!("2020-01-01T00:00:00.500000Z");
     }
 
     pub(super) fn go_on(&mut self) {

@@ -22,7 +22,7 @@ use super::{EmbeddingProgress, ProviderFuture, State};
 use crate::embedding::{Embedding, Error, Window};
 use crate::handbook::document::Document;
 use crate::handbook::follow::Phase;
-use crate::handbook::semantic::vector_cache::KeptVectors;
+use crate::handbook::semantic::vector_cache::VectorCache;
 use crate::handbook::snapshot::Snapshot;
 use runtime::shutdown::Shutdown;
 use runtime::telemetry::untrusted;
@@ -48,7 +48,7 @@ pub(super) struct Indexer {
     /// Vectors that changed documents had before, by file, for passages that are unchanged.
     former: HashMap<String, Arc<OfDocument>>,
     /// Vectors of an earlier run.
-    kept: KeptVectors,
+    cache: VectorCache,
     /// Consecutive failures.
     failures: u32,
     /// Consecutive documents that the provider refused. After one, documents are sent one at a time.
@@ -73,27 +73,27 @@ struct EmbeddingJob {
 }
 
 impl Indexer {
-    /// Vectors that `kept` has are not made again. New ones are stored on `storage`.
+    /// Vectors that `cache` has are not made again. New ones are stored on `storage`.
     pub(super) fn new(
         phase: watch::Receiver<Phase>,
         state: watch::Sender<State>,
-        kept: KeptVectors,
+        cache: VectorCache,
         storage: VectorStorage,
         tasks: Shutdown,
     ) -> Self {
         let told = Instant::now();
         let former = HashMap::new();
-        Self { phase, state, storage, tasks, former, kept, failures: 0, refused: 0, begun: None, told }
+        Self { phase, state, storage, tasks, former, cache, failures: 0, refused: 0, begun: None, told }
     }
 
     pub(super) async fn run(mut self, opening: ProviderFuture) {
-        self.kept = self.kept.open().await;
+        self.cache = self.cache.open().await;
         let tasks = self.tasks.clone();
         tokio::select! {
             () = tasks.requested() => {}
             () = self.work(opening) => {}
         }
-        self.keep().await;
+        self.write_cache().await;
     }
 
     async fn work(&mut self, opening: ProviderFuture) {
@@ -117,7 +117,7 @@ impl Indexer {
                         }
                     }
                     () = self.storage.is_due() => {}
-                    () = at(self.kept.due()) => self.keep().await,
+                    () = at(self.cache.due()) => self.write_cache().await,
                 },
             }
         }
@@ -161,9 +161,9 @@ impl Indexer {
             Err(trouble) => return self.failed(&trouble),
         }
         self.publish(vectors, &snapshot);
-        self.kept.fell_behind();
-        if self.kept.due().is_some_and(|due| due <= Instant::now()) {
-            self.keep().await;
+        self.cache.fell_behind();
+        if self.cache.due().is_some_and(|due| due <= Instant::now()) {
+            self.write_cache().await;
         }
         IndexerStep::More
     }
@@ -171,19 +171,19 @@ impl Indexer {
     /// Checks that the vectors of earlier runs were made by `model`.
     async fn prove(&mut self, model: &dyn Embedding, jobs: &[EmbeddingJob]) -> Result<(), Trouble> {
         let passages = || jobs.iter().flat_map(|job| &job.passages);
-        self.kept.prove(model, passages()).await?;
+        self.cache.prove(model, passages()).await?;
         self.storage.prove(model, passages()).await
     }
 
-    async fn keep(&mut self) {
+    async fn write_cache(&mut self) {
         let vectors = Arc::clone(&self.state.borrow().known.vectors);
-        self.kept.write(vectors).await;
+        self.cache.write(vectors).await;
     }
 
     /// Publishes the state after all documents have vectors.
     async fn finish(&mut self, vectors: Vectors, snapshot: &Snapshot) -> IndexerStep {
         self.former.clear();
-        self.kept.forget();
+        self.cache.forget();
         if let Err(trouble) = self.storage.settle(&vectors).await {
             return self.failed(&trouble);
         }
@@ -246,18 +246,18 @@ impl Indexer {
             let former = self.former.get(&job.file_path);
             for passage in &job.passages {
                 let digest = passage.digest();
-                let known =
-                    former.and_then(|former| former.find(&digest)).or_else(|| self.kept.find(&digest));
+                let known = former.and_then(|former| former.find(&digest)).map(<[f32]>::to_vec);
+                let known = known.or_else(|| self.cache.find(&digest));
                 if known.is_none() && !self.storage.has(&digest) {
                     places.push(vectors.len());
                     texts.push(passage.text.clone());
                 }
-                vectors.push(known.unwrap_or_default().to_vec());
+                vectors.push(known.unwrap_or_default());
                 digests.push(digest);
             }
         }
         for (texts, places) in texts.chunks(AT_ONCE).zip(places.chunks(AT_ONCE)) {
-            let made = model.embed(texts, Instant::now() + LIMIT).await?;
+            let made = model.embed_uncached(texts, Instant::now() + LIMIT).await?;
             for (place, vector) in places.iter().zip(made) {
                 vectors[*place] = normalized(vector);
             }

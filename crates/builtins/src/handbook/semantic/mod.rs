@@ -40,7 +40,7 @@ pub(super) use self::vectors::{SectionMatch, SectionMatches};
 use super::follow::Phase;
 use super::index::Match;
 use crate::embedding::{self, Embedding};
-pub(super) use crate::handbook::semantic::vector_cache::KeptVectors;
+pub(super) use crate::handbook::semantic::vector_cache::VectorCache;
 use runtime::shutdown::Shutdown;
 use upstream::api::Error;
 
@@ -157,17 +157,17 @@ impl Question {
 }
 
 impl SemanticIndex {
-    /// Starts the task that embeds the documents of `phase`, reusing the vectors of `kept`. It stores them on
+    /// Starts the task that embeds the documents of `phase`, reusing the vectors of `cache`. It stores them on
     /// `storage`, until `tasks` end.
     pub(super) fn start(
         opening: ProviderFuture,
-        kept: KeptVectors,
+        cache: VectorCache,
         storage: VectorStorage,
         phase: watch::Receiver<Phase>,
         tasks: &Shutdown,
     ) -> Self {
         let (sender, state) = watch::channel(State::default());
-        tasks.spawn(Indexer::new(phase, sender, kept, storage, tasks.clone()).run(opening));
+        tasks.spawn(Indexer::new(phase, sender, cache, storage, tasks.clone()).run(opening));
         Self { state, outage: Outage::of("the embedding provider") }
     }
 

@@ -19,16 +19,24 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(status, 400 | 413 | 422)
 }
 
-/// Whether `model` makes the vector `kept` of this passage. If it refuses the passage, it does not. An error
-/// is the provider's, and leaves the question open.
+/// Whether `model` makes the vector `vector` of this passage. If it refuses the passage, it does not. An error
+/// is the provider's, and leaves the question open. The cached vectors of a model that has changed are dropped.
 pub(super) async fn is_made_by(
     model: &dyn Embedding,
     passage: &Passage,
-    kept: &[f32],
+    vector: &[f32],
 ) -> Result<bool, Error> {
     let text = [passage.text.clone()];
-    match model.embed_anew(&text, Instant::now() + LIMIT).await {
+    match model.embed_uncached(&text, Instant::now() + LIMIT).await {
         Err(error) if !is_refusal(&error) => Err(error),
-        made => Ok(made.is_ok_and(|made| made.first().is_some_and(|made| is_same_direction(made, kept)))),
+        made => {
+            let is_same =
+                |made: Vec<Vec<f32>>| made.first().is_some_and(|made| is_same_direction(made, vector));
+            let is_same = made.is_ok_and(is_same);
+            if !is_same {
+                model.forget_cached().await;
+            }
+            Ok(is_same)
+        }
     }
 }

@@ -127,7 +127,7 @@ pub(in super::super) async fn company(model: &Arc<Concepts>) -> Fixture {
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     fixture.handbook = fixture.handbook.with(
         Box::pin(async { Ok(model) }),
-        KeptVectors::new(None, ""),
+        VectorCache::new(None, ""),
         VectorStorage::Memory,
     );
     fixture
@@ -310,7 +310,7 @@ async fn a_provider_that_can_not_be_opened_leaves_the_words() {
     let unusable = Error::Unusable { reason: "no such folder".into() };
     fixture.handbook = fixture.handbook.with(
         Box::pin(async { Err(unusable) }),
-        KeptVectors::new(None, ""),
+        VectorCache::new(None, ""),
         VectorStorage::Memory,
     );
     fixture.walked().await;

@@ -21,8 +21,8 @@ fn file(state: &TempDir) -> PathBuf {
 async fn opened(model: &Arc<Concepts>, state: &TempDir) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
-    let kept = KeptVectors::new(Some(file(state)), "m");
-    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), kept, VectorStorage::Memory);
+    let cache = VectorCache::new(Some(file(state)), "m");
+    fixture.handbook = fixture.handbook.with(Box::pin(async { Ok(model) }), cache, VectorStorage::Memory);
     fixture
 }
 
@@ -73,9 +73,9 @@ async fn the_end_of_the_program_waits_until_the_newest_are_kept() {
     let events = Events::channel().0;
     let handbook = Handbook::open("docs", &config(docs.path(), 0), &server_context(&shutdown), events).await;
     let working: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
-    let kept = KeptVectors::new(Some(file(&state)), "m");
+    let cache = VectorCache::new(Some(file(&state)), "m");
     let handbook =
-        handbook.expect("it opens").with(Box::pin(async { Ok(working) }), kept, VectorStorage::Memory);
+        handbook.expect("it opens").with(Box::pin(async { Ok(working) }), cache, VectorStorage::Memory);
     let fixture = Fixture { folder: docs, handbook };
     ready(&fixture).await;
     fixture.walked().await;
@@ -128,44 +128,53 @@ async fn while_a_long_handbook_is_embedded_it_is_kept_once_a_minute() {
     fixture.walked().await;
     ready(&fixture).await;
     assert_eq!(written(&state), Some(first));
-    tokio::time::sleep(KEEPING).await;
+    tokio::time::sleep(WRITE_INTERVAL).await;
     fixture.walked().await;
     assert_ne!(written(&state), Some(first));
+}
+
+fn read(path: &Path) -> Option<CachedVectors> {
+    VectorFile::new(path.to_owned(), "m").read()
+}
+
+/// Writes a file with a valid digest and these numbers before `rest`.
+fn forge(path: &Path, count: u64, dimension: u64, rest: &[u8]) {
+    let head = VectorFile::new(path.to_owned(), "m").head;
+    let body = [head.as_bytes(), &count.to_le_bytes(), &dimension.to_le_bytes(), rest].concat();
+    private_file::replace(path, &[&body, digest(&SHA256, &body).as_ref()].concat()).expect("written");
+}
+
+/// Vectors of documents, each with the digest of its only text.
+fn vectors<const N: usize>(documents: [(u8, &[f32]); N]) -> Vectors {
+    let of = |(number, numbers): (u8, &[f32])| {
+        let digests = if numbers.is_empty() { Vec::new() } else { vec![[number; 16]] };
+        let sections = vec![0; digests.len()];
+        let of = OfDocument { sections, digests, numbers: numbers.to_vec(), ..OfDocument::default() };
+        (u64::from(number), Arc::new(of))
+    };
+    Vectors { by_serial: documents.map(of).into() }
 }
 
 #[tokio::test]
 async fn nothing_is_found_before_the_model_has_shown_that_it_is_the_same() {
     let state = tempfile::tempdir().expect("a folder");
-    let one = [&[7_u8; 16][..], &1.0_f32.to_le_bytes()].concat();
-    forged(&file(&state), 1, 1, &one);
-    let mut kept = KeptVectors::new(Some(file(&state)), "m").open().await;
-    assert_eq!(kept.find(&[7; 16]), None);
-    kept.known.is_proven = true;
-    assert_eq!(kept.find(&[7; 16]), Some(&[1.0][..]));
-}
-
-fn read(path: &Path) -> Option<CachedVectors> {
-    Kept::new(path.to_owned(), "handbook vectors 1 m").read(CachedVectors::read)
-}
-
-/// Writes a file with a valid digest and these numbers before `rest`.
-fn forged(path: &Path, count: u64, length: u64, rest: &[u8]) {
-    assert!(Kept::new(path.to_owned(), "handbook vectors 1 m").write(|out| {
-        out.write_all(&count.to_le_bytes())?;
-        out.write_all(&length.to_le_bytes())?;
-        out.write_all(rest)
-    }));
+    assert!(VectorFile::new(file(&state), "m").write(&vectors([(7, &[1.0])])));
+    let mut cache = VectorCache::new(Some(file(&state)), "m").open().await;
+    assert_eq!(cache.find(&[7; 16]), None);
+    cache.is_proven = true;
+    assert_eq!(cache.find(&[7; 16]), Some(vec![1.0]));
 }
 
 #[test]
-fn numbers_that_do_not_fit_the_file_are_refused_before_memory_is_taken() {
+fn file_with_wrong_numbers_or_for_another_model_is_ignored() {
     let state = tempfile::tempdir().expect("a folder");
     let path = file(&state);
     let one = [&[7_u8; 16][..], &1.0_f32.to_le_bytes(), &0.5_f32.to_le_bytes()].concat();
-    forged(&path, 1, 2, &one);
-    assert_eq!(read(&path).expect("good").find(&[7; 16]), Some(&[1.0, 0.5][..]));
+    forge(&path, 1, 2, &one);
+    assert_eq!(read(&path).expect("good").find(&[7; 16]), Some(vec![1.0, 0.5]));
     assert_eq!(read(&path).expect("good").find(&[8; 16]), None);
-    for (count, length) in [
+    assert!(VectorFile::new(path.clone(), "other").read().is_none());
+    for (count, dimension) in [
         (1, 3),
         (2, 2),
         (0, 0),
@@ -175,25 +184,60 @@ fn numbers_that_do_not_fit_the_file_are_refused_before_memory_is_taken() {
         (u64::MAX, u64::MAX),
         (1, 65_537),
     ] {
-        forged(&path, count, length, &one);
-        assert!(read(&path).is_none(), "{count} of {length}");
+        forge(&path, count, dimension, &one);
+        assert!(read(&path).is_none(), "{count} of {dimension}");
     }
+}
+
+#[test]
+fn damaged_file_is_ignored_wherever_the_damage_is() {
+    let state = tempfile::tempdir().expect("a folder");
+    let path = file(&state);
+    assert!(VectorFile::new(path.clone(), "m").write(&vectors([(1, &[1.0])])));
+    let whole = fs::read(&path).expect("there");
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        for bytes in [&damaged[..], &whole[..at]] {
+            fs::write(&path, bytes).expect("written");
+            assert!(read(&path).is_none(), "byte {at}");
+        }
+    }
+    fs::write(&path, [&whole[..], b"x"].concat()).expect("written");
+    assert!(read(&path).is_none(), "longer");
+    fs::write(&path, &whole).expect("written");
+    assert!(read(&path).is_some());
+}
+
+#[test]
+fn one_gateway_writes_and_another_reads() {
+    let state = tempfile::tempdir().expect("a folder");
+    let [mut one, mut other] = [(); 2].map(|()| VectorFile::new(file(&state), "m"));
+    assert!(one.write(&vectors([(1, &[1.0])])));
+    assert!(!other.write(&vectors([(2, &[1.0])])));
+    assert!(other.read().expect("good").find(&[1; 16]).is_some());
+    drop(one);
+    assert!(other.write(&vectors([(2, &[1.0])])), "the lock went with its holder");
+}
+
+#[tokio::test(start_paused = true)]
+async fn folder_that_cannot_be_written_costs_no_search() {
+    let state = tempfile::tempdir().expect("a folder");
+    fs::create_dir(file(&state)).expect("a folder in the place of the file");
+    let model = Concepts::working();
+    let fixture = opened(&model, &state).await;
+    ready(&fixture).await;
+    assert_eq!(search(&fixture, "vacation").await.0, "hybrid");
 }
 
 #[test]
 fn documents_without_vectors_and_of_another_length_are_not_written() {
     let state = tempfile::tempdir().expect("a folder");
-    let of = |number: u8, numbers: &[f32]| {
-        let digests = if numbers.is_empty() { Vec::new() } else { vec![[number; 16]] };
-        let sections = vec![0; digests.len()];
-        Arc::new(OfDocument { sections, digests, numbers: numbers.to_vec(), ..OfDocument::default() })
-    };
-    let by_serial = [(1, of(1, &[1.0, 0.0])), (2, of(2, &[])), (3, of(3, &[0.0, 1.0]))];
-    let vectors = Vectors { by_serial: by_serial.into() };
     let path = file(&state);
-    assert!(Kept::new(path.clone(), "handbook vectors 1 m").write(|out| super::write(&vectors, out)));
-    let known = read(&path).expect("good");
-    assert_eq!(known.find(&[1; 16]), Some(&[1.0, 0.0][..]));
-    assert_eq!(known.find(&[3; 16]), Some(&[0.0, 1.0][..]));
-    assert_eq!((known.find(&[2; 16]), known.places.len()), (None, 2));
+    let of = [(1, &[1.0, 0.0][..]), (2, &[]), (3, &[0.0, 1.0])];
+    assert!(VectorFile::new(path.clone(), "m").write(&vectors(of)));
+    let cached = read(&path).expect("good");
+    assert_eq!(cached.find(&[1; 16]), Some(vec![1.0, 0.0]));
+    assert_eq!(cached.find(&[3; 16]), Some(vec![0.0, 1.0]));
+    assert_eq!((cached.find(&[2; 16]), cached.places.len()), (None, 2));
 }

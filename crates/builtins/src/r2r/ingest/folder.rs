@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::task::spawn_blocking;
 
-use super::about::{Arguments, IngestMode};
-use super::{Ingest, Target, UPLOADS, failed, form};
+use super::{Arguments, Ingest, IngestMode, Target, form};
 use crate::Report;
 use crate::answer::Failure;
 use crate::r2r::id::Id;
@@ -22,6 +21,10 @@ use upstream::api::Error;
 
 /// Most files in the list of failures.
 const MAX_SHOWN: usize = 50;
+/// Files that are ingested at a time.
+const UPLOADS: usize = 4;
+/// Longest reason of a failure, in bytes.
+const LONGEST_REASON: usize = 500;
 
 /// Arguments of the tool.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -81,17 +84,17 @@ impl Ingest {
     pub(in super::super) async fn ingest_folder(
         &self,
         arguments: FolderArguments,
-        target: Target<'_>,
+        target: Target,
         report: &Report,
     ) -> Result<FolderIngested, Failure> {
         form::metadata(arguments.metadata.clone())?;
-        let (roots, folder) = (std::sync::Arc::clone(&self.0.roots), arguments.folder_path.clone());
+        let (roots, folder) = (std::sync::Arc::clone(&self.service.roots), arguments.folder_path.clone());
         let listed = spawn_blocking(move || roots.list(&folder)).await;
         let listed = listed.map_err(|error| Error::Malformed { reason: error.to_string() })??;
         if !target.is_known {
-            self.0.check(target.collection).await?;
+            self.service.check(target.collection).await?;
         }
-        let mut told = FolderIngested {
+        let mut answer = FolderIngested {
             collection_id: target.collection,
             total: listed.files.len(),
             ingested: 0,
@@ -104,25 +107,25 @@ impl Ingest {
         let mut files = std::pin::pin!(stream::iter(listed.files).map(one).buffer_unordered(UPLOADS));
         while let Some((path, outcome)) = files.next().await {
             match outcome {
-                Ok(()) => told.ingested += 1,
-                Err(Failure::Failed(error)) if ends_all(&error) && told.ingested == 0 => {
+                Ok(()) => answer.ingested += 1,
+                Err(Failure::Failed(error)) if ends_all(&error) && answer.ingested == 0 => {
                     return Err(error.into());
                 }
-                Err(failure) => told.note(path.clone(), &failure),
+                Err(failure) => answer.note(path.clone(), &failure),
             }
-            report.counted(told.done(), told.total, &path);
-            if told.stopped.is_some() {
+            report.counted(answer.done(), answer.total, &path);
+            if answer.stopped.is_some() {
                 break;
             }
         }
-        Ok(told)
+        Ok(answer)
     }
 
     async fn one(
         &self,
         file_path: String,
         of: &FolderArguments,
-        target: Target<'_>,
+        target: Target,
     ) -> (String, Result<(), Failure>) {
         let arguments = Arguments {
             file_path: file_path.clone(),
@@ -143,7 +146,7 @@ impl FolderIngested {
     }
 
     fn note(&mut self, file_path: String, failure: &Failure) {
-        let reason = failed::reason(failure);
+        let reason = reason(failure);
         if matches!(failure, Failure::Failed(error) if ends_all(error)) {
             self.stopped = Some(reason.clone());
         }
@@ -153,6 +156,15 @@ impl FolderIngested {
             self.more_not_ingested += 1;
         }
     }
+}
+
+/// Returns why a file was not ingested, for people.
+fn reason(failure: &Failure) -> String {
+    let text = match failure {
+        Failure::Refused(refusal) => refusal.message().to_owned(),
+        Failure::Failed(error) => error.to_string(),
+    };
+    text[..text.floor_char_boundary(LONGEST_REASON)].to_owned()
 }
 
 /// Whether the next file would fail in the same way. R2R also answers 500 if it cannot read one file.

@@ -3,7 +3,6 @@
 //! Invariants: one file in one collection, ingested by one identity, always has the same id, so a repeated
 //! upload never makes a second document. Metadata of Switchyard takes precedence over metadata of the caller.
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -105,9 +104,10 @@ impl DocumentForm {
         id: Uuid,
         collection: Uuid,
         mode: IngestMode,
-        told: (&str, &str, &Map<String, Value>),
+        name: &str,
+        digest: &str,
+        metadata: &Map<String, Value>,
     ) -> Self {
-        let (name, digest, metadata) = told;
         let file_name = file_name(name);
         let mut lasting = metadata.clone();
         if let Some(Value::String(title)) = lasting.get_mut("title") {
@@ -120,36 +120,12 @@ impl DocumentForm {
         let ours = [
             (SOURCE_PATH, json!(name)),
             (DIGEST, json!(digest)),
-            (INGESTION_MODE, json!(mode.word())),
+            (INGESTION_MODE, json!(mode.name())),
             // The form has this field too. Some versions of R2R read one, some the other.
             ("collection_ids", json!([collection.to_string()])),
         ];
         lasting.extend(ours.map(|(name, value)| (name.to_owned(), value)));
         Self { id, collection, mode, file_name, lasting }
-    }
-
-    /// Restores the description of a document from `there`, its metadata at R2R. Returns none if they are
-    /// incomplete.
-    pub(super) fn earlier(
-        (id, collection): (Uuid, Uuid),
-        usual: IngestMode,
-        there: &Map<String, Value>,
-    ) -> Option<Self> {
-        let name = there.get(SOURCE_PATH)?.as_str()?;
-        let callers = there.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
-        let callers = callers.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let mode =
-            there.get(INGESTION_MODE).and_then(|word| IngestMode::deserialize(word).ok()).unwrap_or(usual);
-        let mut form = Self::new(id, collection, mode, (name, digest(there)?, &callers));
-        // Keeps the earlier time: this version is still the last one that was requested, if it could not be
-        // replaced.
-        form.lasting.extend(there.get(INGESTED_AT).map(|at| (INGESTED_AT.to_owned(), at.clone())));
-        Some(form)
-    }
-
-    /// Returns the file name that [`DocumentForm::new`] was given.
-    pub(super) fn name(&self) -> String {
-        self.lasting.get(SOURCE_PATH).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// Whether a document with the metadata `there` has the same content and the same metadata.
@@ -169,27 +145,16 @@ impl DocumentForm {
         let mut metadata = self.lasting.clone();
         metadata.insert("ingested_by".to_owned(), json!("switchyard"));
         let now = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
-        metadata.entry(INGESTED_AT).or_insert_with(|| json!(now));
+        metadata.insert(INGESTED_AT.to_owned(), json!(now));
         let digest = self.lasting.get(DIGEST).and_then(Value::as_str).unwrap_or_default();
         Form::new()
             .text("id", &self.id.to_string())
             .text("collection_ids", &json!([self.collection.to_string()]).to_string())
             .text("metadata", &Value::Object(metadata).to_string())
-            .text("ingestion_mode", self.mode.word())
+            .text("ingestion_mode", self.mode.name())
             .text("run_with_orchestration", "true")
             .file("file", &self.file_name, source.len, source.pieces(digest, faults, sent))
     }
-}
-
-/// Returns the SHA-256 in `metadata` of a document.
-pub(super) fn digest(metadata: &Map<String, Value>) -> Option<&str> {
-    metadata.get(DIGEST)?.as_str()
-}
-
-/// Whether a document with `metadata` was sent at `time` or later, by Switchyard's clock.
-pub(super) fn is_sent_since(metadata: &Map<String, Value>, time: OffsetDateTime) -> bool {
-    let at = metadata.get(INGESTED_AT).and_then(Value::as_str);
-    at.and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok()).is_some_and(|at| at >= time)
 }
 
 /// Returns the one id of the file `name` in `collection`, ingested by `identity`.

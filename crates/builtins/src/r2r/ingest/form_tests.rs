@@ -56,7 +56,7 @@ fn metadata_of_others_is_refused_by_name() {
 fn a_title_ends_as_the_file_does_because_r2r_takes_the_type_from_it() {
     let title = |title: &str, name: &str| {
         let metadata = object(&json!({ "title": title }));
-        let form = DocumentForm::new(Uuid::nil(), Uuid::nil(), IngestMode::Fast, (name, "d", &metadata));
+        let form = DocumentForm::new(Uuid::nil(), Uuid::nil(), IngestMode::Fast, name, "d", &metadata);
         form.lasting["title"].as_str().expect("a text").to_owned()
     };
     assert_eq!(title("User guide", "docs/guide.md"), "User guide.md");
@@ -68,7 +68,7 @@ fn a_title_ends_as_the_file_does_because_r2r_takes_the_type_from_it() {
 fn the_same_is_what_has_the_same_content_wishes_and_place() {
     let told = object(&json!({"tag": "x"}));
     let form = |mode, digest, metadata: &Map<String, Value>| {
-        DocumentForm::new(Uuid::nil(), Uuid::nil(), mode, ("a.md", digest, metadata))
+        DocumentForm::new(Uuid::nil(), Uuid::nil(), mode, "a.md", digest, metadata)
     };
     let mut there = form(IngestMode::Fast, "d", &told).lasting;
     there.extend(object(&json!({"version": "v0", "ingested_at": "then"})));

@@ -1,173 +1,273 @@
-//! `r2r_ingest_document`: ingests a file of this machine into an R2R collection.
+//! `r2r_ingest_document` and `r2r_ingest_folder`: ingest files of this machine into an R2R collection.
 //!
-//! Every document has its own task. The task continues after its client has left, and resumes after a restart
-//! of the gateway. Invariants: a client that gets the answer `pending` gets it before anything is sent, with
-//! the future id of the document. One task at a time works on a file. At most [`UPLOADS`] files are sent at a
-//! time, and at most [`MOST_JOBS`] tasks exist. If a document could not be ingested, the reason is kept for
-//! later queries.
+//! Invariants: R2R keeps the state of an ingestion, and nothing of it is stored here. A call is answered once
+//! R2R has the document, or with the reason why it has not. An upload continues after its client has left, and
+//! ends with the program. One upload at a time works on a document, and at most [`MAX_UNDER_WAY`] exist.
 //!
-//! Not here: which collection belongs to the project (`project`), and the requests to R2R (`client`).
+//! Not here: which collection belongs to the project (`project`), and what R2R shows of a document
+//! (`documents`).
 
-mod about;
-mod backup;
-mod failed;
 mod folder;
 mod form;
-mod job;
-mod journal;
-mod listing;
 mod no_follow;
-mod remote;
 mod roots;
 mod source;
-mod tasks;
+mod upload;
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lru::LruCache;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use time::OffsetDateTime;
-use tokio::sync::{OnceCell, Semaphore, watch};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
+use self::form::DocumentForm;
+use self::roots::Roots;
+use self::source::SourceFile;
+use self::upload::{Change, Outcome, Upload, UploadProgress};
 use crate::Report;
 use crate::answer::Failure;
 use crate::r2r::answers::Answers;
 use crate::r2r::client::Client;
 use crate::r2r::config;
 use crate::r2r::id::Id;
-use crate::r2r::model::R2rDocument;
-pub(super) use about::{ABOUT, Arguments, Ingested};
-use about::{IngestMode, Status};
-pub(super) use failed::FailedDocument;
+use crate::refusal::Refusal;
+use crate::tool::{Effect, ToolInfo};
 pub(super) use folder::{ABOUT_FOLDER, FolderArguments, FolderIngested};
-use job::{Outcome, Step};
-pub(super) use journal::beside as journal_beside;
-use journal::{Journal, JournalEntry};
-use remote::R2rApi;
-use roots::Roots;
+use json::Raw;
+use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
-use tasks::{MOST_COLLECTIONS, Task, Tasks};
-use upstream::api::{Error, Events};
+use upstream::api::{Error, Event, Events};
 
-/// Most documents that are sent at a time.
-const UPLOADS: usize = 4;
-/// Most documents under way, waiting ones included.
-const MOST_JOBS: usize = 256;
+/// Most documents under way.
+const MAX_UNDER_WAY: usize = 64;
 /// Suggested wait after that limit was reached.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+const RETRY_IN: Duration = Duration::from_secs(10);
+/// How long the existence of a collection is cached.
+const COLLECTION_TTL: Duration = Duration::from_mins(1);
+/// Most collections in that cache.
+const MAX_COLLECTIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+
+/// Description of the tool. It may be called twice: a document has one id, and one made of an identical file
+/// stays unchanged.
+pub(super) const ABOUT: ToolInfo = ToolInfo {
+    name: "r2r_ingest_document",
+    title: "Ingest a file into R2R",
+    description: "Adds a file of this machine to a collection, so that r2r_search and r2r_rag_query find \
+                  what it says. By default it answers once R2R has the file, with status `pending`; \
+                  r2r_monitor_task tells when the document can be found. A file that is there already is \
+                  replaced if it changed and left alone if not, so it can be called again at any time.",
+    effect: Effect::Replaces,
+};
+
+/// Input of the tool.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(super) struct Arguments {
+    /// The absolute path of the file, below a folder that the operator has allowed.
+    #[schemars(length(min = 1, max = 4096))]
+    pub(super) file_path: String,
+    /// The id of the collection that the document is to be in. Left out: the project's own.
+    pub(super) collection_id: Option<Id>,
+    /// Metadata for the document; searches can filter by it. `title` becomes its title.
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// How carefully the file is read: `hi-res` also looks at layout and images and takes longest,
+    /// `fast` only at text, `custom` does what the service was configured to.
+    #[serde(default)]
+    #[schemars(default)]
+    pub(super) ingestion_mode: IngestMode,
+    /// Whether to be answered once R2R has the file, while the document is ingested in the background.
+    #[serde(default = "yes")]
+    pub(super) run_async: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How carefully a file is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum IngestMode {
+    HiRes,
+    #[default]
+    Fast,
+    Custom,
+}
+
+impl IngestMode {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::HiRes => "hi-res",
+            Self::Fast => "fast",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+/// Output of the tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct Ingested {
+    /// The document's id, for `r2r_monitor_task`.
+    document_id: Id,
+    /// `pending`: it is being ingested. `success`: it can be searched.
+    status: Status,
+    /// The name of the file.
+    file_name: String,
+    /// The collection that it is in, or will be.
+    collection_id: Id,
+}
+
+/// How far an answered document is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Pending,
+    Success,
+}
 
 /// Collection that a document should go into.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target<'a> {
+pub(super) struct Target {
     pub(super) collection: Id,
     /// Whether R2R had the collection a moment ago.
     pub(super) is_known: bool,
     /// URI of the resource that changes when the ingestion ends.
-    pub(super) resource: Option<&'a str>,
+    pub(super) resource: Option<&'static str>,
 }
 
-/// Everything that `Ingest` needs to start.
-pub(super) struct IngestOptions<'a> {
-    pub(super) options: &'a config::R2rOptions,
-    /// Path of the journal: [`journal_beside`].
-    pub(super) journal: PathBuf,
+/// Ingests documents. Dropping it stops its uploads.
+pub(super) struct Ingest {
+    service: Arc<Service>,
+    shutdown: Shutdown,
+}
+
+/// State that all uploads share.
+struct Service {
+    client: Client,
+    roots: Arc<Roots>,
     /// Cached answers of the tools that find documents.
-    pub(super) answers: Answers,
-    pub(super) events: Events,
-    pub(super) shutdown: &'a Shutdown,
+    answers: Answers,
+    events: Events,
+    /// The id of the gateway's account at R2R, once it was requested.
+    account: OnceCell<String>,
+    /// One permit for each document under way.
+    slots: Arc<Semaphore>,
+    under_way: Mutex<HashMap<Id, Weak<UnderWay>>>,
+    collections: Mutex<LruCache<Id, Instant>>,
 }
 
-/// Ingests documents. Dropping it stops its tasks. The next instance that opens the journal resumes them.
-pub(super) struct Ingest(Arc<Tasks>, Shutdown);
+/// A document with uploads that run or wait.
+struct UnderWay {
+    file_name: String,
+    /// Held by the upload that runs.
+    lock: tokio::sync::Mutex<()>,
+}
+
+/// One document that was requested.
+struct Request {
+    id: Id,
+    source: SourceFile,
+    arguments: Arguments,
+    metadata: Map<String, Value>,
+    target: Target,
+    progress: watch::Sender<UploadProgress>,
+    _slot: OwnedSemaphorePermit,
+}
 
 impl Ingest {
-    /// Ingests through `client`, and resumes what an earlier instance left.
-    pub(super) fn open(client: Client, opening: IngestOptions<'_>) -> Self {
-        Self::over(client, opening)
-    }
-
-    fn over(remote: impl R2rApi, opening: IngestOptions<'_>) -> Self {
-        let shutdown = opening.shutdown.child();
-        let options = opening.options;
-        let inner = Arc::new(Tasks {
-            remote: Box::new(remote),
+    /// Ingests through `client`, and drops `answers` of changed collections.
+    pub(super) fn open(
+        client: Client,
+        options: &config::R2rOptions,
+        answers: Answers,
+        events: Events,
+        shutdown: &Shutdown,
+    ) -> Self {
+        let service = Arc::new(Service {
+            client,
             roots: Arc::new(Roots::new(&options.ingest_roots, options.max_file_bytes)),
-            journal: Journal::new(opening.journal),
-            answers: opening.answers,
-            who: OnceCell::new(),
-            events: opening.events,
-            seats: Arc::new(Semaphore::new(MOST_JOBS)),
-            uploads: Semaphore::new(UPLOADS),
-            turns: Mutex::default(),
-            collections: Mutex::new(LruCache::new(MOST_COLLECTIONS)),
+            answers,
+            events,
+            account: OnceCell::new(),
+            slots: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+            under_way: Mutex::default(),
+            collections: Mutex::new(LruCache::new(MAX_COLLECTIONS)),
         });
-        shutdown.spawn_until_end(Arc::clone(&inner).resume(shutdown.clone()));
-        Self(inner, shutdown)
+        Self { service, shutdown: shutdown.child() }
     }
 
     /// Runs the tool.
     pub(super) async fn ingest(
         &self,
         arguments: Arguments,
-        target: Target<'_>,
+        target: Target,
         report: &Report,
     ) -> Result<Ingested, Failure> {
-        let Arguments { file_path, metadata, ingestion_mode, run_async, .. } = arguments;
-        let metadata = form::metadata(metadata)?;
-        let source = self.0.source(&file_path).await?;
+        let service = &self.service;
+        let metadata = form::metadata(arguments.metadata.clone())?;
+        let source = service.open(&arguments.file_path).await?;
         let collection = target.collection;
         if !target.is_known {
-            self.0.check(collection).await?;
+            service.check(collection).await?;
         }
-        let document = Id(form::id(self.0.who().await?, collection.0, &source.name));
-        let entry = JournalEntry {
-            document,
-            path: file_path,
-            collection,
-            mode: ingestion_mode,
-            metadata,
-            resource: target.resource.map(str::to_owned),
-            removed: None,
-        };
+        let id = Id(form::id(service.account().await?, collection.0, &source.name));
         let file_name = file_name(&source.name);
-        let answer =
-            |status| Ingested { document_id: document, status, file_name, collection_id: collection };
-        let seat = Arc::clone(&self.0.seats).try_acquire_owned();
-        let seat = seat.map_err(|_| Error::Overloaded { retry_in: TRY_AGAIN })?;
-        let number = self.0.journal.add(entry.clone()).await;
-        let (steps, step) = watch::channel(Step { share: 0.0, message: "queued".into(), outcome: None });
-        let is_watched = !run_async && report.wants_progress();
-        let task = Task {
-            entry,
-            number,
-            source: Some(source),
-            is_awaited: !run_async,
-            is_watched,
-            steps,
-            _seat: seat,
-        };
-        self.1.spawn_until_end(Arc::clone(&self.0).ingest(task));
-        if run_async {
-            return Ok(answer(Status::Pending));
+        let run_async = arguments.run_async;
+        let slot = Arc::clone(&service.slots).try_acquire_owned();
+        let slot = slot.map_err(|_| Error::Overloaded { retry_in: RETRY_IN })?;
+        let (progress, steps) = watch::channel(UploadProgress::default());
+        let request = Request { id, source, arguments, metadata, target, progress, _slot: slot };
+        self.shutdown.spawn_until_end(Arc::clone(service).run(request));
+        let status = if run_async { Status::Pending } else { Status::Success };
+        wait(steps, run_async, report).await?;
+        Ok(Ingested { document_id: id, status, file_name, collection_id: collection })
+    }
+
+    /// Returns the file name of `document` if it is under way. R2R may not have it yet, or may have it before
+    /// the cached answers are dropped.
+    pub(super) fn under_way(&self, document: Id) -> Option<String> {
+        let under_way = self.service.all_under_way();
+        under_way.get(&document)?.upgrade().map(|document| document.file_name.clone())
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        self.shutdown.begin();
+    }
+}
+
+/// Waits until R2R has a document, or has ended with it unless `run_async`. Meanwhile reports progress to the
+/// client.
+async fn wait(
+    mut steps: watch::Receiver<UploadProgress>,
+    run_async: bool,
+    report: &Report,
+) -> Result<(), Failure> {
+    let mut shown = 0.0;
+    loop {
+        {
+            let step = steps.borrow_and_update();
+            match &step.outcome {
+                Some(outcome) => return outcome.clone().map(drop),
+                None if run_async && step.is_accepted => return Ok(()),
+                // Progress must grow with every message (2026-07-28 `basic/utilities/progress`).
+                None if step.share > shown => {
+                    shown = step.share;
+                    report.share(shown, &step.message);
+                }
+                None => {}
+            }
         }
-        ended(step, report).await.map(|_| answer(Status::Success))
-    }
-
-    /// Returns what Switchyard itself knows of `document`: that it is under way, or that it could not be
-    /// ingested.
-    pub(super) fn ours(&self, document: Id) -> Option<LocalState> {
-        let journal = &self.0.journal;
-        let under_way = journal.noted(document);
-        let under_way = under_way
-            .map(|(path, since)| LocalState::UnderWay(UnderWay { file_name: file_name(&path), since }));
-        under_way.or_else(|| journal.failed(document).map(LocalState::Failed))
-    }
-
-    /// Returns the documents of `collection` that could not be ingested, the newest first.
-    pub(super) fn failed(&self, collection: Id) -> Vec<FailedDocument> {
-        self.0.journal.all_failed(collection)
+        if steps.changed().await.is_err() {
+            return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
+        }
     }
 }
 
@@ -175,67 +275,108 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// State of a document that Switchyard itself knows.
-#[derive(Debug, Clone)]
-pub(super) enum LocalState {
-    UnderWay(UnderWay),
-    Failed(FailedDocument),
-}
-
-impl LocalState {
-    /// Whether this is newer than the document that R2R shows.
-    pub(super) fn is_newer_than(&self, there: &R2rDocument) -> bool {
-        match self {
-            Self::UnderWay(ours) => !ours.is_of(&there.metadata),
-            Self::Failed(ours) => !ours.is_outlived_by(there),
+impl Service {
+    /// Ingests a document and publishes the outcome.
+    async fn run(self: Arc<Self>, request: Request) {
+        // Held until the outcome is published: until then, the document is under way.
+        let under_way = self.enter(request.id, &request.source.name);
+        let outcome = {
+            let _turn = under_way.lock.lock().await;
+            self.upload(&request).await
+        };
+        let (file, document) = (&request.arguments.file_path, request.id);
+        match &outcome {
+            Ok(change) => tracing::info!(file, %document, ?change, "a document was ingested"),
+            Err(failure) => tracing::warn!(file, %document, ?failure, "a document was not ingested"),
         }
+        if !matches!(outcome, Ok(Change::None)) {
+            self.answers.forget(request.target.collection).await;
+        }
+        if let Some(uri) = request.target.resource {
+            let params = Raw::object(&[("uri", &Raw::of(uri))]);
+            let notice = Notification { method: method::RESOURCE_UPDATED.into(), params: Some(params) };
+            self.events.report(Event::Notice(notice));
+        }
+        drop(under_way);
+        request.progress.send_modify(|step| step.outcome = Some(outcome));
     }
-}
 
-/// A document that was promised and is not finished.
-#[derive(Debug, Clone)]
-pub(super) struct UnderWay {
-    /// The name of its file.
-    pub(super) file_name: String,
-    since: OffsetDateTime,
-}
-
-impl UnderWay {
-    /// Whether a document with `metadata` is the promised one, and not the one to be replaced.
-    fn is_of(&self, metadata: &Map<String, Value>) -> bool {
-        form::is_sent_since(metadata, self.since)
+    async fn upload(&self, request: &Request) -> Outcome {
+        let Request { id, source, arguments, metadata, target, progress, .. } = request;
+        let digest = source.digest().await;
+        let digest = digest.map_err(|fault| upload::refusal(&arguments.file_path, &fault.words()))?;
+        let (collection, mode) = (target.collection.0, arguments.ingestion_mode);
+        let upload = Upload {
+            client: &self.client,
+            path: &arguments.file_path,
+            source,
+            form: DocumentForm::new(id.0, collection, mode, &source.name, &digest, metadata),
+            progress,
+            is_awaited: !arguments.run_async,
+        };
+        upload.run().await
     }
-}
 
-impl Drop for Ingest {
-    fn drop(&mut self) {
-        self.1.begin();
-    }
-}
-
-/// Waits for the outcome of a document. Meanwhile reports progress to the client.
-async fn ended(mut step: watch::Receiver<Step>, report: &Report) -> Outcome {
-    loop {
-        {
-            let step = step.borrow_and_update();
-            if let Some(outcome) = &step.outcome {
-                return outcome.clone();
+    /// Opens the file, if it can be sent.
+    async fn open(&self, path: &str) -> Result<SourceFile, Failure> {
+        let (roots, path) = (Arc::clone(&self.roots), path.to_owned());
+        let opened = spawn_blocking(move || {
+            let source = roots.open(&path)?;
+            if form::is_known_type(&source.name) || source.looks_like_text() {
+                return Ok(source);
             }
-            report.share(step.share, &step.message);
+            Err(Refusal::new("invalid_path", "file_path", &path)
+                .because("R2R does not know files of this type, and the content is no text.")
+                .valid("text of any kind, or a type that R2R reads, such as pdf, docx, html, png")
+                .suggest("Convert the file to one of these."))
+        });
+        let opened = opened.await.map_err(|error| Error::Malformed { reason: error.to_string() })?;
+        Ok(opened?)
+    }
+
+    /// Returns the id of the gateway's account at R2R. The login is not used, because it may change while the
+    /// documents still belong to the account.
+    async fn account(&self) -> Result<&str, Error> {
+        self.account.get_or_try_init(|| self.client.account()).await.map(String::as_str)
+    }
+
+    /// Refuses a collection that does not exist. R2R itself would accept it.
+    async fn check(&self, id: Id) -> Result<(), Failure> {
+        let is_fresh = |seen: &Instant| seen.elapsed() < COLLECTION_TTL;
+        if self.seen().get(&id).is_some_and(is_fresh) {
+            return Ok(());
         }
-        if step.changed().await.is_err() {
-            return Err(Failure::Failed(Error::Unavailable { state: "shutting down" }));
+        if !self.client.has_collection(id.0).await? {
+            let refusal = Refusal::new("not_found", "collection_id", &id);
+            return Err(refusal
+                .because("There is no such collection, or it is not ours.")
+                .valid("the id of a collection, as r2r_list_collections gives it")
+                .suggest("Call r2r_list_collections, or leave it out to use the project's own.")
+                .into());
         }
+        self.seen().put(id, Instant::now());
+        Ok(())
+    }
+
+    /// Adds the document `id`, made of the file `name`, to those under way.
+    fn enter(&self, id: Id, name: &str) -> Arc<UnderWay> {
+        let mut all = self.all_under_way();
+        all.retain(|_, document| document.strong_count() > 0);
+        if let Some(document) = all.get(&id).and_then(Weak::upgrade) {
+            return document;
+        }
+        let document = Arc::new(UnderWay { file_name: file_name(name), lock: tokio::sync::Mutex::default() });
+        all.insert(id, Arc::downgrade(&document));
+        document
+    }
+
+    fn all_under_way(&self) -> MutexGuard<'_, HashMap<Id, Weak<UnderWay>>> {
+        // Nothing panics while it is held.
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, LruCache<Id, Instant>> {
+        // Nothing panics while it is held.
+        self.collections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-#[cfg(test)]
-mod fixture;
-#[cfg(test)]
-mod kept_tests;
-#[cfg(test)]
-mod left_behind_tests;
-#[cfg(test)]
-mod socket_tests;
-#[cfg(test)]
-mod tests;

@@ -12,8 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::listing::{self, FileList, MAX_FILES, Unlisted};
-use super::no_follow::open_file;
+use super::no_follow::{self, FileList, MAX_FILES, Unlisted};
 use super::source::SourceFile;
 use crate::refusal::Refusal;
 
@@ -45,7 +44,7 @@ impl Roots {
     pub(super) fn list(&self, path: &str) -> Result<FileList, Refusal> {
         let listed = self.check_any(path).and_then(|()| {
             let (root, names) = self.place(path, 0)?;
-            listing::files(&root.path, &names).map_err(|failure| match failure {
+            no_follow::files(&root.path, &names).map_err(|failure| match failure {
                 Unlisted::Unreadable(error) => self.unopened(path, &error),
                 Unlisted::TooMany => refusal(path)
                     .because("The folder has too many files or subfolders.")
@@ -65,7 +64,7 @@ impl Roots {
     pub(super) fn open(&self, path: &str) -> Result<SourceFile, Refusal> {
         self.check_any(path)?;
         let (root, names) = self.place(path, 1)?;
-        let file = open_file(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
+        let file = no_follow::open_file(&root.path, &names).map_err(|error| self.unopened(path, &error))?;
         let len = self.checked(path, &file)?;
         let name = names.iter().fold(root.label.clone(), |name, part| format!("{name}/{part}"));
         Ok(SourceFile::new(file, name, len))

@@ -89,7 +89,7 @@ impl Folder {
                 bytes = length,
                 "the offer is too large to be remembered"
             );
-            text = Content { offer: None, ..content }.print();
+            text = Content { offer: None, principals: None, ..content }.print();
         }
         private_file::replace(&path, &text)
     }

@@ -16,7 +16,7 @@ use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{ChromaClient, DatabaseAddress, Records, Vector};
 use crate::handbook::config;
-use crate::handbook::semantic::vector_cache::KeptVectors;
+use crate::handbook::semantic::vector_cache::VectorCache;
 use runtime::shutdown::Shutdown;
 
 /// The default name of the fixture's collection.
@@ -36,7 +36,7 @@ pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -
     let model: Arc<dyn Embedding> = Arc::<Concepts>::clone(model);
     handbook.with(
         Box::pin(async { Ok(model) }),
-        KeptVectors::new(None, ""),
+        VectorCache::new(None, ""),
         VectorStorage::at(Arc::new(link)),
     )
 }

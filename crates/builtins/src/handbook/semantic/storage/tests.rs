@@ -12,7 +12,7 @@ use super::fixture::*;
 use super::*;
 use crate::chroma::double::Double;
 use crate::chroma::{ChromaClient, DatabaseAddress};
-use crate::handbook::semantic::vector_cache::KeptVectors;
+use crate::handbook::semantic::vector_cache::VectorCache;
 use crate::rest::Rest;
 use runtime::shutdown::Shutdown;
 
@@ -61,7 +61,7 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
     let in_memory: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
     fixture.handbook =
-        fresh.with(Box::pin(async { Ok(in_memory) }), KeptVectors::new(None, ""), VectorStorage::Memory);
+        fresh.with(Box::pin(async { Ok(in_memory) }), VectorCache::new(None, ""), VectorStorage::Memory);
     let (one, two) = (ready(&fixture).await, ready(&other).await);
     assert!(one == two && one.passages > 1_000, "{one:?} {two:?}");
     for arguments in [

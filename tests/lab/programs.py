@@ -124,7 +124,7 @@ def start_listening(name: str, command: Sequence[str], port: int, log: Path, pee
 
 def start_skills_peer(port: int, log: Path, peers: Peers) -> Program:
     """Starts our own server with skills, on FastMCP."""
-    peer = Path(__file__).resolve().parent / "skills_peer.py"
+    peer = Path(__file__).resolve().parent.parent / "conformance" / "skills_peer.py"
     return start_listening("skills_peer", [peers.program("peer-python"), str(peer), str(port)], port, log, peers)
 
 

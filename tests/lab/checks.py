@@ -1,0 +1,95 @@
+"""What the suites share: groups that print each check, suites of functions that fail, and a key for the gateway."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from programs import Failed
+
+#: One check of a suite, which gets the world of the suite.
+Check = Callable[[Any], None]
+#: Makes the world of a suite, whose logs go to the folder.
+World = Callable[[Path], AbstractContextManager[Any]]
+
+
+class Checks:
+    """The checks of one group."""
+
+    def __init__(self, group: str) -> None:
+        self.group, self.made, self.failed = group, 0, 0
+
+    def that(self, what: str, is_so: Any, found: Any = "") -> bool:
+        """Counts a check; `found` is shown when it failed."""
+        self.made += 1
+        self.failed += not is_so
+        line = f"{'ok  ' if is_so else 'FAIL'}  {self.group}: {what}"
+        print(line if is_so else f"{line}\n        found: {found}", flush=True)
+        return bool(is_so)
+
+    def same(self, what: str, found: Any, wanted: Any) -> bool:
+        """Counts a check that two values are equal."""
+        return self.that(what, found == wanted, f"{found!r}, wanted {wanted!r}")
+
+    def note(self, what: str) -> None:
+        """Says a figure that is no check."""
+        print(f"      {self.group}: {what}", flush=True)
+
+
+class Wrong(Exception):
+    """A check did not hold."""
+
+
+def check(holds: object, what: str) -> None:
+    """Fails with `what` unless it holds."""
+    if not holds:
+        raise Wrong(what)
+
+
+def new_key(binary: Path, name: str, role: str) -> tuple[str, dict[str, str]]:
+    """A key for the gateway, and its entry in the configuration file."""
+    command = [str(binary), "key", "new", "--id", name, "--role", role]
+    words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    key = next(word for word in words if word.startswith(f"swy_{name}_"))
+    digest = next(word for word in words if word.startswith("sha256:"))
+    return key, {"id": name, "hash": digest, "role": role}
+
+
+def arguments(about: str | None, checks: Sequence[Check]) -> argparse.ArgumentParser:
+    """The arguments that every suite of `checks` has."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("--binary", type=Path, required=True, help="the gateway")
+    names = [one.__name__ for one in checks]
+    parser.add_argument("--check", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--out", type=Path, help="a folder for logs; default: a new one")
+    return parser
+
+
+def run_checks(suite: str, asked: argparse.Namespace, checks: Sequence[Check], world: World) -> int:
+    """Runs the checks in the world that is made for them, and prints a line for each. The exit code."""
+    out = (asked.out or Path(tempfile.mkdtemp(prefix=f"{suite}-"))).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = [one for one in checks if not asked.check or one.__name__ in asked.check]
+    began, failed = time.monotonic(), 0
+    try:
+        with world(out) as lab:
+            for one in wanted:
+                started = time.monotonic()
+                try:
+                    one(lab)
+                    verdict = "ok"
+                except Exception as error:  # noqa: BLE001  the other checks still say something
+                    verdict, failed = f"FAILED\n      {type(error).__name__}: {error}", failed + 1
+                print(f"{one.__name__.replace('_', ' '):<66} {time.monotonic() - started:5.1f} s  {verdict}", flush=True)
+    except Failed as error:
+        print(f"{suite}: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{len(wanted) - failed} of {len(wanted)} checks hold; logs: {out}\n{time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
