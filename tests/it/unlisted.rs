@@ -165,7 +165,7 @@ async fn a_notification_of_a_vendor_reaches_the_connection_that_calls_use() {
 
 #[tokio::test]
 async fn a_notification_of_a_vendor_is_passed_under_the_conditions_of_methods() {
-    let hash = runtime::hex::hex(&Sha256::digest(KEY));
+    let hash = hex::encode(Sha256::digest(KEY));
     for (role, policy, passes) in [
         ("caller", "tools: {}", true),
         ("reader", "tools: {}", false),
