@@ -217,14 +217,14 @@ async fn the_endpoint_of_a_legacy_server_has_no_discovery_so_clients_begin_a_ses
     }
 }
 
-// A template that a server lists for one client only is known after the connection of that client was opened.
+// A prompt that a server lists for one client only is known after the connection of that client was opened.
 #[tokio::test]
 async fn first_completion_of_a_session_knows_what_is_listed_for_it_alone() {
     let server = StatefulHttp::start();
     let one = Registry::new().http("one", &server.url());
     let gateway = before(one, &["tools: {deny: [exit]}"]).await;
-    let session = opened(&gateway.mcp_of("one"), &json!({"experimental": {"template": {}}})).await;
-    let own = json!({"type": "ref/resource", "uri": "own://{of}"});
+    let session = opened(&gateway.mcp_of("one"), &json!({"experimental": {"prompts": {}}})).await;
+    let own = json!({"type": "ref/prompt", "name": "own"});
     let params = json!({"ref": own, "argument": {"name": "of", "value": ""}});
     let completed = session.post(&session.envelope("completion/complete", &params.to_string()), &[]).await;
     assert_eq!(completed.result()["completion"]["values"], json!(["completed"]));

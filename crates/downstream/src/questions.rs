@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariants: an id is used once in a session. A response without a matching open request changes
-//! nothing. At most `MAX_OPEN` requests are open, and further ones are refused. When the call or the
+//! nothing. At most `MAX_OPEN` requests are open, and further ones are refused, unless the
+//! client has not answered the oldest one for a minute: that one gives way. When the call or the
 //! session ends, its requests end.
 //!
 //! Not here: which client can get which request (`gateway::era`), and the stream that carries it
@@ -17,8 +18,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use json::Raw;
 use protocol::{Message, Notification, Request, RequestId, Response, method};
@@ -27,6 +30,8 @@ use upstream::Question;
 
 /// Limit of open requests of one session.
 const MAX_OPEN: usize = 256;
+/// How long most servers wait for an answer. A request that its client does not answer keeps its place so long.
+const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 /// The reason in the cancellation when the answer is no longer needed.
 const REASON: &str = "nobody waits for the answer any more";
 
@@ -37,14 +42,30 @@ pub struct Questions(Mutex<QuestionTable>);
 #[derive(Debug, Default)]
 struct QuestionTable {
     last_id: u64,
-    open: HashMap<u64, Question>,
+    /// By id. The oldest one has the lowest.
+    open: HashMap<u64, (Instant, Question)>,
     is_closed: bool,
+}
+
+impl QuestionTable {
+    /// If there is no room, takes the oldest request out that its client has not answered for a minute.
+    fn take_unanswered(&mut self) -> Option<Question> {
+        if self.open.len() < MAX_OPEN {
+            return None;
+        }
+        let (id, (since, _)) = self.open.iter().min_by_key(|(id, _)| **id)?;
+        let id = (since.elapsed() >= ANSWER_LIMIT).then_some(*id)?;
+        self.open.remove(&id).map(|(_, question)| question)
+    }
 }
 
 impl Questions {
     /// Opens a server request and returns the message for the client. Returns none, which refuses
     /// it, if too many are open or if the session has ended.
     pub fn ask(self: &Arc<Self>, question: Question) -> Option<(OpenQuestion, Message)> {
+        // Its server is answered when it is dropped, without the lock.
+        let gives_way = self.lock().take_unanswered();
+        drop(gives_way);
         let mut table = self.lock();
         if table.is_closed || table.open.len() >= MAX_OPEN {
             return if table.is_closed { None } else { Limit::SessionQuestions.met(None) };
@@ -52,7 +73,7 @@ impl Questions {
         table.last_id += 1;
         let id = table.last_id;
         let (method, params) = (question.method.clone(), question.params.clone());
-        table.open.insert(id, question);
+        table.open.insert(id, (Instant::now(), question));
         let request = Request { id: RequestId::from_u64(id), method, params };
         Some((OpenQuestion { questions: Arc::clone(self), id }, Message::Request(request)))
     }
@@ -61,7 +82,7 @@ impl Questions {
     pub fn answer(&self, response: Response) {
         let id = response.id.as_ref().and_then(RequestId::as_u64);
         let question = id.and_then(|id| self.lock().open.remove(&id));
-        if let Some(question) = question {
+        if let Some((_, question)) = question {
             question.answer(response.reply);
         }
     }
@@ -124,7 +145,7 @@ impl OpenQuestion {
     pub(crate) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<End> {
         match self.questions.lock().open.get_mut(&self.id) {
             None => Poll::Ready(End::Answered),
-            Some(question) => question.poll_withdrawn(cx).map(|()| End::Withdrawn),
+            Some((_, question)) => question.poll_withdrawn(cx).map(|()| End::Withdrawn),
         }
     }
 
@@ -219,6 +240,24 @@ mod tests {
         let (late, answer) = question().await;
         assert!(questions.ask(late).is_none() && answer.await.is_none());
         assert_eq!(questions.count(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn oldest_question_gives_way_after_a_minute_if_there_is_no_room() {
+        let questions = Arc::new(Questions::default());
+        let mut open = Vec::new();
+        for _ in 0..MAX_OPEN {
+            let (one, answer) = question().await;
+            open.push((questions.ask(one).expect("room"), answer));
+        }
+        tokio::time::sleep(Duration::from_secs(59)).await;
+        assert!(questions.ask(question().await.0).is_none(), "its client has time to answer");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let another = question().await;
+        let _another = questions.ask(another.0).expect("room");
+        let ((first, _), answer) = open.remove(0);
+        assert!(!first.is_open() && answer.await.is_none(), "it is refused");
+        assert!(open[0].0.0.is_open());
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 //! knows them. `say` sends a log line after its answer. `touch` updates `file:///watched` after its answer.
 //! `exit` ends the process. `client` returns how the client described itself,
 //! and the notifications of vendors that it sent. A client with roots is asked for them at the start, and has the tool `of_client`
-//! too. One with `experimental.template` has the template `own://{of}`.
+//! too. One with `experimental.prompts` has the prompt `own`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -79,8 +79,11 @@ impl Stateful {
                     json!({"capabilities": params["capabilities"], "clientInfo": params["clientInfo"]});
                 self.has_roots = params["capabilities"]["roots"].is_object();
                 self.is_turned = params["capabilities"]["sampling"].is_object();
-                let capabilities = json!({"tools": {"listChanged": true}, "logging": {}, "completions": {},
+                let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}, "completions": {},
                     "resources": {"subscribe": true, "listChanged": true}});
+                if params["capabilities"]["experimental"]["prompts"].is_object() {
+                    capabilities["prompts"] = json!({});
+                }
                 nothing(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
                     "serverInfo": {"name": "stateful", "version": "1"}}))
             }
@@ -93,11 +96,8 @@ impl Stateful {
                 nothing(json!({ "resources": resources }))
             }
             "resources/read" => nothing(json!({"contents": [{"uri": params["uri"], "text": "read"}]})),
-            "resources/templates/list" => {
-                let has_template = self.client["capabilities"]["experimental"]["template"].is_object();
-                let own = json!([{"uriTemplate": "own://{of}", "name": "own"}]);
-                nothing(json!({"resourceTemplates": if has_template { own } else { json!([]) }}))
-            }
+            "resources/templates/list" => nothing(json!({"resourceTemplates": []})),
+            "prompts/list" => nothing(json!({"prompts": [{"name": "own"}]})),
             "completion/complete" => nothing(json!({"completion": {"values": ["completed"]}})),
             "resources/subscribe" | "resources/unsubscribe" => {
                 self.is_subscribed = method.ends_with("/subscribe");
