@@ -31,7 +31,9 @@ fn difference(before: &str, after: &str, shown: impl Fn(&str) -> String) -> Stri
     let diff = TextDiff::configure().timeout(MAX_TIME).diff_slices(&old, &new);
     let hunks = diff.grouped_ops(CONTEXT).into_iter().map(|hunk| {
         let lines = hunk.iter().flat_map(|part| diff.iter_changes(part));
-        lines.map(|line| format!("{} {}\n", line.tag(), shown(line.value()))).collect::<String>()
+        lines
+            .flat_map(|line| [line.tag().to_string(), " ".into(), shown(line.value()), "\n".into()])
+            .collect::<String>()
     });
     hunks.collect::<Vec<_>>().join("  ...\n")
 }

@@ -16,9 +16,10 @@ pub(super) struct Block {
     pub(super) text: String,
 }
 
-/// Languages of blocks: those that tests check, and those without commands and configuration.
-const LANGUAGES: [&str; 11] =
-    ["", "console", "http", "json", "python", "rust", "sh", "text", "toml", "ts", "yaml"];
+/// Languages of blocks: those that tests check, and those without commands and configuration. Rust in `docs/library.md` is
+/// compiled as an example of the crate.
+const LANGUAGES: [&str; 12] =
+    ["", "console", "http", "json", "python", "rust", "rust,no_run", "sh", "text", "toml", "ts", "yaml"];
 
 /// Returns the unmarked blocks of one language in all pages.
 pub(super) fn blocks(language: &str) -> Vec<Block> {

@@ -68,7 +68,7 @@ async fn each_failure_of_the_library_says_what_it_is() {
         Switchyard::builder().server("a", ServerConfig::http(&server.url())).start().expect("it starts");
     match switchyard.call("refuses", &json!({})).await {
         Err(CallError::Refused(error)) => {
-            assert_eq!((error.code(), error.message().as_str()), (-32602, "no town"))
+            assert_eq!((error.code(), error.message().as_str()), (-32602, "no town"));
         }
         other => panic!("{other:?}"),
     }

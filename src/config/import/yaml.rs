@@ -64,11 +64,9 @@ fn add_block(value: &Json, depth: usize, lines: &mut String) {
             for (at, (name, value)) in members.iter().enumerate() {
                 let before = if at == 0 { String::new() } else { indent(depth) };
                 let _ = write!(lines, "{before}{}:", key(name));
-                lines.push_str(&if is_block(value) {
-                    format!("\n{}", indent(depth + 1))
-                } else {
-                    " ".into()
-                });
+                let before =
+                    if is_block(value) { "\n".to_owned() + &indent(depth + 1) } else { " ".to_owned() };
+                lines.push_str(&before);
                 add_block(value, depth + 1, lines);
             }
         }

@@ -346,7 +346,7 @@ async fn upload_continues_after_its_client_left_and_ends_with_the_gateway() {
     let Some(Event::Notice(notice)) = reported.recv().await else { panic!("no notification") };
     assert_eq!(notice.params.expect("parameters").get_as::<String>("uri").as_deref(), Some(CONTEXT));
     assert_eq!(r2r.documents()[0]["ingestion_status"], "success");
-    r2r.ingestion_time(Duration::from_secs(60));
+    r2r.ingestion_time(Duration::from_mins(1));
     let stop = async {
         while r2r.documents().len() < 2 {
             sleep(Duration::from_millis(10)).await;
