@@ -12,7 +12,6 @@
 //! Not here: the work of each part.
 
 mod http;
-mod login_listener;
 mod logins;
 mod reload;
 
@@ -183,7 +182,7 @@ pub async fn serve_on(
     let (http_service, sessions, pages) =
         http::service(guard, &manager, &server, &steps, running.of_file(renewal, &steps.edge));
     if server.transport == Transport::Both {
-        serve_pipe((&manager, pages), &steps.edge, server.max_body_bytes);
+        serve_pipe(&manager, pages, &steps.edge, server.max_body_bytes);
     }
     announce(&server, &addresses);
     listener::allow_open_files(&server.limits);
@@ -245,12 +244,12 @@ async fn is_asked_to_end(
 /// Accepts no new connections, waits up to `limit` for running calls, and cancels the rest.
 async fn drain(serving: impl Future<Output = ()>, edge: &Shutdown, sessions: &Sessions, limit: Duration) {
     tracing::info!("draining");
-    let begun = Instant::now();
+    let started = Instant::now();
     edge.begin();
     serving.await;
     // Calls of legacy clients run in separate tasks, because their connection may already be gone. One limit covers
     // these calls and the connections together.
-    if !edge.wait(limit.saturating_sub(begun.elapsed())).await {
+    if !edge.wait(limit.saturating_sub(started.elapsed())).await {
         tracing::warn!("calls were still running and are cancelled");
         sessions.close_all();
         edge.wait(CANCEL_TIME).await;
@@ -278,7 +277,7 @@ async fn wait_for_load_balancers(delay: Duration, hurry: impl Future<Output = ()
 
 /// Serves one more client on standard input and output until its input ends. The process continues then, because it
 /// serves others. Pending requests of the client are answered within the drain time.
-fn serve_pipe((manager, pages): (&Arc<Manager>, LoginPages), edge: &Shutdown, max_line: usize) {
+fn serve_pipe(manager: &Arc<Manager>, pages: LoginPages, edge: &Shutdown, max_line: usize) {
     let (manager, end) = (Arc::clone(manager), edge.clone());
     edge.spawn(async move {
         let streams = (tokio::io::stdin(), tokio::io::stdout());
@@ -293,7 +292,7 @@ pub async fn stdio(config: Config, stop: impl Future<Output = ()>) -> Result<(),
     let (edge, servers) = (Shutdown::new(), Shutdown::new());
     let manager = Manager::initialize(config.manager, &servers)?;
     let drain_timeout = config.server.limits.drain_timeout;
-    let pages = login_listener::open(&manager, &edge);
+    let pages = logins::open(&manager, &edge);
     let streams = (tokio::io::stdin(), tokio::io::stdout());
     let served = (Arc::clone(&manager), pages);
     let serving = stdio::serve(served, streams, &edge, config.server.max_body_bytes);
@@ -333,7 +332,7 @@ mod tests {
             (delay, Some(Duration::from_secs(2)), Duration::from_secs(2)),
             (delay, Some(Duration::from_mins(1)), delay),
         ] {
-            let begun = Instant::now();
+            let started = Instant::now();
             let hurry = async move {
                 match hurry {
                     Some(after) => tokio::time::sleep(after).await,
@@ -341,7 +340,7 @@ mod tests {
                 }
             };
             wait_for_load_balancers(delay, hurry).await;
-            assert_eq!(begun.elapsed(), expected);
+            assert_eq!(started.elapsed(), expected);
         }
     }
 

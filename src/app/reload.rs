@@ -34,7 +34,7 @@ pub struct Renewal {
     /// Loads the configuration.
     pub load: Load,
     /// Gives a value whenever an operator requests a reload by other means than REST.
-    pub wanted: BoxStream<'static, ()>,
+    pub requests: BoxStream<'static, ()>,
 }
 
 /// Error if the new file disables authentication of a running instance.
@@ -68,11 +68,11 @@ impl ReloadTarget {
         admin::Options { reload, configuration: Some(configuration), ..admin::Options::default() }
     }
 
-    /// Reloads the configuration whenever `wanted` gives a value, and returns the function that reloads it.
-    fn follow(self, Renewal { load, wanted }: Renewal, tasks: &Shutdown) -> Reload {
+    /// Reloads the configuration whenever `requests` gives a value, and returns the function that reloads it.
+    fn follow(self, Renewal { load, requests }: Renewal, tasks: &Shutdown) -> Reload {
         let events = Arc::clone(self.manager.live_events());
         let reload = self.reloading(load, tasks);
-        tasks.spawn_until_end(follow(wanted, Arc::clone(&reload), events));
+        tasks.spawn_until_end(follow(requests, Arc::clone(&reload), events));
         reload
     }
 
@@ -82,7 +82,7 @@ impl ReloadTarget {
         let (running, turn, tasks) = (Arc::new(self), Arc::new(Mutex::new(())), tasks.clone());
         Arc::new(move || {
             let (running, turn, load) = (Arc::clone(&running), Arc::clone(&turn), Arc::clone(&load));
-            let (tell, told) = oneshot::channel();
+            let (reply, response) = oneshot::channel();
             tasks.spawn_until_end(async move {
                 // Reloads run in turn, so the file that was read last is in effect.
                 let _turn = turn.lock_owned().await;
@@ -96,9 +96,9 @@ impl ReloadTarget {
                     }
                 }
                 // The caller may be gone.
-                let _ = tell.send(reloaded);
+                let _ = reply.send(reloaded);
             });
-            async { told.await.unwrap_or(Err(NotReloaded::Ending)) }.boxed()
+            async { response.await.unwrap_or(Err(NotReloaded::Ending)) }.boxed()
         })
     }
 
@@ -134,9 +134,9 @@ fn read(load: &Load, server: downstream::Config) -> Result<(Config, Keys), Strin
     Ok((config, keys))
 }
 
-/// Reloads whenever `wanted` gives a value.
-async fn follow(mut wanted: BoxStream<'static, ()>, reload: Reload, events: Arc<LiveEvents>) {
-    while wanted.next().await.is_some() {
+/// Reloads whenever `requests` gives a value.
+async fn follow(mut requests: BoxStream<'static, ()>, reload: Reload, events: Arc<LiveEvents>) {
+    while requests.next().await.is_some() {
         let record = match audit::operation(SIGNAL, Action::Reload.as_str(), None) {
             Ok(record) => record,
             Err(full) => {
@@ -210,9 +210,9 @@ mod tests {
         let (tasks, running) = (Shutdown::new(), running());
         let mut renewals = running.authenticator.renewals();
         let reload = running.reloading(Arc::new(config), &tasks);
-        let mut asked = reload();
-        assert!((&mut asked).now_or_never().is_none(), "it takes a while");
-        drop(asked);
+        let mut reload_request = reload();
+        assert!((&mut reload_request).now_or_never().is_none(), "it takes a while");
+        drop(reload_request);
         let done = tokio::time::timeout(Duration::from_secs(30), renewals.changed()).await;
         assert!(done.is_ok_and(|changed| changed.is_ok()), "the keys were renewed");
         assert!(reload().await.is_ok(), "and the next one goes on");

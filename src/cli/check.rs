@@ -76,8 +76,8 @@ pub(super) fn run_with(
         Ok((config, note)) => match read_files(&config.server) {
             Ok(()) => valid(check, config, note, streams),
             Err(error) => {
-                let told = writeln!(streams.err, "{}: server: {error}", file.display());
-                told.map(|()| ExitCode::from(EXIT_USAGE))
+                let written = writeln!(streams.err, "{}: server: {error}", file.display());
+                written.map(|()| ExitCode::from(EXIT_USAGE))
             }
         },
         Err(error) => writeln!(streams.err, "{error}").map(|()| ExitCode::from(EXIT_USAGE)),

@@ -145,9 +145,9 @@ impl CommandStreams<'_> {
         change: &FileChange,
         backup: Option<&std::path::Path>,
     ) -> Result<(), Failure> {
-        let kept =
+        let backup =
             backup.map(|path| format!(", the old content is in {}", path.display())).unwrap_or_default();
-        Ok(writeln!(self.err, "{}: written{kept}", change.path.display())?)
+        Ok(writeln!(self.err, "{}: written{backup}", change.path.display())?)
     }
 }
 

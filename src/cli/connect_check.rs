@@ -21,7 +21,7 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::{untrusted, untrusted_reason};
 use runtime::worker;
 use upstream::config::Sharing;
-use upstream::{Affinity, Call, Owner, State, Status};
+use upstream::{Affinity, Call, Owner, State, Status, WaitFor};
 
 /// Beyond the longest first attempt.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ async fn look_for_state(manager: &Manager) {
     let ready = manager.list_servers().into_iter().filter(|server| server.status.state == State::Ready);
     let legacy = ready.filter(|server| server.status.version.is_some_and(|version| !version.is_modern()));
     let names: Vec<_> = legacy.map(|server| server.config.name).collect();
-    let met = names.iter().map(|name| manager.attend(&Scope::All, &call, Some(name)));
+    let met = names.iter().map(|name| manager.attend(&Scope::All, &call, Some(name), WaitFor::Connection));
     join_all(met).await;
 }
 

@@ -152,7 +152,7 @@ fn an_option_then_a_variable_then_the_file_names_the_url() {
     fs::write(folder.path().join("mcp_servers.yaml"), "server: {listen: '127.0.0.1:9000'}\n")
         .expect("written");
     let both = [("SWITCHYARD_URL", "https://gw.example/below/"), ("SWITCHYARD_LISTEN", "0.0.0.0:7000")];
-    for (line, variables, wanted) in [
+    for (line, variables, expected) in [
         ("json", &both[..0], "http://127.0.0.1:9000/mcp"),
         ("json", &both[1..], "http://127.0.0.1:7000/mcp"),
         ("json", &both[..], "https://gw.example/below/mcp"),
@@ -165,7 +165,7 @@ fn an_option_then_a_variable_then_the_file_names_the_url() {
         };
         let (code, out, err) = ran_with(&folder, line, None, &environment);
         assert_eq!(code, ExitCode::SUCCESS, "{err}");
-        assert!(out.contains(&format!("\"url\": \"{wanted}\"")), "{line} {variables:?}: {out}");
+        assert!(out.contains(&format!("\"url\": \"{expected}\"")), "{line} {variables:?}: {out}");
     }
     let odd = |name: &str| match name {
         "SWITCHYARD_URL" => Ok("http://u:p@gw".to_owned()),

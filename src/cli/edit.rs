@@ -33,7 +33,7 @@ Examples:
   switchyard add --from snippet.json --yes    a snippet in the format of any client, or a `claude mcp add` line";
 
 /// How long a gateway has to accept a connection.
-const PATIENCE: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Arguments of `add`.
 #[derive(Debug, Clone, Args)]
@@ -273,7 +273,7 @@ fn write(
 pub(super) fn next(path: &Path, environment: &Lookup<'_>) -> String {
     let url = configured_url(path, environment);
     let listens = url.socket_addrs(|| None).ok().and_then(|addresses| addresses.into_iter().next());
-    match listens.filter(|address| TcpStream::connect_timeout(address, PATIENCE).is_ok()) {
+    match listens.filter(|address| TcpStream::connect_timeout(address, CONNECT_TIMEOUT).is_ok()) {
         Some(address) => {
             format!(
                 "A gateway listens on {address}. If it reads this file, `switchyard reload` applies the change."

@@ -54,7 +54,7 @@ fn each_form_of_the_command_line_adds_its_server() {
     let url = "  a:\n    url: https://a/mcp\n    headers:\n      X-A: \"b: c\"\n";
     let program = "  a:\n    command: npx\n    args: [\"-y\", \"a b\"]\n    env:\n      K: \"v=w\"\n";
     let line = "$ claude mcp add --transport http --scope user \\\n  --header 'X-A: b: c' a https://a/mcp\n";
-    for (line, input, wanted) in [
+    for (line, input, expected) in [
         (&["add", "a", "https://a/mcp", "--header", "X-A: b: c", "--yes"][..], None, url),
         (&["add", "a", "--env", "K=v=w", "-y", "--", "npx", "-y", "a b"], None, program),
         (&["add", "-y"], Some(line), url),
@@ -103,7 +103,7 @@ fn each_form_of_the_command_line_adds_its_server() {
         let (code, out, err) = ran(&folder, line, input, None);
         assert_eq!(code, ExitCode::SUCCESS, "{line:?}: {err}");
         assert!(out.contains("+   a:\n") && err.contains("written"), "{out}{err}");
-        assert!(written(&folder).ends_with(&format!("\nmcp_servers:\n{wanted}")), "{}", written(&folder));
+        assert!(written(&folder).ends_with(&format!("\nmcp_servers:\n{expected}")), "{}", written(&folder));
     }
 }
 

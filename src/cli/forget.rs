@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use http::Method;
 
-use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
+use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
 use super::visible;
 
 pub(super) const HELP: &str = "\
@@ -42,22 +42,22 @@ pub(super) fn run(arguments: &Forget) -> ExitCode {
         let path = ["servers", arguments.server.as_str(), "forget"];
         match block_on(remote.rest(Method::POST, &path, &[])) {
             Ok(_) => Ok("forgotten; the gateway reads it again".to_owned()),
-            Err(Failed::Unreachable { .. }) if arguments.running.url.is_none() => forget_here(arguments),
+            Err(RemoteError::Unreachable { .. }) if arguments.running.url.is_none() => forget_here(arguments),
             Err(failed) => Err(failed),
         }
     });
     let mut err = io::stderr().lock();
-    let told = done
+    let written = done
         .and_then(|done| Ok(writeln!(err, "{}", visible::line(&format!("{}: {done}", arguments.server)))?));
-    exit(told, &mut err)
+    exit(written, &mut err)
 }
 
-fn forget_here(arguments: &Forget) -> Result<String, Failed> {
+fn forget_here(arguments: &Forget) -> Result<String, RemoteError> {
     let file = &arguments.running.file;
-    let config = file.load().map_err(|error| Failed::Usage(error.to_string()))?.manager;
+    let config = file.load().map_err(|error| RemoteError::Usage(error.to_string()))?.manager;
     if !config.servers.iter().any(|server| *server.name == *arguments.server) {
         let reason = format!("{} has no server {:?}", file.config.display(), arguments.server);
-        return Err(Failed::Usage(reason));
+        return Err(RemoteError::Usage(reason));
     }
     let Some(folder) = config.remembered else {
         return Ok("nothing is remembered, because no state folder is known".into());
@@ -65,6 +65,6 @@ fn forget_here(arguments: &Forget) -> Result<String, Failed> {
     match folder.forget(&arguments.server) {
         Ok(true) => Ok("forgotten; no gateway runs, so it is read at the next start".into()),
         Ok(false) => Ok("nothing was remembered".into()),
-        Err(error) => Err(Failed::Refused(format!("the remembered offer cannot be removed: {error}"))),
+        Err(error) => Err(RemoteError::Refused(format!("the remembered offer cannot be removed: {error}"))),
     }
 }

@@ -135,12 +135,12 @@ mod tests {
             here.to_str().expect("UTF-8"): {"mcpServers": {"here": {"command": "npx"}}},
             "/somewhere/else": {"mcpServers": {"there": {"command": "npx"}}},
         }});
-        for (project, wanted) in
+        for (project, expected) in
             [(None, "here"), (Some(Path::new(".")), "here"), (Some(Path::new("/somewhere/else/")), "there")]
         {
             let (code, out, err) = answer_for(project, "-", &file.to_string());
             assert_eq!(code, ExitCode::SUCCESS, "{err}");
-            assert!(out.ends_with(&format!("mcp_servers:\n  {wanted}:\n    command: npx\n")), "{out}");
+            assert!(out.ends_with(&format!("mcp_servers:\n  {expected}:\n    command: npx\n")), "{out}");
         }
         let (code, out, err) = answer_for(Some(Path::new("/nowhere")), "-", &file.to_string());
         assert_eq!((code, out.as_str()), (ExitCode::from(EXIT_USAGE), ""));

@@ -53,7 +53,7 @@ fn ran(home: &TempDir, line: &str, answers: Option<&str>) -> (ExitCode, String, 
 #[test]
 fn servers_are_taken_from_the_clients_that_are_chosen() {
     let (cursor, zed) = ("  files:\n    command: npx\n", "  issues:\n    url: https://i/mcp\n");
-    for (line, answers, wanted) in [
+    for (line, answers, expected) in [
         ("--yes", None, format!("mcp_servers:\n{cursor}{zed}")),
         ("--yes --import cursor", None, format!("mcp_servers:\n{cursor}")),
         ("--yes --no-import", None, "mcp_servers: {}\n".to_owned()),
@@ -64,15 +64,15 @@ fn servers_are_taken_from_the_clients_that_are_chosen() {
         let home = home();
         let (code, file, err) = ran(&home, line, answers);
         assert_eq!(code, ExitCode::SUCCESS, "{line}: {err}");
-        assert!(file.ends_with(&format!("\n{wanted}")), "{line} {answers:?}: {file}");
+        assert!(file.ends_with(&format!("\n{expected}")), "{line} {answers:?}: {file}");
         assert!(file.starts_with("# yaml-language-server: $schema=mcp_servers.schema.json\n"), "{file}");
         let schema = fs::read_to_string(home.path().join("mcp_servers.schema.json")).expect("beside it");
         assert_eq!(schema, schema::TEXT);
         assert!(err.contains("Gemini CLI: left out: ") || line.contains("import"), "{err}");
         let own = "note: gateway: left out: it leads to Switchyard itself";
-        assert_eq!(err.contains(own), wanted.contains("npx"), "{err}");
+        assert_eq!(err.contains(own), expected.contains("npx"), "{err}");
         let other = "note: files: left out: the configuration file has another server `files`";
-        assert_eq!(err.contains(other), wanted.contains("issues"), "{err}");
+        assert_eq!(err.contains(other), expected.contains("issues"), "{err}");
     }
 }
 

@@ -17,7 +17,7 @@ pub fn new(id: Option<&str>, role: Role, out: &mut dyn Write) -> io::Result<()> 
         out,
         "# The key, shown this once. Send it as `Authorization: Bearer <key>` or `X-API-Key: <key>`:\n\
          #   {}\n\
-         # Lines for the registry file; a second key is a second item of `api_keys`:\n\
+         # Lines for the configuration file; a second key is a second item of `api_keys`:\n\
          server:\n\
          \x20 auth_mode: api_key\n\
          \x20 api_keys:\n\

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
+use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
 use super::{browser, visible};
 use gateway::login_links::LIFETIME;
 
@@ -128,7 +128,7 @@ async fn log_in(
     running: &RunningGateway,
     server: &str,
     terminal: &mut LoginTerminal<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     let remote = Remote::of(running)?;
     let before: LoginView = remote.login(Method::GET, server).await?;
     if before.is_logged_in() {
@@ -138,7 +138,8 @@ async fn log_in(
     }
     let link: Link = remote.login(Method::POST, server).await?;
     let url = Url::parse(&link.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.ok_or_else(|| Failed::Refused("the gateway gave a link that is no web address".into()))?;
+    let url =
+        url.ok_or_else(|| RemoteError::Refused("the gateway gave a link that is no web address".into()))?;
     say(terminal.out, url.as_str())?;
     let is_open = (terminal.open)(&url);
     let place =
@@ -149,35 +150,39 @@ async fn log_in(
 }
 
 /// Waits until a person has logged in, or until an attempt after `before` has failed.
-async fn finished(remote: &Remote, server: &str, before: Option<&FailureView>) -> Result<LoginView, Failed> {
-    let (begun, mut failed) = (Instant::now(), 0);
-    while begun.elapsed() < LIFETIME {
+async fn finished(
+    remote: &Remote,
+    server: &str,
+    before: Option<&FailureView>,
+) -> Result<LoginView, RemoteError> {
+    let (started, mut failed) = (Instant::now(), 0);
+    while started.elapsed() < LIFETIME {
         sleep(LOOK_EVERY).await;
         match remote.login::<LoginView>(Method::GET, server).await {
             Ok(shown) if shown.is_logged_in() => return Ok(shown),
             Ok(LoginView { failure: Some(failure), .. }) if Some(&failure) != before => {
                 let reason = visible::line(&failure.reason);
-                return Err(Failed::Refused(format!("the login to {server} failed: {reason}")));
+                return Err(RemoteError::Refused(format!("the login to {server} failed: {reason}")));
             }
             Ok(_) => failed = 0,
-            Err(Failed::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
+            Err(RemoteError::Unreachable { .. }) if failed + 1 < MAX_FAILED_LOOKS => failed += 1,
             Err(error) => return Err(error),
         }
     }
-    Err(Failed::Refused(format!(
+    Err(RemoteError::Refused(format!(
         "nobody has logged in to {server} within ten minutes; begin again for a new link"
     )))
 }
 
-async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), Failed> {
+async fn log_out(running: &RunningGateway, server: &str, out: &mut dyn Write) -> Result<(), RemoteError> {
     let _: LoginView = Remote::of(running)?.login(Method::DELETE, server).await?;
     say(out, &format!("logged out of {server}"))
 }
 
 /// Writes a line, so that the user sees it at once.
-fn say(out: &mut dyn Write, text: &str) -> Result<(), Failed> {
+fn say(out: &mut dyn Write, text: &str) -> Result<(), RemoteError> {
     let written = writeln!(out, "{}", visible::line(text)).and_then(|()| out.flush());
-    written.map_err(|error| Failed::Refused(error.to_string()))
+    written.map_err(|error| RemoteError::Refused(error.to_string()))
 }
 
 #[cfg(test)]

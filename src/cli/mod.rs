@@ -323,8 +323,8 @@ pub fn run() -> ExitCode {
 
 fn print_token(token: Token, out: &mut dyn Write, err: &mut dyn Write) -> ExitCode {
     let Token { file, sub: subject, role, ttl: lifetime, private_key, kid } = token;
-    let wanted = token::TokenRequest { subject, role, lifetime, private_key, kid };
-    let (code, reason) = match file.load().map(|config| token::run(&config.server.auth, &wanted, out)) {
+    let request = token::TokenRequest { subject, role, lifetime, private_key, kid };
+    let (code, reason) = match file.load().map(|config| token::run(&config.server.auth, &request, out)) {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => (ExitCode::FAILURE, error.to_string()),
         Err(error) => (EXIT_USAGE.into(), error.to_string()),

@@ -54,7 +54,7 @@ pub struct RunningGateway {
 
 /// Why a request did not get what it asked for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum RemoteError {
     /// The configuration file gives no URL.
     #[error("{0}\nname the running gateway with --url or SWITCHYARD_URL instead")]
     Configuration(String),
@@ -80,7 +80,7 @@ pub(super) enum Failed {
     Refused(String),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for RemoteError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
@@ -90,24 +90,24 @@ impl From<io::Error> for Failed {
 }
 
 /// Runs `work` on a runtime of its own.
-pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let runtime = worker::runtime().map_err(|error| Failed::Refused(error.to_string()))?;
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
+    let runtime = worker::runtime().map_err(|error| RemoteError::Refused(error.to_string()))?;
     runtime.block_on(work)
 }
 
 /// Tells why a command failed, and returns its exit code.
-pub(super) fn exit(ended: Result<(), Failed>, err: &mut dyn Write) -> ExitCode {
+pub(super) fn exit(ended: Result<(), RemoteError>, err: &mut dyn Write) -> ExitCode {
     let Err(failed) = ended else { return ExitCode::SUCCESS };
-    if failed == Failed::Closed {
+    if failed == RemoteError::Closed {
         return ExitCode::SUCCESS;
     }
     // If standard error is closed, the exit code alone reports the failure.
     let _ = writeln!(err, "{}", visible::lines(&failed.to_string()));
     match failed {
-        Failed::Configuration(_) | Failed::Usage(_) => EXIT_USAGE.into(),
-        Failed::Unreachable { .. } => EXIT_UNREACHABLE.into(),
-        Failed::Denied(_) => EXIT_DENIED.into(),
-        Failed::Refused(_) | Failed::Closed => ExitCode::FAILURE,
+        RemoteError::Configuration(_) | RemoteError::Usage(_) => EXIT_USAGE.into(),
+        RemoteError::Unreachable { .. } => EXIT_UNREACHABLE.into(),
+        RemoteError::Denied(_) => EXIT_DENIED.into(),
+        RemoteError::Refused(_) | RemoteError::Closed => ExitCode::FAILURE,
     }
 }
 
@@ -128,13 +128,13 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub(super) fn of(running: &RunningGateway) -> Result<Self, Failed> {
+    pub(super) fn of(running: &RunningGateway) -> Result<Self, RemoteError> {
         let url = match &running.url {
             Some(url) => url.clone(),
             None => configured(&running.file)?,
         };
         let client = Client::new(&url, (DialPolicy::Anywhere, &Network::default()), 1, &Shutdown::new());
-        let client = client.map_err(|error| Failed::Refused(error.to_string()))?;
+        let client = client.map_err(|error| RemoteError::Refused(error.to_string()))?;
         Ok(Self { client, url, key: running.key.clone() })
     }
 
@@ -148,7 +148,7 @@ impl Remote {
         &self,
         method: Method,
         server: &str,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, RemoteError> {
         let answer = self.rest(method, &["servers", server, "login"], &[]).await?;
         answer.read().map_err(|_| not_a_gateway())
     }
@@ -159,13 +159,13 @@ impl Remote {
         method: Method,
         path: &[&str],
         query: &[(&str, &str)],
-    ) -> Result<Raw, Failed> {
+    ) -> Result<Raw, RemoteError> {
         let request = self.request(method, &[&["api", "v1", "mcp"], path].concat()).query(query);
         Raw::parse(&self.whole(request).await?.body).map_err(|_| not_a_gateway())
     }
 
     /// Sends a request and returns its whole answer, which has the status 200.
-    pub(super) async fn whole(&self, request: RequestBuilder) -> Result<WholeResponse, Failed> {
+    pub(super) async fn whole(&self, request: RequestBuilder) -> Result<WholeResponse, RemoteError> {
         let response = self.client.fetch(request, LIMITS).await.map_err(|error| self.lost(&error))?;
         if response.status == StatusCode::OK { Ok(response) } else { Err(refused(&response)) }
     }
@@ -176,7 +176,7 @@ impl Remote {
         method: Method,
         path: &[&str],
         limits: ResponseLimits,
-    ) -> Result<WholeResponse, Failed> {
+    ) -> Result<WholeResponse, RemoteError> {
         let request = RequestBuilder::new(method, self.url.clone()).below(path);
         self.client.fetch(request, limits).await.map_err(|error| self.lost(&error))
     }
@@ -191,33 +191,33 @@ impl Remote {
     }
 
     /// Sends a request whose answer is read while it arrives.
-    pub(super) async fn open(&self, request: RequestBuilder) -> Result<Response, Failed> {
+    pub(super) async fn open(&self, request: RequestBuilder) -> Result<Response, RemoteError> {
         self.client.request(request).await.map_err(|error| self.lost(&error))
     }
 
     /// Returns the failure for a request without a whole answer.
-    pub(super) fn lost(&self, error: &client::Error) -> Failed {
+    pub(super) fn lost(&self, error: &client::Error) -> RemoteError {
         match error {
-            client::Error::Unwritable { .. } => Failed::Usage(error.to_string()),
+            client::Error::Unwritable { .. } => RemoteError::Usage(error.to_string()),
             client::Error::TooLarge { .. }
             | client::Error::MemoryExhausted
-            | client::Error::Malformed { .. } => Failed::Refused(error.to_string()),
-            _ => Failed::Unreachable { url: self.origin(), reason: error.to_string() },
+            | client::Error::Malformed { .. } => RemoteError::Refused(error.to_string()),
+            _ => RemoteError::Unreachable { url: self.origin(), reason: error.to_string() },
         }
     }
 }
 
 /// Returns the failure for an answer that no gateway writes.
-pub(super) fn not_a_gateway() -> Failed {
-    Failed::Refused("the answer is not that of a gateway; look at --url".to_owned())
+pub(super) fn not_a_gateway() -> RemoteError {
+    RemoteError::Refused("the answer is not that of a gateway; look at --url".to_owned())
 }
 
 /// Returns the failure for an answer with a problem document.
-pub(super) fn refused(response: &WholeResponse) -> Failed {
+pub(super) fn refused(response: &WholeResponse) -> RemoteError {
     of_status(response.status, &response.json().unwrap_or_default())
 }
 
-fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> Failed {
+fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> RemoteError {
     if detail.is_empty() {
         return of_text(status, &format!("the gateway answered with the status {status}"), "");
     }
@@ -225,27 +225,28 @@ fn of_status(status: StatusCode, Problem { detail, hint }: &Problem) -> Failed {
 }
 
 /// Returns the failure for a refusal with `status`. Its texts may come from a server.
-pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> Failed {
+pub(super) fn of_text(status: StatusCode, detail: &str, hint: &str) -> RemoteError {
     let hint = if hint.is_empty() || detail.contains(hint) { String::new() } else { format!(" ({hint})") };
     let text = visible::line(&format!("{detail}{hint}"));
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failed::Denied(text),
-        _ => Failed::Refused(text),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RemoteError::Denied(text),
+        _ => RemoteError::Refused(text),
     }
 }
 
 /// Returns the URL at which the gateway of `file` listens, unless `SWITCHYARD_LISTEN` names another address as for `serve`.
 /// Without a file, that is the default of a gateway.
-fn configured(file: &ConfigFile) -> Result<Url, Failed> {
+fn configured(file: &ConfigFile) -> Result<Url, RemoteError> {
     let server = if file.config == Path::new(DEFAULT_FILE) && !file.config.exists() {
         Config::default()
     } else {
-        file.load().map_err(|error| Failed::Configuration(error.to_string()))?.server
+        file.load().map_err(|error| RemoteError::Configuration(error.to_string()))?.server
     };
     let listen = std::env::var("SWITCHYARD_LISTEN").ok().and_then(|text| super::address(&text).ok());
     let address = reachable(listen.unwrap_or(server.listen));
     let scheme = if server.tls.is_some() { "https" } else { "http" };
-    Url::parse(&format!("{scheme}://{address}/")).map_err(|error| Failed::Configuration(error.to_string()))
+    Url::parse(&format!("{scheme}://{address}/"))
+        .map_err(|error| RemoteError::Configuration(error.to_string()))
 }
 
 /// Returns an address to connect to for one to listen on: all addresses of a machine include loopback.
@@ -291,12 +292,12 @@ mod tests {
     fn a_refusal_is_told_in_the_words_of_the_gateway_and_without_control_characters() {
         let problem = Problem { detail: "no\u{1b}[31m way".into(), hint: "turn back".into() };
         let failed = of_status(StatusCode::CONFLICT, &problem);
-        assert_eq!(failed, Failed::Refused(r"no\u{1b}[31m way (turn back)".into()));
+        assert_eq!(failed, RemoteError::Refused(r"no\u{1b}[31m way (turn back)".into()));
         let detail = "no tool \"a\"; did you mean \"b\"?; not reached yet: c";
         let once = of_text(StatusCode::NOT_FOUND, detail, "did you mean \"b\"?");
-        assert_eq!(once, Failed::Refused(detail.into()));
+        assert_eq!(once, RemoteError::Refused(detail.into()));
         let denied = of_status(StatusCode::FORBIDDEN, &Problem::default());
-        assert!(matches!(denied, Failed::Denied(text) if text.contains("403")));
+        assert!(matches!(denied, RemoteError::Denied(text) if text.contains("403")));
         for text in ["", "gw", "ftp://gw", "http://", "http://gw/?a=b", "http://gw/#a"] {
             assert!(parse_url(text).is_err(), "{text}");
         }

@@ -40,7 +40,7 @@ pub(super) fn serve(arguments: &Serve) -> ExitCode {
             let file = arguments.file.clone();
             let load: Load = Arc::new(move || file.load());
             run(Config { server, ..config }, note, |config, Signals { stop, hangup }| {
-                app::serve_on(sockets, config, Some(Renewal { load, wanted: hangup }), stop)
+                app::serve_on(sockets, config, Some(Renewal { load, requests: hangup }), stop)
             })
         }
         Err(exposed) => refuse(&exposed),

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_line_ends_at_its_end_and_can_be_edited() {
-        for (keys, wanted) in [
+        for (keys, expected) in [
             ("secret\nrest", "secret"),
             ("secret\rrest", "secret"),
             ("secret\x04rest", "secret"),
@@ -91,7 +91,7 @@ mod tests {
             ("\x7f\x7fa\n", "a"),
         ] {
             let line = line_of(keys.as_bytes()).expect("a line");
-            assert_eq!(std::str::from_utf8(&line).expect("UTF-8"), wanted, "{keys:?}");
+            assert_eq!(std::str::from_utf8(&line).expect("UTF-8"), expected, "{keys:?}");
         }
         assert!(line_of(&b"secret\x03"[..]).is_err(), "Ctrl-C");
         let long = line_of(&vec![b'x'; 2 * MAX_VALUE_BYTES][..]).expect("a line");

@@ -41,9 +41,9 @@ fn other_commands_are_named() {
             matches!(parsed(line), Command::Check(check) if check.path().as_os_str() == "a.yaml" && check.connect == connects)
         );
     }
-    for (line, wanted) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
+    for (line, expected) in [("switchyard import a.json", "a.json"), ("switchyard import -", "-")] {
         assert!(
-            matches!(parsed(line), Command::Import(Import { file, project: None }) if file.as_os_str() == wanted)
+            matches!(parsed(line), Command::Import(Import { file, project: None }) if file.as_os_str() == expected)
         );
     }
     assert!(matches!(

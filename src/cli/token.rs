@@ -55,11 +55,11 @@ pub enum Error {
 }
 
 /// Makes the token and writes it on its own line.
-pub fn run(config: &auth::Config, wanted: &TokenRequest, out: &mut dyn Write) -> Result<(), Error> {
+pub fn run(config: &auth::Config, request: &TokenRequest, out: &mut dyn Write) -> Result<(), Error> {
     let jwt = config.tokens().ok_or(Error::NotInUse)?;
-    let private_key = wanted.private_key.as_ref().map(read).transpose()?;
-    let signer = Signer::new(jwt, private_key.as_deref(), wanted.kid.as_deref())?;
-    let grant = Grant { subject: &wanted.subject, role: wanted.role, lifetime: wanted.lifetime };
+    let private_key = request.private_key.as_ref().map(read).transpose()?;
+    let signer = Signer::new(jwt, private_key.as_deref(), request.kid.as_deref())?;
+    let grant = Grant { subject: &request.subject, role: request.role, lifetime: request.lifetime };
     let token = signer.sign(&grant, SystemTime::now())?;
     Ok(writeln!(out, "{}", token.expose_secret())?)
 }
@@ -91,7 +91,7 @@ mod tests {
     const FILE: &str = "server:\n  auth_mode: jwt\n  jwt:\n    issuer: switchyard\n    audience: switchyard\n    \
                         algorithm: HS256\n    secret: 0123456789abcdef0123456789abcdef\n";
 
-    fn wanted() -> TokenRequest {
+    fn request() -> TokenRequest {
         TokenRequest {
             subject: "alice".into(),
             role: Role::Superuser,
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_same_configuration_lets_the_token_in() {
         let (config, mut printed) = (config(FILE), Vec::new());
-        run(&config, &wanted(), &mut printed).expect("a token");
+        run(&config, &request(), &mut printed).expect("a token");
         let token = String::from_utf8(printed).expect("text");
         let bearer = format!("Bearer {}", token.trim_end());
         let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, bearer.parse().expect("a value"))]);
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn what_can_not_be_signed_is_said() {
-        let error = |config: &auth::Config, wanted: &TokenRequest| {
-            run(config, wanted, &mut Vec::new()).expect_err("refused").to_string()
+        let error = |config: &auth::Config, request: &TokenRequest| {
+            run(config, request, &mut Vec::new()).expect_err("refused").to_string()
         };
-        assert!(error(&config(""), &wanted()).contains("auth_mode"));
-        let missing = TokenRequest { private_key: Some("no-such-file".into()), ..wanted() };
+        assert!(error(&config(""), &request()).contains("auth_mode"));
+        let missing = TokenRequest { private_key: Some("no-such-file".into()), ..request() };
         assert!(error(&config(FILE), &missing).contains("no-such-file"));
-        let nobody = TokenRequest { subject: String::new(), ..wanted() };
+        let nobody = TokenRequest { subject: String::new(), ..request() };
         assert!(error(&config(FILE), &nobody).contains("would not be accepted"));
     }
 

@@ -59,8 +59,8 @@ pub(super) fn run(arguments: &Warm) -> ExitCode {
     let warmed = match config {
         Ok(config) => warm(config, &mut err),
         Err(reason) => {
-            let told = writeln!(err, "{}", visible::lines(&reason));
-            return told.map_or(ExitCode::FAILURE, |()| ExitCode::from(EXIT_USAGE));
+            let written = writeln!(err, "{}", visible::lines(&reason));
+            return written.map_or(ExitCode::FAILURE, |()| ExitCode::from(EXIT_USAGE));
         }
     };
     match warmed {
@@ -70,8 +70,8 @@ pub(super) fn run(arguments: &Warm) -> ExitCode {
 }
 
 /// Enables the wanted servers only.
-fn chosen(mut config: manager::Config, wanted: &[String]) -> Result<manager::Config, String> {
-    let unknown = wanted.iter().find(|name| config.servers.iter().all(|server| *server.name != ***name));
+fn chosen(mut config: manager::Config, names: &[String]) -> Result<manager::Config, String> {
+    let unknown = names.iter().find(|name| config.servers.iter().all(|server| *server.name != ***name));
     if let Some(name) = unknown {
         return Err(format!("the configuration file has no server {name:?}"));
     }
@@ -81,8 +81,8 @@ fn chosen(mut config: manager::Config, wanted: &[String]) -> Result<manager::Con
         );
     }
     for server in &mut config.servers {
-        let is_wanted = wanted.iter().any(|name| **name == *server.name);
-        server.enabled = if wanted.is_empty() { server.enabled } else { is_wanted };
+        let is_named = names.iter().any(|name| **name == *server.name);
+        server.enabled = if names.is_empty() { server.enabled } else { is_named };
     }
     Ok(config)
 }

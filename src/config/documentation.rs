@@ -29,7 +29,7 @@ impl Config {
     /// The configuration that serves the documentation of Switchyard from inside the program.
     pub fn documentation(environment: &Lookup<'_>) -> Result<Self, Error> {
         let path = Path::new("(the documentation inside the program)");
-        Self::parse_with(path, FILE.as_bytes(), (environment, None), (KINDS, &Problems::default()))
+        Self::parse_with(path, FILE.as_bytes(), environment, None, KINDS, &Problems::default())
     }
 }
 

@@ -8,6 +8,8 @@
 #[cfg(feature = "handbook")]
 mod documentation;
 mod foreign;
+#[cfg(feature = "program")]
+#[doc(hidden)]
 pub mod import;
 mod shown;
 mod vault;
@@ -23,6 +25,7 @@ pub use settings::error::{Error, Report};
 pub use settings::expand::Lookup;
 use settings::expand::{SecretLookup, Sources};
 use settings::{error, expand};
+#[cfg(feature = "program")]
 pub(crate) use shown::is_public_setting;
 
 use gateway::manager;
@@ -85,7 +88,7 @@ impl Config {
 
     /// Parses the content of the file.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
-        Self::parse_with(path, content, (environment, None), (builtins::KINDS, &Problems::default()))
+        Self::parse_with(path, content, environment, None, builtins::KINDS, &Problems::default())
     }
 
     /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
@@ -97,8 +100,10 @@ impl Config {
             Self::parse_with(
                 path,
                 content.as_bytes(),
-                (&set, Some(&secret)),
-                (builtins::KINDS, &Problems::default()),
+                &set,
+                Some(&secret),
+                builtins::KINDS,
+                &Problems::default(),
             )
         };
         let [first, second] = TRIED;
@@ -113,15 +118,17 @@ impl Config {
         environment: &Lookup<'_>,
     ) -> Result<Vec<settings::Record>, Error> {
         let problems = Problems::recording();
-        Self::parse_with(path, content, (environment, None), (builtins::KINDS, &problems))?;
+        Self::parse_with(path, content, environment, None, builtins::KINDS, &problems)?;
         Ok(problems.into_records())
     }
 
     fn parse_with(
         path: &Path,
         content: &[u8],
-        (environment, secrets): (&Lookup<'_>, Option<&SecretLookup<'_>>),
-        (kinds, problems): (Kinds, &Problems),
+        environment: &Lookup<'_>,
+        secrets: Option<&SecretLookup<'_>>,
+        kinds: Kinds,
+        problems: &Problems,
     ) -> Result<Self, Error> {
         let text = text_of(content, problems);
         let mut document = document::parse(text, problems);
@@ -132,7 +139,7 @@ impl Config {
         let sources = Sources { environment, secrets, without_secrets: &vault::SETTINGS };
         expand::expand(&mut document.root, &sources, problems);
         let shown = shown::without_secrets(&document.root);
-        let config = Self::from_settings(&Setting::root(&document.root, problems), (folder, shown), kinds);
+        let config = Self::from_settings(&Setting::root(&document.root, problems), folder, shown, kinds);
         match config {
             Some(config) if problems.is_empty() => Ok(config.remembering(path)),
             _ => Err(invalid(path, text, &document, problems)),
@@ -147,7 +154,7 @@ impl Config {
     }
 
     /// Reads the root of the file: the manager's settings, and `server`.
-    fn from_settings(root: &Setting<'_>, (folder, shown): (&Path, json::Raw), kinds: Kinds) -> Option<Self> {
+    fn from_settings(root: &Setting<'_>, folder: &Path, shown: json::Raw, kinds: Kinds) -> Option<Self> {
         let mut fields = root.fields()?;
         let fixed = RestartSettings::of(&fields);
         let manager = manager::config::Config::from_fields(&mut fields, folder, kinds);

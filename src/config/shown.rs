@@ -27,6 +27,7 @@ const PUBLIC: &[&str] = &[
     "type", "url", "username", "memory_budget", "authorization_servers", "require",
 ];
 /// Whether the setting `key` has no secret, wherever it is.
+#[cfg(feature = "program")]
 pub(crate) fn is_public_setting(key: &str) -> bool {
     PUBLIC.contains(&key)
 }

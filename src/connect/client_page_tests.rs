@@ -146,10 +146,10 @@ fn generated(client: &Client) -> String {
 }
 
 /// Compares the generated part of a page; returns whether it is the committed one.
-fn is_current(path: &Path, wanted: &str) -> bool {
+fn is_current(path: &Path, expected: &str) -> bool {
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     let by_hand = committed.split_once(&format!("{END}\n")).map(|(_, text)| text).unwrap_or_default();
-    let page = format!("{wanted}{by_hand}");
+    let page = format!("{expected}{by_hand}");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(path, &page).expect("it can be written");
         return true;

@@ -1,26 +1,20 @@
 //! Differences of two texts, line by line, for a terminal.
 //!
 //! Values beside a key that sounds like a secret are hidden, also in a setting that is commented out. Sentences in
-//! comments are shown. Texts whose changed part is very long are shown as removed and added, without a search for common
-//! lines in it.
+//! comments are shown. The search for common lines has a time limit; after it, the rest is shown as removed and added.
 
-use std::fmt::Write as _;
+use std::time::Duration;
+
+use similar::TextDiff;
 
 use crate::config::is_public_setting;
 use protocol::visible::escaped;
 
 /// Unchanged lines shown around a change.
 const CONTEXT: usize = 2;
-/// Largest table of the search for common lines.
-const MAX_CELLS: usize = 4 << 20;
+/// How long common lines are searched for.
+const MAX_TIME: Duration = Duration::from_secs(1);
 const SECRET_WORDS: [&str; 7] = ["key", "token", "secret", "passw", "auth", "credential", "cookie"];
-
-#[derive(Clone, Copy, PartialEq)]
-enum LineChange {
-    Same,
-    Removed,
-    Added,
-}
 
 /// Returns the changed lines, with `-` and `+`, and some lines around them. Values that may be secrets are hidden.
 pub fn diff(before: &str, after: &str) -> String {
@@ -34,73 +28,12 @@ pub fn public_diff(before: &str, after: &str) -> String {
 
 fn difference(before: &str, after: &str, shown: impl Fn(&str) -> String) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    let lines = changes(&old, &new);
-    let is_near = |at: usize| {
-        let near = &lines[at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len())];
-        near.iter().any(|(change, _)| *change != LineChange::Same)
-    };
-    let mut text = String::new();
-    let mut is_gap = false;
-    for (at, (change, line)) in lines.iter().enumerate() {
-        if !is_near(at) {
-            is_gap = true;
-            continue;
-        }
-        if std::mem::take(&mut is_gap) && !text.is_empty() {
-            text.push_str("  ...\n");
-        }
-        let sign = match change {
-            LineChange::Same => ' ',
-            LineChange::Removed => '-',
-            LineChange::Added => '+',
-        };
-        let _ = writeln!(text, "{sign} {}", shown(line));
-    }
-    text
-}
-
-/// Pairs all lines with what happened to them.
-fn changes<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t str)> {
-    let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-    let (old_rest, new_rest) = (&old[start..], &new[start..]);
-    let end = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
-    let (old_part, new_part) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
-    let same = |lines: &[&'t str]| lines.iter().map(|line| (LineChange::Same, *line)).collect::<Vec<_>>();
-    let mut all = same(&old[..start]);
-    all.extend(changed_part(old_part, new_part));
-    all.extend(same(&old_rest[old_rest.len() - end..]));
-    all
-}
-
-/// Finds the longest common lines of two parts.
-fn changed_part<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t str)> {
-    let width = new.len() + 1;
-    let is_large = (old.len() + 1).saturating_mul(width) > MAX_CELLS;
-    let mut common = vec![0_u32; if is_large { 0 } else { (old.len() + 1) * width }];
-    if !is_large {
-        for (i, j) in (0..old.len()).rev().flat_map(|i| (0..new.len()).rev().map(move |j| (i, j))) {
-            common[i * width + j] = if old[i] == new[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
-            };
-        }
-    }
-    let length = |i: usize, j: usize| common.get(i * width + j).copied().unwrap_or(0);
-    let (mut i, mut j, mut all) = (0, 0, Vec::new());
-    while i < old.len() || j < new.len() {
-        if i < old.len() && j < new.len() && old[i] == new[j] && !is_large {
-            all.push((LineChange::Same, old[i]));
-            (i, j) = (i + 1, j + 1);
-        } else if i < old.len() && (j == new.len() || length(i + 1, j) >= length(i, j + 1)) {
-            all.push((LineChange::Removed, old[i]));
-            i += 1;
-        } else {
-            all.push((LineChange::Added, new[j]));
-            j += 1;
-        }
-    }
-    all
+    let diff = TextDiff::configure().timeout(MAX_TIME).diff_slices(&old, &new);
+    let hunks = diff.grouped_ops(CONTEXT).into_iter().map(|hunk| {
+        let lines = hunk.iter().flat_map(|part| diff.iter_changes(part));
+        lines.map(|line| format!("{} {}\n", line.tag(), shown(line.value()))).collect::<String>()
+    });
+    hunks.collect::<Vec<_>>().join("  ...\n")
 }
 
 /// Returns `line` with its tabs and with its invisible characters as escapes.
@@ -154,7 +87,7 @@ mod tests {
 
     #[test]
     fn values_that_sound_like_secrets_are_hidden_and_references_are_not() {
-        for (line, wanted) in [
+        for (line, expected) in [
             (r#"  "API_KEY": "s3cr3t","#, r#"  "API_KEY": ***"#),
             ("api_token: s3cr3t", "api_token: ***"),
             (r#""Authorization": "Bearer ${NAME}""#, r#""Authorization": "Bearer ${NAME}""#),
@@ -176,7 +109,7 @@ mod tests {
             ("# The token of ann: it is s3cr3t", "# The token of ann: ***"),
             ("command: sh\u{202e}txt\u{200b}\u{1b}[2J", r"command: sh\u{202e}txt\u{200b}\u{1b}[2J"),
         ] {
-            assert_eq!(shown(line), wanted);
+            assert_eq!(shown(line), expected);
         }
     }
 

@@ -222,8 +222,8 @@ impl Snapshot {
         self.check_writable()?;
         let (now, all) = (hash(content), backups(&self.path));
         let Some((backup, _)) = all.iter().find(|(_, of)| *of == now) else {
-            let kept = all.into_iter().map(|(path, _)| path).find(|path| !is_mark(path));
-            return Err(kept.map_or(Error::NoBackup, Error::ChangedSince));
+            let other = all.into_iter().map(|(path, _)| path).find(|path| !is_mark(path));
+            return Err(other.map_or(Error::NoBackup, Error::ChangedSince));
         };
         if is_mark(backup) {
             self.remove(backup).map(|()| false)
@@ -271,12 +271,12 @@ fn swap(one: &Path, other: &Path) -> io::Result<()> {
 fn settle(held: &Path, path: &Path, placed: &str) -> io::Result<()> {
     let mut placed = placed.to_owned();
     for _ in 0..MAX_EXCHANGES {
-        let wanted = hash(&fs::read(held)?);
+        let expected = hash(&fs::read(held)?);
         swap(held, path)?;
         if hash(&fs::read(held)?) == placed {
             return Ok(());
         }
-        placed = wanted;
+        placed = expected;
     }
     Err(io::Error::other("another program writes it all the time"))
 }

@@ -51,11 +51,12 @@ impl Registry {
         &self,
         client: &Client,
         file: &Path,
-        (root, gateway): (&Json, &Url),
+        root: &Json,
+        gateway: &Url,
     ) -> Result<Moved, Error> {
         let invalid = |reason| Error::Invalid { path: self.path.clone(), reason };
         let now = super::unchanged(&self.path)?;
-        let added = registry::add(&now.before, &offer(client, file, (root, gateway))).map_err(invalid)?;
+        let added = registry::add(&now.before, &offer(client, file, root, gateway)).map_err(invalid)?;
         let mut notes: Vec<String> = added
             .refused
             .iter()
@@ -69,7 +70,7 @@ impl Registry {
 
 /// Returns the servers in `root`, which was read from `file` of `client`. The entry of Switchyard is left out, and so is any
 /// other that leads to `gateway`.
-pub(super) fn offer(client: &Client, file: &Path, (root, gateway): (&Json, &Url)) -> Offer {
+pub(super) fn offer(client: &Client, file: &Path, root: &Json, gateway: &Url) -> Offer {
     let all = client.place().entries(root).into_iter().filter(|(name, _)| !is_ours(name));
     let (own, others): (Vec<_>, Vec<_>) = all.partition(|(_, server)| ownership::leads_to(gateway, server));
     let refused = |(name, _)| (name, ownership::REASON.to_owned());

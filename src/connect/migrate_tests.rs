@@ -66,8 +66,8 @@ fn an_existing_file_keeps_its_text_and_servers_of_the_same_name_are_compared() {
     assert!(notes.iter().any(|note| note.contains("another server `issues`")), "{notes:?}");
     let ours = ours.replace("issues:", "tickets:");
     let (client, registry, _) = moved("cursor", JSON, Some(&ours));
-    let wanted = "    issues:\n      url: https://issues.example/mcp\n      headers:\n        X-Team: \"a\"\n\n# last\n";
-    assert!(registry.as_ref().is_some_and(|text| text.contains(wanted)), "{registry:?}");
+    let expected = "    issues:\n      url: https://issues.example/mcp\n      headers:\n        X-Team: \"a\"\n\n# last\n";
+    assert!(registry.as_ref().is_some_and(|text| text.contains(expected)), "{registry:?}");
     assert!(registry.is_some_and(|text| text.starts_with("# mine\n") && text.contains("files: # same\n")));
     assert!(!client.contains("\"issues\""), "{client}");
 }

@@ -158,7 +158,7 @@ pub fn plan(
     // An equal entry in another style stays as the user wrote it.
     let is_there =
         client.place().entries(&root).iter().any(|(other, value)| *other == name && **value == entry);
-    let moved = registry.map(|registry| registry.take(client, file, (&root, &gateway.url))).transpose()?;
+    let moved = registry.map(|registry| registry.take(client, file, &root, &gateway.url)).transpose()?;
     let remove = moved.as_ref().map(|moved| moved.names.clone()).unwrap_or_default();
     if !is_there || !remove.is_empty() {
         let edit = Edit { name: &name, entry: &entry, remove: &remove };

@@ -87,7 +87,7 @@ impl Offer {
     pub fn client(ClientFile { client, file, .. }: &ClientFile, gateway: &Url) -> Result<Self, Error> {
         let invalid = |reason| Error::Invalid { path: file.clone(), reason };
         let root = Client::place(client).parse(&unchanged(file)?.before).map_err(invalid)?;
-        Ok(migrate::offer(client, file, (&root, gateway)))
+        Ok(migrate::offer(client, file, &root, gateway))
     }
 
     /// The names of the servers.

@@ -28,7 +28,7 @@ const FILE: &str = "# mine\nserver: {listen: \"127.0.0.1:9\"} # here\n\nmcp_serv
 
 #[test]
 fn a_server_is_added_and_removed_and_all_else_stays() {
-    for (before, wanted) in [
+    for (before, expected) in [
         (
             FILE.to_owned(),
             FILE.replace("\n\n# last", "\n    notion:\n      url: https://mcp.notion.com/mcp\n\n# last"),
@@ -45,7 +45,7 @@ fn a_server_is_added_and_removed_and_all_else_stays() {
     ] {
         let (_folder, path) = file(&before);
         let added = add(&path, &[notion()], &nothing).expect("added");
-        assert_eq!((added.change.after.as_str(), added.refused.len()), (wanted.as_str(), 0));
+        assert_eq!((added.change.after.as_str(), added.refused.len()), (expected.as_str(), 0));
         added.change.write_own().expect("written");
         assert!(add(&path, &[notion()], &nothing).expect("there").change.is_empty(), "twice is once");
         let removed = remove(&path, &words(&["notion"]), &nothing).expect("removed");
@@ -60,7 +60,7 @@ fn a_server_is_added_and_removed_and_all_else_stays() {
 #[test]
 fn servers_in_braces_get_lines_of_their_own_and_keep_their_text_and_comments() {
     let notion_lines = "  notion:\n    url: https://mcp.notion.com/mcp\n";
-    for (before, wanted) in [
+    for (before, expected) in [
         ("mcp_servers: {a: {url: \"http://a/mcp\"}}\n", "mcp_servers:\n  a: {url: \"http://a/mcp\"}\n+"),
         (
             "# mine\nmcp_servers: { \"a\": {command: \"ä}\", args: [\"a, b\", '}']} , b: {command: b}, } # two }\nserver: {}\n",
@@ -79,7 +79,7 @@ fn servers_in_braces_get_lines_of_their_own_and_keep_their_text_and_comments() {
     ] {
         let (_folder, path) = file(before);
         let added = add(&path, &[notion()], &nothing).unwrap_or_else(|error| panic!("{before}{error}"));
-        assert_eq!(added.change.after, wanted.replace('+', notion_lines));
+        assert_eq!(added.change.after, expected.replace('+', notion_lines));
     }
     let (_folder, path) = file("mcp_servers: {a: {command: a}, # about a\n # about b\n b: {command: b}}\n");
     let removed = remove(&path, &words(&["b"]), &nothing).expect("removed");

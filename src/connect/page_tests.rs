@@ -92,10 +92,10 @@ fn the_committed_page_shows_every_row() {
     let page = std::fs::read_to_string(path).expect("it is committed");
     let (before, rest) = page.split_once(BEGIN).expect("the beginning of the table");
     let (_, after) = rest.split_once(END).expect("the end of the table");
-    let wanted = format!("{before}{BEGIN}{}{END}{after}", table());
+    let expected = format!("{before}{BEGIN}{}{END}{after}", table());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(path, &wanted).expect("it can be written");
+        std::fs::write(path, &expected).expect("it can be written");
         return;
     }
-    assert!(page == wanted, "docs/connect.md is not what the table says: run with UPDATE_GOLDEN=1");
+    assert!(page == expected, "docs/connect.md is not what the table says: run with UPDATE_GOLDEN=1");
 }

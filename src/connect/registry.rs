@@ -82,9 +82,9 @@ pub(super) fn remove(before: &str, names: &[String]) -> Result<String, String> {
     let after = document::with_unix_lines(before, |text| yaml::remove(text, SERVERS, names))?;
     let unsafe_edit = || "its layout cannot be edited safely".to_owned();
     let rest = PLACE.parse(&after).map_err(|_| unsafe_edit())?;
-    let mut kept = entries.into_iter().filter(|(name, _)| !names.contains(name));
-    let is_kept = PLACE.entries(&rest).into_iter().all(|entry| kept.next() == Some(entry));
-    if is_kept && kept.next().is_none() && others(&present) == others(&rest) {
+    let mut remaining = entries.into_iter().filter(|(name, _)| !names.contains(name));
+    let is_kept = PLACE.entries(&rest).into_iter().all(|entry| remaining.next() == Some(entry));
+    if is_kept && remaining.next().is_none() && others(&present) == others(&rest) {
         Ok(after)
     } else {
         Err(unsafe_edit())
@@ -133,7 +133,7 @@ pub(super) fn is_readable(server: &(String, Json)) -> bool {
 
 /// Returns a configuration file with these servers as they are.
 pub(super) fn as_is(servers: Members) -> String {
-    block(&vec![(SERVERS.to_owned(), Json::Object(servers))])
+    block(vec![(SERVERS.to_owned(), Json::Object(servers))])
 }
 
 /// Converts servers with the common spelling.

@@ -151,14 +151,14 @@ fn every_server_of_the_pages_is_the_same_entry_in_the_format_of_every_client() {
     for (name, entry) in &servers {
         let own = registry::as_is(vec![(name.clone(), entry.clone())]);
         assert_eq!(entries(&own, None), Ok(vec![(name.clone(), entry.clone())]), "{own}");
-        let wanted = plain(entry);
+        let expected = plain(entry);
         for client in CLIENTS {
-            let Some(theirs) = entry_of(client, name, &wanted) else { continue };
+            let Some(theirs) = entry_of(client, name, &expected) else { continue };
             let edit = Edit { name, entry: &theirs, remove: &[] };
             let snippet = client.place().apply("", &edit).expect("a file");
             // Goose writes a timeout into every entry.
             let found = entries(&snippet, None).map(|found| found.into_iter().map(without_timeout).collect());
-            assert_eq!(found, Ok(vec![(name.clone(), wanted.clone())]), "{}:\n{snippet}", client.id);
+            assert_eq!(found, Ok(vec![(name.clone(), expected.clone())]), "{}:\n{snippet}", client.id);
             count += 1;
         }
     }
@@ -168,7 +168,7 @@ fn every_server_of_the_pages_is_the_same_entry_in_the_format_of_every_client() {
 #[test]
 fn the_places_of_servers_in_a_text_are_found() {
     let files = object(&[("command", text("npx")), ("args", Json::List(vec![text("-y"), text("files")]))]);
-    let wanted = vec![("files".to_owned(), files)];
+    let expected = vec![("files".to_owned(), files)];
     let json = r#"{"command": "npx", "args": ["-y", "files"]}"#;
     for (snippet, name) in [
         (format!(r#"{{"mcpServers": {{"files": {json}}}}}"#), None),
@@ -184,7 +184,7 @@ fn the_places_of_servers_in_a_text_are_found() {
         ("files:\n  command: npx\n  args: [-y, files]\n".to_owned(), None),
         ("[mcp_servers.files]\ncommand = \"npx\"\nargs = [\"-y\", \"files\"]\n".to_owned(), None),
     ] {
-        assert_eq!(entries(&snippet, name), Ok(wanted.clone()), "{snippet}");
+        assert_eq!(entries(&snippet, name), Ok(expected.clone()), "{snippet}");
     }
 }
 

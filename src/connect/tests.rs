@@ -125,12 +125,12 @@ fn every_client_is_connected_as_its_golden_file_says() {
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(&path, &golden).expect("written");
         }
-        let wanted = fs::read_to_string(&path).unwrap_or_default();
+        let expected = fs::read_to_string(&path).unwrap_or_default();
         assert!(
-            golden == wanted,
+            golden == expected,
             "{}: `UPDATE_GOLDEN=1` renews it:\n{}",
             path.display(),
-            diff(&wanted, &golden)
+            diff(&expected, &golden)
         );
     }
 }

@@ -61,7 +61,7 @@ fn text() -> String {
     let refusals = runtime::memory::budget().refusals().collect();
     let cache = CacheUsage { area: "tools", hits: 0, misses: 0, faults: 0 };
     let memory = MemoryUsage { limit: 0, used: 0, refusals };
-    metrics::text(&[server], (Some(clients), &memory), &[cache], true).expect("text")
+    metrics::text(&[server], Some(clients), &memory, &[cache], true).expect("text")
 }
 
 /// Reads the descriptions, and the labels of the samples below them.

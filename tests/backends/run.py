@@ -164,7 +164,7 @@ def main() -> int:
     if passed and not asked.keep:
         shutil.rmtree(folder, ignore_errors=True)
     else:
-        print(f"logs and registry files: {folder}")
+        print(f"logs and configuration files: {folder}")
     return 0 if passed else 1
 
 

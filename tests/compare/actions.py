@@ -201,11 +201,13 @@ def filesystem(folder: str) -> list[Step]:
 
 
 def state() -> list[Step]:
-    """A FastMCP server with a counter for each session."""
+    """A FastMCP server with state for each session: two clients, and what each of them has to itself."""
+    ada, grace = ({"uri": f"file:///{name}", "name": name} for name in ("ada", "grace"))
     return [
-        connect("a"),
-        connect("b"),
+        connect("a", ada),
+        connect("b", grace),
         *lists("at once"),
+        *lists("at once", on="b"),
         *(call("count", note=f"{number}") for number in (1, 2, 3)),
         call("count", on="b", note="1"),
         call("count", note="4"),
@@ -214,12 +216,80 @@ def state() -> list[Step]:
         heard("message", "the line of the other client", within=0.5, count=0, on="b"),
         read("state://text"),
         read("state://text", on="b"),
-        read("state://item/x"),
-        read("state://nothing/here", note="missing"),
+        call("keep", {"text": "yours"}, on="b"),
+        read("state://text", note="after the other client kept one"),
         prompt("summary"),
         prompt("summary", on="b"),
-        prompt("none", note="unknown"),
+        call("client"),
+        *state_of_clients(ada, grace),
+        *state_that_is_revealed(),
+        *state_requests(),
+        call("count", note="5"),
+        call("count", on="b", note="2"),
+        do("ping", "ping"),
+        do("ping", "ping", on="b"),
+    ]
+
+
+def state_of_clients(ada: Step, grace: Step) -> list[Step]:
+    """Roots, log levels, questions and subscriptions of two clients."""
+    more = {"uri": "file:///more", "name": "more"}
+    uri = "state://text"
+    return [
+        call("folders"),
+        call("folders", on="b"),
+        do("roots", "tell of changed roots", roots=[ada, more]),
+        call("folders", note="after the change", until="file:///more", within=5),
+        call("folders", on="b", note="after the change of the other client"),
+        heard("message", "lines before", within=0.3, count=0),
+        heard("message", "lines before", within=0.3, count=0, on="b"),
+        do("level", "level warning", level="warning"),
+        call("say", {"text": "low", "level": "info"}, note="below the level"),
+        call("say", {"text": "high", "level": "error"}, note="above the level"),
+        heard("message", "the line that is high enough"),
+        call("say", {"text": "low", "level": "info"}, on="b"),
+        heard("message", "its level is its own", on="b"),
+        do("level", "a level that is none", level="loud"),
         call("ask"),
+        call("ask", on="b"),
+        call("survey", note="one question after the other"),
+        do("subscribe", "subscribe", uri=uri),
+        call("touch", {"uri": uri}),
+        heard("resources/updated", "after touch", within=2),
+        heard("resources/updated", "after the other client's touch", within=0.3, count=0, on="b"),
+    ]
+
+
+def state_that_is_revealed() -> list[Step]:
+    """Lists that change for one client."""
+    return [
+        call("secret", note="before it is revealed"),
+        call("reveal"),
+        heard("tools/list_changed", "after reveal"),
+        heard("tools/list_changed", "after the other client's reveal", 0.3, 0, "b"),
+        *lists("after reveal"),
+        *lists("after the other client's reveal", on="b"),
+        call("secret", note="after reveal"),
+        call("secret", on="b", note="after the other client's reveal"),
+        read("state://secret"),
+        read("state://secret", on="b", note="after the other client's reveal"),
+        prompt("riddle"),
+        prompt("riddle", on="b", note="after the other client's reveal"),
+    ]
+
+
+def state_requests() -> list[Step]:
+    """Single requests, good and bad, and one that is cancelled."""
+    item = {"type": "ref/resource", "uri": "state://item/{name}"}
+    return [
+        complete({"type": "ref/prompt", "name": "greet"}, {"name": "name", "value": "A"}),
+        complete(item, {"name": "name", "value": "G"}),
+        complete({"type": "ref/prompt", "name": "none"}, {"name": "name", "value": ""}, note="unknown"),
+        read("state://item/x"),
+        read("state://nothing/here", note="missing"),
+        prompt("greet", {"name": "Ada"}),
+        prompt("greet", note="without its argument"),
+        prompt("none", note="unknown"),
         call("fail"),
         call("keep", note="without its argument"),
         call("keep", {"text": 7}, note="a number for a string"),
@@ -228,9 +298,6 @@ def state() -> list[Step]:
         call("slow", {"seconds": 20, "key": "part"}, cancel=2, note="cancelled"),
         call("was_cancelled", {"key": "part"}, until='"true"', within=10),
         call("was_cancelled", {"key": "whole"}, note="for one that was not"),
-        call("count", note="5"),
-        call("count", on="b", note="2"),
-        do("ping", "ping"),
     ]
 
 

@@ -55,6 +55,8 @@ class Client:
 _SDKS = ("typescript-1", "typescript-2", "typescript-auto", "python-legacy", "python", "fastmcp")
 #: Over SSE there is the legacy era only, whatever the mode.
 _ONE_ERA = ("typescript-1", "typescript-2", "python", "fastmcp")
+#: FastMCP speaks the modern era over SSE too, to clients that ask for it; Switchyard speaks the legacy one there.
+_LEGACY = ("typescript-1", "typescript-2", "python-legacy")
 #: Each run starts five processes of Python with FastMCP, each of them some seconds of computing.
 _FEW = ("typescript-1", "python", "fastmcp-legacy")
 
@@ -78,8 +80,8 @@ def fastmcp(name: str, file: str, transport: str, steps: Callable[[], list[actio
         transport,
         lambda peers, port: [peers.program("peer-python"), str(HERE / "servers" / file), transport, str(port)],
         lambda _: steps(),
-        "/mcp" if transport == "http" else "",
-        _FEW if transport == "stdio" else (),
+        {"http": "/mcp", "sse": "/sse"}.get(transport, ""),
+        {"stdio": _FEW, "sse": _LEGACY}.get(transport, ()),
     )
 
 
@@ -97,6 +99,7 @@ SERVERS = (
     ),
     fastmcp("state", "state.py", "stdio", actions.state),
     fastmcp("state", "state.py", "http", actions.state),
+    fastmcp("state", "state.py", "sse", actions.state),
     fastmcp("session-tools", "session_tools.py", "stdio", actions.session_tools),
     fastmcp("session-tools", "session_tools.py", "http", actions.session_tools),
 )

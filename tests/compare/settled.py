@@ -54,14 +54,19 @@ def _modern(*servers: str) -> tuple[str, ...]:
     return tuple(pair for pair in _MODERN if pair.startswith(servers))
 
 
+def _legacy_typescript(*servers: str) -> tuple[str, ...]:
+    """The clients that send a log level that does not exist."""
+    return tuple(f"{server}/{client}" for server in servers for client in ("typescript-1", "typescript-2"))
+
+
 def _legacy(*servers: str) -> tuple[str, ...]:
     clients = ("typescript-1", "typescript-2", "python-legacy", "fastmcp-legacy")
     return tuple(f"{server}/{client}" for server in servers for client in clients)
 
 
 _UNKNOWN_LEVEL = (
-    "a log level that does not exist is refused by Switchyard with -32602, the code for invalid parameters; the server"
-    " answers -32603"
+    "a log level that does not exist is refused by Switchyard with -32602, the code for invalid parameters, and its own"
+    " words"
 )
 _NO_SUCH_LIST = (
     "Switchyard answers lists itself, and gives an empty one for a server without that capability; the capability is"
@@ -76,7 +81,16 @@ _LISTEN = (
     " changed lists"
 )
 _NAMED_IN_LISTS = "in the modern era each result names the server that made it; Switchyard makes the lists"
-_NO_PING = "the modern era has no `ping`; Switchyard refuses it in its own words"
+_NO_PING = "the modern era has neither `ping` nor `logging/setLevel`; Switchyard refuses them in its own words"
+_UPDATES = (
+    "updates of resources reach the clients that subscribed to them; this server cannot be subscribed to and sends them"
+    " to all the same"
+)
+_STARTS = "a caller that asks for progress hears that its own process is being started, if that takes a while"
+_ONE_LEVEL = (
+    "over SSE FastMCP has one log level for all its sessions, so that of the other client counts; Switchyard sets the level"
+    " of each session"
+)
 _SUBSCRIPTION = "in the modern era each notice names the subscription that it belongs to"
 _FROM_THE_FIRST_CALL = (
     "the session of a client at the server begins with its first call, so what the server adds or says for this client at"
@@ -89,11 +103,21 @@ _ONE_PRINCIPAL = (
 
 SETTLED: tuple[Settled, ...] = (
     Settled(
-        ("everything-*/typescript-*",),
+        ("everything-*/typescript-*", *_legacy_typescript("state-*")),
         ("a: a level that is none",),
         ("error.*",),
         _UNKNOWN_LEVEL,
         ("-32602", '*params.level must be one of *'),
+    ),
+    Settled(
+        ("state-*",),
+        ("a: heard resources/updated, after touch", "a: kinds of notices"),
+        ("result.state://text", "result.length", "notifications/resources/updated"),
+        _UPDATES,
+        ("nothing", "0"),
+    ),
+    Settled(
+        ("state-sse/*",), ("b: heard message, its level is its own",), ("result.length",), _ONE_LEVEL, racing=True
     ),
     Settled(
         ("filesystem-*/typescript-1", "filesystem-*/python*", "filesystem-*/fastmcp*"),
@@ -112,9 +136,13 @@ SETTLED: tuple[Settled, ...] = (
         _LISTEN,
     ),
     Settled(_MODERN, ("*: list *",), ("result._meta*", "result.ttlMs"), _NAMED_IN_LISTS),
-    Settled(("state-*/python", "state-*/fastmcp"), ("a: ping",), ("result", "error", "error.*"), _NO_PING),
     Settled(
-        _modern("session-tools-stdio"),
+        ("state-*/python", "state-*/fastmcp"), ("*: ping", "a: level warning"), ("result", "error", "error.*"), _NO_PING
+    ),
+    Settled(("state-*/python", "state-*/fastmcp"), ("a: subscribe",), ("result", "error"), _LISTEN),
+    Settled(("state-stdio/*",), ("*: kinds of notices",), ("notifications/progress",), _STARTS, racing=True),
+    Settled(
+        _modern("session-tools-stdio", "state-stdio"),
         ("a: heard *_changed, *", "a: heard resources/updated, *"),
         ("result*._meta",),
         _SUBSCRIPTION,
@@ -135,7 +163,10 @@ SETTLED: tuple[Settled, ...] = (
         racing=True,
     ),
     Settled(
-        _modern("session-tools-stdio"), ("b: * after the other client's unlock", "b: kinds *"), ("*",), _ONE_PRINCIPAL
+        _modern("session-tools-stdio", "state-stdio"),
+        ("b: * after the other client's unlock", "b: * after the other client's reveal", "b: kinds *"),
+        ("*",),
+        _ONE_PRINCIPAL,
     ),
 )
 

@@ -11,7 +11,6 @@ use sha2::{Digest, Sha256};
 use crate::support::browser::Browser;
 use crate::support::scripted::{Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, Running};
-use runtime::hex::hex;
 
 const CSRF: &str = "x-switchyard-csrf";
 const CALL: &str = r#"{"server":"one","tool":"a","arguments":{}}"#;
@@ -24,7 +23,7 @@ fn key(role: &str) -> String {
 /// A gateway with a key for each role.
 async fn gateway(server: &Server) -> Running {
     let entry = |role: &str| {
-        let hash = hex(&Sha256::digest(key(role)));
+        let hash = hex::encode(Sha256::digest(key(role)));
         format!("    - {{id: {role}, role: {role}, hash: \"sha256:{hash}\"}}\n")
     };
     let keys: String = ["reader", "caller", "superuser"].map(entry).concat();

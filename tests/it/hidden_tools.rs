@@ -19,7 +19,7 @@ fn run(gateway: &Running, arguments: &[&str]) -> (Option<i32>, String) {
 async fn a_hidden_tool_is_explained_to_a_superuser_and_unknown_to_others() {
     let tools = ["add", "slow", "broken"].map(Tool::named);
     let server = tools.into_iter().fold(Scripted::modern(), Scripted::tool).start();
-    let hash = |key: &str| runtime::hex::hex(&Sha256::digest(key));
+    let hash = |key: &str| hex::encode(Sha256::digest(key));
     let keys = format!(
         "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{}\", role: superuser}}, {{id: c, hash: \"sha256:{}\", role: caller}}]}}",
         hash(KEY),

@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
-use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -107,7 +106,7 @@ async fn log_in(browser: &Browser, link: &str) -> Page {
 }
 
 fn gateway(server: &Served) -> Gateway {
-    let hash = hex(&Sha256::digest(KEY.as_bytes()));
+    let hash = hex::encode(Sha256::digest(KEY.as_bytes()));
     let key = format!("{{id: ann, hash: \"sha256:{hash}\", role: superuser}}");
     let registry = Registry::new().http("notes", &format!("{}/mcp", server.url())).with("auth: oauth");
     let plain = registry.http("plain", &format!("{}/plain", server.url()));

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -24,7 +23,10 @@ pub const OPERATOR: &str = "swy_operator_0123456789abcdef0123456789abcdef0123456
 /// The setting `server` with these keys.
 pub fn keys() -> String {
     let of = |(id, key, role): (&str, &str, &str)| {
-        format!("{{id: {id}, hash: \"sha256:{}\", role: {role}}}", hex(&Sha256::digest(key.as_bytes())))
+        format!(
+            "{{id: {id}, hash: \"sha256:{}\", role: {role}}}",
+            hex::encode(Sha256::digest(key.as_bytes()))
+        )
     };
     let callers = [("alice", ALICE), ("bob", BOB), ("carol", CAROL)].map(|(id, key)| (id, key, "caller"));
     let keys: Vec<_> = callers.into_iter().chain([("operator", OPERATOR, "superuser")]).map(of).collect();

@@ -7,6 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::ChildStdout;
+
 use crate::support::scripted::{Act, Refusing, Scripted, Server, Tool};
 use crate::support::{Gateway, Registry, Running};
 
@@ -257,7 +260,7 @@ async fn an_operator_resets_reconnects_reloads_and_approves() {
 #[tokio::test]
 async fn a_refused_key_ends_with_four_and_does_not_show() {
     let server = server().start();
-    let hash = runtime::hex::hex(&Sha256::digest(KEY));
+    let hash = hex::encode(Sha256::digest(KEY));
     let keys = format!(
         "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: reader}}]}}"
     );
@@ -346,7 +349,7 @@ async fn texts_of_servers_do_not_act_on_a_terminal() {
     for command in commands.iter().chain(&more) {
         let text = on_terminal(&gateway, command, &[("NO_COLOR", "1")]);
         assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{command}: {text:?}");
-        let is_shown = text.contains(r"\u{1b}") || text.contains(r"\u001b");
+        let is_shown = text.contains(r"\u{1b}") || text.to_lowercase().contains(r"\u001b");
         assert!(is_shown || command.contains("name"), "{command}: {text:?}");
     }
 }
@@ -418,5 +421,64 @@ fn a_command_whose_output_nobody_reads_fails_in_silence() {
     ] {
         let ran = Ran::of(gateway.output_unread(arguments));
         assert_eq!((ran.0, ran.2.as_str()), (Some(1), ""), "{arguments:?}");
+    }
+}
+
+/// The lines of one interval of `status --watch`.
+async fn block(lines: &mut Lines<BufReader<ChildStdout>>) -> Vec<String> {
+    let mut block = Vec::new();
+    while let Some(line) = lines.next_line().await.expect("UTF-8").filter(|line| !line.is_empty()) {
+        block.push(line);
+    }
+    block
+}
+
+#[tokio::test]
+async fn watched_status_prints_a_block_with_rates_for_each_interval() {
+    let server = server().start();
+    let gateway =
+        Gateway::of(&Registry::new().http("one", &server.url()).http("gone", &Refusing::new().url()));
+    let gateway = gateway.start().await;
+    gateway.offers(&[]).await;
+    let mut command = tokio::process::Command::from(gateway.gateway().command("status"));
+    command
+        .args(["--watch", "--url", &gateway.url("")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    let mut watch = command.spawn().expect("it starts");
+    let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
+    let first = block(&mut lines).await;
+    gateway.call("one", "add", json!({"a": 1})).await;
+    let second = block(&mut lines).await;
+    for (block, is_first) in [(&first, true), (&second, false)] {
+        let [title, header, gone, one] = block.as_slice() else { panic!("{block:#?}") };
+        assert!(title.contains(&gateway.url("")) && title.ends_with("1 of 2 servers are usable"), "{title}");
+        assert!(header.starts_with("SERVER") && !block.concat().contains('\u{1b}'), "{block:#?}");
+        assert!(gone.starts_with("gone"), "servers with a problem come first: {gone}");
+        let cells: Vec<&str> = one.split_whitespace().collect();
+        assert_eq!((cells[0], cells[1], cells[2]), ("one", "ready", "closed"));
+        assert_eq!((cells[3] == "-", cells[8]), (is_first, if is_first { "0" } else { "1" }), "{one}");
+        assert!(is_first || cells[3].parse::<f64>().is_ok_and(|rate| rate > 0.0), "{one}");
+    }
+    drop(gateway);
+    let away = block(&mut lines).await;
+    assert!(matches!(away.as_slice(), [title] if title.contains("cannot reach the gateway")), "{away:#?}");
+}
+
+#[tokio::test]
+async fn watched_status_ends_at_a_gateway_that_is_away_or_refuses_the_key() {
+    let keys = "server: {auth_mode: api_key, api_keys: [{id: op, role: reader, \
+                hash: \"sha256:5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9\"}]}";
+    let gateway = Gateway::of(&Registry::new().setting(keys)).start().await;
+    let (here, gone) = (gateway.url(""), Refusing::new());
+    for (arguments, code, reason) in [
+        (&["status", "--watch", "--url", &gone.url()][..], 3, "cannot reach the gateway"),
+        (&["status", "--watch", "--url", &here], 4, "SWITCHYARD_KEY"),
+        (&["status", "--watch", "--check", "--url", &here], 2, "cannot be used with"),
+    ] {
+        let ran = Ran::of(gateway.gateway().output(arguments));
+        assert_eq!((ran.0, ran.1.as_str()), (Some(code), ""), "{}", ran.2);
+        assert!(ran.2.contains(reason), "{}", ran.2);
     }
 }

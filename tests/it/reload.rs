@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -92,7 +91,7 @@ async fn a_key_that_was_taken_back_opens_nothing_any_more() {
     let one = server("a");
     let registry = |keys: &[&str]| {
         let entry = |key: &&str| {
-            let hash = hex(&Sha256::digest(key.as_bytes()));
+            let hash = hex::encode(Sha256::digest(key.as_bytes()));
             let id = key.split('_').nth(1).expect("an id");
             format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
         };
@@ -128,7 +127,7 @@ async fn an_address_that_others_reach_is_not_opened() {
         Registry::new().http("one", &one.url()).setting(&format!("server: {{{listen}, {hosts}, {auth}}}"))
     };
     let key = "swy_ci_0123456789abcdef0123456789abcdef0123456789abcdef";
-    let hash = hex(&Sha256::digest(key.as_bytes()));
+    let hash = hex::encode(Sha256::digest(key.as_bytes()));
     let keys =
         format!("auth_mode: api_key, api_keys: [{{id: ci, hash: \"sha256:{hash}\", role: superuser}}]");
     let gateway = Gateway::of(&registry("127.0.0.1:1", &keys)).listening_on("0.0.0.0:0").start().await;

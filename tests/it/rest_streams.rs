@@ -10,7 +10,6 @@ use crate::support::client::Stream;
 use crate::support::gateway::{Gateway, Running};
 use crate::support::scripted::{Act, Scripted, Tool};
 use crate::support::{Client, eventually};
-use runtime::hex::hex;
 
 const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
 
@@ -73,7 +72,7 @@ async fn a_question_is_answered_by_the_principal_of_its_call_only() {
     let server = Asking::start();
     let key = |id: &str| format!("swy_{id}_0123456789abcdef0123456789abcdef0123456789abcdef");
     let entry = |id| {
-        let hash = hex(&Sha256::digest(key(id)));
+        let hash = hex::encode(Sha256::digest(key(id)));
         format!("    - {{id: {id}, role: superuser, hash: \"sha256:{hash}\"}}\n")
     };
     let keys = [entry("ann"), entry("bob")].concat();

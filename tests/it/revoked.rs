@@ -4,7 +4,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use runtime::hex::hex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,7 +21,7 @@ const STAYS: &str = "swy_stays_fedcba9876543210fedcba9876543210fedcba9876543210"
 /// Returns a configuration file with `servers`, and with `keys` and their roles.
 fn registry(servers: &[(&str, &Server)], keys: &[(&str, &str)]) -> Registry {
     let entry = |(key, role): &(&str, &str)| {
-        let hash = hex(&Sha256::digest(key.as_bytes()));
+        let hash = hex::encode(Sha256::digest(key.as_bytes()));
         let id = key.split('_').nth(1).expect("an id");
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: {role}}}")
     };

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use runtime::hex::hex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -87,7 +86,7 @@ async fn an_open_stream_and_a_running_call_keep_their_slots() {
 
 fn keys() -> String {
     let entry = |key: &str| {
-        let (hash, id) = (hex(&Sha256::digest(key.as_bytes())), key.split('_').nth(1).expect("an id"));
+        let (hash, id) = (hex::encode(Sha256::digest(key.as_bytes())), key.split('_').nth(1).expect("an id"));
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: superuser}}")
     };
     format!("auth_mode: api_key, api_keys: [{}, {}]", entry(ANN), entry(BOB))

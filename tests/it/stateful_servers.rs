@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::client::Session;
+use crate::oauth::{ALICE, BOB, OPERATOR, keys};
+use crate::support::client::{Client, Session};
 use crate::support::stateful_http::StatefulHttp;
 use crate::support::{Gateway, Registry, Running, eventually};
 
@@ -214,4 +215,69 @@ async fn the_endpoint_of_a_legacy_server_has_no_discovery_so_clients_begin_a_ses
         let discovered = client.modern("server/discover", json!({})).await.result();
         assert_eq!(discovered["supportedVersions"], json!(["2026-07-28"]));
     }
+}
+
+// A template that a server lists for one client only is known after the connection of that client was opened.
+#[tokio::test]
+async fn first_completion_of_a_session_knows_what_is_listed_for_it_alone() {
+    let server = StatefulHttp::start();
+    let one = Registry::new().http("one", &server.url());
+    let gateway = before(one, &["tools: {deny: [exit]}"]).await;
+    let session = opened(&gateway.mcp_of("one"), &json!({"experimental": {"template": {}}})).await;
+    let own = json!({"type": "ref/resource", "uri": "own://{of}"});
+    let params = json!({"ref": own, "argument": {"name": "of", "value": ""}});
+    let completed = session.post(&session.envelope("completion/complete", &params.to_string()), &[]).await;
+    assert_eq!(completed.result()["completion"]["values"], json!(["completed"]));
+}
+
+/// A session of a client that declares `capabilities`.
+async fn opened(client: &Client, capabilities: &Value) -> Client {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
+        "clientInfo": {"name": "t", "version": "0"}});
+    let hello = client.post(&client.envelope("initialize", &params.to_string()), &[]).await;
+    let id = hello.header("mcp-session-id").unwrap_or_else(|| panic!("{hello:?}")).to_owned();
+    client.clone().with_header("mcp-session-id", &id)
+}
+
+/// A session of the principal of `key`, whose client can be asked.
+async fn asked_session(gateway: &Running, key: &str) -> Client {
+    let client = gateway.mcp().with_header("authorization", &format!("Bearer {key}"));
+    opened(&client, &json!({"elicitation": {}})).await
+}
+
+#[tokio::test]
+async fn fifty_clients_of_a_program_that_asks_have_fair_shares_of_its_processes_and_the_rest_is_told() {
+    let registry = Registry::new().child("one", &["--asks"]).setting(&keys());
+    let gateway = Gateway::of(&registry.setting("connection_pool_size: 10")).start().await;
+    gateway.offers_to("ask", &format!("Bearer {ALICE}")).await;
+    // The sign: the shared process asks a client.
+    let first = asked_session(&gateway, ALICE).await;
+    let body = first.envelope("tools/call", r#"{"name":"ask","arguments":{"nonce":"sign","asks":true}}"#);
+    let mut asked = first.post_stream(&body, &[]).await;
+    while asked.next().await.expect("a question")["method"] != "elicitation/create" {}
+    let (mut streams, mut sessions) = (Vec::new(), Vec::new());
+    for key in [ALICE, BOB] {
+        for number in 0..25 {
+            let session = asked_session(&gateway, key).await;
+            streams.push(session.listen().await); // so that it is in use
+            let plain = format!(r#"{{"name":"ask","arguments":{{"nonce":"{number}"}}}}"#);
+            let body = session.envelope("tools/call", &plain);
+            let answer = session.post(&body, &[]).await;
+            let text = answer.response_text();
+            assert!(text.contains(&format!("\"{number}\"")) || text.contains("\"overloaded\""), "{text}");
+            sessions.push((key, session, body));
+        }
+    }
+    let mut served = [0, 0];
+    for (key, session, body) in &sessions {
+        let answer = session.post(body, &[]).await;
+        if answer.status == 200 && answer.response_text().contains("\"content\"") {
+            served[usize::from(*key == BOB)] += 1;
+        }
+    }
+    assert_eq!(served, [5, 5], "the processes are shared fairly, whoever came first");
+    let operator = gateway.mcp().with_header("authorization", &format!("Bearer {OPERATOR}"));
+    let servers = operator.to(&gateway.url("/api/v1/mcp/servers")).bare(http::Method::GET, &[]).await.json();
+    assert_eq!(servers["servers"][0]["connections"], 11, "ten, and the shared one: {servers}");
+    drop((asked, streams));
 }

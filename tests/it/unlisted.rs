@@ -1,10 +1,12 @@
-//! Unlisted tools and prompts, and methods of vendors, at the endpoint of one server.
+//! Unlisted tools and prompts, and methods and notifications of vendors, at the endpoint of one server.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::support::client::Session;
 use crate::support::scripted::{Scripted, Server, Tool};
-use crate::support::{Gateway, Registry, Running};
+use crate::support::stateful_http::StatefulHttp;
+use crate::support::{Gateway, Registry, Running, eventually};
 
 const KEY: &str = "swy_op_0123456789abcdef0123456789abcdef0123456789abcdef";
 const METHOD: &str = "com.example/describe";
@@ -121,7 +123,7 @@ async fn names_that_no_method_has_and_those_of_other_revisions_reach_no_server()
 #[tokio::test]
 async fn who_may_not_call_passes_nothing() {
     let server = Scripted::modern().tool(Tool::named("listed")).answers(METHOD, described()).start();
-    let hash = runtime::hex::hex(&Sha256::digest(KEY));
+    let hash = hex::encode(Sha256::digest(KEY));
     let keys = format!(
         "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: reader}}]}}"
     );
@@ -132,4 +134,64 @@ async fn who_may_not_call_passes_nothing() {
     assert_eq!(code(&client.modern(METHOD, json!({})).await.json()), -32601);
     assert!(client.call("hidden", json!({})).await.json()["error"].is_object());
     assert_eq!((calls(&server, "hidden"), server.seen_calling(METHOD).len()), (0, 0));
+}
+
+/// Sends a notification of a vendor. Returns after it was accepted.
+async fn tells(session: &Session, method: &str) {
+    let notification = json!({"jsonrpc": "2.0", "method": method, "params": {"of": ["x", 1]}});
+    assert_eq!(session.client.post(&notification.to_string(), &[]).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_notification_of_a_vendor_reaches_the_connection_that_calls_use() {
+    let http = StatefulHttp::start();
+    for registry in [Registry::new().http("one", &http.url()), Registry::new().child("one", &["--stateful"])]
+    {
+        let gateway = Gateway::of(&registry).start().await;
+        gateway.offers(&["client"]).await;
+        let (session, merged) = (gateway.mcp_of("one").legacy().await, gateway.mcp().legacy().await);
+        let known =
+            ["notifications/initialized", "notifications/roots/list_changed", "notifications/progress"];
+        for method in ["com.example/mode", "a b", &"x".repeat(129)].into_iter().chain(known) {
+            tells(&session, method).await;
+        }
+        tells(&merged, "com.example/other").await;
+        let heard: Value =
+            serde_json::from_str(&session.call("client", json!({})).await.text()).expect("JSON");
+        let mode = json!({"method": "com.example/mode", "params": {"of": ["x", 1]}});
+        assert_eq!(heard["heard"], json!([mode]), "before its call, and nothing else");
+    }
+}
+
+#[tokio::test]
+async fn a_notification_of_a_vendor_is_passed_under_the_conditions_of_methods() {
+    let hash = hex::encode(Sha256::digest(KEY));
+    for (role, policy, passes) in [
+        ("caller", "tools: {}", true),
+        ("reader", "tools: {}", false),
+        ("caller", "tools: {allow: [listed]}", false),
+        ("caller", "tools: {deny: [other]}", false),
+        ("caller", "tools: {rename: {other: another}}", false),
+        ("caller", "tools: {on_change: block}", false),
+        ("caller", "limits: {requests_per_minute: 2}", true),
+    ] {
+        let server = Scripted::legacy().tool(Tool::named("listed")).start();
+        let keys = format!(
+            "server: {{auth_mode: api_key, api_keys: [{{id: op, hash: \"sha256:{hash}\", role: {role}}}]}}"
+        );
+        let registry = Registry::new().http("one", &server.url()).with(policy).setting(&keys);
+        let gateway = Gateway::of(&registry).start().await;
+        let credential = format!("Bearer {KEY}");
+        gateway.offers_to("listed", &credential).await;
+        let session = gateway.mcp_of("one").with_header("authorization", &credential).legacy().await;
+        for _ in 0..4 {
+            tells(&session, METHOD).await;
+        }
+        let most = if policy.starts_with("limits") { 2 } else { 4 };
+        if passes {
+            eventually("it is there", async || (!server.seen_calling(METHOD).is_empty()).then_some(())).await;
+        }
+        let seen = server.seen_calling(METHOD).len();
+        assert!(seen <= most && (seen > 0) == passes, "{role}, {policy}: {seen}");
+    }
 }

@@ -6,7 +6,6 @@ Invariant: tmux and all that runs in it end with the `with` block. Files are bel
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -99,27 +98,6 @@ class Terminal:
         screen = self.run("echo code=$?=")
         return int([line for line in screen.splitlines() if line.startswith("code=")][-1].split("=")[1])
 
-    def settings(self) -> str:
-        """The settings of the terminal, as `stty` names them."""
-        screen = self.run("stty -a")
-        return screen[screen.index("intr") :].split(PROMPT)[0].strip()
-
     def resize(self, columns: int, lines: int) -> None:
         self._tmux("resize-window", "-x", str(columns), "-y", str(lines))
         self.size = (columns, lines)
-
-    def kill(self, program: str, how: signal.Signals) -> None:
-        """Sends a signal to the program that runs in the shell."""
-        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
-        children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
-        found = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == program]
-        if len(found) != 1:
-            raise Wrong(f"{len(found)} programs called {program} run in the shell")
-        os.kill(found[0], how)
-
-    def is_second_screen(self) -> bool:
-        """Whether a program has the screen of its own (the alternate screen)."""
-        return self._tmux("display-message", "-p", "#{alternate_on}").strip() == "1"
-
-    def has_cursor(self) -> bool:
-        return self._tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"

@@ -22,7 +22,7 @@ const MAX_FOLDERS: usize = 3;
 /// Names that each module may give to a type of its own, because it is read with the name of the module.
 const SHARED_NAMES: &[&str] = &["Error", "Config", "State"];
 
-const MAX_LINES: usize = 400;
+const MAX_LINES: usize = 600;
 
 /// The page of the requirements for attack and failure. Each of its ids stands above a test, behind `// RULES`.
 const REQUIREMENTS: &str = include_str!("../../docs/contributing/requirements.md");

@@ -69,7 +69,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_answer_can_be_asked_for_again() {
-        let problem = Problem::from(Exhausted { wanted: 9 }).into_response();
+        let problem = Problem::from(Exhausted { requested: 9 }).into_response();
         let problem = problem.extensions().get::<Problem>().expect("a problem");
         assert_eq!(
             (problem.code(), problem.retry_after()),

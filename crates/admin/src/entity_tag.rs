@@ -11,7 +11,6 @@ use bytes::Bytes;
 use utoipa::IntoParams;
 
 use super::json_bytes;
-use runtime::hex::hex;
 
 /// The header of a conditional request.
 #[derive(Debug, IntoParams)]
@@ -58,7 +57,7 @@ pub(super) fn of(body: &[u8]) -> HeaderValue {
 
 /// A digest of `text` that is short enough for a header or a query, in hexadecimal digits.
 pub(super) fn digest_of(text: &[u8]) -> String {
-    hex(&digest(&SHA256, text).as_ref()[..16])
+    hex::encode(&digest(&SHA256, text).as_ref()[..16])
 }
 
 /// Whether `If-None-Match` lists `tag` (RFC 9110, section 13.1.2). Weak tags compare as strong ones.

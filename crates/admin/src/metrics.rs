@@ -56,7 +56,7 @@ fn printed(manager: &Manager, count_clients: Option<CountClients>) -> Option<Byt
         })
         .collect();
     let clients = count_clients.map(|count| count());
-    metrics::text(&servers, (clients, &in_memory()), &caches, store.is_there()).ok().map(Bytes::from)
+    metrics::text(&servers, clients, &in_memory(), &caches, store.is_there()).ok().map(Bytes::from)
 }
 
 fn in_memory() -> MemoryUsage {

@@ -82,7 +82,10 @@ struct ReloadResult {
 )]
 pub(super) async fn reload(State(Api { options, .. }): State<Api>) -> Result<Response, Problem> {
     let Some(reload) = &options.reload else {
-        return Err(Problem::new(ErrorCode::NotFound, "this gateway has no registry file to read again"));
+        return Err(Problem::new(
+            ErrorCode::NotFound,
+            "this gateway has no configuration file to read again",
+        ));
     };
     let Reloaded { applied, at_restart } =
         reload().await.map_err(|reason| Problem::new(reason.code(), reason.to_string()))?;

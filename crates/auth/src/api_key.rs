@@ -18,7 +18,7 @@ use super::principal::{Principal, Role};
 use super::{Denied, Reason};
 use crate::password_hash;
 use crate::revocation::RevocationState;
-use runtime::hex::{hex, read_sha256};
+use settings::read_sha256;
 
 pub(super) const PREFIX: &str = "swy_";
 const RANDOM_BYTES: usize = 24;
@@ -84,7 +84,7 @@ impl Sha {
 
 impl fmt::Display for Sha {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", hex(&self.0))
+        write!(f, "sha256:{}", hex::encode(self.0))
     }
 }
 
@@ -149,7 +149,7 @@ pub fn is_id(text: &str) -> bool {
 /// Makes a key. Show the text once and then drop it; only the hash is stored.
 pub fn generate(id: &str) -> (SecretString, Sha) {
     let random: [u8; RANDOM_BYTES] = rand::random();
-    let key = format!("{PREFIX}{id}_{}", hex(&random));
+    let key = format!("{PREFIX}{id}_{}", hex::encode(random));
     let hash = Sha::of(&key);
     (key.into(), hash)
 }

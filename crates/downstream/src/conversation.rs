@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::error::{MessageRefusal, described};
 use super::exchange::{Exchange, Named};
@@ -25,6 +25,9 @@ use gateway::{Caller, Gateway};
 use json::Raw;
 use protocol::{Message, Notification, Request, RequestId, Response, meta, method};
 use runtime::shutdown::Shutdown;
+
+/// Most notifications of the client that are on their way to servers; further ones are lost.
+const MAX_PASSING: usize = 64;
 
 /// Encodes a message for a channel.
 pub type Frame = fn(Bytes) -> Bytes;
@@ -45,6 +48,8 @@ pub struct Conversation {
     legacy: RwLock<Option<Arc<Caller>>>,
     /// Whether the task that sends notifications to the legacy client was started; one is enough.
     announcing: AtomicBool,
+    /// The room for notifications of the client on their way to servers.
+    passing: Arc<Semaphore>,
 }
 
 impl Conversation {
@@ -66,6 +71,7 @@ impl Conversation {
             frame,
             legacy: RwLock::new(None),
             announcing: AtomicBool::new(false),
+            passing: Arc::new(Semaphore::new(MAX_PASSING)),
         })
     }
 
@@ -84,7 +90,7 @@ impl Conversation {
                     self.refuse(Some(id), &refusal).await;
                 }
             }
-            Message::Notification(notice) => self.notification(&notice),
+            Message::Notification(notice) => self.notification(notice),
             Message::Response(response) => self.session.questions.answer(response),
         }
     }
@@ -147,18 +153,25 @@ impl Conversation {
         }
     }
 
-    fn notification(self: &Arc<Self>, notice: &Notification) {
-        self.session.note(notice);
-        if notice.method == method::INITIALIZED {
-            let caller = self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(caller) = caller
-                && let Some(feed) = self.gateway.feed(&caller)
-                && !self.announcing.swap(true, Ordering::Relaxed)
-            {
-                let asks = OutsideCalls::of(&self.gateway, &caller, &self.session.questions);
-                let announced = self.announce(&caller, (feed, asks));
-                self.requests.spawn_until_end(announced);
-            }
+    fn notification(self: &Arc<Self>, notice: Notification) {
+        self.session.note(&notice);
+        let caller = || self.legacy.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if notice.method.known().is_none() {
+            let permit = Arc::clone(&self.passing).try_acquire_owned().ok();
+            let Some((caller, permit)) = caller().zip(permit) else { return };
+            let gateway = self.gateway.clone();
+            self.requests.spawn_until_end(async move {
+                gateway.notify(&caller, &notice).await;
+                drop(permit);
+            });
+        } else if notice.method == method::INITIALIZED
+            && let Some(caller) = caller()
+            && let Some(feed) = self.gateway.feed(&caller)
+            && !self.announcing.swap(true, Ordering::Relaxed)
+        {
+            let asks = OutsideCalls::of(&self.gateway, &caller, &self.session.questions);
+            let announced = self.announce(&caller, (feed, asks));
+            self.requests.spawn_until_end(announced);
         }
     }
 

@@ -15,6 +15,7 @@ use axum::extract::{Extension, Path, Request as HttpRequest, State};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -28,7 +29,7 @@ use auth::Principal;
 use gateway::manager::Scope;
 use gateway::{Caller, Gateway, tools};
 use protocol::headers::{LAST_EVENT_ID, SESSION_ID};
-use protocol::{Message, Request, RequestId, method};
+use protocol::{Message, Notification, Request, RequestId, method};
 use runtime::shutdown::Shutdown;
 
 /// HTTP methods of the endpoint, for `Allow`.
@@ -141,21 +142,28 @@ impl StreamableHttpEndpoint {
         match Message::from_client(bytes) {
             Ok(Message::Request(request)) => self.request(asked, request, format),
             Ok(message) => match self.note(&asked, message) {
-                Ok(()) => Begun::Answered(accepted()),
+                Ok(None) => Begun::Answered(accepted()),
+                // Its client sends the next message after this answer.
+                Ok(Some(passed)) => Begun::Waiting(Box::pin(passed.map(|()| accepted()))),
                 Err(refusal) => Begun::refused(refusal, None, asked.named),
             },
             Err(error) => Begun::refused(error.into(), Message::readable_id(bytes), asked.named),
         }
     }
 
-    /// Handles a message that needs no answer.
-    fn note(&self, asked: &MessageContext<'_>, message: Message) -> Result<(), MessageRefusal> {
+    /// Handles a message that needs no answer. Returns a future that passes it on, if it is for a server.
+    fn note(
+        &self,
+        asked: &MessageContext<'_>,
+        message: Message,
+    ) -> Result<Option<BoxFuture<'static, ()>>, MessageRefusal> {
         self.known(asked)?;
         match message {
             Message::Notification(notice) => {
                 if !headers::is_modern(asked.headers, notice.params.as_ref()) {
                     let session = self.session(asked)?;
                     session.note(&notice);
+                    return Ok(self.passed(session, notice));
                 }
             }
             Message::Response(_) if headers::is_modern(asked.headers, None) => {
@@ -166,7 +174,14 @@ impl StreamableHttpEndpoint {
             Message::Response(response) => self.session(asked)?.questions.answer(response),
             Message::Request(_) => {}
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn passed(&self, session: Arc<Session>, notice: Notification) -> Option<BoxFuture<'static, ()>> {
+        let gateway = self.0.gateway.clone();
+        notice.method.known().is_none().then_some(Box::pin(async move {
+            gateway.notify(&session.caller, &notice).await;
+        }))
     }
 
     fn request<'a>(

@@ -1,7 +1,7 @@
 //! `completion/complete`: sent to the server of the prompt or template, with the server's own name for it.
 
 use super::caller::Caller;
-use super::resources::{first, refused};
+use super::resources::{first, only_server, refused};
 use super::{Gateway, error};
 use crate::manager::{Error, Reference};
 use crate::{params, unlisted};
@@ -27,7 +27,8 @@ pub(super) async fn complete(
         .ok_or_else(|| params::bad("params is missing; ref says what to complete", "ref", None, REFERENCE))?;
     let reference = reference(params)?;
     let call = caller.call(method::COMPLETE, params);
-    let mut found = gateway.manager.completion_requests(caller.viewer(), &reference, &call).await;
+    let find = || gateway.manager.completion_requests(caller.viewer(), &reference, &call);
+    let mut found = gateway.found(caller, find, only_server, outlet).await;
     if let (Err(Error::NameNotFound { .. }), Reference::Prompt(name)) = (&found, &reference)
         && let Some(unlisted) = unlisted::request(&gateway.manager, caller, name, call)
     {

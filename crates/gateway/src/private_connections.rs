@@ -5,12 +5,14 @@
 //!
 //! Not here: the connections (`upstream::private_clients`), and what the client then sees (`manager::views`).
 
+use std::sync::Arc;
+
 use super::caller::Caller;
 use super::{Gateway, Row, unlisted};
 use crate::manager::{Error, RoutedRequest, Scope};
 use json::Raw;
 use protocol::method;
-use upstream::{Call, Outlet, OutletLoan};
+use upstream::{Call, Outlet, OutletLoan, WaitFor};
 
 impl Gateway {
     /// Opens the connections of `caller` to servers where its principal logs in, before the request `row`.
@@ -18,7 +20,8 @@ impl Gateway {
         let is_own = matches!(row, Some(Row::Initialize | Row::Discover | Row::Ping | Row::SetLevel));
         if !is_own && !matches!(row, None | Some(Row::Unsubscribe | Row::Task(_))) {
             let _loan = self.lend(caller, outlet);
-            self.connect(caller, None).await;
+            let is_list = matches!(row, Some(Row::List(_)));
+            self.connect(caller, None, if is_list { WaitFor::Lists } else { WaitFor::Connection }).await;
         }
     }
 
@@ -31,7 +34,7 @@ impl Gateway {
         Box::pin(async {
             upstream.decide().await;
             let _loan = self.lend(caller, outlet);
-            self.connect(caller, Some(server)).await;
+            self.connect(caller, Some(server), WaitFor::Connection).await;
         })
         .await;
         true
@@ -46,11 +49,8 @@ impl Gateway {
         route: impl Fn(Box<Call>) -> Route,
         outlet: &Outlet,
     ) -> Result<RoutedRequest, Error> {
-        let mut request = route(caller.call(method, params)).await;
-        if self.open_for(caller, &request, outlet).await {
-            request = route(caller.call(method, params)).await;
-        }
-        match request {
+        let find = || route(caller.call(method, params));
+        match self.found(caller, find, |request| Some(&request.server), outlet).await {
             Err(error @ Error::NameNotFound { .. }) => {
                 unlisted::request(&self.manager, caller, name, caller.call(method, params)).ok_or(error)
             }
@@ -58,30 +58,37 @@ impl Gateway {
         }
     }
 
-    /// As [`Gateway::open`], for the server that `routed` leads to. At the endpoint of one server, an unknown name may be
+    /// Looks up a name or URI of `caller` with `find`, and opens its connection to the `server` of what is found. Looks again
+    /// if the server may have listed something else for this client. At the endpoint of one server, an unknown name may be
     /// one that the server lists for this client only. A name that a server has just announced is read now.
-    async fn open_for(
+    pub(super) async fn found<T, Find: Future<Output = Result<T, Error>>>(
         &self,
         caller: &Caller,
-        routed: &Result<RoutedRequest, Error>,
+        find: impl Fn() -> Find,
+        server: impl Fn(&T) -> Option<&Arc<str>>,
         outlet: &Outlet,
-    ) -> bool {
-        if matches!(routed, Err(Error::NameNotFound { .. })) && self.manager.is_stale(caller.viewer()) {
+    ) -> Result<T, Error> {
+        let found = find().await;
+        let is_unknown = matches!(found, Err(Error::NameNotFound { .. } | Error::ResourceNotFound { .. }));
+        if is_unknown && self.manager.is_stale(caller.viewer()) {
             self.manager.refresh(caller.viewer()).await;
-            return true;
+            return find().await;
         }
-        let server = match (routed, &caller.scope) {
-            (Ok(request), _) => &request.server,
-            (Err(Error::NameNotFound { .. }), Scope::Server(server)) => server,
-            (Err(_), _) => return false,
+        let to_open = match (&found, &caller.scope) {
+            (Ok(found), _) => server(found),
+            (Err(_), Scope::Server(server)) if is_unknown => Some(server),
+            (Err(_), _) => None,
         };
-        self.open(caller, server, outlet).await
+        match to_open {
+            Some(server) if self.open(caller, server, outlet).await => find().await,
+            _ => found,
+        }
     }
 
-    async fn connect(&self, caller: &Caller, only: Option<&str>) {
+    async fn connect(&self, caller: &Caller, only: Option<&str>, awaited: WaitFor) {
         let call = caller.call(method::TOOLS_LIST, &Raw::empty_object());
         let waiting = caller.mailbox.as_ref().map(|mailbox| mailbox.wait());
-        self.manager.attend(&caller.scope, &call, only).await;
+        self.manager.attend(&caller.scope, &call, only, awaited).await;
         if let Some(mailbox) = &caller.mailbox {
             mailbox.begin_with(self.manager.revisions(caller.viewer(), &caller.principal));
         }

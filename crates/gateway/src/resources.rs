@@ -56,13 +56,19 @@ pub(super) async fn at(
     outlet: &Outlet,
 ) -> Result<(ReadFrom, Raw), ErrorObject> {
     let call = caller.call(method, params);
-    let found = gateway.manager.resource_requests(caller.viewer(), uri, &call).await;
+    let find = || gateway.manager.resource_requests(caller.viewer(), uri, &call);
+    let found = gateway.found(caller, find, only_server, outlet).await;
     let requests = found.map_err(|failure| refused(caller, &failure))?;
     let is_alone = requests.len() == 1;
     match first(gateway, caller, requests, outlet).await {
         Err(refusal) if !is_alone && is_missing(&refusal) => Err(era::no_resource(caller, uri)),
         answered => answered,
     }
+}
+
+/// The server of `requests`, if there is one request. Otherwise each is opened when it is its turn.
+pub(super) fn only_server(requests: &Vec<RoutedRequest>) -> Option<&Arc<str>> {
+    if let [request] = requests.as_slice() { Some(&request.server) } else { None }
 }
 
 /// The server that answered, and its URI.

@@ -1,5 +1,5 @@
-//! Passes on unlisted tools and prompts, and methods of vendors and extensions that Switchyard does not know, at the endpoint
-//! of one server.
+//! Passes on unlisted tools and prompts, and methods and notifications of vendors and extensions that Switchyard does not know,
+//! at the endpoint of one server.
 //!
 //! Invariants: only callers that may call pass them. The server has no `allow`, `deny` or `rename`, and blocks no changes,
 //! because a change of an unlisted tool is not seen. They are never repeated, because nobody knows whether that is safe.
@@ -13,7 +13,8 @@ use super::{Gateway, bridge};
 use crate::manager::{Manager, RoutedRequest, Scope};
 use auth::Action;
 use json::Raw;
-use protocol::{Request, method};
+use protocol::sanitize::shown;
+use protocol::{Notification, Request, method};
 use upstream::config::OnChange;
 use upstream::{Call, Outlet, ResponseBody};
 
@@ -60,6 +61,22 @@ pub(super) async fn answer(
     (call.method, call.params) = (request.method.clone(), request.params.clone());
     let routed = RoutedRequest::new(server, request.method.as_str().into(), call);
     Some(bridge::call(gateway, caller, routed, outlet).await)
+}
+
+impl Gateway {
+    /// Passes on a notification whose method Switchyard does not know, if that may be, on the connection that calls of its
+    /// client use. Returns when it was sent.
+    pub async fn notify(&self, caller: &Caller, notification: &Notification) {
+        if notification.method.known().is_some() || !is_method(&notification.method) {
+            return;
+        }
+        let Some(server) = server(&self.manager, caller) else { return };
+        self.open(caller, &server, &Outlet::none()).await;
+        let call = caller.call(method::TOOLS_CALL, &Raw::empty_object());
+        if let Err(error) = self.manager.tell(&server, &call, notification).await {
+            tracing::debug!(%server, method = shown(&notification.method), %error, "a notification of a client was not passed on");
+        }
+    }
 }
 
 /// Whether `name` can be the name of a method in a header, too.

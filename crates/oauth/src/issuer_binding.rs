@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex};
 
 use auth::vault::{Entry, EntryKind};
 use aws_lc_rs::digest::{Context, SHA256};
-use runtime::hex::hex;
 use serde::{Deserialize, Serialize};
 use settings::one_line;
 use url::Url;
@@ -182,7 +181,7 @@ fn client(store: &LoginStore, id: &str) -> String {
     let mut hash = Context::new(&SHA256);
     // A URL has no space in it.
     hash.update(format!("{} {id}", store.url).as_bytes());
-    hex(hash.finish().as_ref())
+    hex::encode(hash.finish().as_ref())
 }
 
 #[cfg(test)]

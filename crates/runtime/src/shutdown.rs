@@ -18,20 +18,21 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 pub struct Shutdown {
     token: CancellationToken,
     tracker: TaskTracker,
-    begun: Arc<Begun>,
+    end_flag: Arc<EndFlag>,
 }
 
 /// Whether the end of a group or of one of its parents was requested. Connections check this at every turn, and a check
 /// of the token would take a lock.
 #[derive(Debug, Default)]
-struct Begun {
-    here: AtomicBool,
-    above: Option<Arc<Begun>>,
+struct EndFlag {
+    is_requested: AtomicBool,
+    parent: Option<Arc<EndFlag>>,
 }
 
-impl Begun {
+impl EndFlag {
     fn is_set(&self) -> bool {
-        self.here.load(Ordering::Acquire) || self.above.as_ref().is_some_and(|above| above.is_set())
+        self.is_requested.load(Ordering::Acquire)
+            || self.parent.as_ref().is_some_and(|parent| parent.is_set())
     }
 }
 
@@ -43,8 +44,9 @@ impl Shutdown {
 
     /// Returns a group that ends when this one ends. It can also be ended and waited for alone.
     pub fn child(&self) -> Self {
-        let begun = Begun { here: AtomicBool::new(false), above: Some(Arc::clone(&self.begun)) };
-        Self { token: self.token.child_token(), tracker: TaskTracker::new(), begun: Arc::new(begun) }
+        let end_flag =
+            EndFlag { is_requested: AtomicBool::new(false), parent: Some(Arc::clone(&self.end_flag)) };
+        Self { token: self.token.child_token(), tracker: TaskTracker::new(), end_flag: Arc::new(end_flag) }
     }
 
     /// Runs `task` in the background until it returns. [`Shutdown::begin`] does not stop it: the task must watch
@@ -96,13 +98,13 @@ impl Shutdown {
     /// Requests the end of every task of the group.
     pub fn begin(&self) {
         // Set before the token, because tasks that the token wakes read it.
-        self.begun.here.store(true, Ordering::Release);
+        self.end_flag.is_requested.store(true, Ordering::Release);
         self.token.cancel();
     }
 
     /// Whether the end was requested.
     pub fn is_begun(&self) -> bool {
-        self.begun.is_set()
+        self.end_flag.is_set()
     }
 
     /// Resolves when the end is requested.

@@ -116,7 +116,7 @@ impl Busy {
     }
 
     /// Schedules this worker as its number of tasks requires.
-    fn begun(self) -> Self {
+    fn started(self) -> Self {
         scheduling::suit(self.0.load(Ordering::Relaxed));
         self
     }
@@ -158,10 +158,10 @@ impl Workers {
                 let busy = Busy::on(&worker.busy);
                 if let Some(starts) = &worker.starts {
                     // A worker ends only with all of them.
-                    let _ = starts.send(Box::new(move || task(busy.begun())));
+                    let _ = starts.send(Box::new(move || task(busy.started())));
                 }
             }
-            None => task(Busy::on(&self.own).begun()),
+            None => task(Busy::on(&self.own).started()),
         }
     }
 }
@@ -215,40 +215,40 @@ mod tests {
     #[tokio::test]
     async fn tasks_go_to_the_worker_with_the_fewest_and_run_in_its_runtime() {
         let workers = Workers::start(3).expect("threads");
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let begin = |name: u32| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             workers.begin(move |busy| {
                 // In a task, because it needs the runtime of that worker.
-                spawn(async move { tell.send((name, current(), busy)).expect("heard") });
+                spawn(async move { sender.send((name, current(), busy)).expect("heard") });
             });
         };
         begin(0);
         tokio::task::yield_now().await;
-        let (_, first, _kept) = told.recv().expect("begun");
+        let (_, first, _kept) = receiver.recv().expect("begun");
         assert_eq!(first, 0, "who has none is asked first, ourselves before others");
         begin(1);
-        let (_, second, of_second) = told.recv().expect("begun");
+        let (_, second, of_second) = receiver.recv().expect("begun");
         begin(2);
-        let (_, third, _kept_too) = told.recv().expect("begun");
+        let (_, third, _kept_too) = receiver.recv().expect("begun");
         assert_eq!((second.min(third), second.max(third)), (1, 2), "then whoever has none");
         drop(of_second);
         begin(3);
-        assert_eq!(told.recv().expect("begun").1, second, "then who has fewest again");
+        assert_eq!(receiver.recv().expect("begun").1, second, "then who has fewest again");
     }
 
     #[test]
     fn the_end_of_the_crew_ends_its_threads_and_tasks() {
         let workers = Workers::start(2).expect("threads");
-        let (tell, told) = channel::<()>();
+        let (sender, receiver) = channel::<()>();
         let _ours = Busy::on(&workers.own);
         workers.begin(move |busy| {
             spawn(async move {
-                let _kept = (busy, tell);
+                let _kept = (busy, sender);
                 std::future::pending::<()>().await;
             });
         });
         drop(workers);
-        assert!(told.recv().is_err(), "its task is gone");
+        assert!(receiver.recv().is_err(), "its task is gone");
     }
 }

@@ -41,15 +41,15 @@ fn read(text: &str) -> (String, Vec<String>) {
 }
 
 #[track_caller]
-fn good(text: &str, wanted: &[&str]) {
+fn good(text: &str, expected: &[&str]) {
     let (out, problems) = read(text);
     assert_eq!(problems, [""; 0], "{text}");
-    assert_eq!(out.lines().collect::<Vec<_>>(), wanted, "{text}");
+    assert_eq!(out.lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
 #[track_caller]
-fn bad(text: &str, wanted: &[&str]) {
-    assert_eq!(read(text).1, wanted, "{text}");
+fn bad(text: &str, expected: &[&str]) {
+    assert_eq!(read(text).1, expected, "{text}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn nesting_and_repetition_are_bounded() {
 
 #[test]
 fn broken_syntax_gives_one_problem_and_no_values() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("a: b: c\n", "1:5 this is not valid YAML: mapping values are not allowed in this context"),
         ("a:\n\tb: 1\n", "2:2 this is not valid YAML: tabs disallowed within this context"),
         ("a: [1, 2\nb: 3\n", "2:2 this is not valid YAML: illegal placement of ':'"),
@@ -153,7 +153,7 @@ fn broken_syntax_gives_one_problem_and_no_values() {
         ("a: @x\n", "1:4 this is not valid YAML: unexpected character"),
     ] {
         let (out, problems) = read(text);
-        assert!(problems.len() == 1 && problems[0].starts_with(wanted), "{text:?}: {problems:?}");
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{text:?}: {problems:?}");
         assert_eq!(out, " 1:1 unusable\n");
     }
 }

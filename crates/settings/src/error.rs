@@ -125,15 +125,15 @@ impl Source<'_> {
             if before > MAX_WIDTH {
                 break; // the rest is not shown, and a line may be as long as a file
             }
-            let piece = self.piece(at, &line, (problem.shown == Shown::Value).then_some(target));
-            let next = match piece {
-                Piece::End => break,
-                Piece::Shown(next) => {
+            let fragment = self.fragment(at, &line, (problem.shown == Shown::Value).then_some(target));
+            let next = match fragment {
+                Fragment::End => break,
+                Fragment::Shown(next) => {
                     let shown = self.text[at..next].replace('\t', " ");
                     excerpt.line.extend(shown.chars().flat_map(escaped));
                     next
                 }
-                Piece::Hidden(next) => {
+                Fragment::Hidden(next) => {
                     excerpt.line.push(HIDDEN);
                     next
                 }
@@ -150,7 +150,7 @@ impl Source<'_> {
     }
 
     /// Returns the kind of the text that begins at byte `at` of `line`. The value at `visible` is shown.
-    fn piece(&self, at: usize, line: &Range<usize>, visible: Option<usize>) -> Piece {
+    fn fragment(&self, at: usize, line: &Range<usize>, visible: Option<usize>) -> Fragment {
         let behind = self.tokens.partition_point(|token| token.bytes.end <= at);
         let next = self.tokens[behind..].iter().find(|token| !token.bytes.is_empty());
         let until = next.map_or(line.end, |token| token.bytes.start.min(line.end));
@@ -158,18 +158,18 @@ impl Source<'_> {
             Some(token) if token.bytes.contains(&at) => {
                 let end = token.bytes.end.min(line.end);
                 let shown = !token.is_value || visible == Some(token.bytes.start);
-                if shown { Piece::Shown(end) } else { Piece::Hidden(end) }
+                if shown { Fragment::Shown(end) } else { Fragment::Hidden(end) }
             }
             _ => match self.text[at..].chars().next() {
-                Some('#') | None => Piece::End,
-                Some(c) if " \t-?:,[]{}|>&*!'\"".contains(c) => Piece::Shown(at + c.len_utf8()),
-                Some(_) => Piece::Hidden(until),
+                Some('#') | None => Fragment::End,
+                Some(c) if " \t-?:,[]{}|>&*!'\"".contains(c) => Fragment::Shown(at + c.len_utf8()),
+                Some(_) => Fragment::Hidden(until),
             },
         }
     }
 }
 
-enum Piece {
+enum Fragment {
     /// Shown up to this byte.
     Shown(usize),
     /// Not shown up to this byte.

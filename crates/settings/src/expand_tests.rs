@@ -44,7 +44,7 @@ fn expanded(text: &str) -> Result<String, Vec<String>> {
 
 #[test]
 fn the_inserted_values_are_known_and_nothing_else_is_one() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("--key=${A}", &["alpha"] as &[&str]),
         ("${A}:$TILDE", &["alpha", "~"]),
         ("${A:-default}", &["alpha"]),
@@ -58,13 +58,13 @@ fn the_inserted_values_are_known_and_nothing_else_is_one() {
         expand(&mut node, &sources(), &problems);
         let Value::Text(expanded) = node.value else { panic!("{text}") };
         let inserted: Vec<&str> = expanded.inserted().iter().map(ExposeSecret::expose_secret).collect();
-        assert_eq!(inserted, wanted, "{text}");
+        assert_eq!(inserted, expected, "{text}");
     }
 }
 
 #[test]
 fn references_become_their_values() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("plain", "plain"),
         ("${A}", "alpha"),
         ("$A", "alpha"),
@@ -87,13 +87,13 @@ fn references_become_their_values() {
         ("5 $ each", "5 $ each"),
         ("${TRICKY}", "${A} $A ~ \": ["),
     ] {
-        assert_eq!(expanded(text), Ok(wanted.to_owned()), "{text}");
+        assert_eq!(expanded(text), Ok(expected.to_owned()), "{text}");
     }
 }
 
 #[test]
 fn what_is_shown_has_defaults_and_no_values() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("${A:-default}/$A/$$", "${A:-default}/$A/$"),
         ("http://${NONE:-localhost}:${EMPTY:-80}/${EMPTY}", "http://localhost:80/${EMPTY}"),
         ("~/docs", "~/docs"),
@@ -101,13 +101,13 @@ fn what_is_shown_has_defaults_and_no_values() {
         let mut node = Node::from(Value::Text(Text::literal(text)));
         expand(&mut node, &sources(), &Problems::default());
         let Value::Text(text) = node.value else { panic!("not a text") };
-        assert_eq!(text.shown(), wanted);
+        assert_eq!(text.shown(), expected);
     }
 }
 
 #[test]
 fn a_reference_that_means_nothing_is_refused_as_written() {
-    for (text, wanted) in [
+    for (text, expected) in [
         (
             "x ${NONE} y",
             "`${NONE}` is not set in the environment (hint: set NONE, or give a default: `${NONE:-…}`; `$$` is a dollar sign)",
@@ -128,7 +128,7 @@ fn a_reference_that_means_nothing_is_refused_as_written() {
         #[cfg(unix)]
         ("${BYTES}", "the value of `${BYTES}` is not UTF-8 (hint: set BYTES to a text)"),
     ] {
-        assert_eq!(expanded(text), Err(vec![wanted.to_owned()]), "{text}");
+        assert_eq!(expanded(text), Err(vec![expected.to_owned()]), "{text}");
     }
     assert_eq!(expanded("$ONE ${A} ${TWO}").expect_err("two are not set").len(), 2);
 }
@@ -167,7 +167,7 @@ proptest::proptest! {
 
 #[test]
 fn a_secret_of_the_vault_is_inserted_and_known_as_a_secret() {
-    for (text, wanted, shown) in [
+    for (text, expected, shown) in [
         ("Bearer ${secret:TOKEN}", "Bearer canary-token", "Bearer ${secret:TOKEN}"),
         ("${secret:TOKEN:-none}", "canary-token", "${secret:TOKEN:-none}"),
         ("${secret:NONE:-none}", "none", "none"),
@@ -177,22 +177,22 @@ fn a_secret_of_the_vault_is_inserted_and_known_as_a_secret() {
         expand(&mut node, &sources(), &problems);
         assert!(problems.is_empty(), "{:?}", problems.sorted());
         let Value::Text(expanded) = node.value else { panic!("{text}") };
-        assert_eq!((expanded.value(), expanded.shown()), (wanted, shown), "{text}");
+        assert_eq!((expanded.value(), expanded.shown()), (expected, shown), "{text}");
         let inserted: Vec<&str> = expanded.inserted().iter().map(ExposeSecret::expose_secret).collect();
-        assert_eq!(!inserted.is_empty(), wanted.contains("canary"), "{text}");
+        assert_eq!(!inserted.is_empty(), expected.contains("canary"), "{text}");
         assert!(inserted.iter().all(|secret| *secret == "canary-token"));
     }
 }
 
 #[test]
 fn a_secret_that_is_not_there_is_a_problem_that_says_how_to_set_it() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("${secret:NONE}", "`${secret:NONE}` is not in the vault (hint: run `switchyard secret set NONE`)"),
         ("${secret:BROKEN}", "`${secret:BROKEN}` has no value (hint: the vault is damaged)"),
         // A vault that cannot be read is no reason for a default.
         ("${secret:BROKEN:-x}", "`${secret:BROKEN:-x}` has no value (hint: the vault is damaged)"),
     ] {
-        assert_eq!(expanded(text), Err(vec![wanted.to_owned()]), "{text}");
+        assert_eq!(expanded(text), Err(vec![expected.to_owned()]), "{text}");
     }
 }
 

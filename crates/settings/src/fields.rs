@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
-use super::record::Expected;
+use super::problem::Expected;
 use super::setting::Setting;
 
 /// The most unknown keys of one mapping that are compared with the known ones.

@@ -1,4 +1,4 @@
-//! Fingerprints, which show whether settings have changed.
+//! Fingerprints, which show whether settings have changed, and hashes that a setting pins.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::node::{Node, Value};
+
+/// Reads the SHA-256 that is written `sha256:` and 64 digits, in either case.
+pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut hash).ok()?;
+    Some(hash)
+}
 
 /// A hash (SHA-256) of settings by their meaning. Two are equal if the settings have the same values, in any order and
 /// position. The settings may contain secrets, so it has no text.
@@ -149,5 +156,19 @@ mod tests {
         ]);
         let distinct: std::collections::HashSet<_> = found.iter().collect();
         assert_eq!(distinct.len(), found.len());
+    }
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written_and_in_upper_case() {
+        let digits = hex::encode(std::array::from_fn::<u8, 32, _>(|at| u8::try_from(8 * at).expect("small")));
+        let hash = read_sha256(&format!("sha256:{digits}")).expect("a hash");
+        assert_eq!(hex::encode(hash), digits);
+        assert_eq!(read_sha256(&format!("sha256:{}", digits.to_uppercase())), Some(hash));
+        let cut = &digits[1..];
+        for other in
+            [digits.clone(), format!("sha256:{cut}"), format!("sha256:{cut}g"), format!("sha256:{digits}0")]
+        {
+            assert_eq!(read_sha256(&other), None, "{other}");
+        }
     }
 }

@@ -56,27 +56,22 @@
 //!   in no `Debug` text. A value that may be secret is read with [`Setting::secret`] and is not quoted at all.
 
 pub mod document;
-mod duration;
 pub mod error;
 pub mod expand;
 mod fields;
 mod fingerprint;
 mod nearest;
 mod node;
-mod one_line;
 mod problem;
-mod record;
 mod scalar;
 mod setting;
 
-pub use duration::parse_duration;
 pub use fields::Fields;
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, read_sha256};
 pub use nearest::{nearest, nearest_few};
 pub use node::{Entry, Mark, Node, Text, Value};
-pub use one_line::one_line;
-pub use problem::{Problem, Problems, Shown};
-pub use record::{Expected, Record};
+pub use problem::{Expected, Problem, Problems, Record, Shown, one_line};
+pub use scalar::parse_duration;
 pub use setting::{Setting, member_path};
 
 #[cfg(test)]

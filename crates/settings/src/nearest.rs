@@ -23,23 +23,24 @@ const MAX_BYTES: usize = 64;
 const MAX_WORDS: usize = 8;
 
 /// Returns the one of `names` that `asked` was most likely meant to be.
-pub fn nearest<'n>(asked: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    nearest_few(asked, names).first().copied()
+pub fn nearest<'n>(requested: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    nearest_few(requested, names).first().copied()
 }
 
 /// Returns those of `names` that `asked` was probably meant to be, the most likely first.
-pub fn nearest_few<'n>(asked: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
-    nearest_from(THRESHOLD, asked, names)
+pub fn nearest_few<'n>(requested: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    nearest_from(THRESHOLD, requested, names)
 }
 
-fn nearest_from<'n>(threshold: f64, asked: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
-    if asked.len() > MAX_BYTES {
+fn nearest_from<'n>(threshold: f64, requested: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    if requested.len() > MAX_BYTES {
         return Vec::new(); // nobody mistypes that much
     }
-    let (asked_letters, asked) = (letters(asked), Words::of(asked));
+    let (asked_letters, requested) = (letters(requested), Words::of(requested));
     let is_near = |name: &&str| name.len() <= MAX_BYTES && share_letters(asked_letters, letters(name));
     let near = names.take(MAX_SCANNED).filter(is_near).take(MAX_COMPARED);
-    let mut scored: Vec<(f64, &str)> = near.map(|name| (asked.likeness(&Words::of(name)), name)).collect();
+    let mut scored: Vec<(f64, &str)> =
+        near.map(|name| (requested.likeness(&Words::of(name)), name)).collect();
     scored.retain(|(score, _)| *score >= threshold);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     scored.dedup_by(|a, b| a.1 == b.1);

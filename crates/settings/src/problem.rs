@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::node::Mark;
-use super::record::Record;
+use protocol::visible::escaped;
 
 /// One problem. Its texts contain no value of an environment reference, and nothing of a value that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,4 +93,50 @@ impl Problems {
         all.sort_by(|one, next| (one.mark, &one.path).cmp(&(next.mark, &next.path)));
         all
     }
+}
+
+/// Shortens `text` to 80 characters and escapes invisible characters, so that a file cannot control the operator's
+/// terminal.
+pub fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().take(80).flat_map(escaped).collect();
+    if text.chars().nth(80).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+/// One typed read of a document, from which a JSON Schema is made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The setting, such as `mcp_servers.files.timeout`.
+    pub path: String,
+    /// The expected value.
+    pub expected: Expected,
+}
+
+/// The value that a reader expects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expected {
+    /// Any string.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number, as the text of its least and its greatest value.
+    Integer(String, String),
+    /// A time in seconds, at least and at most.
+    Seconds(f64, f64),
+    /// One of these strings.
+    Words(Vec<String>),
+    /// A whole number or a string.
+    NumberOrText,
+    /// A list.
+    List,
+    /// A list, or one element of it.
+    OneOrMore,
+    /// A mapping with any keys.
+    Mapping,
+    /// A mapping with these keys.
+    Fields(Vec<&'static str>),
+    /// Nothing: an empty value counts as absent.
+    Nothing,
 }

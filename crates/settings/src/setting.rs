@@ -10,13 +10,11 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use super::duration;
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
-use super::one_line::one_line;
-use super::problem::{Problem, Problems, Shown};
-use super::record::{Expected, Record};
+use super::problem::{Expected, Problem, Problems, Record, Shown, one_line};
+use super::scalar::seconds_with_unit;
 
 /// One value with its position, its path, and the list for its problems.
 #[derive(Debug, Clone)]
@@ -238,7 +236,7 @@ impl<'a> Setting<'a> {
             #[allow(clippy::cast_precision_loss)] // no range reaches 2^53 seconds
             Value::Integer { value, .. } => Some(*value as f64),
             Value::Float { value, .. } => Some(*value),
-            Value::Text(text) => duration::seconds_with_unit(text.value())
+            Value::Text(text) => seconds_with_unit(text.value())
                 .or_else(|| reference(&self.node.value).and_then(|text| text.parse().ok())),
             _ => None,
         };

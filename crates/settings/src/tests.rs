@@ -43,7 +43,7 @@ fn good_values_are_read_without_problems() {
 #[test]
 fn a_wrong_value_says_what_was_found_and_what_was_expected() {
     let texts = |json: serde_json::Value, read: fn(&Setting<'_>)| problems_of(&Node::from(json), read);
-    for (found, wanted) in [
+    for (found, expected) in [
         (
             texts(json!("soon"), |s| assert_eq!(s.seconds(1.0..=600.0), None)),
             "expected a number of seconds from 1 to 600, or a time such as `30s`, found the text `soon`",
@@ -89,7 +89,7 @@ fn a_wrong_value_says_what_was_found_and_what_was_expected() {
             "`a\\u{1b}[2Jb` is not a name",
         ),
     ] {
-        assert_eq!(found, [wanted]);
+        assert_eq!(found, [expected]);
     }
 }
 
@@ -125,12 +125,12 @@ fn all_problems_of_a_mapping_come_at_once_with_their_paths() {
 
 #[test]
 fn booleans_of_older_yaml_are_booleans_where_one_is_wanted() {
-    for (words, wanted) in
+    for (words, expected) in
         [(["yes", "Yes", "YES", "on", "On", "ON"], true), (["no", "No", "NO", "off", "Off", "OFF"], false)]
     {
         for word in words {
             let found = problems_of(&Node::from(json!(word)), |setting| {
-                assert_eq!((setting.boolean(), setting.text()), (Some(wanted), Some(word)));
+                assert_eq!((setting.boolean(), setting.text()), (Some(expected), Some(word)));
             });
             assert!(found.is_empty(), "{found:?}");
         }

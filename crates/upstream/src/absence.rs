@@ -40,11 +40,6 @@ impl Upstream {
         self.facts.login_succeeded();
     }
 
-    /// Ends the connections that use the credential of `principal`.
-    pub fn end_connections_of(&self, principal: &Arc<str>) {
-        self.pool.end_connections_of(principal);
-    }
-
     /// The problems of its offer, and those of connecting.
     pub(super) fn problems(&self, offer: Option<&Offer>) -> Vec<String> {
         let of_offer = offer.into_iter().flat_map(|offer| offer.problems.iter().cloned());

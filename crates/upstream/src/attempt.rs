@@ -183,7 +183,8 @@ impl Upstream {
             return Err(Error::CircuitOpen { retry_in });
         }
         let mut frame = Frame::until(deadline);
-        let slot = self.bulkhead.enter(lane, who, &mut frame).await?.keep();
+        let make_way = || self.pool.end_unanswered();
+        let slot = self.bulkhead.enter(lane, who, &mut frame, make_way).await?.keep();
         Ok((frame, InflightGuard::new(Arc::clone(self), lane, slot, frame.now)))
     }
 

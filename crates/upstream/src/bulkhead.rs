@@ -84,19 +84,21 @@ impl Bulkhead {
     /// Takes a slot for `who`, or waits for one until the deadline of `frame`.
     ///
     /// Every refusal is [`Error::Overloaded`]: no more calls can wait, a principal with fewer waiting calls
-    /// took this place, or the deadline passed. Nothing was sent, so this is no timeout of the server.
+    /// took this place, or the deadline passed. Nothing was sent, so this is no timeout of the server. While the caller
+    /// waits, `make_way` is called again and again, to end calls that should not keep their slots from others.
     pub(super) async fn enter(
         &self,
         lane: Lane,
         who: Option<&Arc<str>>,
         frame: &mut Frame,
+        make_way: impl Fn(),
     ) -> Result<Slot<'_>, Error> {
         let slots = self.slots(lane);
         // Usually a slot is free, and then no time passes.
         let slot = if let Some(slot) = slots.take(who, frame.now) {
             Some(slot)
         } else {
-            let slot = slots.wait(who, frame.deadline.at).await;
+            let slot = slots.wait(who, frame.deadline.at, make_way).await;
             frame.now = Instant::now();
             slot
         };

@@ -1,6 +1,7 @@
 //! Slots: how many there are, for whom, and that they are freed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -26,7 +27,7 @@ fn is_overloaded<T>(result: &Result<T, Error>) -> bool {
 }
 
 async fn enter(bulkhead: &Bulkhead, lane: Lane, deadline: Instant) -> Result<Slot<'_>, Error> {
-    bulkhead.enter(lane, None, &mut Frame::until(deadline)).await
+    bulkhead.enter(lane, None, &mut Frame::until(deadline), || {}).await
 }
 
 /// Starts `count` callers that wait for a slot and keep it for a second.
@@ -39,7 +40,7 @@ fn queue_up_for(who: Option<&str>, bulkhead: &Arc<Bulkhead>, shutdown: &Shutdown
     let (bulkhead, (done, told)) = (Arc::clone(bulkhead), oneshot::channel());
     let who = who.map(Arc::<str>::from);
     shutdown.spawn(async move {
-        let slot = bulkhead.enter(Lane::Calls, who.as_ref(), &mut Frame::until(soon())).await;
+        let slot = bulkhead.enter(Lane::Calls, who.as_ref(), &mut Frame::until(soon()), || {}).await;
         if slot.is_ok() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -156,8 +157,8 @@ async fn who_leaves_as_it_is_called_hands_the_place_on() {
     let running = enter(&bulkhead, Lane::Calls, soon()).await.expect("a place");
     let mut frames = [Frame::until(soon()), Frame::until(soon())];
     let [first, second] = &mut frames;
-    let mut leaver = Box::pin(bulkhead.enter(Lane::Calls, None, first));
-    let mut stays = Box::pin(bulkhead.enter(Lane::Calls, None, second));
+    let mut leaver = Box::pin(bulkhead.enter(Lane::Calls, None, first, || {}));
+    let mut stays = Box::pin(bulkhead.enter(Lane::Calls, None, second, || {}));
     assert!(futures_util::poll!(&mut leaver).is_pending() && futures_util::poll!(&mut stays).is_pending());
     drop(running);
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (1, 1), "the first one was called");
@@ -178,7 +179,7 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
             let mut let_in = 0;
             for round in 0..500 {
                 let mut frame = Frame::until(soon());
-                let slot = bulkhead.enter(Lane::Calls, Some(&who), &mut frame);
+                let slot = bulkhead.enter(Lane::Calls, Some(&who), &mut frame, || {});
                 // Some callers leave while they wait.
                 let slot =
                     if round % 5 == 0 { slot.now_or_never().and_then(Result::ok) } else { slot.await.ok() };
@@ -201,7 +202,7 @@ async fn threads_that_come_and_go_at_once_lose_no_place() {
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (0, 0));
     let mut all = Vec::new();
     for who in ["alice", "bob"] {
-        all.push(bulkhead.enter(Lane::Calls, Some(&who.into()), &mut Frame::until(soon())).await);
+        all.push(bulkhead.enter(Lane::Calls, Some(&who.into()), &mut Frame::until(soon()), || {}).await);
     }
     assert!(all.iter().all(Result::is_ok), "every place came back");
 }
@@ -211,7 +212,7 @@ fn fill<'a>(bulkhead: &'a Bulkhead, lane: Lane, who: &str) -> Vec<Slot<'a>> {
     let (who, mut slots) = (Arc::<str>::from(who), Vec::new());
     loop {
         let mut frame = Frame::until(soon());
-        match bulkhead.enter(lane, Some(&who), &mut frame).now_or_never() {
+        match bulkhead.enter(lane, Some(&who), &mut frame, || {}).now_or_never() {
             Some(slot) => slots.push(slot.expect("there is room to wait")),
             None => return slots,
         }
@@ -226,7 +227,7 @@ async fn who_comes_finds_a_place_however_many_calls_of_another_run() {
     assert_eq!(alice.len(), 64, "nobody is limited while alone");
     let bob = Arc::<str>::from("bob");
     let mut frame = Frame::until(soon());
-    let mut first = Box::pin(bulkhead.enter(Lane::Calls, Some(&bob), &mut frame));
+    let mut first = Box::pin(bulkhead.enter(Lane::Calls, Some(&bob), &mut frame, || {}));
     assert!(futures_util::poll!(&mut first).is_pending(), "who runs is not interrupted");
     drop(alice);
     drop(first.await.expect("a place"));
@@ -247,7 +248,12 @@ async fn who_has_its_share_waits_for_its_own_and_holds_up_nobody() {
     let limits = config::Limits { concurrent_calls: 4, waiting_calls: 8, ..LIMITS };
     let (bulkhead, shutdown) = (Arc::new(Bulkhead::new(&limits)), Shutdown::new());
     let begun = Instant::now();
-    drop(bulkhead.enter(Lane::Calls, Some(&"bob".into()), &mut Frame::until(soon())).await.expect("a place"));
+    drop(
+        bulkhead
+            .enter(Lane::Calls, Some(&"bob".into()), &mut Frame::until(soon()), || {})
+            .await
+            .expect("a place"),
+    );
     let alice = [(); 4].map(|()| queue_up_for(Some("alice"), &bulkhead, &shutdown));
     tokio::task::yield_now().await;
     assert_eq!((bulkhead.running(), bulkhead.waiting()), (2, 2), "the other half is kept");
@@ -275,4 +281,31 @@ async fn who_waits_for_tasks_takes_no_place_of_calls_nor_of_what_is_asked_about_
     assert!(futures_util::poll!(&mut idle).is_pending(), "whoever ends a server waits for them as well");
     drop(waiting);
     idle.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_make_way_only_while_others_wait_or_are_refused() {
+    let bulkhead = Bulkhead::new(&LIMITS);
+    let ways = AtomicUsize::new(0);
+    let enter = |seconds| {
+        let (bulkhead, ways) = (&bulkhead, &ways);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        async move {
+            let make_way = || _ = ways.fetch_add(1, Ordering::Relaxed);
+            bulkhead.enter(Lane::Calls, None, &mut Frame::until(deadline), make_way).await
+        }
+    };
+    let running = (enter(9).await.expect("a slot"), enter(9).await.expect("a slot"));
+    assert_eq!(ways.load(Ordering::Relaxed), 0, "there is room");
+    assert!(enter(3).await.is_err());
+    assert_eq!(ways.load(Ordering::Relaxed), 3, "at once, and each second");
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(enter(60))).collect();
+    for caller in &mut waiting {
+        assert!(caller.now_or_never().is_none());
+    }
+    assert!(enter(60).await.is_err(), "nobody else can wait");
+    assert_eq!(ways.load(Ordering::Relaxed), 7);
+    drop(running);
+    assert!(waiting.remove(0).await.is_ok());
+    assert_eq!(ways.load(Ordering::Relaxed), 7);
 }

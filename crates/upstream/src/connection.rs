@@ -136,6 +136,11 @@ pub trait Connection: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Its open server requests, if it can have any.
+    fn server_requests(&self) -> Option<&dyn ServerRequests> {
+        None
+    }
+
     /// Whether the connection closed because the server forgot its session. The server itself is well.
     fn has_lost_session(&self) -> bool {
         false
@@ -147,6 +152,15 @@ pub trait Connection: Send + Sync + 'static {
     /// Ends the connection in the way of its transport: DELETE of a session, or end of input for a child
     /// process. Returns when the connection has ended completely.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The open server requests of one connection.
+pub trait ServerRequests {
+    /// Since when the oldest one that gives way to others is open: nobody answered it for as long as most servers wait.
+    fn unanswered_since(&self) -> Option<Instant>;
+
+    /// Refuses that one.
+    fn end_unanswered(&self);
 }
 
 /// The response of a server, and its revision.

@@ -5,6 +5,7 @@
 
 mod dialects;
 mod subscription_log;
+mod unanswered;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +17,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::subscription_log::SubscriptionLog;
+use self::unanswered::Unanswered;
 use super::config::{self, Config, Retry};
-use super::connection::{Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner, RequestFuture};
+use super::connection::{
+    Call, Connection, Connector, Dialect, Event, Events, Outlet, Owner, RequestFuture, ServerRequests,
+};
 use super::dialect::Eras;
 use super::{Error, ResponseBody};
 use json::Raw;
@@ -95,6 +99,7 @@ struct Inner {
     connects: AtomicUsize,
     open_requests: AtomicUsize,
     cancelled: AtomicUsize,
+    unanswered: Unanswered,
 }
 
 struct State {
@@ -143,6 +148,7 @@ impl Fake {
             connects: AtomicUsize::new(0),
             open_requests: AtomicUsize::new(0),
             cancelled: AtomicUsize::new(0),
+            unanswered: Unanswered::default(),
         }))
     }
 
@@ -309,6 +315,10 @@ impl Connection for FakeConnection {
             open.done = true;
             result.map(ResponseBody::Buffered)
         })
+    }
+
+    fn server_requests(&self) -> Option<&dyn ServerRequests> {
+        Some(&self.server.0.unanswered)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

@@ -14,6 +14,7 @@ pub mod breaker;
 mod bulkhead;
 mod call;
 mod call_events;
+mod client_notice;
 pub mod close_reason;
 pub mod config;
 pub mod connection;
@@ -34,6 +35,7 @@ mod offer;
 mod owner;
 mod phase;
 mod pool;
+mod principal_offers;
 mod private_client_table;
 mod private_clients;
 mod private_lists;
@@ -56,6 +58,8 @@ mod supervisor_messages;
 mod token_bucket;
 pub mod token_file;
 pub mod transport;
+#[cfg(test)]
+mod unanswered_tests;
 mod verbosity;
 mod watches;
 mod work;
@@ -75,6 +79,8 @@ pub use connection::{
 pub use deadline::Deadline;
 pub use error::{Delivery, Error};
 pub use offer::Offer;
+pub use principal_offers::PrincipalOffers;
+pub use private_client_table::WaitFor;
 pub use remembered::Remembered;
 #[cfg(any(test, feature = "testing"))]
 pub use response_stream::testing::{BodyWriter, flow as arriving};
@@ -130,6 +136,7 @@ pub struct Upstream {
     liveness: Arc<Liveness>,
     watches: Arc<Watches>,
     last_reading: watch::Sender<LastReading>,
+    principal_offers: Arc<PrincipalOffers>,
     commands: mpsc::Sender<Command>,
     updates: mpsc::Sender<Update>,
     /// Ends the supervisor and all connections.

@@ -33,10 +33,32 @@ pub(super) struct PrivateClient {
     /// Whether the attempt to connect succeeded; `None` while there is neither a result nor a connection.
     pub(super) outcome: watch::Sender<Option<bool>>,
     pub(super) demand: watch::Sender<Demand>,
+    /// Where the lists that it sees come from.
+    pub(super) lists: watch::Sender<ListSource>,
     /// How many changes had been announced when its lists were read.
     pub(super) read: watch::Sender<u64>,
     /// Has its lists read at once.
     pub(super) hurry: Notify,
+}
+
+/// Where the lists that one client sees come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListSource {
+    /// It sees those of all clients, if there are any.
+    Shared,
+    /// They are the last ones of an earlier connection.
+    Memory,
+    /// They were read on its connection.
+    Connection,
+}
+
+/// The condition that ends the wait of a request of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitFor {
+    /// Its lists. The last ones of an earlier connection suffice.
+    Lists,
+    /// Its connection, and the lists on it.
+    Connection,
 }
 
 impl PrivateClient {
@@ -56,7 +78,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    fn add(&mut self) {
+    pub(super) fn add(&mut self) {
         self.count += 1;
         self.since.get_or_insert_with(Instant::now);
     }
@@ -95,9 +117,18 @@ impl PrivateClients {
         let (watches, outcome) = (Watches::new(), watch::Sender::new(None));
         let affinity = affinity.attended();
         let demand = watch::Sender::new(Demand { count: 0, since: Some(Instant::now()) });
-        let (read, hurry) = (watch::Sender::new(0), Notify::new());
-        let client =
-            PrivateClient { affinity: affinity.clone(), events, watches, outcome, demand, read, hurry };
+        let (lists, read, hurry) =
+            (watch::Sender::new(ListSource::Shared), watch::Sender::new(0), Notify::new());
+        let client = PrivateClient {
+            affinity: affinity.clone(),
+            events,
+            watches,
+            outcome,
+            demand,
+            lists,
+            read,
+            hurry,
+        };
         let client = Arc::new(client);
         clients.insert(affinity, Arc::clone(&client));
         (client, Some(heard))

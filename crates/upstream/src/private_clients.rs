@@ -10,6 +10,8 @@
 //!
 //! Not here: which connection a call gets (`pool`), and the catalog a client sees (`manager::views`).
 
+mod remembered;
+
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use super::discover;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
-use super::private_client_table::PrivateClient;
+use super::private_client_table::{ListSource, PrivateClient, WaitFor};
 use super::private_lists::{PATIENCE, Reading};
 use super::refresh;
 use super::state_signs::StateSign;
@@ -58,9 +60,10 @@ impl Upstream {
             && !self.pool.attended.get(affinity).is_some_and(is_settled)
     }
 
-    /// Connects for the client that `call` describes, if it has connections of its own. Waits until its lists were
-    /// read and the server has the answers to what it asked at its start. A failure shows with the next call.
-    pub async fn attend(&self, call: &Call) {
+    /// Connects for the client that `call` describes, if it has connections of its own. Waits for what is `awaited`: a
+    /// connection until its lists were read and the server has the answers to what it asked at its start. A failure shows
+    /// with the next call.
+    pub async fn attend(&self, call: &Call, awaited: WaitFor) {
         let has_to = |affinity: &&Affinity| self.has_to_attend(affinity, &call.sender.capabilities);
         let Some(affinity) = call.affinity.as_ref().filter(has_to) else { return };
         let (client, new) = self.pool.attended.enter(affinity);
@@ -83,8 +86,15 @@ impl Upstream {
         }
         let mut outcome = client.outcome.subscribe();
         let begun = client.demand.borrow().since.unwrap_or_else(Instant::now);
+        let mut lists = client.lists.subscribe();
+        let is_done = async {
+            tokio::select! {
+                _ = outcome.wait_for(Option::is_some) => {}
+                _ = lists.wait_for(|lists| *lists != ListSource::Shared), if awaited == WaitFor::Lists => {}
+            }
+        };
         // After this time the task continues, but no request waits for it.
-        let _ = timeout_at(begun + PATIENCE, outcome.wait_for(Option::is_some)).await;
+        let _ = timeout_at(begun + PATIENCE, is_done).await;
     }
 
     /// Requests log lines of `level` and above on the private connection of `affinity`, if there is one.
@@ -158,10 +168,12 @@ impl PrivateClientTask {
     async fn attend(&mut self, heard: &mut mpsc::Receiver<Event>) {
         loop {
             let closings = self.upstream.pool.closings();
+            self.offer_remembered().await;
             match self.begin(heard).await {
                 Ok(connection) => {
                     self.client.outcome.send_replace(Some(true));
                     self.serve(connection, heard).await;
+                    self.client.lists.send_replace(ListSource::Memory);
                 }
                 // It was closed by Switchyard, which says nothing about the server.
                 Err(error) if self.upstream.pool.closings() != closings && !error.refuses_credentials() => {
@@ -204,23 +216,13 @@ impl PrivateClientTask {
         false
     }
 
-    /// Whether the client needs its connection no more: no request follows the `seen` ones for a while.
-    async fn is_quiet_after(&self, seen: u64) -> bool {
-        let pool = &self.upstream.pool;
-        let mut demand = self.client.demand.subscribe();
-        let comes = demand.wait_for(|demand| demand.count > seen);
-        let linger = if pool.attended.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
-        let is_asked = timeout(linger, comes).await.is_ok();
-        // A call that was on its way when the connection closed made another one.
-        !is_asked && pool.private_connection(&self.affinity).is_none()
-    }
-
     /// Withdraws the offer, and waits until that is published.
     async fn withdraw(&self) {
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
         self.publish(Change::Private(self.affinity.clone(), None, published)).await;
         let _ = done.wait_for(|done| *done).await; // an error says that the program ends
+        self.client.lists.send_replace(ListSource::Shared);
     }
 
     /// Connects, reads the lists, and waits for the answers to what the server asked at its start.
@@ -284,7 +286,7 @@ impl PrivateClientTask {
                 read = &mut reading => break read,
                 Some(offer) = tools.recv() => {
                     let offer = self.covered(offer).await?;
-                    self.offer(offer).await;
+                    self.offer(offer, ListSource::Connection).await;
                     self.client.outcome.send_replace(Some(true)); // it can call tools
                 }
             }
@@ -296,8 +298,9 @@ impl PrivateClientTask {
             self.upstream.note_sign(StateSign::ListChangedByCall);
         }
         self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(offer.bytes) };
+        self.upstream.learn_offer_to(self.call.principal.as_ref(), &offer);
         self.offer = Some(Arc::clone(&offer));
-        self.offer(offer).await;
+        self.offer(offer, ListSource::Connection).await;
         Ok(())
     }
 
@@ -307,11 +310,12 @@ impl PrivateClientTask {
     }
 
     /// Publishes what the server offers to the client.
-    async fn offer(&self, offer: Arc<Offer>) {
+    async fn offer(&self, offer: Arc<Offer>, source: ListSource) {
         let published = Arc::new(watch::Sender::new(false));
         let mut done = published.subscribe();
         self.publish(Change::Private(self.affinity.clone(), Some(offer), published)).await;
         let _ = done.wait_for(|done| *done).await; // an error says that the program ends
+        self.client.lists.send_replace(source);
     }
 
     /// Serves the connection until it closes.

@@ -8,28 +8,33 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::timeout;
 
 use super::config::{Sharing, Start, Transport};
-use super::connection::Outlet;
+use super::connection::{Call, Outlet};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
 use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
+use super::principal_offers::PrincipalOffers;
+use super::private_client_table::{Demand, ListSource, PrivateClient};
 use super::private_lists::PATIENCE;
 use super::state_signs::StateSign;
 use super::status::State;
 use super::{Upstream, pool};
+use crate::session_affinity::Affinity;
 use json::Raw;
 
 /// The facts about one server.
 #[derive(Debug, Clone)]
 pub struct Remembered {
-    /// Its last offer, as [`Offer::to_stored`] made it.
-    pub offer: Raw,
+    /// Its last offer to all, as [`Offer::to_stored`] made it; `None` if it has offers to single principals only.
+    pub offer: Option<Raw>,
+    /// Its last offers to single principals.
+    pub principals: Arc<PrincipalOffers>,
     /// When that was read.
     pub read_at: SystemTime,
     /// The signs that it keeps state for each client.
@@ -51,15 +56,22 @@ impl Upstream {
         if !self.config.enabled || self.is_builtin() {
             return;
         }
-        let mirrored = matches!(self.config.transport, Transport::Http(_));
-        let offer = Offer::from_stored(&remembered.offer, &self.config.name, mirrored);
-        let Some(Ok(offer)) = offer.map(|offer| self.covered(Ok(offer))) else { return };
-        self.facts.remembers(&offer, remembered.read_at);
+        if let Some(stored) = &remembered.offer {
+            let Some(offer) = self.restored(stored) else { return };
+            self.facts.remembers(&offer, remembered.read_at);
+        }
         self.signs().restore(&remembered.signs);
         if self.starts_on_demand() {
             self.facts.set_state(State::Idle);
             self.facts.set_resting(true);
         }
+    }
+
+    /// Returns a stored offer, checked and redacted like one that was just read.
+    pub(super) fn restored(&self, stored: &Raw) -> Option<Arc<Offer>> {
+        let mirrored = matches!(self.config.transport, Transport::Http(_));
+        let offer = Offer::from_stored(stored, &self.config.name, mirrored)?;
+        self.covered(Ok(offer)).ok()
     }
 
     fn is_builtin(&self) -> bool {
@@ -73,16 +85,27 @@ impl Upstream {
             && self.offer().is_some()
     }
 
-    /// Returns its offer, when that was read and the signs of state, to be remembered. `None` until all lists were read.
-    pub fn to_remember(&self) -> Option<(Arc<Offer>, SystemTime, Vec<StateSign>)> {
-        let offer = self.offer().filter(|offer| !offer.is_partial && !self.is_builtin())?;
-        Some((offer, self.read_at()?, self.signs().all()))
+    /// Returns its offer to all, when that was read and the signs of state, to be remembered. `None` until all lists were
+    /// read. A server where each principal logs in may have no such offer.
+    pub fn to_remember(&self) -> Option<(Option<Arc<Offer>>, SystemTime, Vec<StateSign>)> {
+        let (offer, signs) = (self.offer(), self.signs().all());
+        match &offer {
+            Some(read) if read.is_partial || self.is_builtin() => None,
+            Some(_) => Some((offer, self.read_at()?, signs)),
+            None => self.config.is_per_principal().then_some((None, UNIX_EPOCH, signs)),
+        }
+    }
+
+    /// Its last offers to single principals.
+    pub fn principal_offers(&self) -> &PrincipalOffers {
+        &self.principal_offers
     }
 
     /// Returns the same as a later run gets it.
     pub fn remembered(&self) -> Option<Remembered> {
         let (offer, read_at, signs) = self.to_remember()?;
-        Some(Remembered { offer: offer.to_stored(), read_at, signs })
+        let offer = offer.map(|offer| offer.to_stored());
+        Some(Remembered { offer, principals: Arc::clone(&self.principal_offers), read_at, signs })
     }
 
     /// Whether its offer is that of an earlier run.
@@ -96,9 +119,15 @@ impl Upstream {
         reported.remembered_at.or(reported.read_at)
     }
 
-    /// Whether the tools of the connection that the next call uses were not read yet.
-    pub fn is_unread(&self) -> bool {
-        // Offers of clients with connections of their own are read before their first call.
+    /// Whether the tools of the connection that the next call of `affinity` uses were not read yet.
+    pub fn is_unread(&self, affinity: Option<&Affinity>) -> bool {
+        if let Some(client) = affinity.and_then(|affinity| self.pool.attended.get(affinity)) {
+            return *client.lists.borrow() != ListSource::Connection;
+        }
+        self.is_unread_by_all()
+    }
+
+    fn is_unread_by_all(&self) -> bool {
         if self.config.is_per_principal() || self.config.sharing == Sharing::PerSession || self.is_builtin() {
             return false;
         }
@@ -107,13 +136,21 @@ impl Upstream {
         there.live == 0 || self.last_reading.borrow().arrival != there.arrivals
     }
 
-    /// Starts the server if it does not run, and waits until its offer was read and published to the manager.
-    pub async fn read_first(&self, deadline: Deadline, outlet: &Outlet) -> Result<(), Error> {
+    /// Starts the server if it does not run, and waits until its offer to the client of `call` was read and published to the
+    /// manager.
+    pub async fn read_first(&self, call: &Call, deadline: Deadline, outlet: &Outlet) -> Result<(), Error> {
         let mut frame = Frame::until(deadline);
+        let client = call.affinity.as_ref().and_then(|affinity| self.pool.attended.get(affinity));
         let read = pin!(async {
+            let running = async {
+                match &client {
+                    Some(client) => self.read_own(client, call).await,
+                    None => self.read_running().await,
+                }
+            };
             tokio::select! {
                 biased;
-                read = self.read_running() => read,
+                read = running => read,
                 never = self.report_start(outlet) => match never {},
             }
         });
@@ -122,6 +159,16 @@ impl Upstream {
             Err(Error::Connect { reason })
         });
         result.map_err(|error| self.secrets.redact_error(error))
+    }
+
+    /// Waits until the lists on the connection of one client were read.
+    async fn read_own(&self, client: &PrivateClient, call: &Call) -> Result<(), Error> {
+        // Its task reads the lists of each connection. A failed connect ends the wait.
+        drop(self.pool.seat(PoolRequest::Of(call)).await?);
+        client.demand.send_modify(Demand::add);
+        let mut lists = client.lists.subscribe();
+        let read = lists.wait_for(|lists| *lists == ListSource::Connection).await;
+        read.map(drop).map_err(|_| Error::Unavailable { state: pool::SHUTTING_DOWN })
     }
 
     async fn read_running(&self) -> Result<(), Error> {
@@ -136,7 +183,7 @@ impl Upstream {
             drop(connection);
             match last.failure {
                 Some(failure) => return Err(failure),
-                None if !self.is_unread() => return Ok(()),
+                None if !self.is_unread_by_all() => return Ok(()),
                 None => {}
             }
         }

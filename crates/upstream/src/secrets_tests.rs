@@ -16,7 +16,6 @@ use crate::token_file::TokenFile;
 use protocol::feature::Effect;
 use protocol::sanitize::shown;
 use protocol::{ErrorObject, Version, method};
-use runtime::hex::hex;
 use runtime::shutdown::Shutdown;
 
 const KEY: &str = "s3cr3t-key";
@@ -207,7 +206,7 @@ proptest::proptest! {
         let percent = utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string();
         let json = json!(secret).to_string();
         for form in [secret.to_owned(), percent.clone(), json[1..json.len() - 1].replace('/', "\\/"),
-            hex(secret.as_bytes()), hex(secret.as_bytes()).to_uppercase()] {
+            hex::encode(secret.as_bytes()), hex::encode(secret.as_bytes()).to_uppercase()] {
             let blanked = secrets.redact(&format!("{before}⟨{form}⟩{after}"));
             proptest::prop_assert!(!blanked.contains(&form), "{} in {}", form, blanked);
             proptest::prop_assert!(blanked.starts_with(&before) && blanked.contains(BLANK), "{}", blanked);

@@ -14,6 +14,7 @@ use super::bulkhead::Bulkhead;
 use super::connection::{Connector, Events};
 use super::liveness::Liveness;
 use super::pool::{self, Pool};
+use super::principal_offers::PrincipalOffers;
 use super::rate_limit::RateLimit;
 use super::remembered::Remembered;
 use super::retry::Retries;
@@ -30,6 +31,20 @@ struct Inherited<'a> {
     watches: Arc<Watches>,
     is_switched: bool,
     remembered: Option<&'a Remembered>,
+    principal_offers: Arc<PrincipalOffers>,
+}
+
+impl<'a> Inherited<'a> {
+    /// The state that is `remembered` from an earlier run, or from a predecessor with other settings.
+    fn of_run(watches: Arc<Watches>, remembered: Option<&'a Remembered>) -> Self {
+        let principal_offers = remembered.map(|remembered| Arc::clone(&remembered.principals));
+        Self {
+            watches,
+            is_switched: false,
+            remembered,
+            principal_offers: principal_offers.unwrap_or_default(),
+        }
+    }
 }
 
 impl Upstream {
@@ -53,7 +68,7 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
-        let kept = Inherited { watches: Watches::new(), is_switched: false, remembered };
+        let kept = Inherited::of_run(Watches::new(), remembered);
         Self::start_with(kept, config, connector, updates, shutdown)
     }
 
@@ -67,7 +82,7 @@ impl Upstream {
         updates: mpsc::Sender<Update>,
         shutdown: &Shutdown,
     ) -> Arc<Self> {
-        let kept = Inherited { watches: Arc::clone(&self.watches), is_switched: false, remembered };
+        let kept = Inherited::of_run(Arc::clone(&self.watches), remembered);
         Self::start_with(kept, config, connector, updates, shutdown)
     }
 
@@ -75,14 +90,16 @@ impl Upstream {
     pub fn switch(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
         let config = Config { enabled: !self.config.enabled, ..self.config.clone() };
         let (watches, is_switched) = (Arc::clone(&self.watches), !self.is_switched);
-        let kept = Inherited { watches, is_switched, remembered: None };
+        let principal_offers = Arc::clone(&self.principal_offers);
+        let kept = Inherited { watches, is_switched, remembered: None, principal_offers };
         Self::start_with(kept, config, Arc::clone(&self.pool.connector), updates, shutdown)
     }
 
     /// Starts a successor that knows nothing of what this server offered and showed. It keeps the logins.
     pub fn start_afresh(&self, updates: mpsc::Sender<Update>, shutdown: &Shutdown) -> Arc<Self> {
         let (watches, is_switched) = (Arc::clone(&self.watches), self.is_switched);
-        let kept = Inherited { watches, is_switched, remembered: None };
+        let principal_offers = Arc::default();
+        let kept = Inherited { watches, is_switched, remembered: None, principal_offers };
         Self::start_with(kept, self.config.clone(), Arc::clone(&self.pool.connector), updates, shutdown)
     }
 
@@ -92,7 +109,7 @@ impl Upstream {
     }
 
     fn start_with(
-        Inherited { watches, is_switched, remembered }: Inherited<'_>,
+        Inherited { watches, is_switched, remembered, principal_offers }: Inherited<'_>,
         config: Config,
         connector: Arc<dyn Connector>,
         updates: mpsc::Sender<Update>,
@@ -127,6 +144,7 @@ impl Upstream {
             liveness,
             watches,
             last_reading: watch::Sender::default(),
+            principal_offers,
             commands,
             updates: updates.clone(),
             group: group.clone(),

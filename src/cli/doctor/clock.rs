@@ -22,7 +22,7 @@ use upstream::config::{Http, Transport};
 /// Tokens are accepted with clocks that differ by this much.
 const TOLERANCE: Duration = Duration::from_mins(1);
 /// How long a server has to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const SYNCHRONIZE: &str = "`timedatectl set-ntp true` if this machine is wrong; `date` shows its time";
 
 /// Times of a JSON Web Token, in seconds since 1970 (RFC 7519, 4.1).
@@ -43,8 +43,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
     });
     let mut findings: Vec<Finding> = tokens.collect();
     if !subject.arguments.offline {
-        let asked = servers.iter().map(|(server, http)| difference(&http.url, &server.network));
-        let all = block_on(async { Ok(join_all(asked).await) }).unwrap_or_default();
+        let differences = servers.iter().map(|(server, http)| difference(&http.url, &server.network));
+        let all = block_on(async { Ok(join_all(differences).await) }).unwrap_or_default();
         let known: Vec<_> =
             servers.iter().zip(all).filter_map(|((server, _), all)| Some((server, all?))).collect();
         let wrong = known.iter().filter(|(_, (by, _))| *by > TOLERANCE);
@@ -79,7 +79,8 @@ async fn difference(url: &Url, network: &Network) -> Option<(Duration, bool)> {
     let _ = plain.set_username("");
     let _ = plain.set_password(None);
     plain.set_query(None);
-    let response = tokio::time::timeout(PATIENCE, client.request(RequestBuilder::new(Method::HEAD, plain)));
+    let response =
+        tokio::time::timeout(RESPONSE_TIMEOUT, client.request(RequestBuilder::new(Method::HEAD, plain)));
     let response = response.await.ok()?.ok()?;
     let date = httpdate::parse_http_date(response.headers().get(header::DATE)?.to_str().ok()?).ok()?;
     let now = SystemTime::now();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::super::remote::Failed;
+use super::super::remote::RemoteError;
 use super::finding::Finding;
 use super::subject::Subject;
 use json::Raw;
@@ -16,7 +16,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SLACK: Duration = Duration::from_secs(1);
 
 pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
-    let Some(seen) = subject.gateway() else {
+    let Some(running) = subject.gateway() else {
         let url = subject.arguments.running.url.as_ref();
         let absent = url.map(|url| {
             Finding::problem(format!("no Switchyard answers at {}", url.origin().ascii_serialization()))
@@ -24,13 +24,13 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<Finding> {
         });
         return absent.into_iter().collect();
     };
-    let other = seen.version.as_deref().filter(|version| *version != VERSION).map(|version| {
+    let other = running.version.as_deref().filter(|version| *version != VERSION).map(|version| {
         Finding::warning(format!("the gateway that runs is version {version}, and this program is {VERSION}"))
             .fix("restart the gateway")
     });
-    let file = match &seen.configuration {
+    let file = match &running.configuration {
         Ok(configuration) => file(subject, configuration),
-        Err(Failed::Denied(_)) => Some(
+        Err(RemoteError::Denied(_)) => Some(
             Finding::ok("the gateway that runs does not show its configuration without a credential")
                 .fix("`export SWITCHYARD_KEY=…`, the key of a superuser"),
         ),

@@ -14,11 +14,9 @@ mod clock;
 mod configuration;
 mod finding;
 mod gateway;
-mod holder;
 mod permissions;
 mod programs;
 mod proxy;
-mod running;
 mod servers;
 mod subject;
 

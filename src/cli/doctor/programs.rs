@@ -16,7 +16,7 @@ use upstream::config::{Stdio, Transport};
 use upstream::transport::stdio::find_program;
 
 /// How long a program has to print its version.
-const PATIENCE: Duration = Duration::from_secs(5);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most bytes of a version that are read.
 const MAX_VERSION: u64 = 1_024;
@@ -102,7 +102,7 @@ fn missing(server: &upstream::Config, stdio: &Stdio) -> Option<Finding> {
 
 /// Finds packages that are too old, by asking each program once.
 fn versions<'s>(programs: impl Iterator<Item = &'s Stdio>) -> Vec<Finding> {
-    let mut asked: BTreeMap<PathBuf, &'static Package> = BTreeMap::new();
+    let mut found: BTreeMap<PathBuf, &'static Package> = BTreeMap::new();
     for stdio in programs {
         let package = Package::of(&stdio.command);
         let Some((package, program)) = package.and_then(|package| Some((package, package.versioned?))) else {
@@ -110,9 +110,9 @@ fn versions<'s>(programs: impl Iterator<Item = &'s Stdio>) -> Vec<Finding> {
         };
         // A program such as `npx` finds its interpreter in the same search path.
         let program = Stdio { command: program.to_owned(), ..stdio.clone() };
-        asked.extend(find_program(&program).ok().map(|path| (path, package)));
+        found.extend(find_program(&program).ok().map(|path| (path, package)));
     }
-    let all = asked.into_iter().map(|(path, package)| async move {
+    let all = found.into_iter().map(|(path, package)| async move {
         let version = version(&path).await.filter(|version| *version < package.least)?;
         let found = format!(
             "{} is version {}.{}, which many servers do not support",
@@ -132,7 +132,7 @@ async fn version(program: &Path) -> Option<(u32, u32)> {
     command.arg("--version").stdin(Piped::null()).stdout(Piped::piped()).stderr(Piped::null());
     let mut child = command.kill_on_drop(true).spawn().ok()?;
     let (mut text, mut output) = (Vec::new(), child.stdout.take()?.take(MAX_VERSION));
-    tokio::time::timeout(PATIENCE, output.read_to_end(&mut text)).await.ok()?.ok()?;
+    tokio::time::timeout(OUTPUT_TIMEOUT, output.read_to_end(&mut text)).await.ok()?.ok()?;
     numbers(&String::from_utf8_lossy(&text))
 }
 
@@ -149,14 +149,14 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_programs_print_them() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("v18.20.4\n", Some((18, 20))),
             ("Python 3.11.2\n", Some((3, 11))),
             ("Python 3.9.0rc1", Some((3, 9))),
             ("unknown", None),
             ("v18", None),
         ] {
-            assert_eq!(numbers(text), wanted, "{text}");
+            assert_eq!(numbers(text), expected, "{text}");
         }
     }
 }

@@ -1,20 +1,28 @@
 //! The things that `doctor` examines: its arguments, the configuration, and the gateway that may run already.
 //!
+//! Invariant: the credential is sent only to a program that answered as Switchyard does.
+//!
 //! Not here: what is wrong with it.
 
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
+use http::{Method, StatusCode};
 use settings::expand::Lookup;
 use url::Url;
 
 use super::super::connect::listener_url;
 use super::super::operate::Output;
-use super::super::remote::RunningGateway;
-use super::running::{self, Seen};
+use super::super::remote::{Remote, RemoteError, RunningGateway, block_on};
 use crate::config::{Config, Error};
+use json::Raw;
+use net::http::ResponseLimits;
+
+/// A health report is short, and the gateway is near.
+const LIMITS: ResponseLimits = ResponseLimits { bytes: 1 << 20, time: Duration::from_secs(3) };
 
 /// Arguments of `doctor`.
 #[derive(Debug, Clone, Args)]
@@ -39,7 +47,7 @@ pub(super) struct Subject<'a> {
     pub(super) loaded: Result<Config, Error>,
     /// A note if the documentation takes the place of a file.
     pub(super) note: Option<String>,
-    seen: OnceCell<Option<Seen>>,
+    running: OnceCell<Option<GatewayInfo>>,
 }
 
 impl<'a> Subject<'a> {
@@ -49,7 +57,7 @@ impl<'a> Subject<'a> {
             Ok((config, note)) => (Ok(config), note),
             Err(error) => (Err(error), None),
         };
-        Self { arguments, loaded, note, seen: OnceCell::new() }
+        Self { arguments, loaded, note, running: OnceCell::new() }
     }
 
     /// The path of the configuration file.
@@ -93,10 +101,37 @@ impl<'a> Subject<'a> {
     }
 
     /// The gateway that runs at that address.
-    pub(super) fn gateway(&self) -> Option<&Seen> {
-        let seen = self.seen.get_or_init(|| {
-            running::look(&RunningGateway { url: Some(self.base()), ..self.arguments.running.clone() })
+    pub(super) fn gateway(&self) -> Option<&GatewayInfo> {
+        let running = self.running.get_or_init(|| {
+            look(&RunningGateway { url: Some(self.base()), ..self.arguments.running.clone() })
         });
-        seen.as_ref()
+        running.as_ref()
     }
+}
+
+/// A gateway that answered.
+pub(super) struct GatewayInfo {
+    /// Its version, if it tells it under the name by which it was asked.
+    pub(super) version: Option<String>,
+    /// Its configuration and when it was loaded, or why it does not show them.
+    pub(super) configuration: Result<Raw, RemoteError>,
+}
+
+/// Asks for the gateway; `None` if there is no Switchyard.
+fn look(running: &RunningGateway) -> Option<GatewayInfo> {
+    let remote = Remote::of(running).ok()?;
+    let response = async {
+        let health = remote.without_key(Method::GET, &["health"], LIMITS).await?;
+        let Ok(body) = Raw::parse(&health.body) else { return Ok(None) };
+        let version = body.text("version").map(std::borrow::Cow::into_owned);
+        let is_health = health.status == StatusCode::OK && version.is_some() && body.get("status").is_some();
+        // It answers to other names only.
+        let is_refusal = body.text("code").is_some_and(|code| code == "host_not_allowed");
+        if !is_health && !is_refusal {
+            return Ok(None);
+        }
+        let configuration = remote.rest(Method::GET, &["configuration"], &[]).await;
+        Ok(Some(GatewayInfo { version, configuration }))
+    };
+    block_on(response).ok().flatten()
 }

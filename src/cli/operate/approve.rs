@@ -10,7 +10,7 @@ use std::io::BufRead;
 
 use http::Method;
 
-use super::super::remote::{Failed, Remote};
+use super::super::remote::{Remote, RemoteError};
 use super::super::visible;
 use super::json_text;
 use super::screen::{OutputFormat, Screen};
@@ -37,7 +37,7 @@ pub(super) async fn run(
     choice: &Choice<'_>,
     input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     let server = remote.rest(Method::GET, &["servers", choice.server], &[]).await?;
     let changes = chosen(remote, choice, &server).await?;
     for change in &changes {
@@ -55,8 +55,8 @@ pub(super) async fn run(
     let mut approved = server;
     for (done, change) in changes.iter().enumerate() {
         approved = approve(remote, choice.server, change).await.map_err(|failed| match failed {
-            Failed::Refused(reason) => {
-                Failed::Refused(format!("{reason}\n{done} of {} tools were approved", changes.len()))
+            RemoteError::Refused(reason) => {
+                RemoteError::Refused(format!("{reason}\n{done} of {} tools were approved", changes.len()))
             }
             failed => failed,
         })?;
@@ -70,7 +70,7 @@ pub(super) async fn run(
 }
 
 /// Returns the changes to show: all, or that of one tool.
-async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Vec<Raw>, Failed> {
+async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Vec<Raw>, RemoteError> {
     let all = server
         .get("changed_tools")
         .iter()
@@ -81,7 +81,7 @@ async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Ve
     let shown = found.first().map(|change| text(change, "sha256"));
     match (shown, choice.sha256) {
         (Some(shown), Some(sha256)) if !shown.eq_ignore_ascii_case(sha256) => {
-            Err(Failed::Refused(format!("the definition of {tool:?} is another one by now: {shown}")))
+            Err(RemoteError::Refused(format!("the definition of {tool:?} is another one by now: {shown}")))
         }
         (None, _) => {
             // A tool that is trusted already needs no approval; one that the server does not have is a mistake.
@@ -89,7 +89,8 @@ async fn chosen(remote: &Remote, choice: &Choice<'_>, server: &Raw) -> Result<Ve
             let is_listed = listed
                 .get("tools")
                 .is_some_and(|tools| tools.elements().any(|one| text(&one, "tool") == tool));
-            let unknown = || Failed::Refused(format!("no tool {tool:?} of {} has changed", choice.server));
+            let unknown =
+                || RemoteError::Refused(format!("no tool {tool:?} of {} has changed", choice.server));
             if is_listed { Ok(found) } else { Err(unknown()) }
         }
         _ => Ok(found),
@@ -145,11 +146,11 @@ fn agree(
     count: usize,
     input: &mut dyn BufRead,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     if choice.is_agreed {
         return Ok(());
     }
-    let refused = |why: &str| Err(Failed::Refused(format!("nothing was approved{why}")));
+    let refused = |why: &str| Err(RemoteError::Refused(format!("nothing was approved{why}")));
     if !screen.can_ask {
         return refused(": without a terminal, add `--yes`");
     }
@@ -162,7 +163,7 @@ fn agree(
 }
 
 /// Approves the definition that was shown. Returns the server.
-async fn approve(remote: &Remote, server: &str, change: &Raw) -> Result<Raw, Failed> {
+async fn approve(remote: &Remote, server: &str, change: &Raw) -> Result<Raw, RemoteError> {
     let [tool, sha256] = ["tool", "sha256"].map(|member| text(change, member));
     let owner = change.get("previous_owner").map(|owner| plain(&owner));
     let mut query = vec![("tool", tool.as_str()), ("sha256", sha256.as_str())];
@@ -189,8 +190,8 @@ mod tests {
                 "trusted_definition":{"description":"Adds.","name":"add"}}"#,
         );
         let shown = described("one", &change);
-        let wanted = "one: add (changed: description)\n  {\n-   \"description\": \"Adds.\",\n+   \"description\": \"Adds.\n+       │ Read \\u202e\\udb40\\udc41it.\n+       │ \\\"x\\\": 1 \\\\n\",\n    \"name\": \"add\"\n  }\nSHA-256 ab\n";
-        assert_eq!(shown, wanted);
+        let expected = "one: add (changed: description)\n  {\n-   \"description\": \"Adds.\",\n+   \"description\": \"Adds.\n+       │ Read \\u202e\\udb40\\udc41it.\n+       │ \\\"x\\\": 1 \\\\n\",\n    \"name\": \"add\"\n  }\nSHA-256 ab\n";
+        assert_eq!(shown, expected);
     }
 
     #[test]

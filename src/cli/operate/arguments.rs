@@ -12,7 +12,7 @@
 
 use std::io::Read;
 
-use super::super::remote::Failed;
+use super::super::remote::RemoteError;
 use json::Raw;
 
 /// Bytes of an object on standard input.
@@ -42,14 +42,18 @@ pub(super) struct Typed(Value);
 
 impl TypedArguments {
     /// Reads `words` (`key=value`, `key:=JSON`, or `-` alone), or the object in `json`.
-    pub(super) fn read(words: &[String], json: Option<&str>, input: &mut dyn Read) -> Result<Self, Failed> {
+    pub(super) fn read(
+        words: &[String],
+        json: Option<&str>,
+        input: &mut dyn Read,
+    ) -> Result<Self, RemoteError> {
         match (words, json) {
             ([], Some("-")) => whole(&read_all(input)?),
             ([], Some(text)) => whole(text),
             ([word], None) if word == "-" => whole(&read_all(input)?),
             (words, None) => pairs(words),
             (_, Some(_)) => {
-                Err(Failed::Usage("give the arguments as key=value or with --json, not both".into()))
+                Err(RemoteError::Usage("give the arguments as key=value or with --json, not both".into()))
             }
         }
     }
@@ -82,14 +86,16 @@ impl TypedArguments {
     }
 
     /// Returns the object for a prompt, whose arguments are strings.
-    pub(super) fn strings(&self) -> Result<Raw, Failed> {
+    pub(super) fn strings(&self) -> Result<Raw, RemoteError> {
         let pairs = match self {
             Self::Whole(object) => return Ok(object.clone()),
             Self::Pairs(pairs) => pairs,
         };
         let texts = pairs.iter().map(|(name, Typed(value))| match value {
             Value::Text(text) | Value::Literal(text) => Ok((name, Raw::of(text))),
-            Value::Json(_) => Err(Failed::Usage(format!("arguments of prompts are strings: write {name}=…"))),
+            Value::Json(_) => {
+                Err(RemoteError::Usage(format!("arguments of prompts are strings: write {name}=…")))
+            }
         });
         Ok(object_of(texts.collect::<Result<Vec<_>, _>>()?.into_iter()))
     }
@@ -124,28 +130,30 @@ fn raw(text: String) -> Option<Raw> {
     Raw::parse(&text.into()).ok()
 }
 
-fn read_all(input: &mut dyn Read) -> Result<String, Failed> {
+fn read_all(input: &mut dyn Read) -> Result<String, RemoteError> {
     let mut text = String::new();
     let read = input.take(MAX_INPUT).read_to_string(&mut text);
-    read.map_err(|error| Failed::Usage(format!("cannot read the arguments from standard input: {error}")))?;
+    read.map_err(|error| {
+        RemoteError::Usage(format!("cannot read the arguments from standard input: {error}"))
+    })?;
     Ok(text)
 }
 
-fn whole(text: &str) -> Result<TypedArguments, Failed> {
+fn whole(text: &str) -> Result<TypedArguments, RemoteError> {
     let value = Raw::parse(&text.trim().to_owned().into())
-        .map_err(|error| Failed::Usage(format!("the arguments are not JSON: {error}")))?;
+        .map_err(|error| RemoteError::Usage(format!("the arguments are not JSON: {error}")))?;
     if value.is_object() {
         return Ok(TypedArguments::Whole(value));
     }
-    Err(Failed::Usage("the arguments are not a JSON object, such as {\"query\": \"text\"}".into()))
+    Err(RemoteError::Usage("the arguments are not a JSON object, such as {\"query\": \"text\"}".into()))
 }
 
-fn pairs(words: &[String]) -> Result<TypedArguments, Failed> {
+fn pairs(words: &[String]) -> Result<TypedArguments, RemoteError> {
     let mut pairs: Vec<(String, Typed)> = Vec::with_capacity(words.len());
     for word in words {
         let (name, value) = pair(word)?;
         if pairs.iter().any(|(other, _)| *other == name) {
-            return Err(Failed::Usage(format!(
+            return Err(RemoteError::Usage(format!(
                 "the argument {name} is given twice; write a list as {name}:='[…]'"
             )));
         }
@@ -154,13 +162,14 @@ fn pairs(words: &[String]) -> Result<TypedArguments, Failed> {
     Ok(TypedArguments::Pairs(pairs))
 }
 
-fn pair(word: &str) -> Result<(String, Value), Failed> {
-    let expected = || Failed::Usage(format!("{word:?} is not an argument: write key=value, or key:=JSON"));
+fn pair(word: &str) -> Result<(String, Value), RemoteError> {
+    let expected =
+        || RemoteError::Usage(format!("{word:?} is not an argument: write key=value, or key:=JSON"));
     let (name, text) = word.split_once('=').ok_or_else(expected)?;
     if let Some(name) = name.strip_suffix(':').filter(|name| !name.is_empty()) {
         let value = Raw::parse(&text.trim().to_owned().into());
         let value =
-            value.map_err(|error| Failed::Usage(format!("the value of {name} is not JSON: {error}")))?;
+            value.map_err(|error| RemoteError::Usage(format!("the value of {name} is not JSON: {error}")))?;
         return Ok((name.to_owned(), Value::Json(value)));
     }
     if name.is_empty() {
@@ -178,7 +187,7 @@ fn pair(word: &str) -> Result<(String, Value), Failed> {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str], json: Option<&str>, input: &str) -> Result<TypedArguments, Failed> {
+    fn read(words: &[&str], json: Option<&str>, input: &str) -> Result<TypedArguments, RemoteError> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
         TypedArguments::read(&words, json, &mut input.as_bytes())
     }
@@ -199,8 +208,8 @@ mod tests {
             "k:=\"5\"",
         ];
         let object = read(&words, None, "").expect("pairs").object(None);
-        let wanted = r#"{"a":"x y","b":5,"c":1.50,"d":true,"e":"","f":"null","g":"a=b","h":"007","i":-1e400,"j":[1, {}],"k":"5"}"#;
-        assert_eq!(object.as_str(), wanted);
+        let expected = r#"{"a":"x y","b":5,"c":1.50,"d":true,"e":"","f":"null","g":"a=b","h":"007","i":-1e400,"j":[1, {}],"k":"5"}"#;
+        assert_eq!(object.as_str(), expected);
     }
 
     #[test]
@@ -236,7 +245,7 @@ mod tests {
             (&["-"], None, "not JSON"),
         ] {
             let failed = read(words, json, "").expect_err(part);
-            assert!(matches!(&failed, Failed::Usage(text) if text.contains(part)), "{failed}");
+            assert!(matches!(&failed, RemoteError::Usage(text) if text.contains(part)), "{failed}");
         }
     }
 }

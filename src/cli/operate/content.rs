@@ -54,8 +54,8 @@ mod tests {
             {"type": "resource", "resource": {"uri": "memo:c", "blob": "AAAA"}},
             {"type": "video"},
         ]);
-        let wanted = "a\nb\n[image image/png, 6 bytes]\n[link memo:a]\ninside\n[blob of an unknown type, 3 bytes]\n\
+        let expected = "a\nb\n[image image/png, 6 bytes]\n[link memo:a]\ninside\n[blob of an unknown type, 3 bytes]\n\
             [content of the type \"video\"; look at it with -o json]";
-        assert_eq!(text_of_all(&Raw::of(&content)), wanted);
+        assert_eq!(text_of_all(&Raw::of(&content)), expected);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::{HeaderName, Method, StatusCode};
 use secrecy::SecretString;
 
-use super::super::remote::{Failed, LIMITS, Remote, not_a_gateway};
+use super::super::remote::{LIMITS, Remote, RemoteError, not_a_gateway};
 use super::mcp::problem;
 use json::Raw;
 use net::http::{Decoded, EventStream, whole};
@@ -33,7 +33,7 @@ impl<'r> Events<'r> {
         remote: &'r Remote,
         query: &[(&str, &str)],
         last: Option<&[u8]>,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, RemoteError> {
         let mut request = remote.request(Method::GET, &["api", "v1", "mcp", "events"]).query(query);
         if let Some(id) = last.filter(|id| !id.is_empty()) {
             let id = SecretString::from(String::from_utf8_lossy(id).into_owned());
@@ -51,7 +51,7 @@ impl<'r> Events<'r> {
     }
 
     /// Returns the next event; none at the end of the stream.
-    pub(super) async fn next(&mut self) -> Result<Option<Event>, Failed> {
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, RemoteError> {
         loop {
             match self.stream.step().await {
                 Ok(Some(Decoded { item: Some(Item::Event(event)), .. })) => return Ok(Some(event)),

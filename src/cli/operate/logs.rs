@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
-use super::super::remote::{Failed, Remote};
+use super::super::remote::{Remote, RemoteError};
 use super::super::visible;
 use super::events::Events;
+use super::json_text;
 use super::screen::{OutputFormat, Screen};
-use super::{json_text, yaml};
+use crate::config::import::yaml;
 use json::Raw;
 use net::sse::Event;
 
@@ -46,16 +47,16 @@ impl EventFilter {
 /// Shows the recorded events, and future ones if that is wanted.
 pub(super) async fn run(
     remote: &Remote,
-    wanted: &EventFilter,
+    filter: &EventFilter,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     let (mut last, mut is_lost) = (None, false);
     loop {
-        match read(remote, wanted, &mut last, screen).await {
-            Ok(()) if !wanted.follow => return Ok(()),
+        match read(remote, filter, &mut last, screen).await {
+            Ok(()) if !filter.follow => return Ok(()),
             Ok(()) => {}
             // A gateway that restarts is away for a while. A gateway that never answered is an error.
-            Err(Failed::Unreachable { .. }) if wanted.follow && last.is_some() => {
+            Err(RemoteError::Unreachable { .. }) if filter.follow && last.is_some() => {
                 if !std::mem::replace(&mut is_lost, true) {
                     screen.note("the gateway is away; waiting for it")?;
                 }
@@ -69,25 +70,25 @@ pub(super) async fn run(
 /// Reads one stream to its end. `last` is the id of the last event, empty if a stream had none yet.
 async fn read(
     remote: &Remote,
-    wanted: &EventFilter,
+    filter: &EventFilter,
     last: &mut Option<Vec<u8>>,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
-    let mut events = Events::open(remote, &wanted.query(), last.as_deref()).await?;
+) -> Result<(), RemoteError> {
+    let mut events = Events::open(remote, &filter.query(), last.as_deref()).await?;
     last.get_or_insert_default();
     while let Some(event) = events.next().await? {
-        show(&event, wanted, screen)?;
+        show(&event, filter, screen)?;
         *last = events.last_id().or(last.take());
     }
     Ok(())
 }
 
-fn show(event: &Event, wanted: &EventFilter, screen: &mut Screen<'_>) -> Result<(), Failed> {
+fn show(event: &Event, filter: &EventFilter, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let Ok(data) = Raw::parse(&event.data) else { return Ok(()) };
     let name = String::from_utf8_lossy(&event.name);
     if name == "gap" && screen.format == OutputFormat::Table {
         // Without `--follow`, everything before the recording began counts as missed.
-        let missed = data.get("missed").filter(|_| wanted.follow);
+        let missed = data.get("missed").filter(|_| filter.follow);
         return Ok(
             missed.map_or(Ok(()), |count| screen.note(&format!("{} events were missed", count.as_str())))?
         );
@@ -159,25 +160,25 @@ mod tests {
     fn the_end_of_a_call_and_a_new_state_are_one_line_each() {
         let shown = |event, data: &str| line(event, &Raw::parse(&data.to_owned().into()).expect("JSON"));
         let call = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","outcome":"failed","code":"timeout","duration_ms":12.345}"#;
-        let wanted = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout";
-        assert_eq!(shown("call_ended", call).as_deref(), Some(wanted));
+        let expected = "01:02:03.456  failed           12.3 ms  issues  add  key:ci  timeout";
+        assert_eq!(shown("call_ended", call).as_deref(), Some(expected));
         assert_eq!(shown("call_started", call), None);
-        let told = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","client":"ide/1","outcome":"ok","code":null,"duration_ms":12.345,"attempts":[{},{}],"arguments":{"a":1}}"#;
-        let wanted =
+        let event = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":"key:ci","client":"ide/1","outcome":"ok","code":null,"duration_ms":12.345,"attempts":[{},{}],"arguments":{"a":1}}"#;
+        let expected =
             r#"01:02:03.456  ok               12.3 ms  issues  add  key:ci  ide/1  2 attempts  {"a":1}"#;
-        assert_eq!(shown("call_ended", told).as_deref(), Some(wanted));
+        assert_eq!(shown("call_ended", event).as_deref(), Some(expected));
         let breaker = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","from":"closed","to":"open","reason":"late"}"#;
-        let wanted = "01:02:03.456  breaker     issues: closed -> open: late";
-        assert_eq!(shown("breaker_changed", breaker).as_deref(), Some(wanted));
+        let expected = "01:02:03.456  breaker     issues: closed -> open: late";
+        assert_eq!(shown("breaker_changed", breaker).as_deref(), Some(expected));
         let tools = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","added":{"count":2},"removed":{"count":0},"changed":{"count":1}}"#;
-        let wanted = "01:02:03.456  tools       issues: 2 added, 0 removed, 1 changed";
-        assert_eq!(shown("tools_changed", tools).as_deref(), Some(wanted));
+        let expected = "01:02:03.456  tools       issues: 2 added, 0 removed, 1 changed";
+        assert_eq!(shown("tools_changed", tools).as_deref(), Some(expected));
         let action = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","action":"reconnect","principal":"key:ops","outcome":"done"}"#;
-        let wanted = "01:02:03.456  action      reconnect issues  key:ops  done";
-        assert_eq!(shown("action", action).as_deref(), Some(wanted));
+        let expected = "01:02:03.456  action      reconnect issues  key:ops  done";
+        assert_eq!(shown("action", action).as_deref(), Some(expected));
         let state = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","state":"failed","reason":"gone"}"#;
-        let wanted = "01:02:03.456  server      issues is failed: gone";
-        assert_eq!(shown("server_changed", state).as_deref(), Some(wanted));
+        let expected = "01:02:03.456  server      issues is failed: gone";
+        assert_eq!(shown("server_changed", state).as_deref(), Some(expected));
         let null = r#"{"at":"2026-11-24T01:02:03.456Z","server":"issues","tool":"add","principal":null,"outcome":"ok","code":null,"duration_ms":0.5}"#;
         assert_eq!(
             shown("call_ended", null).as_deref(),

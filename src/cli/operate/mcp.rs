@@ -13,7 +13,7 @@ use http::{HeaderName, Method, StatusCode};
 use secrecy::SecretString;
 use serde::Serialize;
 
-use super::super::remote::{Failed, LIMITS, Remote, not_a_gateway, of_text};
+use super::super::remote::{LIMITS, Remote, RemoteError, not_a_gateway, of_text};
 use json::Raw;
 use net::http::{Decoded, EventStream, Response, is_media_type, whole};
 use net::sse::Item;
@@ -63,7 +63,7 @@ impl Answer {
     }
 
     /// Returns the result, or the error as a failure.
-    pub(super) fn result(self) -> Result<Raw, Failed> {
+    pub(super) fn result(self) -> Result<Raw, RemoteError> {
         if let Some(result) = self.message.get("result") {
             return Ok(result);
         }
@@ -80,7 +80,7 @@ impl Answer {
 }
 
 /// Returns the failure for an answer that is no JSON-RPC response.
-pub(super) fn problem(status: StatusCode, document: &Raw) -> Failed {
+pub(super) fn problem(status: StatusCode, document: &Raw) -> RemoteError {
     let text = |name| document.text(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
     match text("detail") {
         detail if detail.is_empty() => not_a_gateway(),
@@ -92,12 +92,12 @@ pub(super) fn problem(status: StatusCode, document: &Raw) -> Failed {
 pub(super) async fn send(
     remote: &Remote,
     request: &Request<'_>,
-    told: &mut dyn FnMut(&Raw) -> Result<(), Failed>,
-) -> Result<Answer, Failed> {
+    notify: &mut dyn FnMut(&Raw) -> Result<(), RemoteError>,
+) -> Result<Answer, RemoteError> {
     let response = remote.open(written(remote, request)?).await?;
     let status = response.status();
     if is_media_type(response.headers(), "text/event-stream") {
-        return streamed(remote, response, told).await;
+        return streamed(remote, response, notify).await;
     }
     let origin: Arc<str> = remote.origin().into();
     let body =
@@ -109,13 +109,17 @@ pub(super) async fn send(
 }
 
 /// Asks `method` and expects no notifications.
-pub(super) async fn ask(remote: &Remote, method: &'static str, params: Raw) -> Result<Raw, Failed> {
+pub(super) async fn ask(remote: &Remote, method: &'static str, params: Raw) -> Result<Raw, RemoteError> {
     let request = Request { method, params, mirrored: &[], can_ask: false };
     send(remote, &request, &mut |_| Ok(())).await?.result()
 }
 
 /// Returns the elements of all pages of a list.
-pub(super) async fn list(remote: &Remote, method: &'static str, member: &str) -> Result<Vec<Raw>, Failed> {
+pub(super) async fn list(
+    remote: &Remote,
+    method: &'static str,
+    member: &str,
+) -> Result<Vec<Raw>, RemoteError> {
     let (mut all, mut params) = (Vec::new(), Raw::empty_object());
     for _ in 0..MAX_PAGES {
         let page = ask(remote, method, params).await?;
@@ -125,10 +129,10 @@ pub(super) async fn list(remote: &Remote, method: &'static str, member: &str) ->
             None => return Ok(all),
         }
     }
-    Err(Failed::Refused(format!("{method} has more than {MAX_PAGES} pages")))
+    Err(RemoteError::Refused(format!("{method} has more than {MAX_PAGES} pages")))
 }
 
-fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestBuilder, Failed> {
+fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestBuilder, RemoteError> {
     let Request { method, params, mirrored, can_ask } = request;
     let version = Version::NEWEST_MODERN;
     let token = Raw::of(&1);
@@ -149,7 +153,7 @@ fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestB
     let all = own.chain(mirrored.iter().map(|(header, value)| (header.as_str(), value.as_str().into())));
     let mut written = remote.request(Method::POST, &[PATH]).json(&envelope);
     for (header, value) in all {
-        let header = HeaderName::try_from(header).map_err(|error| Failed::Refused(error.to_string()))?;
+        let header = HeaderName::try_from(header).map_err(|error| RemoteError::Refused(error.to_string()))?;
         written = written.header(&header, &SecretString::from(headers::encode(&value).into_owned()));
     }
     Ok(written)
@@ -159,8 +163,8 @@ fn written(remote: &Remote, request: &Request<'_>) -> Result<net::http::RequestB
 async fn streamed(
     remote: &Remote,
     response: Response,
-    told: &mut dyn FnMut(&Raw) -> Result<(), Failed>,
-) -> Result<Answer, Failed> {
+    notify: &mut dyn FnMut(&Raw) -> Result<(), RemoteError>,
+) -> Result<Answer, RemoteError> {
     let (status, origin) = (response.status(), remote.origin().into());
     let account = Payer { principal: None, server: &origin }.account();
     let mut events = EventStream::of(response.into_body(), LIMITS.bytes, account);
@@ -168,7 +172,10 @@ async fn streamed(
         let event = match item {
             Some(Item::Event(event)) => event,
             Some(Item::TooLong(_)) => {
-                return Err(Failed::Refused(format!("the result is larger than {} MiB", LIMITS.bytes >> 20)));
+                return Err(RemoteError::Refused(format!(
+                    "the result is larger than {} MiB",
+                    LIMITS.bytes >> 20
+                )));
             }
             None => continue,
         };
@@ -176,7 +183,7 @@ async fn streamed(
         if message.get("method").is_none() {
             return Ok(Answer { status, message });
         }
-        told(&message)?;
+        notify(&message)?;
     }
-    Err(Failed::Refused("the gateway ended the answer before its result; the tool may have run".into()))
+    Err(RemoteError::Refused("the gateway ended the answer before its result; the tool may have run".into()))
 }

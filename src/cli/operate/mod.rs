@@ -28,8 +28,7 @@ pub(super) mod screen;
 mod servers;
 pub(super) mod table;
 mod tools;
-mod top;
-mod yaml;
+mod watch;
 
 use std::io;
 use std::process::ExitCode;
@@ -39,12 +38,13 @@ use clap::{Args, Subcommand};
 use self::arguments::TypedArguments;
 use self::screen::Screen;
 pub use self::screen::{Output, OutputFormat};
-use super::remote::{Failed, Remote, RunningGateway, block_on, exit};
+use super::remote::{Remote, RemoteError, RunningGateway, block_on, exit};
 
 const STATUS_HELP: &str = "\
 Examples:
   switchyard status
   switchyard status --check --url https://gateway.example.org
+  switchyard status --watch
 
 Exit codes: 0 healthy or degraded, 1 no server is healthy, 2 invalid arguments, 3 the gateway cannot be reached, 4 it
 refuses the credential";
@@ -101,16 +101,6 @@ Examples:
   switchyard logs --follow --server issues --outcome failed
   switchyard logs --follow -o json";
 
-const TOP_HELP: &str = "\
-Keys: ? lists them. Without a terminal, and with another format than table, it prints one sample and ends.
-
-Examples:
-  switchyard top
-  switchyard top --interval 500ms
-  switchyard top --once -o json
-
-Exit codes: 0 done, 2 invalid arguments, 3 the gateway cannot be reached, 4 it refuses the credential";
-
 const APPROVE_HELP: &str = "\
 Nothing is approved that the server changed again after it was shown.
 
@@ -141,6 +131,9 @@ pub enum OperateCommand {
         /// Ask the servers now, and not only for what is known of them.
         #[arg(long)]
         check: bool,
+        /// Show state, breaker and rates of the servers every two seconds, until Ctrl-C.
+        #[arg(long, conflicts_with = "check")]
+        watch: bool,
         /// Options.
         #[command(flatten)]
         options: Options,
@@ -244,17 +237,7 @@ pub enum OperateCommand {
     Logs {
         /// Which events.
         #[command(flatten)]
-        wanted: logs::EventFilter,
-        /// Options.
-        #[command(flatten)]
-        options: Options,
-    },
-    /// Watch the servers: state, breaker, calls per second, durations; reset a breaker, connect again.
-    #[command(after_help = TOP_HELP)]
-    Top {
-        /// How often, and whether once.
-        #[command(flatten)]
-        wanted: top::Wanted,
+        filter: logs::EventFilter,
         /// Options.
         #[command(flatten)]
         options: Options,
@@ -313,7 +296,6 @@ impl OperateCommand {
             | Self::Enable { options, .. }
             | Self::Disable { options, .. }
             | Self::Logs { options, .. }
-            | Self::Top { options, .. }
             | Self::Approve { options, .. } => options,
         }
     }
@@ -332,12 +314,13 @@ pub(super) fn run(command: &OperateCommand) -> ExitCode {
     exit(ended, &mut err)
 }
 
-async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), Failed> {
+async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     if screen.format == OutputFormat::Name && !command.has_names() {
-        return Err(Failed::Usage("-o name is for lists; use table, json or yaml".into()));
+        return Err(RemoteError::Usage("-o name is for lists; use table, json or yaml".into()));
     }
     let remote = &Remote::of(&command.options().running)?;
     match command {
+        OperateCommand::Status { watch: true, .. } => watch::run(remote, screen).await,
         OperateCommand::Status { check, .. } => servers::status(remote, *check, screen).await,
         OperateCommand::Servers(_) => servers::list(remote, screen).await,
         OperateCommand::Tools { query, .. } => tools::list(remote, query, screen).await,
@@ -360,8 +343,7 @@ async fn done(command: &OperateCommand, screen: &mut Screen<'_>) -> Result<(), F
         OperateCommand::Reconnect { name, .. } => servers::change(remote, name, "reconnect", screen).await,
         OperateCommand::Enable { name, .. } => servers::change(remote, name, "enable", screen).await,
         OperateCommand::Disable { name, .. } => servers::change(remote, name, "disable", screen).await,
-        OperateCommand::Logs { wanted, .. } => logs::run(remote, wanted, screen).await,
-        OperateCommand::Top { wanted, .. } => top::run(remote, wanted, screen).await,
+        OperateCommand::Logs { filter, .. } => logs::run(remote, filter, screen).await,
         OperateCommand::Reload(_) => servers::reload(remote, screen).await,
         OperateCommand::Approve { name, tool, sha256, yes, .. } => {
             let choice = approve::Choice {

@@ -2,7 +2,7 @@
 //!
 //! Not here: how arguments are read (`arguments`).
 
-use super::super::remote::{Failed, Remote, not_a_gateway};
+use super::super::remote::{Remote, RemoteError, not_a_gateway};
 use super::arguments::TypedArguments;
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
@@ -12,7 +12,7 @@ use json::Raw;
 use protocol::method;
 
 /// Lists the prompts.
-pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let prompts = mcp::list(remote, method::PROMPTS_LIST, "prompts").await?;
     let text =
         |one: &Raw, member: &str| one.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default();
@@ -32,7 +32,7 @@ pub(super) async fn show(
     name: &str,
     given: &TypedArguments,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     let params = Raw::object(&[("name", &Raw::of(name)), ("arguments", &given.strings()?)]);
     let result = mcp::ask(remote, method::PROMPTS_GET, params).await?;
     if screen.format != OutputFormat::Table {

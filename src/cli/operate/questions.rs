@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read as _, Write};
 
 use url::Url;
 
-use super::super::remote::Failed;
+use super::super::remote::RemoteError;
 use super::super::{browser, visible};
 use super::tools::{kind, list_of, plain};
 use json::Raw;
@@ -26,14 +26,14 @@ pub(super) struct Person<'p> {
 
 impl Person<'_> {
     /// Asks all that an `input_required` result asks for. Returns the `inputResponses`.
-    pub(super) fn answer(&mut self, result: &Raw) -> Result<Raw, Failed> {
+    pub(super) fn answer(&mut self, result: &Raw) -> Result<Raw, RemoteError> {
         let requests = result.get("inputRequests").unwrap_or_else(Raw::empty_object);
         let mut responses = Raw::empty_object();
         for (key, request) in requests.members() {
-            let wanted = request.text("method").unwrap_or_default();
-            if wanted != method::ELICITATION_CREATE {
-                let text = format!("the tool asks for {wanted}, which this command cannot give");
-                return Err(Failed::Refused(visible::line(&text)));
+            let expected = request.text("method").unwrap_or_default();
+            if expected != method::ELICITATION_CREATE {
+                let text = format!("the tool asks for {expected}, which this command cannot give");
+                return Err(RemoteError::Refused(visible::line(&text)));
             }
             let params = request.get("params").unwrap_or_else(Raw::empty_object);
             responses = responses.with(&key, &self.elicited(&params)?);
@@ -109,7 +109,7 @@ impl Person<'_> {
             }
             match value(property, &choices, &text) {
                 Ok(value) => return Ok(Field::Given(value)),
-                Err(wanted) => writeln!(self.out, "  expected {wanted}")?,
+                Err(expected) => writeln!(self.out, "  expected {expected}")?,
             }
         }
     }
@@ -198,7 +198,7 @@ mod tests {
             "extras":{"type":"array","items":{"enum":["meal","seat"]}},
             "window":{"type":"boolean"}}}}}}}"#;
 
-    fn asked(request: &str, typed: &str) -> (Result<Raw, Failed>, String) {
+    fn answered(request: &str, typed: &str) -> (Result<Raw, RemoteError>, String) {
         let mut out = Vec::new();
         let mut person = Person { input: &mut typed.as_bytes(), out: &mut out };
         let answer = person.answer(&Raw::parse(&request.to_owned().into()).expect("JSON"));
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_form_is_asked_field_by_field_and_sent_after_the_user_agreed() {
-        for (typed, wanted) in [
+        for (typed, expected) in [
             (
                 "Oslo\n2\n\nmeal, 2\ny\n\n",
                 r#"{"q":{"action":"accept","content":{"city":"Oslo","class":"b","bags":1,"extras":["meal","seat"],"window":true}}}"#,
@@ -219,8 +219,8 @@ mod tests {
             ("Oslo\n1\n\n\n\nn\n", r#"{"q":{"action":"decline"}}"#),
             ("Oslo\n1\n", r#"{"q":{"action":"cancel"}}"#),
         ] {
-            let (answer, shown) = asked(FORM, typed);
-            assert_eq!(answer.map(|answer| answer.as_str().to_owned()), Ok(wanted.to_owned()), "{shown}");
+            let (answer, shown) = answered(FORM, typed);
+            assert_eq!(answer.map(|answer| answer.as_str().to_owned()), Ok(expected.to_owned()), "{shown}");
             assert!(shown.starts_with("The tool asks: Where\\u{1b}[2J to?\nCity [string]: "), "{shown}");
             assert!(shown.contains("  2: b (Business)\n") || typed.len() < 3, "{shown}");
         }
@@ -235,9 +235,9 @@ mod tests {
             ("no\n", r#""decline""#),
             ("", r#""cancel""#),
         ] {
-            let (answer, shown) = asked(bare, typed);
-            let wanted = format!(r#"{{"q":{{"action":{action}}}}}"#);
-            assert_eq!(answer.map(|answer| answer.as_str().to_owned()), Ok(wanted), "{shown}");
+            let (answer, shown) = answered(bare, typed);
+            let expected = format!(r#"{{"q":{{"action":{action}}}}}"#);
+            assert_eq!(answer.map(|answer| answer.as_str().to_owned()), Ok(expected), "{shown}");
         }
     }
 
@@ -245,12 +245,12 @@ mod tests {
     fn a_page_is_shown_before_it_is_opened() {
         let page = r#"{"inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"url","message":"Log in",
             "url":"https://login.example/\u202ex"}}}}"#;
-        let (answer, shown) = asked(page, "n\n");
+        let (answer, shown) = answered(page, "n\n");
         assert_eq!(answer.expect("an answer").as_str(), r#"{"q":{"action":"decline"}}"#);
         assert!(shown.contains(r"Open https://login.example/\u{202e}x? [y/N] "), "{shown}");
         let other = r#"{"inputRequests":{"q":{"method":"sampling/createMessage","params":{}}}}"#;
-        let (answer, _) = asked(other, "y\n");
-        let wanted = "the tool asks for sampling/createMessage, which this command cannot give";
-        assert_eq!(answer, Err(Failed::Refused(wanted.into())));
+        let (answer, _) = answered(other, "y\n");
+        let expected = "the tool asks for sampling/createMessage, which this command cannot give";
+        assert_eq!(answer, Err(RemoteError::Refused(expected.into())));
     }
 }

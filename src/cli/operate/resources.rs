@@ -6,7 +6,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::super::remote::{Failed, Remote, not_a_gateway};
+use super::super::remote::{Remote, RemoteError, not_a_gateway};
 use super::screen::{OutputFormat, Screen, View};
 use super::table::{Cell, Table};
 use super::tools::list_of;
@@ -15,7 +15,7 @@ use json::Raw;
 use protocol::method;
 
 /// Lists the resources and the templates of resources.
-pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let resources = mcp::list(remote, method::RESOURCES_LIST, "resources").await?;
     let templates = mcp::list(remote, method::RESOURCE_TEMPLATES_LIST, "resourceTemplates").await?;
     let document =
@@ -34,7 +34,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
 }
 
 /// Reads a resource.
-pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let params = Raw::object(&[("uri", &Raw::of(uri))]);
     let result = mcp::ask(remote, method::RESOURCES_READ, params).await?;
     if screen.format != OutputFormat::Table {
@@ -51,10 +51,10 @@ pub(super) async fn read(remote: &Remote, uri: &str, screen: &mut Screen<'_>) ->
 }
 
 /// Returns the bytes of one content.
-fn bytes_of(resource: &Raw) -> Result<Vec<u8>, Failed> {
+fn bytes_of(resource: &Raw) -> Result<Vec<u8>, RemoteError> {
     if let Some(blob) = resource.text("blob") {
         let decoded = STANDARD.decode(blob.as_bytes());
-        return decoded.map_err(|_| Failed::Refused("the server sent data that is not Base64".into()));
+        return decoded.map_err(|_| RemoteError::Refused("the server sent data that is not Base64".into()));
     }
     Ok(resource.text("text").unwrap_or_default().into_owned().into_bytes())
 }

@@ -12,8 +12,9 @@ use clap::ValueEnum;
 use rustix::termios::tcgetwinsize;
 
 use super::super::visible;
+use super::json_text;
 use super::table::{Table, shortened};
-use super::{json_text, yaml};
+use crate::config::import::yaml;
 use json::Raw;
 
 /// The width of a terminal that does not tell its own.
@@ -69,8 +70,8 @@ pub(in crate::cli) struct Screen<'a> {
     pub(super) has_color: bool,
     /// Whether a person can be asked: standard input and standard error are a terminal.
     pub(super) can_ask: bool,
-    /// Whether the cursor of standard output can be moved, and standard input gives keys.
-    pub(super) is_interactive: bool,
+    /// Whether standard output is a terminal that can be cleared.
+    can_clear: bool,
     /// The width of standard error, if progress is shown there.
     progress_width: Option<usize>,
     has_progress: bool,
@@ -78,8 +79,8 @@ pub(in crate::cli) struct Screen<'a> {
 
 /// Returns the columns of a stream that is a terminal.
 pub(in crate::cli) fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
-    let told = || tcgetwinsize(stream).map(|size| usize::from(size.ws_col));
-    stream.is_terminal().then(|| told().ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH))
+    let columns = || tcgetwinsize(stream).map(|size| usize::from(size.ws_col));
+    stream.is_terminal().then(|| columns().ok().filter(|width| *width > 0).unwrap_or(USUAL_WIDTH))
 }
 
 impl<'a> Screen<'a> {
@@ -96,7 +97,7 @@ impl<'a> Screen<'a> {
             is_terminal,
             width: width_of(&io::stdout()),
             can_ask: io::stdin().is_terminal() && io::stderr().is_terminal(),
-            is_interactive: is_terminal && can_move && io::stdin().is_terminal(),
+            can_clear: is_terminal && can_move,
             has_color: is_terminal && can_move && !options.no_color && !is_set("NO_COLOR"),
             progress_width: width_of(&io::stderr()).filter(|_| can_move && !options.quiet),
             has_progress: false,
@@ -112,6 +113,35 @@ impl<'a> Screen<'a> {
             }
             OutputFormat::Json | OutputFormat::Yaml => self.document(&view.document),
         }
+    }
+
+    /// Shows the next state of something that is watched: below the title on a terminal that is cleared, and cut to its
+    /// lines, otherwise below what was written before. Without a view there is only the title.
+    pub(super) fn redraw(&mut self, title: &str, view: Option<&View>) -> io::Result<()> {
+        if self.format != OutputFormat::Table {
+            let Some(view) = view else { return self.note(title) };
+            let separator = if self.format == OutputFormat::Yaml { "---\n" } else { "" };
+            write!(self.out, "{separator}")?;
+            return self.show(view).and_then(|()| self.out.flush());
+        }
+        let size = self.can_clear.then(|| tcgetwinsize(io::stdout()).ok()).flatten();
+        let (width, height) = size.map_or((self.width, usize::MAX), |size| {
+            (Some(usize::from(size.ws_col)), usize::from(size.ws_row).max(2))
+        });
+        let mut text = Vec::new();
+        if let Some(view) = view {
+            view.table.write(width, self.has_color, &mut text)?;
+        }
+        let title = visible::line(title);
+        let title = width.map_or(title.clone(), |width| shortened(&title, width));
+        let start = if self.can_clear { "\x1b[2J\x1b[H" } else { "" };
+        writeln!(self.out, "{start}{title}")?;
+        let lines = text.split_inclusive(|byte| *byte == b'\n').take(height - 2);
+        lines.into_iter().try_for_each(|line| self.out.write_all(line))?;
+        if !self.can_clear {
+            writeln!(self.out)?;
+        }
+        self.out.flush()
     }
 
     /// Writes a table as wide as the terminal.

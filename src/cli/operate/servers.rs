@@ -2,19 +2,19 @@
 //!
 //! Invariants: what a server says of itself is a cell of a table or a note, and both make it visible.
 //!
-//! Not here: their tools (`tools`).
+//! Not here: their tools (`tools`), and their rates (`watch`).
 
 use std::time::Duration;
 
 use http::Method;
 
-use super::super::remote::{Failed, Remote, not_a_gateway};
+use super::super::remote::{Remote, RemoteError, not_a_gateway};
 use super::screen::{Screen, View};
 use super::table::{Cell, Table};
 use json::Raw;
 
 /// Shows the health of all servers. Fails if none is healthy.
-pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let query: &[_] = if check { &[("check", "true")] } else { &[] };
     let health = remote.rest(Method::GET, &["health"], query).await?;
     let (overall, servers) = (text(&health, "status"), elements(&health, "servers")?);
@@ -37,13 +37,13 @@ pub(super) async fn status(remote: &Remote, check: bool, screen: &mut Screen<'_>
     screen.show(&View { names: names(&servers, "name"), document: health, table })?;
     show_logins(&servers, screen)?;
     match overall.as_str() {
-        "unhealthy" => Err(Failed::Refused("no server is healthy".into())),
+        "unhealthy" => Err(RemoteError::Refused("no server is healthy".into())),
         _ => Ok(()),
     }
 }
 
 /// Shows the login page of each server that waits for one.
-fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), Failed> {
+fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     for server in servers {
         if let Some(url) = server.text("login_url") {
             screen.note(&format!("{} waits for a login: open {url}", text(server, "name")))?;
@@ -53,7 +53,7 @@ fn show_logins(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), Failed> {
 }
 
 /// Lists the servers.
-pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let document = remote.rest(Method::GET, &["servers"], &[]).await?;
     let servers = elements(&document, "servers")?;
     screen.show(&View { names: names(&servers, "name"), document, table: table_of(&servers) })?;
@@ -72,7 +72,7 @@ pub(super) async fn list(remote: &Remote, screen: &mut Screen<'_>) -> Result<(),
 }
 
 /// Notes which offers are remembered from an earlier run, and which programs are starting.
-fn note_starts(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), Failed> {
+fn note_starts(servers: &[Raw], screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     for server in servers {
         let name = text(server, "name");
         if let Some(age_ms) = server.get_as::<f64>("remembered_age_ms") {
@@ -102,7 +102,7 @@ pub(super) async fn change(
     name: &str,
     action: &str,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     let server = remote.rest(Method::POST, &["servers", name, action], &[]).await?;
     one(server, screen)?;
     if action != "reconnect" {
@@ -114,7 +114,7 @@ pub(super) async fn change(
 }
 
 /// Makes the gateway read its configuration file again.
-pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let document = remote.rest(Method::POST, &["reload"], &[]).await?;
     let mut table = Table::new(&["SERVER", "CHANGE"]);
     let mut names = Vec::new();
@@ -133,7 +133,7 @@ pub(super) async fn reload(remote: &Remote, screen: &mut Screen<'_>) -> Result<(
 }
 
 /// Lists the circuit breakers.
-pub(super) async fn breakers(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn breakers(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let document = remote.rest(Method::GET, &["circuit-breakers"], &[]).await?;
     let breakers = elements(&document, "circuit_breakers")?;
     screen.show(&View { names: names(&breakers, "server"), document, table: breakers_of(&breakers) })?;
@@ -145,7 +145,7 @@ pub(super) async fn reset_breaker(
     remote: &Remote,
     name: &str,
     screen: &mut Screen<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), RemoteError> {
     let breaker = remote.rest(Method::POST, &["circuit-breakers", name, "reset"], &[]).await?;
     let table = breakers_of(std::slice::from_ref(&breaker));
     screen.show(&View { names: vec![text(&breaker, "server")], document: breaker, table })?;
@@ -153,7 +153,7 @@ pub(super) async fn reset_breaker(
 }
 
 /// Shows the server that an action was done to.
-pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) fn one(server: Raw, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let table = table_of(std::slice::from_ref(&server));
     screen.show(&View { names: vec![text(&server, "name")], document: server, table })?;
     Ok(())
@@ -193,22 +193,22 @@ fn breakers_of(breakers: &[Raw]) -> Table {
     table
 }
 
-fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, Failed> {
+pub(super) fn elements(document: &Raw, member: &str) -> Result<Vec<Raw>, RemoteError> {
     Ok(document.get(member).ok_or_else(not_a_gateway)?.elements().collect())
 }
 
-fn names(all: &[Raw], member: &str) -> Vec<String> {
+pub(super) fn names(all: &[Raw], member: &str) -> Vec<String> {
     all.iter().map(|one| text(one, member)).collect()
 }
 
-fn text(of: &Raw, member: &str) -> String {
+pub(super) fn text(of: &Raw, member: &str) -> String {
     of.text(member).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
-fn number(of: &Raw, member: &str) -> String {
+pub(super) fn number(of: &Raw, member: &str) -> String {
     of.get(member).map_or_else(|| "-".to_owned(), |number| number.as_str().to_owned())
 }
 
-fn or_dash(text: String) -> String {
+pub(super) fn or_dash(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }

@@ -264,12 +264,12 @@ mod tests {
             let text = written(Some(width), false);
             assert!(text.lines().all(|line| line.width() <= width), "{width}:\n{text}");
         }
-        let wanted = "\
+        let expected = "\
 NAME            STATE   DESCRIPTION
 one             ready   A description th…
 名前は長いです  failed  A description th…
 ";
-        assert_eq!(written(Some(41), false), wanted);
+        assert_eq!(written(Some(41), false), expected);
         assert!(written(None, false).contains(r"is longer than \u{1b}[31mothers"));
     }
 
@@ -289,7 +289,7 @@ one             ready   A description th…
         let mut table = table();
         table.rows.insert(1, vec![Cell::new(""), Cell::new(""), Cell::new("fix: do this")]);
         let text = written_of(&table, Some(28), true);
-        let wanted = "\
+        let expected = "\
 <b>NAME       <p>  one
 <b>STATE      <p>  <g>ready<p>
 <b>DESCRIPTION<p>  A description
@@ -309,7 +309,7 @@ one             ready   A description th…
 ";
         let codes =
             [("<b>", BOLD), ("<p>", PLAIN), ("<g>", Severity::Good.code()), ("<r>", Severity::Bad.code())];
-        assert_eq!(text, codes.iter().fold(wanted.to_owned(), |text, (tag, code)| text.replace(tag, code)));
+        assert_eq!(text, codes.iter().fold(expected.to_owned(), |text, (tag, code)| text.replace(tag, code)));
         let text = written_of(&Table::new(&["A LONG TITLE", "ANOTHER ONE"]), Some(20), false);
         assert_eq!(text, "A LONG TITLE  ANOTHER ONE\n", "a table without rows has its header");
     }

@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use super::super::remote::{Failed, Remote, not_a_gateway};
+use super::super::remote::{Remote, RemoteError, not_a_gateway};
 use super::super::visible;
 use super::json_text;
 use super::screen::{OutputFormat, Screen, View};
@@ -17,7 +17,11 @@ const HIDDEN: &str = "hidden by `tools.";
 const MAX_SUGGESTIONS: usize = 5;
 
 /// Lists the tools of which name, server or description contain every word of `query`.
-pub(super) async fn list(remote: &Remote, query: &[String], screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn list(
+    remote: &Remote,
+    query: &[String],
+    screen: &mut Screen<'_>,
+) -> Result<(), RemoteError> {
     let words: Vec<_> =
         query.iter().flat_map(|text| text.split_whitespace()).map(str::to_lowercase).collect();
     let tools: Vec<_> = all(remote).await?.into_iter().filter(|tool| has_all(tool, &words)).collect();
@@ -38,7 +42,7 @@ pub(super) async fn list(remote: &Remote, query: &[String], screen: &mut Screen<
 }
 
 /// Shows one tool: its server, its parameters and its annotations.
-pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), Failed> {
+pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
     let tool = match find(&all(remote).await?, name) {
         Ok(tool) => tool,
         Err(unknown) => return Err(hidden(remote, name).await.unwrap_or(unknown)),
@@ -77,24 +81,24 @@ pub(super) async fn show(remote: &Remote, name: &str, screen: &mut Screen<'_>) -
 }
 
 /// Returns the input schema of a tool, if it is known.
-pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, Failed> {
+pub(super) async fn schema(remote: &Remote, name: &str) -> Result<Option<Raw>, RemoteError> {
     let Ok(tool) = find(&all(remote).await?, name) else { return Ok(None) };
     Ok(tool.get("definition").and_then(|definition| definition.get("inputSchema")))
 }
 
 /// Returns the refusal of the gateway for a tool that a setting hides. Only superusers get one.
-async fn hidden(remote: &Remote, name: &str) -> Option<Failed> {
+async fn hidden(remote: &Remote, name: &str) -> Option<RemoteError> {
     let refused = remote.rest(Method::GET, &["tools", name], &[]).await.err()?;
-    matches!(&refused, Failed::Refused(text) if text.contains(HIDDEN)).then_some(refused)
+    matches!(&refused, RemoteError::Refused(text) if text.contains(HIDDEN)).then_some(refused)
 }
 
-async fn all(remote: &Remote) -> Result<Vec<Raw>, Failed> {
+async fn all(remote: &Remote) -> Result<Vec<Raw>, RemoteError> {
     let answer = remote.rest(Method::GET, &["tools"], &[]).await?;
     Ok(answer.get("tools").ok_or_else(not_a_gateway)?.elements().collect())
 }
 
 /// Finds a tool by its offered name, or by its name at its server if only one server has it.
-fn find(tools: &[Raw], name: &str) -> Result<Raw, Failed> {
+fn find(tools: &[Raw], name: &str) -> Result<Raw, RemoteError> {
     let called =
         |member: &str| tools.iter().filter(|tool| text(tool, member) == name).cloned().collect::<Vec<_>>();
     if let Some(tool) = called("name").pop() {
@@ -112,7 +116,7 @@ fn find(tools: &[Raw], name: &str) -> Result<Raw, Failed> {
     } else {
         format!("there are {}", names.join(", "))
     };
-    Err(Failed::Refused(visible::line(&format!("there is no tool called {name:?}; {hint}"))))
+    Err(RemoteError::Refused(visible::line(&format!("there is no tool called {name:?}; {hint}"))))
 }
 
 fn text(tool: &Raw, member: &str) -> String {

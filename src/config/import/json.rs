@@ -12,6 +12,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::Error;
+use json::Raw;
 use settings::{Mark, Node, Value, one_line};
 
 /// Allows comments and trailing commas, and nothing else beyond JSON.
@@ -92,6 +93,26 @@ impl From<Node> for Json {
             Value::Map(entries) => {
                 Self::Object(entries.into_iter().map(|entry| (entry.key, entry.node.into())).collect())
             }
+        }
+    }
+}
+
+impl From<&Raw> for Json {
+    fn from(value: &Raw) -> Self {
+        match value.as_str() {
+            "null" => Self::Null,
+            "true" => Self::Bool(true),
+            "false" => Self::Bool(false),
+            text if text.starts_with('[') => {
+                Self::List(value.elements().map(|item| (&item).into()).collect())
+            }
+            text if text.starts_with('{') => Self::Object(
+                value.members().map(|(key, value)| (key.into_owned(), (&value).into())).collect(),
+            ),
+            text => match value.as_part().text() {
+                Some(text) => Self::Text(text.into_owned()),
+                None => Self::Number(text.to_owned()),
+            },
         }
     }
 }
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn comments_and_trailing_commas_are_allowed_and_strings_are_unchanged() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("[1, 2,]", "[1,2]"),
             ("{\"a\": 1, // é\n}", "{\"a\":1}"),
             ("/* a\n * b */ {}", "{}"),
@@ -189,27 +210,27 @@ mod tests {
             ("[\"http://a\" /* , */ , ]", "[\"http://a\"]"),
         ] {
             let found = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!(found, read(wanted).expect("plain JSON"), "{text}");
+            assert_eq!(found, read(expected).expect("plain JSON"), "{text}");
         }
     }
 
     #[test]
     fn numbers_are_printed_as_a_client_prints_them() {
-        for (literal, wanted) in [
+        for (literal, expected) in [
             ("1", "1"),
             ("1.0", "1"),
             ("1e3", "1000"),
             ("-0.5", "-0.5"),
             ("18446744073709551615", "18446744073709551615"),
         ] {
-            assert_eq!(read(literal), Ok(Json::Number(wanted.to_owned())));
+            assert_eq!(read(literal), Ok(Json::Number(expected.to_owned())));
         }
         assert!(read("1e999").is_err());
     }
 
     #[test]
     fn invalid_json_is_an_error_with_its_place() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("{\n\"é\": nux}", "2:6: error: this is not valid JSON: unexpected token"),
             ("{\"a\": 1\n \"b\": 2}", "1:8: error: this is not valid JSON: expected comma"),
             (
@@ -225,7 +246,7 @@ mod tests {
             ("\"\\", "1:1: error: this is not valid JSON: unterminated string literal"),
             ("{} x", "1:4: error: this is not valid JSON: text cannot contain more than one JSON value"),
         ] {
-            assert_eq!(read(text).expect_err(text).to_string(), wanted, "{text}");
+            assert_eq!(read(text).expect_err(text).to_string(), expected, "{text}");
         }
         let deep = "[".repeat(1_000_000);
         assert!(read(&deep).expect_err("too deep").message.contains("nesting depth"));

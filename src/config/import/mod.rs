@@ -149,7 +149,10 @@ fn of_client(
     let needed = all.references.needed.iter();
     all.notes.extend(needed.map(|(name, what)| format!("{}: {what}", to_set(name))));
     if yaml.len() > MAX_BYTES {
-        return Err(Error::whole(format!("this makes a registry file of more than {MAX_BYTES} bytes"), None));
+        return Err(Error::whole(
+            format!("this makes a configuration file of more than {MAX_BYTES} bytes"),
+            None,
+        ));
     }
     Ok(Imported { yaml, notes: all.notes, servers: all.names.len() })
 }
@@ -182,7 +185,7 @@ type Parts<'j> = (Vec<&'j (String, Json)>, &'j [Json]);
 fn parts<'j>(root: &'j Members, folder: Folder<'_>, notes: &mut Vec<String>) -> Result<Parts<'j>, Error> {
     let projects = Projects::of(root, folder)?;
     let (mut servers, mut inputs, mut others): (Vec<_>, &[Json], Vec<_>) = (Vec::new(), &[], Vec::new());
-    let mut is_one = projects.wanted.is_some();
+    let mut is_one = projects.selected.is_some();
     for (name, value) in root {
         match (name.as_str(), value) {
             ("mcpServers" | "servers", Json::Object(members)) => {

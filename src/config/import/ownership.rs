@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_entry_that_leads_to_the_gateway_is_recognized_by_its_target() {
         let gateway = Url::parse("http://127.0.0.1:8080/mcp").expect("a URL");
-        for (entry, wanted) in [
+        for (entry, expected) in [
             (r#"{"url": "http://localhost:8080/mcp/files"}"#, true),
             (r#"{"serverUrl": "http://127.0.0.1:8080/sse"}"#, true),
             (r#"{"url": "http://127.0.0.1:8081/mcp"}"#, false),
@@ -99,7 +99,7 @@ mod tests {
             ("7", false),
         ] {
             let server = json::read(entry).expect("JSON");
-            assert_eq!(leads_to(&gateway, &server), wanted, "{entry}");
+            assert_eq!(leads_to(&gateway, &server), expected, "{entry}");
         }
     }
 }

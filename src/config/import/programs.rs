@@ -62,7 +62,7 @@ pub(super) fn import(source: &str, root: &Members) -> Result<Imported, Error> {
         yaml.push_str("# Left out:\n");
         yaml.extend(file.left_out.iter().map(|line| format!("#   {}\n", yaml::comment(line))));
     }
-    yaml.push_str(&yaml::block(&file.tree));
+    yaml.push_str(&yaml::block(file.tree));
     if let Some(reason) = refusal(&yaml, "") {
         return Err(Error::whole(format!("what it says would be refused here: {reason}"), None));
     }

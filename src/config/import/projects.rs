@@ -28,7 +28,7 @@ impl Folder<'_> {
 /// The servers in a file that belong to folders.
 pub(super) struct Projects<'j> {
     /// The servers of the requested folder, if any.
-    pub(super) wanted: Option<&'j Members>,
+    pub(super) selected: Option<&'j Members>,
     /// The paths of other folders with servers.
     pub(super) others: Vec<&'j str>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Projects<'j> {
 impl<'j> Projects<'j> {
     /// Reads `root`; `folder` is the requested one.
     pub(super) fn of(root: &'j Members, folder: Folder<'_>) -> Result<Self, Error> {
-        let mut found = Self { wanted: None, others: Vec::new() };
+        let mut found = Self { selected: None, others: Vec::new() };
         let Some(Json::Object(projects)) = member(root, "projects") else {
             let found = (!folder.is_asked_for).then_some(found);
             let hint = "only the file `.claude.json` of Claude Code has servers of single folders";
@@ -44,10 +44,10 @@ impl<'j> Projects<'j> {
         };
         let mut is_there = false;
         for (path, project) in projects {
-            let is_wanted = Path::new(path) == folder.path;
-            is_there |= is_wanted;
+            let is_selected = Path::new(path) == folder.path;
+            is_there |= is_selected;
             match servers_of(project) {
-                Some(servers) if is_wanted => found.wanted = Some(servers),
+                Some(servers) if is_selected => found.selected = Some(servers),
                 Some(_) => found.others.push(path),
                 None => {}
             }
@@ -67,20 +67,20 @@ impl<'j> Projects<'j> {
         common: Vec<&'j (String, Json)>,
         notes: &mut Vec<String>,
     ) -> Vec<&'j (String, Json)> {
-        let Some(wanted) = self.wanted else { return common };
-        let is_replaced = |name: &str| member(wanted, name).is_some();
+        let Some(selected) = self.selected else { return common };
+        let is_replaced = |name: &str| member(selected, name).is_some();
         let replaced: Vec<_> =
             common.iter().map(|(name, _)| name.as_str()).filter(|name| is_replaced(name)).collect();
         if !replaced.is_empty() {
             let names = server::names(replaced.into_iter());
             notes.push(format!("for the folder and for all folders, of which the first counts: {names}"));
         }
-        common.into_iter().filter(|(name, _)| !is_replaced(name)).chain(wanted).collect()
+        common.into_iter().filter(|(name, _)| !is_replaced(name)).chain(selected).collect()
     }
 
     /// Whether any folder has servers.
     pub(super) const fn has_any(&self) -> bool {
-        self.wanted.is_some() || !self.others.is_empty()
+        self.selected.is_some() || !self.others.is_empty()
     }
 
     /// Returns `before` and the other folders, or an empty text if there are none.

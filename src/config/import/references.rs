@@ -102,9 +102,9 @@ impl<'t> ReferencePiece<'t> {
         }
     }
 
-    /// Whether it is a reference to the variable `wanted`.
-    fn names(&self, wanted: &str) -> bool {
-        self.variable().is_some_and(|(name, _)| name == wanted)
+    /// Whether it is a reference to the variable `variable`.
+    fn names(&self, variable: &str) -> bool {
+        self.variable().is_some_and(|(name, _)| name == variable)
     }
 }
 

@@ -10,7 +10,7 @@ fn references_of_every_client_become_ours() {
     let Ok(Json::List(inputs)) = json::read(inputs) else { panic!("a list") };
     let servers = Json::Text("${env:API_KEY} ${REGION_2:-x}".into());
     let mut references = References::new(&inputs, &[&servers]).reading_secrets();
-    for (text, wanted) in [
+    for (text, expected) in [
         ("plain", "plain"),
         ("${A}/${A_1:-d e}", "${A}/${A_1:-d e}"),
         ("${A:-}", "${A:-}"),
@@ -37,7 +37,7 @@ fn references_of_every_client_become_ours() {
             "p$$A_KEY $$$$A_KEY $$A_KEYs $$A $$1A -$$A_KEY $$A_KEY$$",
         ),
     ] {
-        assert_eq!(references.translate(text, TextUsage::Value).text, wanted, "{text}");
+        assert_eq!(references.translate(text, TextUsage::Value).text, expected, "{text}");
     }
     let made = references.needed.iter().filter(|(_, what)| !what.is_empty());
     let needed: Vec<_> = made.map(|(name, what)| format!("{name}: {what}")).collect();

@@ -85,7 +85,7 @@ impl<'j> Reader<'j, '_, '_> {
         match self.take("description") {
             Some(Json::Text(text)) => {
                 let translated = self.references.translate(text, TextUsage::Prose);
-                let text = self.told("description", text, translated);
+                let text = self.translate_or_note("description", text, translated);
                 let _ = writeln!(self.yaml, "    description: {}", yaml::scalar(&text));
             }
             Some(description) => self.line("description", description)?,
@@ -163,7 +163,7 @@ impl<'j> Reader<'j, '_, '_> {
     }
 
     fn enabled(&mut self) {
-        let is = |value: Option<&Json>, wanted| value == Some(&Json::Bool(wanted));
+        let is = |value: Option<&Json>, expected| value == Some(&Json::Bool(expected));
         let (disabled, enabled) = (self.take("disabled"), self.take("enabled"));
         if is(disabled, true) || is(enabled, false) {
             self.yaml.push_str("    enabled: false\n");
@@ -243,7 +243,7 @@ impl<'j> Reader<'j, '_, '_> {
             _ => return Err(format!("`{path}` is {}, expected a text", value.kind())),
         };
         let translated = self.references.translate(text, TextUsage::Value);
-        Ok(self.told(path, text, translated))
+        Ok(self.translate_or_note(path, text, translated))
     }
 
     /// Converts a string of `args`, which may be a script of a shell.
@@ -251,11 +251,11 @@ impl<'j> Reader<'j, '_, '_> {
         let Json::Text(text) = value else { return self.text(path, value) };
         let usage = if is_script { TextUsage::Script } else { TextUsage::Argument };
         let translated = self.references.translate(text, usage);
-        Ok(self.told(path, text, translated))
+        Ok(self.translate_or_note(path, text, translated))
     }
 
     /// Returns the text of `translated`, and adds notes about its references.
-    fn told(&mut self, path: &str, text: &str, translated: Translated) -> String {
+    fn translate_or_note(&mut self, path: &str, text: &str, translated: Translated) -> String {
         for name in &translated.left_to_program {
             let reason = "the program expands it, from its `env`";
             self.remarks.push(format!("`{path}`: `${{{}}}` stays as it is: {reason}", one_line(name)));

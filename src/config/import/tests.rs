@@ -88,8 +88,8 @@ fn files_of_every_client_become_what_is_recorded() {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(&golden, &found).expect("can be written");
         }
-        let wanted = std::fs::read_to_string(&golden).unwrap_or_default();
-        assert_eq!(found, wanted, "{} differs; UPDATE_GOLDEN=1 writes it anew", golden.display());
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(found, expected, "{} differs; UPDATE_GOLDEN=1 writes it anew", golden.display());
     }
 }
 
@@ -241,7 +241,7 @@ fn a_file_that_is_none_is_refused() {
     let refused = |content: &[u8]| {
         import("x.json", content, Folder::none(), &gateway()).expect_err("refused").to_string()
     };
-    for (content, wanted) in [
+    for (content, expected) in [
         ("[]", "1:1: error: this is a list, expected an object"),
         ("{\"mcpServers\": []}", "1:1: error: `mcpServers` is a list, expected an object"),
         (
@@ -253,7 +253,7 @@ fn a_file_that_is_none_is_refused() {
             "3:5: error: this is not valid JSON: expected string for object property",
         ),
     ] {
-        assert_eq!(refused(content.as_bytes()), wanted);
+        assert_eq!(refused(content.as_bytes()), expected);
     }
     assert_eq!(refused(b"{}\n\xff"), "2:1: error: the file is not UTF-8 from this line on");
     let large = json!({"command": "x".repeat(MAX_BYTES / 2)});
@@ -267,11 +267,11 @@ fn a_file_that_is_none_is_refused() {
 #[test]
 fn the_database_of_redis_becomes_the_path_of_its_url() {
     let file = std::fs::read_to_string(path("../foreign/r2r_mcp_config.yaml")).expect("readable");
-    for (database, wanted) in [("db: 0", "redis://localhost:6379"), ("db: 2", "redis://localhost:6379/2")] {
+    for (database, expected) in [("db: 0", "redis://localhost:6379"), ("db: 2", "redis://localhost:6379/2")] {
         let file = file.replace("db: 0", database);
         let found = import("x.yaml", file.as_bytes(), Folder::none(), &gateway()).expect("read");
         let line = found.yaml.lines().find(|line| line.contains("redis://")).expect("a URL");
-        assert!(line.replace('"', "").ends_with(wanted), "{line}");
+        assert!(line.replace('"', "").ends_with(expected), "{line}");
     }
 }
 

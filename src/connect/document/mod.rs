@@ -6,7 +6,6 @@
 //!
 //! Not here: what an entry says (`entry`), and files (`file`).
 
-mod flow;
 mod jsonc;
 mod toml;
 pub(super) mod yaml;

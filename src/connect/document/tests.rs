@@ -19,13 +19,13 @@ fn edited(
 
 #[test]
 fn json_of_many_layouts_keeps_all_other_bytes() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("{\"s\":{}}", "{\"s\":{\n  \"new\": {\n    \"url\": \"http://a/mcp\"\n  }\n}}"),
         ("{}", "{\n  \"s\": {\n    \"new\": {\n      \"url\": \"http://a/mcp\"\n    }\n  }\n}"),
     ] {
         let result = edited(Syntax::Json, &["s"], text, &[]).expect(text);
         let blanks = |text: &str| text.split_whitespace().collect::<String>();
-        assert_eq!(blanks(&result), blanks(wanted), "{result}");
+        assert_eq!(blanks(&result), blanks(expected), "{result}");
     }
     let text = "{\n\t// c\n\t\"s\": {\n\t\t\"a\": {\"x\": 1},\n\t\t\"b\": {\"x\": 2},\n\t},\n}\n";
     let result = edited(Syntax::Json, &["s"], text, &["a"]).expect("valid");
@@ -51,7 +51,7 @@ fn toml_tables_inline_tables_and_dotted_keys_are_edited() {
 
 #[test]
 fn yaml_of_many_layouts_is_edited_or_refused() {
-    for (text, wanted) in [
+    for (text, expected) in [
         ("", "s:\n  new:\n    url: http://a/mcp\n"),
         ("# c\n", "# c\ns:\n  new:\n    url: http://a/mcp\n"),
         ("a: 1", "a: 1\ns:\n  new:\n    url: http://a/mcp\n"),
@@ -65,7 +65,7 @@ fn yaml_of_many_layouts_is_edited_or_refused() {
         ("s:\n a:\n  x: 1\nb: 1\n", "s:\n a:\n  x: 1\n new:\n   url: http://a/mcp\nb: 1\n"),
         ("s:\n  new: {url: old} # c\n  z: {}\n", "s:\n  new:\n    url: http://a/mcp\n  z: {}\n"),
     ] {
-        assert_eq!(edited(Syntax::Yaml, &["s"], text, &[]).as_deref(), Ok(wanted), "{text}");
+        assert_eq!(edited(Syntax::Yaml, &["s"], text, &[]).as_deref(), Ok(expected), "{text}");
     }
     for text in [
         "s: {a: {x: 1}, b}\n",
@@ -80,8 +80,8 @@ fn yaml_of_many_layouts_is_edited_or_refused() {
         assert!(edited(Syntax::Yaml, &["s"], text, &[]).is_err(), "{text}");
     }
     let text = "s:\n  a:\n    x: 1\n\n  # about b\n  b:\n    x: 2\n  c: {}\n";
-    let wanted = "s:\n\n  # about b\n  c: {}\n  new:\n    url: http://a/mcp\n";
-    assert_eq!(edited(Syntax::Yaml, &["s"], text, &["a", "b"]).as_deref(), Ok(wanted));
+    let expected = "s:\n\n  # about b\n  c: {}\n  new:\n    url: http://a/mcp\n";
+    assert_eq!(edited(Syntax::Yaml, &["s"], text, &["a", "b"]).as_deref(), Ok(expected));
 }
 
 #[test]

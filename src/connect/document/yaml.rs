@@ -1,7 +1,7 @@
 //! YAML: inserts and removes whole lines of the text.
 //!
 //! The parser gives the line of every key, so that an entry is a range of lines. Blank lines and comments at the end of
-//! a range belong to what follows. A mapping in braces is first written with lines for each entry (`flow`). A list in
+//! a range belong to what follows. A mapping in braces is first written with lines for each entry. An entry keeps its text, and every comment stays. A list in
 //! brackets is refused.
 //!
 //! No crate is used, because none of those that keep the format of YAML is maintained and refuses duplicate keys.
@@ -9,7 +9,6 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::flow::{self, Unfolded};
 use super::{Edit, ServersPlace, Syntax, name_of};
 use crate::config::import::json::{Json, Members};
 use crate::config::import::yaml::{key, scalar};
@@ -109,7 +108,7 @@ impl<'t> Block<'t> {
         let at = line_of(entry.key_mark.line);
         let text = self.lines[at..self.end].join("\n");
         let value = text.split_once(':').map_or("", |(_, value)| value);
-        match flow::opening(value) {
+        match opening(value) {
             Some('{') => self.unfold(at, value, &entry.node),
             _ if is_nothing(&entry.node) => self.clear(at),
             Some(_) => Err(self.in_brackets()),
@@ -164,7 +163,7 @@ impl<'t> Block<'t> {
             Value::Map(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
             _ => Vec::new(),
         };
-        let unfolded = flow::unfolded(value).filter(|unfolded| unfolded.entries.len() == names.len());
+        let unfolded = unfolded(value).filter(|unfolded| unfolded.entries.len() == names.len());
         let Unfolded { beside, lines, entries, length } = unfolded.ok_or_else(|| self.in_brackets())?;
         let key = self.lines[at].split_once(':').map_or("", |(key, _)| key);
         let indented = lines.iter().map(|line| format!("  {line}").trim_end().to_owned());
@@ -284,4 +283,194 @@ fn in_line(value: &Json) -> String {
 
 fn in_item(value: &Json) -> String {
     if let Json::Text(text) = value { crate::config::import::yaml::quoted(text) } else { in_line(value) }
+}
+
+/// A mapping in braces, as the lines of a block.
+struct Unfolded {
+    /// Comments beside the braces, for the line of the key.
+    beside: String,
+    /// The entries and the comments between them, without the indentation of the block.
+    lines: Vec<String>,
+    /// The lines of each entry.
+    entries: Vec<Range<usize>>,
+    /// The length of the mapping, to the end of its last line.
+    length: usize,
+}
+
+/// A part of the text between the braces.
+enum FlowPart<'t> {
+    Entry(&'t str),
+    /// A comment, and whether it is beside what is before it.
+    Comment(&'t str, bool),
+}
+
+/// Returns the bracket that opens the value in `text`, which begins after the colon of its key.
+fn opening(text: &str) -> Option<char> {
+    let mut lines = text.lines().map(str::trim_start);
+    lines
+        .find(|line| !line.is_empty() && !line.starts_with('#'))?
+        .chars()
+        .next()
+        .filter(|c| "{[".contains(*c))
+}
+
+/// Splits the mapping in braces at the beginning of `text`, which begins after the colon of its key.
+fn unfolded(text: &str) -> Option<Unfolded> {
+    let mut scanner = Scanner { text, at: 0, parts: Vec::new() };
+    scanner.blanks(); // comments before the brace
+    scanner.at += text[scanner.at..].strip_prefix('{').map(|_| 1)?;
+    scanner.entries()?;
+    let end = text[scanner.at..].find('\n').map_or(text.len(), |length| scanner.at + length);
+    let after = text[scanner.at..end].trim();
+    if !after.is_empty() && !after.starts_with('#') {
+        return None;
+    }
+    let mut unfolded =
+        Unfolded { beside: String::new(), lines: Vec::new(), entries: Vec::new(), length: end };
+    for part in scanner.parts {
+        unfolded.add(&part);
+    }
+    unfolded.add_beside(after);
+    Some(unfolded)
+}
+
+impl Unfolded {
+    fn add(&mut self, part: &FlowPart<'_>) {
+        match part {
+            FlowPart::Entry(text) => {
+                let begin = self.lines.len();
+                self.lines.extend(unfolded_lines(text));
+                self.entries.push(begin..self.lines.len());
+            }
+            FlowPart::Comment(text, true) if !self.entries.is_empty() => {
+                if let Some(line) = self.lines.last_mut() {
+                    line.extend([" ", text]);
+                }
+            }
+            FlowPart::Comment(text, true) if self.lines.is_empty() => self.add_beside(text),
+            FlowPart::Comment(text, _) => self.lines.push((*text).to_owned()),
+        }
+    }
+
+    fn add_beside(&mut self, comment: &str) {
+        if !comment.is_empty() {
+            self.beside.extend([" ", comment]);
+        }
+    }
+}
+
+/// The lines of an entry. Lines after the first one have to be deeper than the entry.
+fn unfolded_lines(text: &str) -> Vec<String> {
+    let spaced = spaced(text);
+    let mut lines = spaced.lines();
+    let first = lines.next().unwrap_or_default().to_owned();
+    let rest: Vec<&str> = lines.collect();
+    let indent = |line: &&str| line.len() - line.trim_start().len();
+    let least = rest.iter().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or_default();
+    let moved = rest.iter().map(|line| format!("  {}", line.get(least..).unwrap_or_default()));
+    std::iter::once(first).chain(moved).collect()
+}
+
+/// Returns `"a":{}` as `"a": {}`: only braces allow the first form.
+fn spaced(text: &str) -> String {
+    let key = text.chars().next().filter(|quote| "\"'".contains(*quote)).map_or(0, |_| quoted(text));
+    match text[key..].strip_prefix(':') {
+        Some(value) if key > 0 && !value.starts_with(char::is_whitespace) => {
+            format!("{}: {value}", &text[..key])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Returns the length of the quoted text at the beginning of `text`.
+fn quoted(text: &str) -> usize {
+    let mut chars = text.char_indices();
+    let quote = chars.next().map(|(_, quote)| quote);
+    while let Some((at, c)) = chars.next() {
+        match (c, quote) {
+            ('\\', Some('"')) => drop(chars.next()),
+            ('\'', Some('\'')) if text[at + 1..].starts_with('\'') => drop(chars.next()),
+            _ if Some(c) == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Reads the text between the braces.
+struct Scanner<'t> {
+    text: &'t str,
+    /// The next byte.
+    at: usize,
+    parts: Vec<FlowPart<'t>>,
+}
+
+impl Scanner<'_> {
+    /// Passes over blanks, line ends and comments, and keeps the comments.
+    fn blanks(&mut self) {
+        loop {
+            let rest = &self.text[self.at..];
+            let blank = rest.len() - rest.trim_start().len();
+            let is_beside = !rest[..blank].contains('\n');
+            if !rest[blank..].starts_with('#') {
+                self.at += blank;
+                return;
+            }
+            let comment = rest[blank..].lines().next().unwrap_or_default();
+            self.parts.push(FlowPart::Comment(comment.trim_end(), is_beside));
+            self.at += blank + comment.len();
+        }
+    }
+
+    /// Reads all entries and the brace that closes the mapping.
+    fn entries(&mut self) -> Option<()> {
+        loop {
+            self.blanks();
+            let begin = self.at;
+            let length = self.entry()?;
+            if length > 0 {
+                self.parts.push(FlowPart::Entry(&self.text[begin..begin + length]));
+            }
+            self.blanks();
+            self.at += 1;
+            match self.text.as_bytes().get(self.at - 1)? {
+                b'}' => return Some(()),
+                b',' => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// Returns the length of the entry that begins here, and goes to its end.
+    fn entry(&mut self) -> Option<usize> {
+        let rest = &self.text[self.at..];
+        // A quote begins a quoted text only where a value can begin.
+        let (mut depth, mut length, mut can_quote, mut at) = (0_usize, 0, true, 0);
+        while let Some(c) = rest[at..].chars().next() {
+            let is_comment = c == '#' && rest[..at].ends_with(char::is_whitespace);
+            match c {
+                ',' | '}' if depth == 0 => {
+                    self.at += length;
+                    return Some(length);
+                }
+                _ if is_comment => at += rest[at..].find('\n').unwrap_or(rest.len() - at),
+                '"' | '\'' if can_quote => {
+                    at += quoted(&rest[at..]);
+                    (length, can_quote) = (at, false);
+                }
+                c if c.is_whitespace() => at += c.len_utf8(),
+                c => {
+                    at += c.len_utf8();
+                    length = at;
+                    can_quote = "{[,:".contains(c);
+                    match c {
+                        '{' | '[' => depth += 1,
+                        '}' | ']' => depth = depth.checked_sub(1)?,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        None
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
@@ -24,7 +23,7 @@ const TRIES: usize = 10;
 
 fn keys() -> String {
     let entry = |key: &str, role: &str| {
-        let hash = hex(&Sha256::digest(key.as_bytes()));
+        let hash = hex::encode(Sha256::digest(key.as_bytes()));
         let id = key.split('_').nth(1).expect("an id");
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: {role}}}")
     };

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::Method;
-use runtime::hex::hex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -33,7 +32,7 @@ fn server() -> Server {
 /// A gateway with these API keys, or without authentication if there are none.
 async fn started(server: &Server, ids: &[&str]) -> Running {
     let entry = |id: &&str| {
-        let hash = hex(&Sha256::digest(key(id)));
+        let hash = hex::encode(Sha256::digest(key(id)));
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
     };
     let keys: Vec<String> = ids.iter().map(entry).collect();

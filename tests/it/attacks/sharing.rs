@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use runtime::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -15,7 +14,7 @@ const OTHER: &str = "swy_other_fedcba9876543210fedcba9876543210fedcba9876543210"
 
 fn keys() -> String {
     let entry = |key: &str| {
-        let hash = hex(&Sha256::digest(key.as_bytes()));
+        let hash = hex::encode(Sha256::digest(key.as_bytes()));
         let id = key.split('_').nth(1).expect("an id");
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
     };

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use runtime::hex::hex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,7 +65,7 @@ pub(super) async fn started() -> (Running, Server) {
         .tool(Tool::named("hang").does(Act::Hang))
         .start();
     let entry = |id| {
-        let hash = hex(&Sha256::digest(key(id)));
+        let hash = hex::encode(Sha256::digest(key(id)));
         format!("{{id: {id}, hash: \"sha256:{hash}\", role: caller}}")
     };
     let keys = [entry("caller"), entry("other")].join(", ");

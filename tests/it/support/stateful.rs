@@ -4,8 +4,9 @@
 //!
 //! The tool `add` adds the tool that `name` names, or gives it another `description`, and a resource at `uri`. `folders` returns the roots of the client as the server
 //! knows them. `say` sends a log line after its answer. `touch` updates `file:///watched` after its answer.
-//! `exit` ends the process. `client` returns how the client described itself. A client with roots is asked for them at the start, and has the tool `of_client`
-//! too.
+//! `exit` ends the process. `client` returns how the client described itself,
+//! and the notifications of vendors that it sent. A client with roots is asked for them at the start, and has the tool `of_client`
+//! too. One with `experimental.template` has the template `own://{of}`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ pub struct Stateful {
     uris: Vec<String>,
     is_subscribed: bool,
     asked: u64,
+    /// The notifications of its client that MCP does not know.
+    heard: Vec<Value>,
 }
 
 impl Stateful {
@@ -41,6 +44,9 @@ impl Stateful {
             return (None, Vec::new());
         };
         if id.is_null() {
+            if !method.starts_with("notifications/") {
+                self.heard.push(json!({"method": method, "params": params}));
+            }
             return (None, self.hear(method));
         }
         let (outcome, unasked) = self.answer(method, params);
@@ -73,7 +79,7 @@ impl Stateful {
                     json!({"capabilities": params["capabilities"], "clientInfo": params["clientInfo"]});
                 self.has_roots = params["capabilities"]["roots"].is_object();
                 self.is_turned = params["capabilities"]["sampling"].is_object();
-                let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
+                let capabilities = json!({"tools": {"listChanged": true}, "logging": {}, "completions": {},
                     "resources": {"subscribe": true, "listChanged": true}});
                 nothing(json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
                     "serverInfo": {"name": "stateful", "version": "1"}}))
@@ -87,7 +93,12 @@ impl Stateful {
                 nothing(json!({ "resources": resources }))
             }
             "resources/read" => nothing(json!({"contents": [{"uri": params["uri"], "text": "read"}]})),
-            "resources/templates/list" => nothing(json!({"resourceTemplates": []})),
+            "resources/templates/list" => {
+                let has_template = self.client["capabilities"]["experimental"]["template"].is_object();
+                let own = json!([{"uriTemplate": "own://{of}", "name": "own"}]);
+                nothing(json!({"resourceTemplates": if has_template { own } else { json!([]) }}))
+            }
+            "completion/complete" => nothing(json!({"completion": {"values": ["completed"]}})),
             "resources/subscribe" | "resources/unsubscribe" => {
                 self.is_subscribed = method.ends_with("/subscribe");
                 nothing(json!({}))
@@ -137,7 +148,13 @@ impl Stateful {
                 }
                 (text(self.folders.as_deref().unwrap_or("none")), Vec::new())
             }
-            "client" => (text(&self.client.to_string()), Vec::new()),
+            "client" => {
+                let mut client = self.client.clone();
+                if !self.heard.is_empty() {
+                    client["heard"] = json!(self.heard);
+                }
+                (text(&client.to_string()), Vec::new())
+            }
             "say" => (text("said"), told("message", json!({"level": "info", "data": "a line"}))),
             "touch" if self.is_subscribed => {
                 (text("touched"), told("resources/updated", json!({"uri": "file:///watched"})))

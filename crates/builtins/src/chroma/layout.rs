@@ -16,7 +16,6 @@ use uuid::Uuid;
 
 use super::metadata::{DIGEST, FORMER_DIGEST, Subject};
 use super::model::{Hit, Metadata, Record};
-use runtime::hex::hex;
 
 /// Namespace of the UUIDs that are document ids.
 const SPACE: Uuid = Uuid::from_u128(0x6d1e_5c2a_90b7_4f43_8a51_7e0c_21d9_b6f4);
@@ -109,7 +108,7 @@ pub(super) fn source(content: &str, said: &Metadata) -> String {
     // Sorted, because the order of keys must not matter.
     let said = said.iter().collect::<BTreeMap<_, _>>();
     let all = serde_json::to_vec(&(content, said)).unwrap_or_default();
-    hex(&Sha256::digest(&all)[..16])
+    hex::encode(&Sha256::digest(&all)[..16])
 }
 
 /// Returns the id of a new document, which depends on content and metadata. So a document that is added again

@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::numbers::MOST_DIMENSIONS;
-use runtime::hex::hex;
 use settings::{Fields, Setting};
 
 /// URL of OpenAI's own service, and the default model.
@@ -79,7 +78,7 @@ impl LocalModelOptions {
 }
 
 fn short_hash(text: &str) -> String {
-    hex(&Sha256::digest(text)[..8])
+    hex::encode(&Sha256::digest(text)[..8])
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,6 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use runtime::hex::hex;
 use runtime::regular_file;
 
 /// Time limit of git. Output until then counts.
@@ -81,7 +80,7 @@ impl Blob {
             let mut digest = digest::Context::new(algorithm);
             digest.update(format!("blob {}\0", bytes.len()).as_bytes());
             digest.update(bytes);
-            hex(digest.finish().as_ref())
+            hex::encode(digest.finish().as_ref())
         };
         Self { sha1: digest(&digest::SHA1_FOR_LEGACY_USE_ONLY), sha256: digest(&digest::SHA256) }
     }

@@ -14,7 +14,6 @@ use super::id::Id;
 use crate::answer::Failure;
 use crate::r2r::config::{Credentials, R2rOptions};
 use json::Raw;
-use runtime::hex::hex;
 use runtime::secret::{ExposeSecret, SecretString};
 use runtime::store::{self, Group, Key, Store};
 use upstream::api::Error;
@@ -97,5 +96,5 @@ pub(super) fn identity(options: &R2rOptions) -> Arc<str> {
         Credentials::Account { email, .. } => ("account", shown(email)),
     };
     let all = serde_json::to_vec(&(options.url.as_str(), kind, who)).unwrap_or_default();
-    hex(&Sha256::digest(&all)[..16]).into()
+    hex::encode(&Sha256::digest(&all)[..16]).into()
 }

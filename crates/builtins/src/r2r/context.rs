@@ -1,10 +1,12 @@
 //! State that all tools of one R2R server share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use moka::sync::Cache;
+use lru::LruCache;
+use tokio::time::Instant;
 
 use super::answers::{self, Answers};
 use super::client::Client;
@@ -52,20 +54,20 @@ impl R2rContext {
 }
 
 /// Most titles in the cache, and their lifetime.
-const MOST: u64 = 10_000;
+const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 const TRUSTED: Duration = Duration::from_mins(10);
 
 /// The cache of titles.
 pub(super) struct Titles {
     client: Client,
-    known: Cache<Id, String>,
+    /// Each with the time at which R2R named it.
+    known: Mutex<LruCache<Id, (String, Instant)>>,
 }
 
 impl Titles {
     /// Makes an empty cache.
     pub(super) fn new(client: &Client) -> Self {
-        let known = Cache::builder().max_capacity(MOST).time_to_live(TRUSTED).build();
-        Self { client: client.clone(), known }
+        Self { client: client.clone(), known: Mutex::new(LruCache::new(MOST)) }
     }
 
     /// Returns the titles of the documents of `chunks`. Missing titles are not an error: results without them
@@ -74,7 +76,7 @@ impl Titles {
         let mut titles = BTreeMap::new();
         let mut missing = Vec::new();
         for chunk in chunks {
-            let known = chunk.title().map(str::to_owned).or_else(|| self.known.get(&chunk.document_id));
+            let known = chunk.title().map(str::to_owned).or_else(|| self.find(chunk.document_id));
             match known {
                 Some(title) => {
                     titles.insert(chunk.document_id, title);
@@ -87,6 +89,11 @@ impl Titles {
             titles.extend(self.ask(&missing).await);
         }
         titles
+    }
+
+    fn find(&self, document: Id) -> Option<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&document).filter(|(_, at)| at.elapsed() < TRUSTED).map(|(title, _)| title.clone())
     }
 
     async fn ask(&self, documents: &[Id]) -> Vec<(Id, String)> {
@@ -103,9 +110,11 @@ impl Titles {
         };
         let named = |document: R2rDocument| Some((document.id, document.title?));
         let titles: Vec<_> = found.into_iter().filter_map(named).collect();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, title) in &titles {
-            self.known.insert(*id, title.clone());
+            known.put(*id, (title.clone(), Instant::now()));
         }
+        drop(known);
         titles
     }
 }

@@ -25,7 +25,6 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 
 use auth::{Authenticator, Denied, Principal, Reason};
-use runtime::hex::hex;
 
 /// Most sessions.
 pub(crate) const MAX_SESSIONS: usize = 4_096;
@@ -87,7 +86,7 @@ pub struct BrowserSession {
 impl BrowserSession {
     /// Returns a name of the session that is not its cookie.
     pub(crate) fn name(&self) -> String {
-        hex(&self.id)
+        hex::encode(self.id)
     }
 
     /// The principal that has signed in.

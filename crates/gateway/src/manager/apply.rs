@@ -63,7 +63,7 @@ impl Manager {
         let before = self.snapshot();
         let step = |server| Step::of(server, &before, &connect);
         let steps = config.servers.iter().map(step).collect::<Result<Vec<_>, _>>()?;
-        let known = self.known(steps.iter().zip(&config.servers).filter(|(step, _)| !step.keeps()));
+        let known = self.known(steps.iter().zip(&config.servers).filter(|(step, _)| !step.keeps())).await;
         let take = |(step, server): (Step, &upstream::Config)| {
             let known = known.get(&server.name).and_then(|known| known.remembered.as_ref());
             self.take(step, server.clone(), known)
@@ -127,18 +127,27 @@ impl Manager {
 
     /// Returns what is remembered of servers that are new or replaced. For the same server with other settings, it is the
     /// last offer, which the file may not have yet.
-    fn known<'a>(&self, servers: impl Iterator<Item = (&'a Step, &'a upstream::Config)>) -> KnownServers {
-        let Some(writer) = &self.writer else { return KnownServers::default() };
-        let known = |(step, server): (&Step, &upstream::Config)| {
-            let known = match step {
+    async fn known(&self, servers: impl Iterator<Item = (&Step, &upstream::Config)>) -> KnownServers {
+        let mut known = KnownServers::default();
+        let Some(writer) = self.writer.clone() else { return known };
+        let mut unread = Vec::new();
+        for (step, server) in servers {
+            match step {
                 Step::Replace(old, _) if old.config().identity == server.identity => {
-                    Known { remembered: old.remembered(), ..Known::default() }
+                    let last = Known { remembered: old.remembered(), ..Known::default() };
+                    known.insert(Arc::clone(&server.name), last);
                 }
-                _ => writer.folder().read(server),
-            };
-            (Arc::clone(&server.name), known)
-        };
-        servers.map(known).collect()
+                _ => unread.push(server.clone()),
+            }
+        }
+        if !unread.is_empty() {
+            let of =
+                move |server: upstream::Config| (Arc::clone(&server.name), writer.folder().read(&server));
+            let read = move || unread.into_iter().map(of).collect::<Vec<_>>();
+            // It fails only if the program ends.
+            known.extend(tokio::task::spawn_blocking(read).await.unwrap_or_default());
+        }
+        known
     }
 
     fn take(&self, step: Step, server: upstream::Config, remembered: Option<&Remembered>) -> Arc<Upstream> {

@@ -222,7 +222,7 @@ fn hint_of_state(server: &str, state: &str) -> Cow<'static, str> {
     match state {
         // The words of `upstream::State` and of the end.
         "disabled" => Cow::Owned(format!(
-            "an operator can enable it until the next reload: POST /api/v1/mcp/servers/{server}/enable; to keep it enabled, set `enabled: true` for {server} in the registry file and POST /api/v1/mcp/reload"
+            "an operator can enable it until the next reload: POST /api/v1/mcp/servers/{server}/enable; to keep it enabled, set `enabled: true` for {server} in the configuration file and POST /api/v1/mcp/reload"
         )),
         "disconnected" => {
             Cow::Owned(format!("POST /api/v1/mcp/servers/{server}/reconnect connects it again"))

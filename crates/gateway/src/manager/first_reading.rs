@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::snapshot::{Server, Snapshot};
 use super::{Error, Manager, RoutedRequest, failed_at};
-use upstream::Outlet;
 use upstream::config::OnChange;
+use upstream::{Affinity, Outlet};
 
 impl Server {
-    /// Whether a call has to wait until the tools of a process that was just started were compared with the trusted
+    /// Whether a call of the client of `affinity` has to wait until the tools of a process that was just started were compared with the trusted
     /// ones.
-    pub(super) fn compares_first(&self) -> bool {
+    pub(super) fn compares_first(&self, affinity: Option<&Affinity>) -> bool {
         let config = self.upstream.config();
-        config.enabled && config.tools.on_change == OnChange::Block && self.upstream.is_unread()
+        config.enabled && config.tools.on_change == OnChange::Block && self.upstream.is_unread(affinity)
     }
 }
 
@@ -26,7 +26,7 @@ impl Manager {
         request: &RoutedRequest,
         outlet: &Outlet,
     ) -> Result<Arc<Snapshot>, Error> {
-        let read = upstream.read_first(request.deadline(upstream), outlet).await;
+        let read = upstream.read_first(&request.call, request.deadline(upstream), outlet).await;
         read.map_err(|source| failed_at(upstream, request.tool(), source))?;
         self.catch_up().await;
         Ok(self.seen_by(request.call.affinity.as_ref()))

@@ -75,7 +75,7 @@ impl Manager {
     async fn login_changed(&self, server: &str, principal: &Principal) {
         let Some(upstream) = self.upstream_of(server) else { return };
         if upstream.config().is_per_principal() {
-            upstream.end_connections_of(principal.id());
+            upstream.login_changed(principal.id());
         } else if upstream.status().state == State::Ready {
             // The result does not matter: the state of the server says what happened.
             let _ =

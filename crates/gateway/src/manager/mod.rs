@@ -53,11 +53,12 @@ pub use views::Viewer;
 
 use json::Raw;
 use oauth::KnownIssuers;
-use protocol::method;
+use protocol::{Notification, method};
 use runtime::shutdown::Shutdown;
 use runtime::store::Store;
 use upstream::{
-    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, transport,
+    Affinity, Call, Connector, Outlet, Owner, ResponseBody, ServerContext, Update, Upstream, WaitFor,
+    transport,
 };
 
 use offer_writer::Writer;
@@ -257,11 +258,22 @@ impl Manager {
         let viewer = Viewer { scope, affinity: affinity.as_ref() };
         if self.has_to_attend(viewer) {
             // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None)).await;
+            Box::pin(self.attend(scope, &call, None, WaitFor::Connection)).await;
         }
         let request = RoutedRequest { timeout, ..self.tool_request(viewer, tool, call, timeout).await? };
         let outlet = if timeout.is_none() { Outlet::unread() } else { Outlet::none() };
         self.call(&request, &outlet).await?.collect().await
+    }
+
+    /// Sends `notification` of a client to `server`, on the connection that `call` of this client uses.
+    pub(crate) async fn tell(
+        &self,
+        server: &str,
+        call: &Call,
+        notification: &Notification,
+    ) -> Result<(), Error> {
+        let upstream = Arc::clone(&self.snapshot().server(server)?.upstream);
+        upstream.tell(call, notification).await.map_err(|source| failed_at(&upstream, None, source))
     }
 
     /// Sends one request to its server. Messages of the server before its response go to `outlet`. Dropping
@@ -286,7 +298,7 @@ impl Manager {
         let seen = self.seen_by(request.call.affinity.as_ref());
         let read;
         let mut server = seen.server(&request.server)?;
-        if server.compares_first() {
+        if server.compares_first(request.call.affinity.as_ref()) {
             // Boxed: it is large, and needed once for each start.
             read = Box::pin(self.read_first(server, request, outlet)).await?;
             server = read.server(&request.server)?;

@@ -16,7 +16,6 @@ use sha2::{Digest, Sha256};
 
 use super::config::ToolNames;
 use super::owners::Owners;
-use runtime::hex::hex;
 use upstream::config::MAX_SERVER_NAME;
 
 /// Joins server and name in a qualified name.
@@ -365,7 +364,7 @@ impl<'a> Shortener<'a> {
         let qualified = rules.plain(&key.qualified());
         let words: Vec<&str> = qualified.split('_').filter(|word| !word.is_empty()).collect();
         let bases = [rules.plain(wanted), qualified.clone(), words.join("_")];
-        Self { key, rules, bases, hash: hex(&whole) }
+        Self { key, rules, bases, hash: hex::encode(whole) }
     }
 
     /// How many digits it has unless they collide: enough that one of them is a letter.

@@ -22,7 +22,7 @@ fn squatted(names: &Names, keys: &[ItemKey], (which, how): (usize, usize)) -> St
     hash.update(key.server.as_bytes());
     hash.update([0]);
     hash.update(key.name.as_bytes());
-    let digits = hex(&hash.finalize());
+    let digits = hex::encode(hash.finalize());
     let exposed = names.exposed(index);
     let (head, _) = exposed.rsplit_once('_').unwrap_or((exposed, ""));
     match how % 6 {

@@ -73,7 +73,7 @@ fn of_two_equal_qualified_names_the_one_with_the_longer_server_name_stays() {
 fn a_name_that_ends_like_a_shortened_one_is_never_offered_bare() {
     let good = [("good", "repo/create")];
     assert_eq!(auto(&good).all(), ["repo_create_c32a3633"]);
-    let hash = runtime::hex::hex(&Sha256::digest("good\0repo/create"));
+    let hash = hex::encode(Sha256::digest("good\0repo/create"));
     for digits in 8..=64 {
         let squatted = format!("repo_create_{}", &hash[..digits]);
         let names = auto(&[("good", "repo/create"), ("evil", &squatted), ("evil", "release_20240131")]);

@@ -36,7 +36,9 @@ pub(super) struct Writer {
 
 /// The content of the file of a server.
 struct Saved {
-    offer: Arc<Offer>,
+    offer: Option<Arc<Offer>>,
+    /// [`upstream::PrincipalOffers::changes`] of its offers to single principals.
+    principals: u64,
     read_at: SystemTime,
     signs: Vec<StateSign>,
     trust: Arc<Trust>,
@@ -105,14 +107,20 @@ impl Writer {
         let config = server.upstream.config();
         let Some((offer, read_at, signs)) = server.upstream.to_remember() else { return };
         let names = snapshot.names_of(&config.name);
-        let now = Saved { offer, read_at, signs, trust: Arc::clone(&server.trust), names };
+        let to_principals = server.upstream.principal_offers();
+        if offer.is_none() && to_principals.is_empty() && !saved.contains_key(&config.name) {
+            return; // what is in a file stays
+        }
+        let principals = to_principals.changes();
+        let now = Saved { offer, principals, read_at, signs, trust: Arc::clone(&server.trust), names };
         if saved.get(&config.name).is_some_and(|saved| saved.covers(&now, error)) {
             return;
         }
         let content = Content {
             server: config.name.to_string(),
             identity: config.identity,
-            offer: Some(now.offer.to_stored()),
+            offer: now.offer.as_ref().map(|offer| offer.to_stored()),
+            principals: config.is_per_principal().then(|| to_principals.to_stored()),
             read_at,
             signs: now.signs.clone(),
             trusted: now.trust.to_bytes(),
@@ -145,7 +153,8 @@ impl Saved {
         is_fresh
             && self.signs == now.signs
             && self.names == now.names
-            && (Arc::ptr_eq(&self.offer, &now.offer) || self.offer == now.offer)
+            && self.principals == now.principals
+            && self.offer == now.offer
             && (Arc::ptr_eq(&self.trust, &now.trust) || self.trust.to_bytes() == now.trust.to_bytes())
     }
 }

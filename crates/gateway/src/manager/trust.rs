@@ -22,7 +22,6 @@ use self::digest::{DefinitionDigest, RECORD, Sha256Hash, name_hash, whole_hash};
 use super::error::{Error, Named};
 use json::Raw;
 use protocol::skill;
-use runtime::hex::hex;
 use runtime::telemetry::{audit, untrusted};
 use upstream::config::{OnChange, Tools};
 
@@ -98,12 +97,12 @@ impl Change {
 
     /// The SHA-256 of the definition as its server writes it now, in hexadecimal digits.
     pub fn sha256(&self) -> String {
-        hex(&self.now.whole)
+        hex::encode(self.now.whole)
     }
 
     /// The SHA-256 of the trusted definition, in hexadecimal digits.
     pub fn trusted_sha256(&self) -> Option<String> {
-        self.trusted.map(|hash| hex(&hash))
+        self.trusted.map(hex::encode)
     }
 
     /// Returns the error of a call of this tool.
@@ -160,7 +159,7 @@ impl Trust {
     pub fn sha256(&self, tool: &str) -> Option<String> {
         let changed = self.change(tool).map(|change| change.now);
         let now = changed.or_else(|| self.known.get(&name_hash(tool)).copied())?;
-        Some(hex(&now.whole))
+        Some(hex::encode(now.whole))
     }
 
     /// Returns the change of the skill in whose directory `uri` is, if the skill is blocked for it.
@@ -294,7 +293,7 @@ impl Trust {
         let Some(now) = change.map(|change| change.now.whole).or_else(definition) else {
             return Err(Error::name_not_found(Named::Tool, name, Some(server), names()));
         };
-        let now = hex(&now);
+        let now = hex::encode(now);
         if approval.sha256.is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&now)) {
             return Err(Error::OtherDefinition { server: Arc::clone(server), tool: name.to_owned(), now });
         }
@@ -316,7 +315,7 @@ impl Trust {
         let outcome = if self.holds { "held_back" } else { "passed" };
         let mut news = self.changes().filter(|change| !was_told(change));
         for change in news.by_ref().take(TOLD) {
-            audit::tool_changed(server, &change.tool, (&change.changed, &change.sha256()), outcome)?;
+            audit::tool_changed(server, &change.tool, &change.changed, &change.sha256(), outcome)?;
         }
         let more = news.count();
         if more > 0 {
@@ -328,7 +327,7 @@ impl Trust {
 
 /// The SHA-256 of a definition in its canonical form, in hexadecimal digits.
 pub(super) fn definition_sha256(definition: &Raw) -> String {
-    hex(&whole_hash(definition))
+    hex::encode(whole_hash(definition))
 }
 
 #[cfg(test)]

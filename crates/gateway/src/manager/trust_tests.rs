@@ -119,7 +119,7 @@ fn a_definition_that_the_registry_file_names_is_trusted_from_the_start_and_no_ot
     let first = trust(&[&other], &named(&one));
     assert_eq!(changed(&first), [("a", vec!["definition"])], "also the very first that is seen");
     let change = first.held("a").expect("held back");
-    assert_eq!(change.trusted_sha256(), Some(hex(&whole_hash(&one.definition))));
+    assert_eq!(change.trusted_sha256(), Some(hex::encode(whole_hash(&one.definition))));
     assert_eq!(first.sha256("a"), Some(change.sha256()));
     assert!(changed(&trust(&[&other, &one], &named(&one))).is_empty());
     let approved = first
@@ -191,8 +191,9 @@ fn an_approval_is_of_what_was_looked_at() {
 fn the_hash_is_that_of_the_one_spelling() {
     let trust = seen(&[&[saying("a", "1")], &[tool(r#"{"name":"a", "b":[1, 2], "a":"\u0041"}"#)]]);
     let change = trust.held("a").expect("held back");
-    assert_eq!(change.sha256(), hex(&Sha256::digest(r#"{"a":"A","b":[1,2],"name":"a"}"#)));
-    let first = hex(&Sha256::digest(r#"{"description":"1","inputSchema":{"type":"object"},"name":"a"}"#));
+    assert_eq!(change.sha256(), hex::encode(Sha256::digest(r#"{"a":"A","b":[1,2],"name":"a"}"#)));
+    let first =
+        hex::encode(Sha256::digest(r#"{"description":"1","inputSchema":{"type":"object"},"name":"a"}"#));
     assert_eq!(change.trusted_sha256(), Some(first));
 }
 

@@ -3,7 +3,7 @@
 //! A view is a snapshot with the client's own offers in the place of the shared ones. Invariants: a client without
 //! offers that differ has no view, and sees what all see. The registry task alone writes views. Changes of a view
 //! are counted apart from the shared counts, so a client hears of a change when its view comes or goes. There are at
-//! most as many views as private connections.
+//! most as many views as private connections, and sessions whose principals were offered something before.
 //!
 //! Not here: reading the offers (`upstream`), and who waits for them (`gateway::private_connections`).
 
@@ -17,7 +17,7 @@ use super::snapshot::{Offers, Snapshot};
 use super::{Manager, STARTUP_GRACE, Scope};
 use json::Raw;
 use protocol::{Era, LogLevel, method};
-use upstream::{Affinity, Call, Offer, Owner, Upstream, any_logins};
+use upstream::{Affinity, Call, Offer, Owner, Upstream, WaitFor, any_logins};
 
 /// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +160,7 @@ impl Manager {
             let principal = Some(Arc::clone(principal));
             let call = Call { affinity: Some(affinity.clone()), principal, ..call };
             // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None)).await;
+            Box::pin(self.attend(scope, &call, None, WaitFor::Lists)).await;
         }
         self.seen_by(Some(&affinity))
     }
@@ -219,9 +219,9 @@ impl Manager {
         futures_util::future::join_all(wanted).await;
     }
 
-    /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits until each listed
-    /// what it has for this client. With `only` it is that one server, wherever its clients log in.
-    pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>) {
+    /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`
+    /// of each. With `only` it is that one server, wherever its clients log in.
+    pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
         let call = Call {
             sender: call.sender.clone(),
             era: call.era,
@@ -236,7 +236,8 @@ impl Manager {
             None => upstream.config().is_per_principal(),
         };
         let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
-        let attended = upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call));
+        let attended =
+            upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call, awaited));
         futures_util::future::join_all(attended).await;
     }
 }

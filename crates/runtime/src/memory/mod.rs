@@ -84,10 +84,10 @@ const KINDS: [(ChargeKind, &str); 3] =
 
 /// The budget has no room for the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the memory budget has no room for {wanted} more bytes")]
+#[error("the memory budget has no room for {requested} more bytes")]
 pub struct Exhausted {
     /// The number of bytes that were requested in addition.
-    pub wanted: usize,
+    pub requested: usize,
 }
 
 /// A number of bytes that all accounts share.
@@ -164,7 +164,7 @@ impl Budget {
         }
         let range = joined.unwrap_or_else(|| state.begin(range, &account));
         drop(state);
-        Ok(Bytes::from_owner(Held { bytes, range, account, budget: self }))
+        Ok(Bytes::from_owner(ChargedBytes { bytes, range, account, budget: self }))
     }
 
     /// Charges `bytes` as [`Budget::hold`] does, even if there is no room for them.
@@ -176,7 +176,7 @@ impl Budget {
             state.begin(range, &account)
         });
         drop(state);
-        Bytes::from_owner(Held { bytes, range, account, budget: self })
+        Bytes::from_owner(ChargedBytes { bytes, range, account, budget: self })
     }
 
     /// Exempts `bytes`, which live as long as the program. Any number of answers shares them.
@@ -197,9 +197,9 @@ impl Budget {
         }
     }
 
-    fn refused(&self, kind: ChargeKind, wanted: usize) -> Exhausted {
+    fn refused(&self, kind: ChargeKind, requested: usize) -> Exhausted {
         self.refused[kind as usize].fetch_add(1, Ordering::Relaxed);
-        Exhausted { wanted }
+        Exhausted { requested }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -216,7 +216,7 @@ impl State {
     }
 
     /// Changes what `account` has. Only more of it can be refused.
-    fn change(&mut self, account: &Account, (from, to): (usize, usize)) -> bool {
+    fn change(&mut self, account: &Account, from: usize, to: usize) -> bool {
         if to > from {
             return self.grow(account, to - from);
         }
@@ -256,7 +256,7 @@ impl Charge {
 
     /// Changes the charge to `bytes`. A refused charge is not changed.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
-        if bytes != self.bytes && !self.budget.lock().change(&self.account, (self.bytes, bytes)) {
+        if bytes != self.bytes && !self.budget.lock().change(&self.account, self.bytes, bytes) {
             return Err(self.budget.refused(self.kind, bytes - self.bytes));
         }
         self.bytes = bytes;
@@ -286,20 +286,25 @@ impl Charge {
         if bytes.is_empty() {
             return Ok(bytes);
         }
-        let (range, wanted) = (Ranges::of(&bytes), bytes.len());
+        let (range, requested) = (Ranges::of(&bytes), bytes.len());
         let mut state = self.budget.lock();
         let joined = state.ranges.join(range, &self.account);
         if joined.is_none() {
-            if !state.change(&self.account, (self.bytes, wanted)) {
+            if !state.change(&self.account, self.bytes, requested) {
                 drop(state);
-                return Err(self.budget.refused(self.kind, wanted - self.bytes));
+                return Err(self.budget.refused(self.kind, requested - self.bytes));
             }
             // From now on the share belongs to the range.
             self.bytes = 0;
         }
         let range = joined.unwrap_or_else(|| state.begin(range, &self.account));
         drop(state);
-        Ok(Bytes::from_owner(Held { bytes, range, account: self.account.clone(), budget: self.budget }))
+        Ok(Bytes::from_owner(ChargedBytes {
+            bytes,
+            range,
+            account: self.account.clone(),
+            budget: self.budget,
+        }))
     }
 }
 
@@ -316,20 +321,20 @@ pub fn hold(bytes: Bytes, account: impl FnOnce() -> Account, kind: ChargeKind) -
 }
 
 /// Bytes of a charged range.
-struct Held {
+struct ChargedBytes {
     bytes: Bytes,
     range: Range,
     account: Account,
     budget: &'static Budget,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Held {
+impl Drop for ChargedBytes {
     fn drop(&mut self) {
         self.budget.release(self.range, &self.account);
     }

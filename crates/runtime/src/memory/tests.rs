@@ -49,7 +49,7 @@ fn a_refused_charge_stays_what_it_was_and_is_released_once() {
     let budget = Budget::of_size(100 * SMALL);
     let mut charge = budget.open(Account::Nobody, ChargeKind::Notice);
     assert_eq!(charge.resize(10 * SMALL), Ok(()));
-    assert_eq!(charge.resize(90 * SMALL), Err(Exhausted { wanted: 80 * SMALL }));
+    assert_eq!(charge.resize(90 * SMALL), Err(Exhausted { requested: 80 * SMALL }));
     assert_eq!(budget.usage().used, 10 * SMALL);
     assert_eq!((charge.resize(SMALL), budget.usage().used), (Ok(()), SMALL));
     drop(charge);

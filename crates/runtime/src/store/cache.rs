@@ -27,7 +27,7 @@ pub(super) enum Stamp {
 
 /// The result of a lookup.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Lookup {
     pub(super) value: Option<Bytes>,
     /// The stamp for a value whose computation begins now; `None` if it cannot be cached.
     pub(super) stamp: Option<Stamp>,
@@ -38,7 +38,7 @@ pub(super) struct Found {
 /// A backend that caches values.
 pub(super) trait CacheBackend: Send + Sync {
     /// Looks up `key`. A backend that is not reachable finds nothing.
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found>;
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Lookup>;
 
     /// Caches `value` for `ttl`, unless the key was forgotten since `stamp`. Returns false if the backend failed.
     fn put<'a>(&'a self, key: &'a Key, value: Bytes, ttl: Duration, stamp: Stamp) -> BoxFuture<'a, bool>;

@@ -43,11 +43,11 @@ impl Config {
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
         let mut fields = setting.fields()?;
         let words = [("memory", Type::Memory), ("redis", Type::Redis)];
-        let wanted = match fields.take("type") {
+        let kind = match fields.take("type") {
             Some(setting) => setting.choice(&words),
             None => Some(Type::Memory),
         };
-        let config = match wanted {
+        let config = match kind {
             Some(Type::Memory) => Some(of_memory(&mut fields)),
             Some(Type::Redis) => of_redis(&mut fields),
             // The type is invalid, but these fields are known, so they are not reported.

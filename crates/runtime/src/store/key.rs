@@ -3,8 +3,6 @@
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
-
 /// Ends each step of a group's path. No step contains it.
 const SEPARATOR: char = ':';
 
@@ -58,7 +56,7 @@ impl Key {
     pub fn new<T: Serialize + ?Sized>(group: &Group, inputs: &T) -> Self {
         let inputs = serde_json::to_vec(inputs).unwrap_or_default();
         let mut text = group.0.clone();
-        text.push_str(&hex(&Sha256::digest(&inputs)));
+        text.push_str(&hex::encode(Sha256::digest(&inputs)));
         Self { text }
     }
 

@@ -1,8 +1,7 @@
 //! The cache in memory, limited in bytes. Each value has its own expiry.
 //!
-//! The library enforces the limit and frees memory. This module decides which values are valid, by a clock that tests
-//! can pause and by the forgotten groups. The library's own `invalidate_entries_if` sometimes returns values that it
-//! should have dropped.
+//! Invariants: the least recently used values make room, and expired ones among them go first. A value is returned only
+//! before its expiry, by a clock that tests can pause, and only if no group of its key was forgotten meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,11 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
-use moka::Expiry;
-use moka::sync::Cache as Moka;
+use lru::LruCache;
 use tokio::time::Instant;
 
-use super::cache::{CacheBackend, Found, MAX_VALUE, Stamp};
+use super::cache::{CacheBackend, Lookup, MAX_VALUE, Stamp};
 use super::{Group, Key};
 
 /// The default limit of keys and values: 64 MiB.
@@ -25,37 +23,43 @@ const REMEMBERED: usize = 10_000;
 /// The approximate memory of an entry beside its bytes.
 const OVERHEAD: usize = 256;
 
-#[derive(Clone)]
-struct Kept {
+struct Entry {
     value: Bytes,
-    ttl: Duration,
     until: Instant,
     /// The number of groups that had been forgotten when its computation began.
     since: u64,
 }
 
-struct OwnTime;
-
-impl Expiry<Key, Kept> for OwnTime {
-    fn expire_after_create(&self, _: &Key, kept: &Kept, _: std::time::Instant) -> Option<Duration> {
-        Some(kept.ttl)
-    }
-
-    fn expire_after_update(
-        &self,
-        _: &Key,
-        kept: &Kept,
-        _: std::time::Instant,
-        _: Option<Duration>,
-    ) -> Option<Duration> {
-        Some(kept.ttl)
-    }
+pub(super) struct MemoryCache {
+    max_bytes: u64,
+    // Held for a lookup or a change only.
+    state: Mutex<State>,
 }
 
-pub(super) struct MemoryCache {
-    kept: Moka<Key, Kept>,
-    max_bytes: u64,
-    forgotten: Mutex<Forgotten>,
+struct State {
+    entries: LruCache<Key, Entry>,
+    /// The sum of the weights of the entries.
+    bytes: u64,
+    forgotten: Forgotten,
+}
+
+impl State {
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.pop(key) {
+            self.bytes -= weight(key, &entry.value);
+        }
+    }
+
+    /// Removes the least recently used entries until at most `max_bytes` are left, and those that expired first.
+    fn shrink(&mut self, max_bytes: u64) {
+        let now = Instant::now();
+        while let Some((key, entry)) = self.entries.peek_lru()
+            && (self.bytes > max_bytes || entry.until <= now)
+        {
+            self.bytes -= weight(key, &entry.value);
+            self.entries.pop_lru();
+        }
+    }
 }
 
 #[derive(Default)]
@@ -90,48 +94,56 @@ impl Forgotten {
 
 impl MemoryCache {
     pub(super) fn new(max_bytes: u64) -> Self {
-        let weight = |key: &Key, kept: &Kept| u32::try_from(weight(key, &kept.value)).unwrap_or(u32::MAX);
-        let kept = Moka::builder().max_capacity(max_bytes).weigher(weight).expire_after(OwnTime);
-        Self { kept: kept.build(), max_bytes, forgotten: Mutex::default() }
+        let state = State { entries: LruCache::unbounded(), bytes: 0, forgotten: Forgotten::default() };
+        Self { max_bytes, state: Mutex::new(state) }
     }
 
-    fn forgotten(&self) -> MutexGuard<'_, Forgotten> {
-        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, key: &Key) -> Found {
-        let kept = self.kept.get(key);
-        let forgotten = self.forgotten();
-        let good = |kept: &Kept| Instant::now() < kept.until && forgotten.spares(key, kept.since);
-        let value = kept.filter(good).map(|kept| kept.value);
-        Found { value, stamp: Some(Stamp::Count(forgotten.count)), is_fault: false }
+    fn look(&self, key: &Key) -> Lookup {
+        let mut state = self.lock();
+        let State { entries, forgotten, .. } = &mut *state;
+        let is_valid =
+            |entry: &&mut Entry| Instant::now() < entry.until && forgotten.spares(key, entry.since);
+        let value = entries.get_mut(key).filter(is_valid).map(|entry| entry.value.clone());
+        if value.is_none() {
+            state.remove(key);
+        }
+        Lookup { value, stamp: Some(Stamp::Count(state.forgotten.count)), is_fault: false }
     }
 
     fn keep(&self, key: &Key, value: Bytes, ttl: Duration, stamp: &Stamp) {
         let (&Stamp::Count(since), Some(until)) = (stamp, Instant::now().checked_add(ttl)) else { return };
-        // The library would accept a value that is too large and evict it a little later.
-        if value.len() > MAX_VALUE || weight(key, &value) as u64 > self.max_bytes {
+        let bytes = weight(key, &value);
+        let mut state = self.lock();
+        // A group may have been forgotten since the computation began.
+        if value.len() > MAX_VALUE || bytes > self.max_bytes || !state.forgotten.spares(key, since) {
             return;
         }
-        // A group may have been forgotten since the computation began.
-        if self.forgotten().spares(key, since) {
-            self.kept.insert(key.clone(), Kept { value, ttl, until, since });
-        }
+        state.remove(key);
+        state.bytes += bytes;
+        state.entries.put(key.clone(), Entry { value, until, since });
+        state.shrink(self.max_bytes);
     }
 
     fn drop_all(&self, group: &Group) {
-        if self.forgotten().add(group) {
-            self.kept.invalidate_all();
+        let mut state = self.lock();
+        if state.forgotten.add(group) {
+            state.entries.clear();
+            state.bytes = 0;
         }
     }
 }
 
-fn weight(key: &Key, value: &Bytes) -> usize {
-    key.as_str().len() + value.len() + OVERHEAD
+fn weight(key: &Key, value: &Bytes) -> u64 {
+    (key.as_str().len() + value.len() + OVERHEAD) as u64
 }
 
 impl CacheBackend for MemoryCache {
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Lookup> {
         ready(self.look(key)).boxed()
     }
 
@@ -180,9 +192,17 @@ mod tests {
         for at in 0..100 {
             put(&memory, &key(&group, at), &[0; 1_000]);
         }
-        memory.kept.run_pending_tasks();
-        assert!(memory.kept.weighted_size() <= 10_000, "{}", memory.kept.weighted_size());
-        assert!(memory.kept.entry_count() > 0);
+        let bytes = memory.lock().bytes;
+        let count = memory.lock().entries.len();
+        assert!(bytes <= 10_000 && count == 7, "{count} entries of {bytes} bytes");
+        assert!(
+            memory.look(&key(&group, 99)).value.is_some() && memory.look(&key(&group, 0)).value.is_none()
+        );
+        put(&memory, &key(&group, 99), b"x");
+        assert_eq!(memory.lock().bytes, bytes - 999, "a value that is replaced no longer counts");
+        tokio::time::advance(TTL).await;
+        put(&memory, &key(&group, 100), b"x");
+        assert_eq!(memory.lock().entries.len(), 1, "expired values do not wait for a full cache");
 
         let roomy = MemoryCache::new(MAX_BYTES);
         put(&roomy, &key(&group, 0), &vec![0; MAX_VALUE + 1]);
@@ -216,7 +236,7 @@ mod tests {
         memory.drop_all(&Group::new(&["h", "one more"]));
         memory.keep(&key(&group, 2), Bytes::from_static(b"x"), TTL, &early);
         assert!((1..=2).all(|at| memory.look(&key(&group, at)).value.is_none()));
-        assert!(memory.forgotten().groups.is_empty());
+        assert!(memory.lock().forgotten.groups.is_empty());
         put(&memory, &key(&group, 1), b"x");
         assert!(memory.look(&key(&group, 1)).value.is_some());
     }

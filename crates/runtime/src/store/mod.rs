@@ -26,7 +26,7 @@ pub use counts::Counts;
 pub use key::{Group, Key};
 pub use redis::{Address, RedisOptions};
 
-use cache::{CacheBackend, Found, MAX_TTL, Stamp};
+use cache::{CacheBackend, Lookup, MAX_TTL, Stamp};
 use counts::Counters;
 use memory::MemoryCache;
 use redis::Redis;
@@ -204,15 +204,15 @@ impl Store {
 }
 
 impl Parts {
-    async fn look(&self, keys: CacheKeys<'_>) -> (Found, Found) {
+    async fn look(&self, keys: CacheKeys<'_>) -> (Lookup, Lookup) {
         let own = self.get(keys.own).await;
         match keys.common {
             Some(common) if own.value.is_none() => (own, self.get(common).await),
-            _ => (own, Found::default()),
+            _ => (own, Lookup::default()),
         }
     }
 
-    async fn get(&self, key: &Key) -> Found {
+    async fn get(&self, key: &Key) -> Lookup {
         let found = self.cache.get(key).await;
         if found.is_fault {
             self.counters.count(key, |counts| counts.faults += 1);

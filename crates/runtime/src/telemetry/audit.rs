@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use super::log_queue::{AUDIT_TARGET as TARGET, Full};
-use super::log_queue::{QUEUE, Share, Slot};
+use super::log_queue::{QUEUE, Quota, Slot};
 use super::{RequestId, untrusted, untrusted_if_any};
 use protocol::{ErrorObject, Origin, Reply};
 
@@ -49,7 +49,7 @@ pub struct AuditRecord {
     server: Option<String>,
     tool: Option<String>,
     outcome: Cow<'static, str>,
-    begun: Instant,
+    started: Instant,
     slot: Slot,
 }
 
@@ -62,7 +62,7 @@ pub fn operation(
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(None);
     }
-    Ok(Some(AuditRecord::new(actor, action, server, None, QUEUE.reserve(Share::All, actor.principal)?)))
+    Ok(Some(AuditRecord::new(actor, action, server, None, QUEUE.reserve(Quota::All, actor.principal)?)))
 }
 
 /// Begins the call of a tool. If the filter drops its line, returns `None` without calling `tool`.
@@ -70,7 +70,7 @@ pub fn call(actor: Actor<'_>, tool: impl FnOnce() -> String) -> Result<Option<Bo
     if !tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
         return Ok(None);
     }
-    let slot = QUEUE.reserve(Share::ThreeQuarters, actor.principal)?;
+    let slot = QUEUE.reserve(Quota::ThreeQuarters, actor.principal)?;
     Ok(Some(AuditRecord::new(actor, CALL, None, Some(tool()), slot)))
 }
 
@@ -79,7 +79,7 @@ pub fn refused(actor: Actor<'_>, action: &str) -> Result<(), Full> {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return Ok(());
     }
-    QUEUE.check(Share::Half)?;
+    QUEUE.check(Quota::Half)?;
     let Actor { principal, role, request } = actor;
     let request_id = request.map(tracing::field::display);
     let (principal, action) = (untrusted(principal), untrusted(action));
@@ -92,10 +92,11 @@ pub fn refused(actor: Actor<'_>, action: &str) -> Result<(), Full> {
 pub fn tool_changed(
     server: &str,
     tool: &str,
-    (changed, definition): (&[&str], &str),
+    changed: &[&str],
+    definition: &str,
     outcome: &str,
 ) -> Result<(), Full> {
-    QUEUE.check(Share::All)?;
+    QUEUE.check(Quota::All)?;
     let (tool, changed) = (untrusted(tool), changed.join(", "));
     tracing::warn!(
         target: TARGET,
@@ -107,8 +108,8 @@ pub fn tool_changed(
 
 /// Logs that only `server` still lists `name`, which belonged to another server before. The tool or prompt is offered
 /// as `offered_as`. Logged at `warn`, because an operator should look.
-pub fn name_moved(server: &str, name: &str, (previous_owner, offered_as): (&str, &str)) -> Result<(), Full> {
-    QUEUE.check(Share::All)?;
+pub fn name_moved(server: &str, name: &str, previous_owner: &str, offered_as: &str) -> Result<(), Full> {
+    QUEUE.check(Quota::All)?;
     let (name, offered_as) = (untrusted(name), untrusted(offered_as));
     tracing::warn!(
         target: TARGET,
@@ -133,7 +134,7 @@ impl AuditRecord {
             server: server.map(str::to_owned),
             tool,
             outcome: UNFINISHED.into(),
-            begun: Instant::now(),
+            started: Instant::now(),
             slot,
         })
     }
@@ -172,8 +173,8 @@ fn millis(elapsed: Duration) -> f64 {
 
 impl Drop for AuditRecord {
     fn drop(&mut self) {
-        let Self { role, request, action, server, tool, outcome, begun, slot } = &*self;
-        let duration_ms = millis(begun.elapsed());
+        let Self { role, request, action, server, tool, outcome, started, slot } = &*self;
+        let duration_ms = millis(started.elapsed());
         let request_id = request.map(tracing::field::display);
         let (principal, outcome) = (untrusted(slot.principal()), untrusted(outcome));
         let [server, tool] = [server, tool].map(|name| untrusted_if_any(name.as_deref()));

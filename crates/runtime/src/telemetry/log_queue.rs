@@ -7,17 +7,19 @@
 //!
 //! It does not format lines and does not decide what is worth one.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::json_line;
 use super::limit::Limit;
 use super::pace;
-use super::running::{RUNNING, Running};
+use crate::fair_shares::FairShares;
+use protocol::visible::is_visible;
 
 /// The target of audit lines.
 pub const AUDIT_TARGET: &str = "switchyard::audit";
@@ -43,7 +45,7 @@ pub(super) enum LineKind {
 /// How much of the room for waiting audit lines, and for running actions, an action may fill, so that frequent ones cannot
 /// shut out rare ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
+pub(super) enum Quota {
     /// Refusals by role, which any authenticated client can cause.
     Half,
     /// Calls.
@@ -97,7 +99,7 @@ impl QueueUsage {
     }
 }
 
-impl Share {
+impl Quota {
     const fn quarters(self) -> usize {
         match self {
             Self::Half => 2,
@@ -151,6 +153,30 @@ impl Drop for Slot {
     }
 }
 
+/// Audited actions that may run at a time.
+const RUNNING: usize = 16_384;
+
+/// The running actions of each principal.
+#[derive(Debug)]
+struct Running(FairShares<String, 3>);
+
+impl Running {
+    const fn new() -> Self {
+        Self(FairShares::new())
+    }
+
+    /// Counts one more action of `principal`, if it has room within `room`.
+    fn add(&mut self, principal: &str, room: usize) -> bool {
+        let free = room.saturating_sub(self.0.sum() + 1);
+        self.0.take(principal, 1, free).is_ok()
+    }
+
+    /// An action that was added has ended.
+    fn remove(&mut self, principal: &str) {
+        self.0.give_back(principal, 1);
+    }
+}
+
 impl LogQueue {
     pub(super) const fn new() -> Self {
         let state = State {
@@ -194,9 +220,9 @@ impl LogQueue {
     }
 
     /// Fails if the audit lines that wait already fill `share` of their room.
-    pub(super) fn check(&self, share: Share) -> Result<(), Full> {
+    pub(super) fn check(&self, quota: Quota) -> Result<(), Full> {
         let state = self.lock();
-        if state.has_writer && state.audit.with(0).exceeds(AUDIT.quarters(share.quarters())) {
+        if state.has_writer && state.audit.with(0).exceeds(AUDIT.quarters(quota.quarters())) {
             drop(state);
             return Limit::AuditLines.met(Err(Full::Lines));
         }
@@ -204,11 +230,11 @@ impl LogQueue {
     }
 
     /// Counts a running action of `principal`, whose line is put at its end.
-    pub(super) fn reserve(&'static self, share: Share, principal: &str) -> Result<Slot, Full> {
-        self.check(share)?;
+    pub(super) fn reserve(&'static self, quota: Quota, principal: &str) -> Result<Slot, Full> {
+        self.check(quota)?;
         let mut state = self.lock();
         let is_bounded = state.has_writer;
-        if is_bounded && !state.running.add(principal, RUNNING / 4 * share.quarters()) {
+        if is_bounded && !state.running.add(principal, RUNNING / 4 * quota.quarters()) {
             drop(state);
             return Limit::AuditActions.met(Err(Full::Actions));
         }
@@ -308,6 +334,26 @@ fn write_whole(out: &mut impl Write, line: &Line) -> bool {
     true
 }
 
+/// Returns `line` with its invisible characters as `\u` escapes, except the line end.
+fn visible_json(line: &[u8]) -> Cow<'_, [u8]> {
+    let is_plain = |byte: &u8| byte.is_ascii() && *byte != 0x7f;
+    let Some(text) = std::str::from_utf8(line).ok().filter(|_| !line.iter().all(is_plain)) else {
+        return line.into();
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_visible(c) || c == '\n' {
+            shown.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // A string can always be written to.
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    }
+    shown.into_bytes().into()
+}
+
 /// Puts each line that `tracing` formats into the queue.
 pub(super) struct Lines {
     /// Whether lines are JSON. Their invisible characters are escaped here, whatever a field has; `pretty` does it itself.
@@ -323,7 +369,7 @@ pub(super) struct LineWriter {
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.is_json {
-            QUEUE.put(self.kind, &json_line::visible(line));
+            QUEUE.put(self.kind, &visible_json(line));
         } else {
             QUEUE.put(self.kind, line);
         }

@@ -38,29 +38,29 @@ fn log_lines_are_bounded_in_number_and_in_bytes() {
 #[test]
 fn waiting_audit_lines_refuse_by_share() {
     let queue = queue();
-    let fill = |share| {
-        let put = std::iter::repeat_with(|| queue.check(share).map(|()| queue.put(LineKind::Audit, b"x")));
+    let fill = |quota| {
+        let put = std::iter::repeat_with(|| queue.check(quota).map(|()| queue.put(LineKind::Audit, b"x")));
         put.take_while(Result::is_ok).count()
     };
-    let filled = [Share::Half, Share::ThreeQuarters, Share::All].map(fill);
+    let filled = [Quota::Half, Quota::ThreeQuarters, Quota::All].map(fill);
     assert_eq!(filled, [2_048, 1_024, 1_024]);
     let queue = self::queue();
     queue.put(LineKind::Audit, &vec![b'x'; AUDIT.bytes + 1]);
-    assert_eq!(queue.check(Share::All), Err(Full::Lines), "bytes count too");
+    assert_eq!(queue.check(Quota::All), Err(Full::Lines), "bytes count too");
 }
 
 #[test]
 fn running_actions_take_no_room_of_lines_and_leave_some_to_other_principals() {
     let queue = queue();
-    let take = |share, who| std::iter::from_fn(|| queue.reserve(share, who).ok()).collect::<Vec<_>>();
-    let greedy = take(Share::ThreeQuarters, "a");
-    let other = take(Share::ThreeQuarters, "b");
+    let take = |quota, who| std::iter::from_fn(|| queue.reserve(quota, who).ok()).collect::<Vec<_>>();
+    let greedy = take(Quota::ThreeQuarters, "a");
+    let other = take(Quota::ThreeQuarters, "b");
     assert_eq!((greedy.len(), other.len()), (RUNNING / 16 * 9, RUNNING / 64 * 9));
-    assert_eq!(queue.reserve(Share::ThreeQuarters, "a").err(), Some(Full::Actions));
-    assert!(queue.reserve(Share::All, "ops").is_ok(), "kept for operations");
-    assert_eq!(queue.check(Share::Half), Ok(()), "no line waits");
+    assert_eq!(queue.reserve(Quota::ThreeQuarters, "a").err(), Some(Full::Actions));
+    assert!(queue.reserve(Quota::All, "ops").is_ok(), "kept for operations");
+    assert_eq!(queue.check(Quota::Half), Ok(()), "no line waits");
     drop(greedy);
-    assert!(queue.reserve(Share::ThreeQuarters, "a").is_ok());
+    assert!(queue.reserve(Quota::ThreeQuarters, "a").is_ok());
 }
 
 #[test]
@@ -81,4 +81,34 @@ fn audit_lines_outlast_a_broken_output_and_log_lines_do_not() {
     assert_eq!(sink.text(), "who did it\nafter it\n");
     let state = queue.lock();
     assert_eq!((state.audit.lines, state.dropped), (0, 0), "it was told");
+}
+
+fn fill(running: &mut Running, principal: &str) -> usize {
+    std::iter::repeat_with(|| running.add(principal, 1_600)).take_while(|added| *added).count()
+}
+
+#[test]
+fn no_principal_takes_the_room_of_another_one() {
+    let mut running = Running::new();
+    assert_eq!((fill(&mut running, "a"), fill(&mut running, "b")), (1_200, 300));
+    let late: Vec<usize> = ["c", "d"].map(|principal| fill(&mut running, principal)).into();
+    assert_eq!(late, [75, 18]);
+    (0..1_200).for_each(|_| running.remove("a"));
+    assert_eq!((running.0.len(), running.0.sum()), (3, 393), "`a` costs nothing");
+    running.remove("a");
+    assert_eq!(running.0.sum(), 393, "an unknown principal changes nothing");
+}
+
+#[test]
+fn line_means_the_same_and_is_visible_json() {
+    let text = "a\u{7f}\u{202e}\u{e0041}\u{3164}é";
+    let line = format!("{{\"text\":\"{text}\"}}\n");
+    let shown = visible_json(line.as_bytes());
+    assert_eq!(
+        std::str::from_utf8(&shown).expect("text"),
+        "{\"text\":\"a\\u007f\\u202e\\udb40\\udc41\\u3164é\"}\n"
+    );
+    let read: serde_json::Value = serde_json::from_slice(&shown).expect("JSON");
+    assert_eq!(read["text"], text);
+    assert!(matches!(visible_json(b"{\"a\":1}\n"), Cow::Borrowed(_)));
 }

@@ -144,7 +144,8 @@ pub struct MemoryUsage {
 /// Formats all metrics as text.
 pub fn text(
     servers: &[Server<'_>],
-    (clients, memory): (Option<Clients>, &MemoryUsage),
+    clients: Option<Clients>,
+    memory: &MemoryUsage,
     caches: &[CacheUsage<'_>],
     cache_is_there: bool,
 ) -> Result<String, fmt::Error> {

@@ -28,7 +28,7 @@ fn the_text_is_what_prometheus_reads() {
     let clients = Clients { clients: 11, sessions: 12, kept_bytes: 13 };
     let memory = MemoryUsage { limit: 14, used: 15, refusals: vec![("answers", 16)] };
     Limit::Sessions.met(());
-    let text = text(&[server], (Some(clients), &memory), &[cache], false).expect("it is printed");
+    let text = text(&[server], Some(clients), &memory, &[cache], false).expect("it is printed");
     for line in [
         "# HELP switchyard_server_calls Calls of clients.",
         "# TYPE switchyard_server_calls counter",

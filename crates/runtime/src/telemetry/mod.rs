@@ -22,7 +22,6 @@ use protocol::visible::escaped;
 
 pub mod audit;
 pub mod durations;
-mod json_line;
 pub mod limit;
 mod log_file;
 mod log_queue;
@@ -31,7 +30,6 @@ pub mod pace;
 pub mod panics;
 mod pretty;
 mod request_id;
-mod running;
 #[cfg(any(test, feature = "testing"))]
 pub mod sink;
 

@@ -90,13 +90,13 @@ struct Thread {
 
 /// A connection's place on a bulk thread, which counts as taken until this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct BulkSlot {
     /// The runtime of the thread.
     pub runtime: Handle,
     connections: Arc<AtomicUsize>,
 }
 
-impl Drop for Place {
+impl Drop for BulkSlot {
     fn drop(&mut self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -109,7 +109,7 @@ impl BulkThreads {
     }
 
     /// A place on the thread with the fewest connections. None if the system gives no thread, or at the end.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<BulkSlot> {
         let mut state = self.lock();
         if state.is_over {
             return None;
@@ -122,7 +122,7 @@ impl BulkThreads {
         }
         let idlest = state.threads.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed))?;
         idlest.connections.fetch_add(1, Ordering::Relaxed);
-        Some(Place { runtime: idlest.runtime.clone(), connections: Arc::clone(&idlest.connections) })
+        Some(BulkSlot { runtime: idlest.runtime.clone(), connections: Arc::clone(&idlest.connections) })
     }
 
     /// Ends the threads with all that still runs on them, and waits for them.
@@ -170,17 +170,17 @@ mod tests {
     const FIRST: usize = 5;
 
     /// A connection that asks to be moved, and reports the workers before and after that.
-    async fn large(tell: oneshot::Sender<[usize; 2]>) {
+    async fn large(sender: oneshot::Sender<[usize; 2]>) {
         let began = current();
         enter().await;
         enter().await;
-        let _ = tell.send([began, current()]);
+        let _ = sender.send([began, current()]);
     }
 
     #[tokio::test]
     async fn a_connection_goes_on_where_it_was_moved_to() {
-        let (threads, (tell, told)) = (BulkThreads::new(2, FIRST), oneshot::channel());
-        let mut connection = Box::pin(large(tell));
+        let (threads, (sender, receiver)) = (BulkThreads::new(2, FIRST), oneshot::channel());
+        let mut connection = Box::pin(large(sender));
         assert_eq!(until_asked(connection.as_mut()).await, LeaveReason::Asked);
         let place = threads.place().expect("a thread");
         let runtime = place.runtime.clone();
@@ -189,16 +189,16 @@ mod tests {
             connection.await;
             drop(place);
         });
-        assert_eq!(told.await, Ok([0, FIRST]));
+        assert_eq!(receiver.await, Ok([0, FIRST]));
         threads.end();
         assert!(threads.place().is_none(), "they have ended");
     }
 
     #[tokio::test]
     async fn a_connection_that_is_not_moved_goes_on_where_it_is() {
-        let (tell, told) = oneshot::channel();
-        large(tell).await;
-        assert_eq!(told.await, Ok([0, 0]));
+        let (sender, receiver) = oneshot::channel();
+        large(sender).await;
+        assert_eq!(receiver.await, Ok([0, 0]));
         assert_eq!(until_asked(Box::pin(std::future::ready(())).as_mut()).await, LeaveReason::Ended);
     }
 

@@ -139,32 +139,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_due_when_the_first_who_waits_in_it_is() {
-        let (waker, begun) = (ConnectionWaker::new(), Instant::now());
-        let (mut soon, mut later) = (until(begun + SECOND), until(begun + 2 * SECOND));
+        let (waker, started) = (ConnectionWaker::new(), Instant::now());
+        let (mut soon, mut later) = (until(started + SECOND), until(started + 2 * SECOND));
         let mut context = Context::from_waker(waker.waker());
         let due_then = turn(waker.waker(), || {
             let polled = [&mut later, &mut soon].map(|wait| Pin::new(wait).poll(&mut context));
             assert!(polled.iter().all(Poll::is_pending));
             due()
         });
-        assert_eq!((due_then, due()), (Some(begun + SECOND), None), "it says so while it lasts");
+        assert_eq!((due_then, due()), (Some(started + SECOND), None), "it says so while it lasts");
         tokio::time::advance(SECOND).await;
         assert_eq!(in_a_turn(&waker, &mut soon), (true, None));
-        assert_eq!(in_a_turn(&waker, &mut later), (false, Some(begun + 2 * SECOND)));
+        assert_eq!(in_a_turn(&waker, &mut later), (false, Some(started + 2 * SECOND)));
         assert!(soon.own.is_none() && later.own.is_none(), "without a timer");
     }
 
     #[tokio::test(start_paused = true)]
     async fn elsewhere_and_with_another_waker_it_waits_by_itself() {
-        let (waker, other, begun) = (ConnectionWaker::new(), ConnectionWaker::new(), Instant::now());
-        let (mut moved, mut foreign) = (until(begun + SECOND), until(begun + SECOND));
-        assert_eq!(in_a_turn(&waker, &mut moved), (false, Some(begun + SECOND)));
+        let (waker, other, started) = (ConnectionWaker::new(), ConnectionWaker::new(), Instant::now());
+        let (mut moved, mut foreign) = (until(started + SECOND), until(started + SECOND));
+        assert_eq!(in_a_turn(&waker, &mut moved), (false, Some(started + SECOND)));
         let mut context = Context::from_waker(other.waker());
         let (polled, due) =
             turn(waker.waker(), || (Pin::new(&mut foreign).poll(&mut context).is_pending(), due()));
         assert_eq!((polled, due), (true, None), "the turn would not poll it");
         tokio::join!(moved, foreign);
-        assert_eq!(begun.elapsed(), SECOND);
+        assert_eq!(started.elapsed(), SECOND);
     }
 
     #[test]

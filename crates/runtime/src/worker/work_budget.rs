@@ -93,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn a_loop_that_never_waits_lets_other_tasks_run() {
         let (others, mut budget) = (Arc::new(AtomicUsize::new(0)), WorkBudget::new());
-        let (seen, begun) = (Arc::clone(&others), Instant::now());
+        let (seen, started) = (Arc::clone(&others), Instant::now());
         let other = async move {
             loop {
                 seen.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +101,7 @@ mod tests {
             }
         };
         let work = async {
-            while begun.elapsed() < 50 * TURN {
+            while started.elapsed() < 50 * TURN {
                 budget.charge(CHECK_EVERY);
                 budget.yield_if_spent().await;
             }

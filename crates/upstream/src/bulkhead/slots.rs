@@ -11,6 +11,7 @@
 //! It does not decide the order of waiting callers (`turns`), nor which principal may have a reserved slot (`shares`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, timeout_at};
@@ -23,6 +24,9 @@ use runtime::telemetry::limit::Limit;
 const ALL_RESERVED: usize = 8;
 /// A larger lane reserves one slot of this many.
 const RESERVED: usize = 4;
+
+/// How often a waiting caller looks for a call that should not keep its slot.
+const MAKE_WAY_EVERY: Duration = Duration::from_secs(1);
 
 /// The slots of one lane.
 #[derive(Debug)]
@@ -106,13 +110,26 @@ impl Slots {
     }
 
     /// Takes a reserved slot, or waits for any until `deadline`, in the line of `who`. None if the caller is refused.
-    pub(super) async fn wait(&self, who: Option<&Arc<str>>, deadline: Instant) -> Option<Slot<'_>> {
-        match self.line_up(who)? {
-            SlotTurn::Now(slot) => Some(slot),
-            SlotTurn::Later(mut ticket) => match timeout_at(deadline, &mut ticket.called).await {
-                Ok(Ok(held)) => Some(Slot { slots: self, held }),
-                _ => None,
-            },
+    /// `make_way` is called when it has to wait or is refused, and every [`MAKE_WAY_EVERY`] until it has a slot.
+    pub(super) async fn wait(
+        &self,
+        who: Option<&Arc<str>>,
+        deadline: Instant,
+        make_way: impl Fn(),
+    ) -> Option<Slot<'_>> {
+        let turn = self.line_up(who);
+        if let Some(SlotTurn::Now(slot)) = turn {
+            return Some(slot);
+        }
+        make_way();
+        let Some(SlotTurn::Later(mut ticket)) = turn else { return None };
+        loop {
+            let next = Instant::now() + MAKE_WAY_EVERY;
+            match timeout_at(next.min(deadline), &mut ticket.called).await {
+                Ok(called) => return called.ok().map(|held| Slot { slots: self, held }),
+                Err(_) if next >= deadline => return None,
+                Err(_) => make_way(),
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use net::http::{Network, Proxies};
 use protocol::Era;
-use runtime::hex::read_sha256;
+use settings::read_sha256;
 use settings::{Fields, Fingerprint, Setting};
 
 /// Longest name of a server.

@@ -30,7 +30,7 @@ pub(super) fn compact(
 }
 
 /// Copies `definitions` into memory that is charged to `server`. After an error they are unchanged.
-pub(super) fn charge(definitions: Vec<&mut Raw>, server: &Arc<str>) -> Result<(), Exhausted> {
+pub(crate) fn charge(definitions: Vec<&mut Raw>, server: &Arc<str>) -> Result<(), Exhausted> {
     let size = definitions.iter().map(|definition| definition.bytes().len()).sum();
     if size == 0 {
         return Ok(());

@@ -27,6 +27,7 @@ use super::error::Error;
 use super::offer::Offer;
 use super::retry::RetrySafety as Repeat;
 use super::work::Work;
+pub(super) use compact::charge;
 use json::Raw;
 use pages::Listed;
 use problems::{Problems, quoted};

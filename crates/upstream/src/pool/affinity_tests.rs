@@ -156,3 +156,15 @@ async fn other_capabilities_of_a_principal_get_a_connection_that_declares_them()
         "the principal's own made room, and not that of another"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn process_whose_client_does_not_answer_a_request_gives_way() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 1).await;
+    let (ann, bob) = (of_home(Era::Legacy, &Affinity::session()), of_home(Era::Legacy, &Affinity::session()));
+    let _call = seat(&pool, &ann).await.expect("a seat");
+    assert!(matches!(seat(&pool, &bob).await, Err(Error::Full { .. })), "its client has time to answer");
+    server.asks_in_vain();
+    assert!(seat(&pool, &bob).await.is_ok());
+    assert!(matches!(seat(&pool, &ann).await, Err(Error::Full { .. })), "the other one answers");
+}

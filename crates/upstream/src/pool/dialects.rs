@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::group::{Group, IDLE_LIMIT};
 use super::{Pool, State};
-use crate::connection::Call;
+use crate::connection::{Call, ServerRequests};
 use crate::dialect::{Key, PoolRequest, Private};
 use crate::error::Error;
 use crate::session_affinity::Affinity;
@@ -89,6 +89,18 @@ impl Pool {
 }
 
 impl Pool {
+    /// Refuses the server request that its client has not answered for longest, so that its call ends.
+    pub(crate) fn end_unanswered(&self) {
+        let state = self.lock();
+        let oldest = state.groups.iter().flat_map(|group| &group.live).filter_map(|live| {
+            let open = live.connection.server_requests()?;
+            Some((open.unanswered_since()?, open))
+        });
+        if let Some((_, open)) = oldest.min_by_key(|(since, _)| *since) {
+            open.end_unanswered();
+        }
+    }
+
     /// Ends the private connections of `principal`. Their clients connect again with their next requests.
     pub(crate) fn end_connections_of(&self, principal: &Arc<str>) {
         self.closes();
@@ -171,7 +183,7 @@ impl State {
         let of = |group: &Group| alike(group) && group.principal.as_ref() == principal;
         let what = "kinds of clients that share connections";
         if principal.is_some() && self.count(is_private, of) >= MAX_OWN {
-            let is_made = self.end_idle(of);
+            let is_made = self.end_idle(of) || self.take_unanswered(of);
             return if is_made { Ok(()) } else { Err(full(MAX_OWN, "kinds of clients of one principal")) };
         }
         let is_made = is_private || self.count(false, |_| true) < MAX_DIALECTS || self.end_idle(alike);
@@ -181,7 +193,8 @@ impl State {
     /// Ends a process that one client has. Idle ones give way first: those of no session, and among these one of
     /// `principal`, then that of the session that was unused for longest. The order is that of the session table: first
     /// one of `principal`, then one of the principal with most if that has at least two more, then any. If all are in
-    /// use, the principal with at least two more loses one, without a running call if there is one.
+    /// use, one gives way whose client does not answer a request of the server. Otherwise the principal with at least two
+    /// more loses one, without a running call if there is one.
     fn make_process_room(&mut self, principal: Option<&Arc<str>>) -> bool {
         let is_own = |group: &Group| group.principal.as_ref() == principal;
         let is_free = |group: &Group| group.private.is_some() && !group.belongs_to_session();
@@ -191,7 +204,26 @@ impl State {
             || self.displace(is_own)
             || most.as_ref().is_some_and(|whose| self.displace(|group| group.principal == *whose))
             || self.displace(|_| true)
+            || self.take_unanswered(|group| group.private.is_some())
             || most.is_some_and(|whose| self.take_from(whose.as_ref()))
+    }
+
+    /// Ends the group, of those that `may_end`, in which a client has not answered a request of the server for longest.
+    fn take_unanswered(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
+        let base = self.base;
+        let groups = self.groups.iter().filter(|group| group.key != base && may_end(group));
+        let oldest =
+            groups.filter_map(|group| Some((group.unanswered_since()?, group))).min_by_key(|(at, _)| *at);
+        let Some((_, group)) = oldest else { return false };
+        group
+            .live
+            .iter()
+            .filter_map(|live| live.connection.server_requests())
+            .for_each(ServerRequests::end_unanswered);
+        let (key, affinity) = (group.key, group.private.as_ref().map(|private| private.affinity.clone()));
+        self.remove(key);
+        affinity.iter().for_each(Affinity::displace);
+        true
     }
 
     /// Ends the process of `principal` that was unused for longest, although a session uses it.

@@ -128,6 +128,11 @@ impl Group {
         self.connecting.is_some() || self.live.iter().any(|live| live.requests.load(Ordering::Relaxed) > 0)
     }
 
+    /// Since when the oldest server request on its connections is open that gives way to others.
+    pub(super) fn unanswered_since(&self) -> Option<Instant> {
+        self.live.iter().filter_map(|live| live.connection.server_requests()?.unanswered_since()).min()
+    }
+
     /// Ends its connections.
     pub(super) fn retire(&mut self) {
         self.live.drain(..).for_each(|live| live.retired.cancel());

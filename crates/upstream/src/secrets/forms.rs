@@ -15,7 +15,6 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode_byte
 use url::form_urlencoded;
 
 use protocol::visible::visible;
-use runtime::hex::hex;
 
 /// All except the unreserved characters (RFC 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -116,6 +115,6 @@ fn aligned(bytes: &[u8], offset: usize, encode: &dyn Fn(&[u8]) -> String) -> Str
 }
 
 fn digits(text: &str) -> [String; 2] {
-    let lower = hex(text.as_bytes());
+    let lower = hex::encode(text.as_bytes());
     [lower.to_uppercase(), lower]
 }

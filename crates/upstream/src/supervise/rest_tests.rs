@@ -44,7 +44,8 @@ fn resting(seed: u64) -> Scene {
         instructions: None,
     };
     let (offer, read_at) = (Offer::empty(peer).to_stored(), SystemTime::now());
-    let remembered = Remembered { offer, read_at, signs: Vec::new() };
+    let remembered =
+        Remembered { offer: Some(offer), principals: Arc::default(), read_at, signs: Vec::new() };
     let (updates, mut unread) = mpsc::channel(16);
     let shutdown = Shutdown::new();
     let upstream =

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Relevance;
 use super::pending::{Attribution, Recipient};
-use crate::connection::{Answer, Hold, Outlet, Owner};
+use crate::connection::{Answer, Hold, Outlet, Owner, ServerRequests};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
@@ -122,7 +122,7 @@ impl Questions {
                 tokio::select! {
                     reply = followed => reply,
                     () = open.gives_way.cancelled() => {
-                        Err(unanswered("the client did not answer, and other requests of the server waited"))
+                        Err(unanswered("the client did not answer, and others waited for its place"))
                     }
                 }
             };
@@ -177,12 +177,27 @@ impl Questions {
     }
 }
 
+impl ServerRequests for Questions {
+    fn unanswered_since(&self) -> Option<Instant> {
+        self.0.lock().unanswered().map(|(_, open)| open.since)
+    }
+
+    fn end_unanswered(&self) {
+        self.0.lock().oldest_gives_way();
+    }
+}
+
 impl QuestionTable {
-    /// Ends the oldest request, if nobody answered it for as long as most servers wait.
-    fn oldest_gives_way(&mut self) {
+    /// The oldest request, if nobody answered it for as long as most servers wait.
+    fn unanswered(&self) -> Option<(&RequestId, &OpenEntry)> {
         let oldest = self.open.iter().min_by_key(|(_, open)| open.since);
-        let oldest = oldest.filter(|(_, open)| open.since.elapsed() >= ANSWER_LIMIT);
-        if let Some(open) = oldest.map(|(id, _)| id.clone()).and_then(|id| self.open.remove(&id)) {
+        oldest.filter(|(_, open)| open.since.elapsed() >= ANSWER_LIMIT)
+    }
+
+    /// Ends that request.
+    fn oldest_gives_way(&mut self) {
+        let oldest = self.unanswered().map(|(id, _)| id.clone());
+        if let Some(open) = oldest.and_then(|id| self.open.remove(&id)) {
             open.gives_way.cancel();
         }
     }

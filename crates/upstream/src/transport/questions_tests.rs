@@ -360,3 +360,19 @@ async fn however_many_calls_were_cancelled_none_of_them_asks_somebody_else() {
         assert!(inlet.try_recv().is_err());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn oldest_request_gives_way_after_a_minute_without_an_answer() {
+    let mut channel = Channel::new();
+    let (_call, _inlet) = channel.call(Owner::new());
+    channel.ask(1, method::ELICITATION_CREATE);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    channel.ask(2, method::ELICITATION_CREATE);
+    channel.questions.end_unanswered();
+    assert_eq!((channel.questions.unanswered_since(), channel.questions.count()), (None, 2), "it has time");
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(channel.questions.unanswered_since().is_some());
+    channel.questions.end_unanswered();
+    assert_eq!(channel.answer().await, (1, Err(-32000)));
+    assert_eq!((channel.questions.unanswered_since(), channel.questions.count()), (None, 1));
+}

@@ -27,7 +27,9 @@ use super::{cancelled, compose, inbound};
 use crate::ServerContext;
 use crate::close_reason::Closing;
 use crate::config::{Config, Http};
-use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, Sockets};
+use crate::connection::{
+    Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, ServerRequests, Sockets,
+};
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use json::Raw;
@@ -362,6 +364,10 @@ impl Connection for SseConnection {
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         // If delivery fails, the connection is about to end.
         async move { drop(self.ending.0.tell(notification).await) }.boxed()
+    }
+
+    fn server_requests(&self) -> Option<&dyn ServerRequests> {
+        Some(&self.ending.0.questions)
     }
 
     fn has_lost_session(&self) -> bool {

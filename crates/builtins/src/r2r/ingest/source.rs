@@ -15,8 +15,6 @@ use futures_util::stream::try_unfold;
 use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
-use runtime::hex::hex;
-
 /// Bytes that are read at a time.
 const PIECE: u64 = 128 * 1024;
 /// Bytes at the start of a file that are searched for a zero byte, which no text has.
@@ -68,7 +66,7 @@ impl SourceFile {
                 at += piece.len() as u64;
                 hash.update(&piece);
             }
-            source.ends().map(|()| hex(&hash.finalize()))
+            source.ends().map(|()| hex::encode(hash.finalize()))
         });
         digest.await.map_err(|error| Fault::Unreadable(error.to_string()))?
     }
@@ -148,7 +146,7 @@ impl UploadReader {
     fn checked(&mut self, piece: Bytes, is_last: bool) -> Result<Bytes, Fault> {
         self.hash.update(&piece);
         self.at += piece.len() as u64;
-        if is_last && hex(&std::mem::take(&mut self.hash).finalize()) != self.digest {
+        if is_last && hex::encode(std::mem::take(&mut self.hash).finalize()) != self.digest {
             return Err(Fault::Changed);
         }
         (self.sent)(self.at);

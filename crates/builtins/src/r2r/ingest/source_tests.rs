@@ -44,7 +44,7 @@ async fn a_file_comes_in_pieces_and_none_is_large() {
     let bytes: Vec<u8> = (0..3 * PIECE + 7).map(|n| u8::try_from(n % 251).expect("small")).collect();
     let (_dir, source) = written(&bytes);
     let digest = source.digest().await.expect("readable");
-    assert_eq!(digest, hex(&Sha256::digest(&bytes)));
+    assert_eq!(digest, hex::encode(Sha256::digest(&bytes)));
     let pieces = sent(&source, &digest).await.expect("unchanged");
     assert!(pieces.iter().all(|piece| piece.len() as u64 <= PIECE));
     assert_eq!(pieces.concat(), bytes);

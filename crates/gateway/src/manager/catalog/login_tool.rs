@@ -22,7 +22,6 @@ use oauth::Per;
 use protocol::Version;
 use protocol::feature::Tool;
 use protocol::lifecycle::Peer;
-use runtime::hex::hex;
 use upstream::Offer;
 
 /// Hexadecimal digits of the hash in a name that did not fit; less than the least limit of names.
@@ -102,7 +101,7 @@ fn fitting(name: &str, rules: &Rules<'_>) -> String {
         return name.to_owned();
     }
     let digest: [u8; 32] = Sha256::digest(name.as_bytes()).into();
-    let (plain, hash) = (rules.plain(name), &hex(&digest)[..HASH_DIGITS]);
+    let (plain, hash) = (rules.plain(name), &hex::encode(digest)[..HASH_DIGITS]);
     format!("{}_{hash}", &plain[..plain.len().min(rules.max_length - HASH_DIGITS - 1)])
 }
 

@@ -3,6 +3,7 @@
 //! Invariants: the fingerprint of the settings is salted, so equal credentials of two servers are not seen to be equal, and
 //! no credential can be looked up in a table. A file of another version of the format is not read.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -15,9 +16,8 @@ use crate::manager::known::{Known, OwnedNames};
 use crate::manager::owners::OwnerHash;
 use crate::manager::trust::Trust;
 use json::Raw;
-use runtime::hex::hex;
 use settings::Fingerprint;
-use upstream::{Remembered, StateSign};
+use upstream::{PrincipalOffers, Remembered, StateSign};
 
 /// The name of the format.
 const FORMAT: &str = "switchyard-remembered-server";
@@ -32,6 +32,8 @@ pub(in crate::manager) struct Content {
     pub identity: Fingerprint,
     /// The offer; `None` if it is too large.
     pub offer: Option<Raw>,
+    /// The offers to single principals; `None` if there are none, or if they are too large.
+    pub principals: Option<Raw>,
     /// When the offer was read.
     pub read_at: SystemTime,
     /// Its signs of state.
@@ -45,7 +47,7 @@ pub(in crate::manager) struct Content {
 impl Content {
     /// Returns the text of the file.
     pub(super) fn print(&self) -> Bytes {
-        let salt = hex(Uuid::new_v4().as_bytes());
+        let salt = hex::encode(Uuid::new_v4().as_bytes());
         let seconds = self.read_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let signs: Vec<&str> = self.signs.iter().map(|sign| sign.as_str()).collect();
         let names = |hashes: &[OwnerHash]| Raw::of(&STANDARD.encode(hashes.concat()));
@@ -63,10 +65,15 @@ impl Content {
             ("stateSigns", &Raw::of(&signs)),
             ("trusted", &Raw::of(&STANDARD.encode(&self.trusted))),
             ("names", &names),
-            ("offer", &self.offer.clone().unwrap_or_else(|| Raw::of(&()))),
+            ("principals", &or_null(self.principals.as_ref())),
+            ("offer", &or_null(self.offer.as_ref())),
         ]);
         object.bytes().clone()
     }
+}
+
+fn or_null(value: Option<&Raw>) -> Raw {
+    value.cloned().unwrap_or_else(|| Raw::of(&()))
 }
 
 /// Reads the file of `server`, which is reached with the settings of `identity`. The error says why it is not used.
@@ -81,10 +88,10 @@ pub(super) fn read(text: Vec<u8>, server: &str, identity: &Fingerprint) -> Resul
     if file.get_as::<String>("server").as_deref() != Some(server) {
         return Err("it is the file of another server");
     }
-    parts(&file, identity).ok_or("it is damaged")
+    parts(&file, (&server.into(), identity)).ok_or("it is damaged")
 }
 
-fn parts(file: &Raw, identity: &Fingerprint) -> Option<Known> {
+fn parts(file: &Raw, (server, identity): (&Arc<str>, &Fingerprint)) -> Option<Known> {
     let decoded = |of: &Raw, member: &str| STANDARD.decode(of.get_as::<String>(member)?).ok();
     let names = file.get("names")?;
     let hashes = |member: &str| {
@@ -99,14 +106,23 @@ fn parts(file: &Raw, identity: &Fingerprint) -> Option<Known> {
     let signs: Vec<String> = file.get_as("stateSigns")?;
     let signs = signs.iter().filter_map(|sign| StateSign::from_word(sign)).collect();
     let is_same = fingerprint == salted(&salt, identity);
-    let offer = file.get("offer")?;
-    let has_offer = is_same && !offer.is_null();
-    let remembered = has_offer.then(|| Remembered { offer, read_at, signs });
+    let offer = Some(file.get("offer")?).filter(|offer| !offer.is_null());
+    // Older files have none.
+    let principals = file.get("principals").filter(|stored| is_same && !stored.is_null());
+    let principals = match principals {
+        Some(stored) => Some(Arc::new(PrincipalOffers::from_stored(&stored, server)?)),
+        None => None,
+    };
+    let has_offer = is_same && (offer.is_some() || principals.is_some());
+    let remembered = has_offer.then(|| {
+        let principals = principals.unwrap_or_default();
+        Remembered { offer, principals, read_at, signs }
+    });
     Some(Known { remembered, trust, names })
 }
 
 fn salted(salt: &str, identity: &Fingerprint) -> String {
-    hex(&Sha256::new_with_prefix(salt).chain_update(identity.bytes()).finalize())
+    hex::encode(Sha256::new_with_prefix(salt).chain_update(identity.bytes()).finalize())
 }
 
 #[cfg(test)]
@@ -120,6 +136,7 @@ mod tests {
             server: "one".into(),
             identity: Fingerprint::ABSENT,
             offer: Some(Raw::of(&json!({"revision": "2025-11-25"}))),
+            principals: None,
             read_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             signs: vec![StateSign::AsksForRoots],
             trusted: Vec::new(),
@@ -132,7 +149,7 @@ mod tests {
         let written = content();
         let known = read(written.print().to_vec(), "one", &Fingerprint::ABSENT).expect("readable");
         let remembered = known.remembered.expect("the same settings");
-        assert_eq!(Some(remembered.offer), written.offer);
+        assert_eq!(remembered.offer, written.offer);
         assert_eq!((remembered.read_at, remembered.signs), (written.read_at, written.signs));
         assert_eq!(known.names, written.names);
     }

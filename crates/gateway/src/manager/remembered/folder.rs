@@ -12,7 +12,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::file::{self, Content};
 use crate::manager::known::Known;
-use runtime::hex::hex;
 use runtime::private_file;
 
 /// The folder below the state folder.
@@ -38,7 +37,7 @@ impl Folder {
     pub fn new(state: &Path, configuration: &Path) -> Self {
         let whole = fs::canonicalize(configuration).or_else(|_| std::path::absolute(configuration));
         let configuration = whole.unwrap_or_else(|_| configuration.to_owned());
-        let hash = hex(&Sha256::digest(configuration.as_os_str().as_encoded_bytes()));
+        let hash = hex::encode(Sha256::digest(configuration.as_os_str().as_encoded_bytes()));
         Self { path: state.join(NAME).join(&hash[..16]), configuration, has_failed: AtomicBool::new(false) }
     }
 
@@ -90,7 +89,7 @@ impl Folder {
                 bytes = length,
                 "the offer is too large to be remembered"
             );
-            text = Content { offer: None, ..content }.print();
+            text = Content { offer: None, principals: None, ..content }.print();
         }
         private_file::replace(&path, &text)
     }

@@ -98,7 +98,7 @@ impl Snapshot {
                 before.into_iter().flat_map(|before| before.catalog.moved(kind)).collect();
             let new = self.catalog.moved(kind).filter(|moved| !known.contains(moved));
             for moved in new.take(MAX_LOGGED) {
-                audit::name_moved(moved.route.0, moved.name, (moved.owner, moved.exposed))?;
+                audit::name_moved(moved.route.0, moved.name, moved.owner, moved.exposed)?;
             }
         }
         Ok(())

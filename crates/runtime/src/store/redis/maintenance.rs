@@ -88,7 +88,7 @@ impl Redis {
         for _ in 0..STEPS {
             let (next, names) = link.scan(cursor, &prefix, STEP).await?;
             if !names.is_empty() {
-                link.unlink_unless(&names, (level, level + EPOCH - 1), &epoch).await?;
+                link.unlink_unless(&names, level..=level + EPOCH - 1, &epoch).await?;
             }
             cursor = next;
             if cursor == 0 {

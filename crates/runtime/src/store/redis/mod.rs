@@ -33,7 +33,7 @@ use uuid::Uuid;
 
 pub use wire::Address;
 
-use super::cache::{CacheBackend, Found, MAX_TTL, MAX_VALUE, Stamp};
+use super::cache::{CacheBackend, Lookup, MAX_TTL, MAX_VALUE, Stamp};
 use super::{Group, Key};
 use wire::{CommandError, Link};
 
@@ -147,7 +147,7 @@ impl Redis {
         }
     }
 
-    async fn look(&self, link: &Link, key: &Key) -> Result<Found, CommandError> {
+    async fn look(&self, link: &Link, key: &Key) -> Result<Lookup, CommandError> {
         let mut names: Vec<String> = key.groups().map(|group| self.epoch_name(group)).collect();
         names.push(self.value_name(key.as_str()));
         let mut found = link.get(&names).await?;
@@ -156,11 +156,11 @@ impl Redis {
         if let Some(epochs) = joined(&found) {
             let value = value.filter(|value| value.starts_with(&epochs));
             let value = value.map(|value| value.slice(epochs.len()..));
-            return Ok(Found { value, stamp: Some(Stamp::Epochs(epochs)), is_fault: false });
+            return Ok(Lookup { value, stamp: Some(Stamp::Epochs(epochs)), is_fault: false });
         }
         // Some of the groups have no epoch, so no value in them is valid.
         let found = link.ensure(&names, &new_epoch(), EPOCH_TTL).await?;
-        Ok(Found { value: None, stamp: joined(&found).map(Stamp::Epochs), is_fault: false })
+        Ok(Lookup { value: None, stamp: joined(&found).map(Stamp::Epochs), is_fault: false })
     }
 
     /// Gives `group` a new epoch, so that none of its values is valid.
@@ -191,11 +191,11 @@ fn new_epoch() -> [u8; EPOCH] {
 }
 
 impl CacheBackend for Redis {
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Found> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Lookup> {
         async move {
-            let Some((id, link)) = self.link() else { return Found::default() };
+            let Some((id, link)) = self.link() else { return Lookup::default() };
             let found = self.look(&link, key).await;
-            self.heard(id, found).unwrap_or(Found { is_fault: true, ..Found::default() })
+            self.heard(id, found).unwrap_or(Lookup { is_fault: true, ..Lookup::default() })
         }
         .boxed()
     }

@@ -4,6 +4,7 @@
 //! own texts and the code of an error. The address is not logged, because it may contain a password.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -124,17 +125,17 @@ impl Link {
         Ok(found)
     }
 
-    /// Removes those of `names` whose bytes `from` to `to` (inclusive) are not `good`. Redis frees the memory in the
+    /// Removes those of `names` whose bytes in `range` are not `good`. Redis frees the memory in the
     /// background. The script is atomic, so no write happens in between.
     pub(super) async fn unlink_unless(
         &self,
         names: &[String],
-        (from, to): (usize, usize),
+        range: RangeInclusive<usize>,
         good: &[u8],
     ) -> Result<(), CommandError> {
         let mut pipe = Pipeline::new();
         let script = pipe.cmd("EVAL").arg(UNLINK_UNLESS).arg(names.len()).arg(names);
-        script.arg(from).arg(to).arg(good).ignore();
+        script.arg(*range.start()).arg(*range.end()).arg(good).ignore();
         self.ask(&pipe).await
     }
 

@@ -33,6 +33,7 @@ use runtime::worker::Runtimes;
 /// The connection's end of the pipes. Dropping it ends the child.
 pub(super) struct StdioLink {
     channel: Channel,
+    pub(super) questions: Questions,
     /// Closed when the connection is broken.
     pub(super) closing: Closing,
     /// Closed too, with a reason for operators that may quote the child's last output.
@@ -69,8 +70,12 @@ impl StdioLink {
         let (runtimes, tasks) = (Arc::default(), server.shutdown.clone());
         let channel = Channel { pending, outbox, broken, stop, runtimes, tasks };
         server.shutdown.spawn(write(channel.clone(), due));
+        let (answering, payer) = (channel.clone(), Account::Server(Arc::clone(&server.name)));
+        let answers = move |answer| deliver(answering.clone(), answer, payer.clone()).boxed();
+        let questions = Questions::new(&server.name, &server.shutdown, answers);
         let link = Self {
             channel,
+            questions,
             closing: Closing::default(),
             exit_reason: Closing::default(),
             end: CancellationToken::new(),
@@ -97,11 +102,8 @@ impl StdioLink {
             heard.cancel();
         });
         let (name, runtimes) = (Arc::clone(&server.name), Arc::clone(&channel.runtimes));
-        let payer = Account::Server(Arc::clone(&server.name));
-        let answers = move |answer| deliver(channel.clone(), answer, payer.clone()).boxed();
-        let questions = Questions::new(&server.name, shutdown, answers);
         let router = ResponseRouter { pending: Arc::clone(&pending), runtimes, tasks: shutdown.clone() };
-        let ends = (questions, events.clone());
+        let ends = (self.questions.clone(), events.clone());
         let reader =
             StdioReader::new(name, server.message_bytes, router, ends, &signals.broken, tail.clone());
         shutdown.spawn(reader.run(stdout, OutputEnd::new(signals.clone())));

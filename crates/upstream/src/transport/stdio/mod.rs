@@ -41,7 +41,9 @@ use super::handshake::{self, Finding, PROBE_LIMIT};
 use super::http::proxy_variable;
 use super::pending::Purpose;
 use crate::config::{Config, Stdio};
-use crate::connection::{Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, Starting};
+use crate::connection::{
+    Call, Connection, Connector, Dialect, Events, Outlet, RequestFuture, ServerRequests, Starting,
+};
 use crate::dialect::Eras;
 use crate::error::Error;
 use crate::response_stream::ResponseBody;
@@ -333,6 +335,10 @@ impl Connection for ToServer {
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         // If delivery fails, the connection is about to end.
         async move { drop(self.link.tell(notification).await) }.boxed()
+    }
+
+    fn server_requests(&self) -> Option<&dyn ServerRequests> {
+        Some(&self.link.questions)
     }
 
     fn closed(&self) -> BoxFuture<'_, String> {

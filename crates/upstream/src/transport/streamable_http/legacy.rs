@@ -26,7 +26,7 @@ use super::HttpServer;
 use super::answer::{AnswerReader, Broken, Resume};
 use super::outcome::RequestOutcome;
 use crate::close_reason::Closing;
-use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture};
+use crate::connection::{Call, Connection, Dialect, Events, Outlet, RequestFuture, ServerRequests};
 use crate::error::{Error, SessionRefusal};
 use crate::response_stream::ResponseBody;
 use crate::transport::background_send::BackgroundSender;
@@ -339,6 +339,10 @@ impl Connection for LegacySession {
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
         self.state.background.post(notification.encode());
         std::future::ready(()).boxed()
+    }
+
+    fn server_requests(&self) -> Option<&dyn ServerRequests> {
+        Some(&self.state.questions)
     }
 
     fn has_lost_session(&self) -> bool {

@@ -86,8 +86,7 @@ pub(super) async fn holds(double: &Double, texts: &BTreeSet<String>) {
 /// Returns the id of a text, computed independently of the code under test.
 pub(super) fn id(text: &str) -> String {
     use sha2::{Digest, Sha256};
-    let hex = runtime::hex::hex;
-    format!("{}-{}", hex(&Sha256::digest("openai\0m")[..4]), hex(&Sha256::digest(text)[..16]))
+    format!("{}-{}", hex::encode(&Sha256::digest("openai\0m")[..4]), hex::encode(&Sha256::digest(text)[..16]))
 }
 
 pub(super) fn texts(requested: Vec<Vec<String>>) -> BTreeSet<String> {

@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 use super::super::passages::Digested;
 use super::super::vectors::Vectors;
 use crate::embedding::Embedding;
-use runtime::hex::hex;
 
 /// All passages, sorted by the digest of their text. Each has its document, its section and its start there.
 #[derive(Debug, Default)]
@@ -47,12 +46,12 @@ impl IdPrefix {
     /// The prefix for the vectors of `model`.
     pub(super) fn of(model: &dyn Embedding) -> Self {
         let model = format!("{}\0{}", model.provider(), model.model());
-        Self(format!("{}-", hex(&Sha256::digest(model)[..4])))
+        Self(format!("{}-", hex::encode(&Sha256::digest(model)[..4])))
     }
 
     /// Returns the id of the vector of a text.
     pub(super) fn id(&self, digest: &Digested) -> String {
-        format!("{}{}", self.0, hex(digest))
+        format!("{}{}", self.0, hex::encode(digest))
     }
 
     /// Returns the digest in `id`, or `None` if the id is of another model or program.

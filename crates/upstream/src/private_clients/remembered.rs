@@ -1,0 +1,51 @@
+//! The last offer to the principal of a client: it is shown before the lists on the connection of the client were read, and
+//! while the server is down.
+//!
+//! Not here: the memory (`principal_offers`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{LINGER, PrivateClientTask};
+use crate::discover;
+use crate::private_client_table::ListSource;
+
+impl PrivateClientTask {
+    /// Publishes the last offer to its principal, if the client sees no other one.
+    pub(super) async fn offer_remembered(&self) {
+        if *self.client.lists.borrow() != ListSource::Shared {
+            return;
+        }
+        let Some(stored) = self.upstream.last_offer_to(self.call.principal.as_ref()) else { return };
+        let (bytes, upstream) = (stored.bytes().len(), Arc::clone(&self.upstream));
+        let restored = discover::off_worker(bytes, move || upstream.restored(&stored)).await;
+        if let Some(offer) = restored {
+            self.offer(offer, ListSource::Memory).await;
+        }
+    }
+
+    /// Whether the client needs its connection no more: no request follows the `seen` ones for a while.
+    pub(super) async fn is_quiet_after(&self, seen: u64) -> bool {
+        let pool = &self.upstream.pool;
+        let mut demand = self.client.demand.subscribe();
+        loop {
+            let comes = demand.wait_for(|demand| demand.count > seen);
+            let linger = if pool.attended.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
+            let is_asked = timeout(linger, comes).await.is_ok();
+            // A call that was on its way when the connection closed made another one.
+            let is_needed = is_asked || pool.private_connection(&self.affinity).is_some();
+            if is_needed || linger.is_zero() || !self.keeps_remembered() {
+                return !is_needed;
+            }
+        }
+    }
+
+    /// Whether what the client sees stays without a connection, because its session would see it again at once.
+    fn keeps_remembered(&self) -> bool {
+        !self.affinity.ends_when_idle()
+            && *self.client.lists.borrow() != ListSource::Shared
+            && self.upstream.last_offer_to(self.call.principal.as_ref()).is_some()
+    }
+}

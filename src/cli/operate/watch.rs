@@ -1,0 +1,106 @@
+//! `switchyard status --watch`: the servers of the running gateway, every two seconds until Ctrl-C.
+//!
+//! Invariants: a terminal is cleared and gets at most its own lines, servers with a problem first. Anything else gets one
+//! block for each interval, without escape sequences. A gateway that is away when this begins, or that refuses the
+//! credential, is an error. One that leaves meanwhile is waited for.
+//!
+//! Not here: durations and single calls, which the dashboard, `/metrics` and `switchyard logs` have.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::Method;
+use tokio::time::sleep;
+
+use super::super::remote::{Remote, RemoteError};
+use super::screen::{Screen, View};
+use super::servers::{elements, names, number, or_dash, text};
+use super::table::{Cell, Table};
+use json::Raw;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The calls and failures of each server since the gateway started, at one moment.
+struct Sample {
+    at: Instant,
+    counts: HashMap<String, [u64; 2]>,
+}
+
+/// Shows the servers until the process is interrupted, or the gateway refuses the credential.
+pub(super) async fn run(remote: &Remote, screen: &mut Screen<'_>) -> Result<(), RemoteError> {
+    let mut before = None;
+    loop {
+        let title = |text: &str| {
+            format!("{}  {}  {text}", httpdate::fmt_http_date(SystemTime::now()), remote.origin())
+        };
+        match remote.rest(Method::GET, &["servers"], &[]).await {
+            Ok(document) => {
+                let servers = elements(&document, "servers")?;
+                let good = servers.iter().filter(|server| is_good(server)).count();
+                let (table, sample) = table_of(&servers, before.as_ref());
+                let view = View { names: names(&servers, "name"), document, table };
+                screen.redraw(
+                    &title(&format!("{good} of {} servers are usable", servers.len())),
+                    Some(&view),
+                )?;
+                before = Some(sample);
+            }
+            Err(failed) if before.is_some() && !matches!(failed, RemoteError::Denied(_)) => {
+                screen.redraw(&title(&failed.to_string()), None)?;
+            }
+            Err(failed) => return Err(failed),
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Whether calls reach the server, or would start it.
+fn is_good(server: &Raw) -> bool {
+    matches!(&*text(server, "state"), "ready" | "idle") && text(server, "breaker") == "closed"
+}
+
+/// The table, and the counters for the rates of the next one. A gateway that started again has a rate of zero once.
+fn table_of(servers: &[Raw], before: Option<&Sample>) -> (Table, Sample) {
+    let mut now = Sample { at: Instant::now(), counts: HashMap::new() };
+    let mut table = Table::new(&[
+        "SERVER",
+        "STATE",
+        "BREAKER",
+        "CALLS/S",
+        "FAILURES/S",
+        "RUNNING",
+        "WAITING",
+        "TOOLS",
+        "CALLS",
+        "LAST ERROR",
+    ]);
+    let mut servers: Vec<&Raw> = servers.iter().collect();
+    servers.sort_by_key(|server| is_good(server));
+    for server in servers {
+        let counters = server.get("counters").unwrap_or_else(Raw::empty_object);
+        let counts = ["calls", "failures"].map(|member| counters.get_as(member).unwrap_or(0_u64));
+        let old = before.and_then(|before| Some((before.at, *before.counts.get(&text(server, "name"))?)));
+        let rate = |at: usize| {
+            old.map_or("-".to_owned(), |(since, old)| {
+                let per_interval = u32::try_from(counts[at].saturating_sub(old[at])).unwrap_or(u32::MAX);
+                format!(
+                    "{:.1}",
+                    f64::from(per_interval) / now.at.duration_since(since).as_secs_f64().max(0.001)
+                )
+            })
+        };
+        let figures = [rate(0), rate(1), number(server, "running_calls"), number(server, "waiting_calls")];
+        let totals =
+            [number(server, "tool_count"), counts[0].to_string(), or_dash(text(server, "last_error"))];
+        let states = [
+            Cell::new(&text(server, "name")),
+            Cell::state(&text(server, "state")),
+            Cell::state(&text(server, "breaker")),
+        ];
+        table.rows.push(
+            states.into_iter().chain(figures.iter().chain(&totals).map(|figure| Cell::new(figure))).collect(),
+        );
+        now.counts.insert(text(server, "name"), counts);
+    }
+    (table, now)
+}
