@@ -123,12 +123,13 @@ impl<B: Builtin> InProcessConnection<B> {
     /// Acknowledges the notifications that the built-in sends, and stays open. The notifications come as
     /// events.
     async fn listen(&self, params: Option<&Raw>, outlet: &Outlet) -> Result<Reply, Error> {
-        let asked = params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
-        let mut wanted: Vec<String> = asked.get_as(RESOURCES).unwrap_or_default();
-        wanted.retain(|uri| self.builtin.subscribable_resources().contains(&uri.as_str()));
-        let wanted = (!wanted.is_empty()).then(|| Raw::of(&wanted));
+        let requested =
+            params.and_then(|params| params.get("notifications")).unwrap_or_else(Raw::empty_object);
+        let mut uris: Vec<String> = requested.get_as(RESOURCES).unwrap_or_default();
+        uris.retain(|uri| self.builtin.subscribable_resources().contains(&uri.as_str()));
+        let uris = (!uris.is_empty()).then(|| Raw::of(&uris));
         // No built-in has tasks.
-        let honoured = asked.edit(&[(RESOURCES, wanted.as_ref()), ("taskIds", None)]);
+        let honoured = requested.edit(&[(RESOURCES, uris.as_ref()), ("taskIds", None)]);
         let params = Some(Raw::object(&[("notifications", &honoured)]));
         outlet.deliver(Notification { method: method::SUBSCRIPTIONS_ACKNOWLEDGED.into(), params }).await;
         std::future::pending().await

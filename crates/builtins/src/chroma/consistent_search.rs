@@ -43,7 +43,7 @@ pub(super) struct NearestSearch {
     pub vector: Vec<f32>,
     /// Filter in the form that Chroma accepts.
     pub filter: Option<Value>,
-    pub wanted: usize,
+    pub desired: usize,
 }
 
 /// Returns the nearest hits that count, at most as many as wanted.
@@ -52,7 +52,7 @@ pub(super) async fn seek(
     collection: Uuid,
     search: NearestSearch,
 ) -> Result<Vec<Hit>, Error> {
-    let limit = search.wanted.clamp(1, MOST_ASKED);
+    let limit = search.desired.clamp(1, MOST_ASKED);
     let mut run = SearchRun {
         chroma,
         collection,
@@ -113,7 +113,7 @@ impl SearchRun<'_> {
         for hit in hits {
             self.judge(hit, &is_known, &mut round);
         }
-        let is_enough = is_all || round.counting.len() >= self.search.wanted;
+        let is_enough = is_all || round.counting.len() >= self.search.desired;
         let is_the_most = self.limit >= MOST_ASKED && self.dead.len() == many;
         let is_still = round.replaced.is_empty() && revived.is_empty() && self.bare.len() == bare;
         round.is_settled = is_still && (is_enough || is_the_most);
@@ -135,10 +135,10 @@ impl SearchRun<'_> {
         let inside = heads_among(hits);
         let documents = hits.iter().filter_map(RecordMark::of).map(|mark| mark.document);
         let outside = documents.filter(|document| !inside.contains_key(document));
-        let wanted: BTreeSet<String> = outside.chain(self.dead.values().cloned()).collect();
+        let desired: BTreeSet<String> = outside.chain(self.dead.values().cloned()).collect();
         let mut heads = inside;
-        if !wanted.is_empty() {
-            let ids = wanted.iter().map(|document| head_id(document)).collect();
+        if !desired.is_empty() {
+            let ids = desired.iter().map(|document| head_id(document)).collect();
             let select = Select { ids: Some(ids), ..Select::default() };
             let found = self.chroma.marks(self.collection, &select).await?;
             heads.extend(
@@ -170,7 +170,7 @@ impl SearchRun<'_> {
     fn best(&self, mut counting: Vec<Hit>) -> Vec<Hit> {
         let far = |hit: &Hit| hit.distance.unwrap_or(f64::MAX);
         counting.sort_by(|a, b| far(a).total_cmp(&far(b)));
-        counting.truncate(self.search.wanted);
+        counting.truncate(self.search.desired);
         counting
     }
 

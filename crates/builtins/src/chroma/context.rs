@@ -126,8 +126,8 @@ impl ChromaContext {
         let some = self.chroma.collections(names::PAGE, 0).await.unwrap_or_default();
         let own = some.iter().filter_map(|one| one.name.strip_prefix(prefix));
         // Chroma shows names with the prefix.
-        let asked = name.strip_prefix(prefix).unwrap_or(name);
-        let nearest: Vec<String> = nearest_few(asked, own).into_iter().map(str::to_owned).collect();
+        let requested = name.strip_prefix(prefix).unwrap_or(name);
+        let nearest: Vec<String> = nearest_few(requested, own).into_iter().map(str::to_owned).collect();
         Refusal::new("not_found", field, name)
             .because("There is no such collection.")
             .valid("the name of a collection that is there")
@@ -148,10 +148,10 @@ impl ChromaContext {
         let (mut vectors, mut most) = (Vec::with_capacity(texts.len()), FIRST_SLICE);
         while vectors.len() < texts.len() {
             let rest = &texts[vectors.len()..];
-            let begun = Instant::now();
-            let made = self.embedding.embed(&rest[..most.min(rest.len())], begun + SLICE_LIMIT).await;
+            let started = Instant::now();
+            let made = self.embedding.embed(&rest[..most.min(rest.len())], started + SLICE_LIMIT).await;
             vectors.extend(made.map_err(|error| not_embedded(tool, &error))?);
-            most = fitting(most, begun.elapsed());
+            most = fitting(most, started.elapsed());
             #[allow(clippy::cast_precision_loss)] // of some thousands
             report.share(0.8 * vectors.len() as f64 / texts.len() as f64, "embedding");
         }
@@ -271,9 +271,9 @@ mod tests {
                 ChromaClient::new(&options.place, &crate::server_context(&Shutdown::new())).expect("usable");
             let slow = Arc::new(Slow(Duration::from_secs(each)));
             let context = ChromaContext::new(chroma, &options, slow);
-            let (texts, begun) = (vec!["a".to_owned(); 100], Instant::now());
+            let (texts, started) = (vec!["a".to_owned(); 100], Instant::now());
             let made = context.embed("add_document", &texts, &Report::none()).await.expect("in time");
-            assert!(made.len() == 100 && begun.elapsed() < Duration::from_secs(limit));
+            assert!(made.len() == 100 && started.elapsed() < Duration::from_secs(limit));
         }
     }
 }

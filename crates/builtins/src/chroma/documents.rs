@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::layout::{self, Draft, Head, Piece};
+use super::layout::{self, ChunkRecord, Draft, Head};
 use super::metadata::{self, Subject};
 use super::model::{Collection, Metadata};
 use super::model_check;
@@ -129,7 +129,7 @@ pub(super) struct DocumentInfo {
 
 /// A text that is ready to be written.
 struct EmbeddedText {
-    pieces: Vec<Piece>,
+    pieces: Vec<ChunkRecord>,
     chunk_size: Option<usize>,
 }
 
@@ -285,7 +285,7 @@ async fn embedded(
     let vectors = context.embed(tool, &texts, report).await?;
     let piece = |(cut, vector): (UnembeddedChunk, Vec<f32>)| {
         let UnembeddedChunk { content, start, end, headings } = cut;
-        Piece { content, start, end, headings, vector }
+        ChunkRecord { content, start, end, headings, vector }
     };
     Ok(EmbeddedText { pieces: cuts.into_iter().zip(vectors).map(piece).collect(), chunk_size: size })
 }
@@ -336,7 +336,7 @@ pub(super) fn cut(
 
 fn chunking(context: &ChromaContext, text: &str, size: Option<usize>) -> Chunking {
     let usual = context.options.chunking;
-    let wanted = match size {
+    let desired = match size {
         Some(size) if size > usual.size() => {
             // The overlap grows in proportion.
             Chunking::new(size, usual.overlap() * size / usual.size()).unwrap_or(usual)
@@ -344,7 +344,7 @@ fn chunking(context: &ChromaContext, text: &str, size: Option<usize>) -> Chunkin
         Some(size) => usual.at_most(size),
         None => usual,
     };
-    context.embedding.window().chunking(wanted, text)
+    context.embedding.window().chunking(desired, text)
 }
 
 fn too_many(content: &str, chunking: Chunking) -> Refusal {

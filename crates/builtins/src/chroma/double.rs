@@ -18,7 +18,7 @@ use url::Url;
 use uuid::Uuid;
 
 pub(crate) use crate::chroma::double::mock_store::Stored;
-use crate::chroma::double::mock_store::{Answer, Kept, error, ok, shown};
+use crate::chroma::double::mock_store::{Answer, StoredCollection, error, ok, shown};
 use runtime::shutdown::Shutdown;
 
 /// Fails at the request of this number, counted from 0.
@@ -30,7 +30,7 @@ pub(crate) enum Fault {
 
 #[derive(Debug, Default)]
 struct State {
-    kept: BTreeMap<String, Kept>,
+    kept: BTreeMap<String, StoredCollection>,
     seen: Vec<String>,
     fault: Option<Fault>,
     /// Every request fails.
@@ -253,7 +253,13 @@ impl State {
         }
         let space = body["configuration"]["hnsw"]["space"].as_str().unwrap_or("l2").to_owned();
         let metadata = body["metadata"].clone();
-        let kept = Kept { id: Uuid::new_v4(), metadata, space, dimension: None, records: BTreeMap::new() };
+        let kept = StoredCollection {
+            id: Uuid::new_v4(),
+            metadata,
+            space,
+            dimension: None,
+            records: BTreeMap::new(),
+        };
         let answer = shown(&name, &kept);
         self.kept.insert(name, kept);
         ok(answer)

@@ -21,10 +21,10 @@ const LISTS: [&str; 2] = ["$in", "$nin"];
 #[error("{0}")]
 pub struct BadFilter(String);
 
-/// Converts `wanted` to Chroma's form. Returns `None` if it has no conditions.
-pub fn filter(wanted: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
+/// Converts `conditions` to Chroma's form. Returns `None` if it has no conditions.
+pub fn filter(conditions: &Map<String, Value>) -> Result<Option<Value>, BadFilter> {
     let mut reader = FilterReader { conditions: 0 };
-    let mut all = reader.object(wanted, 0)?;
+    let mut all = reader.object(conditions, 0)?;
     Ok(match all.len() {
         0 => None,
         1 => all.pop(),
@@ -38,12 +38,12 @@ struct FilterReader {
 
 impl FilterReader {
     /// Reads the conditions of an object, all of which must hold.
-    fn object(&mut self, wanted: &Map<String, Value>, depth: usize) -> Result<Vec<Value>, BadFilter> {
+    fn object(&mut self, conditions: &Map<String, Value>, depth: usize) -> Result<Vec<Value>, BadFilter> {
         if depth > DEEPEST {
             return Err(bad(format!("a filter is nested at most {DEEPEST} deep")));
         }
         let mut all = Vec::new();
-        for (key, value) in wanted {
+        for (key, value) in conditions {
             match key.as_str() {
                 "$and" | "$or" => all.push(self.joined(key, value, depth)?),
                 operator if operator.starts_with('$') => {
@@ -161,14 +161,14 @@ mod tests {
     use super::*;
     use crate::hostile;
 
-    fn of(wanted: Value) -> Result<Option<Value>, String> {
-        let Value::Object(wanted) = wanted else { panic!("no object: {wanted}") };
-        filter(&wanted).map_err(|error| error.to_string())
+    fn of(conditions: Value) -> Result<Option<Value>, String> {
+        let Value::Object(conditions) = conditions else { panic!("no object: {conditions}") };
+        filter(&conditions).map_err(|error| error.to_string())
     }
 
     #[test]
     fn what_is_meant_is_written_as_chroma_takes_it() {
-        for (wanted, written) in [
+        for (conditions, written) in [
             (json!({}), None),
             (json!({"lang": "en"}), Some(json!({"lang": {"$eq": "en"}}))),
             (
@@ -185,14 +185,14 @@ mod tests {
             ),
             (json!({"$and": [{"a": 1}]}), Some(json!({"a": {"$eq": 1}}))),
         ] {
-            assert_eq!(of(wanted), Ok(written));
+            assert_eq!(of(conditions), Ok(written));
         }
     }
 
     #[test]
     fn what_chroma_would_refuse_is_refused_with_what_to_write() {
         let deep = (0..20).fold(json!({"a": 1}), |inner, _| json!({"$and": [inner]}));
-        for (wanted, says) in [
+        for (conditions, says) in [
             (json!({"a": {"$regexp": "x"}}), "`$regexp` of `a` is no operator; there are $eq, $ne"),
             (json!({"a": null}), "`$eq` of `a` takes a text, a number or a boolean"),
             (json!({"a": {}}), "`a` has no condition"),
@@ -208,7 +208,7 @@ mod tests {
             (deep, "nested at most"),
             (json!({"$or": vec![json!({"a": 1}); 300]}), "at most 200 conditions"),
         ] {
-            let error = of(wanted).expect_err("refused");
+            let error = of(conditions).expect_err("refused");
             assert!(error.contains(says), "{error}");
         }
     }
@@ -233,8 +233,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_passes_is_written_well(wanted in hostile::filters()) {
-            if let Some(Ok(Some(written))) = wanted.as_object().map(filter) {
+        fn whatever_passes_is_written_well(conditions in hostile::filters()) {
+            if let Some(Ok(Some(written))) = conditions.as_object().map(filter) {
                 prop_assert!(is_written_well(&written), "{}", written);
             }
         }

@@ -22,7 +22,7 @@ const SPACE: Uuid = Uuid::from_u128(0x6d1e_5c2a_90b7_4f43_8a51_7e0c_21d9_b6f4);
 
 /// One chunk with its vector.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Piece {
+pub(super) struct ChunkRecord {
     pub content: String,
     /// Index of its first character in the document.
     pub start: usize,
@@ -37,7 +37,7 @@ pub(super) struct Piece {
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
     /// The chunks. Never empty, because the first one is the head.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ChunkRecord>,
     /// The caller's metadata.
     pub metadata: Metadata,
     /// Digest of the content and the metadata, see [`source`].
@@ -163,7 +163,7 @@ impl<'a> Edition<'a> {
         Some(head)
     }
 
-    fn record(&self, index: usize, piece: &Piece) -> Record {
+    fn record(&self, index: usize, piece: &ChunkRecord) -> Record {
         let mut metadata = self.draft.metadata.clone();
         let mut set = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
         set("document_id", self.document.into());

@@ -125,9 +125,9 @@ fn tools(options: &config::ChromaOptions) -> Vec<Tool> {
 fn search(options: &config::ChromaOptions) -> Tool {
     let mut input = schema::of_input::<search::SearchInput>();
     let most = options.max_results;
-    let wanted = &mut input["properties"]["n_results"];
-    wanted["maximum"] = most.into();
-    wanted["default"] = most.min(search::USUAL).into();
+    let limits = &mut input["properties"]["n_results"];
+    limits["maximum"] = most.into();
+    limits["default"] = most.min(search::USUAL).into();
     Tool::with_schemas(&search::ABOUT, &input, &schema::of_output::<search::SearchOutput>())
 }
 

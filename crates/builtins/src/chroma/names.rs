@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_name_is_what_chroma_takes_with_its_prefix() {
-        for (prefix, name, wanted) in [
+        for (prefix, name, expected) in [
             ("mcp_", "docs", Some("mcp_docs")),
             ("mcp_", "a.b-C_9", Some("mcp_a.b-C_9")),
             ("", "abc", Some("abc")),
@@ -53,7 +53,7 @@ mod tests {
             ("mcp_", "../x", None),
             ("_", "docs", None),
         ] {
-            assert_eq!(full(prefix, "name", name).ok().as_deref(), wanted, "{prefix:?} {name:?}");
+            assert_eq!(full(prefix, "name", name).ok().as_deref(), expected, "{prefix:?} {name:?}");
         }
         assert!(full("mcp_", "name", &"x".repeat(509)).is_err());
     }

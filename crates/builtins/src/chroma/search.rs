@@ -92,14 +92,14 @@ pub(super) async fn search(
     input: SearchInput,
     report: &Report,
 ) -> Result<Raw, Failure> {
-    let wanted = input.filters.unwrap_or_default();
-    let filter = filter(&wanted).map_err(|bad| bad_filter(&wanted, &bad.to_string()))?;
+    let conditions = input.filters.unwrap_or_default();
+    let filter = filter(&conditions).map_err(|bad| bad_filter(&conditions, &bad.to_string()))?;
     let collection = context.open(&input.collection).await?;
     model_check::check(context, &collection, None)?;
     let mut vectors = context.embed(ABOUT.name, std::slice::from_ref(&input.query), report).await?;
     let vector = vectors.pop().unwrap_or_default();
     let most = input.n_results.min(context.options.max_results);
-    let nearest = NearestSearch { vector, filter, wanted: most as usize };
+    let nearest = NearestSearch { vector, filter, desired: most as usize };
     let hits = context.within(&input.collection, &collection, |collection| {
         let nearest = nearest.clone();
         async move { found(context, &collection, nearest).await }
@@ -140,8 +140,8 @@ fn passage(hit: Hit, space: Space) -> ChunkItem {
     }
 }
 
-fn bad_filter(wanted: &Map<String, Value>, why: &str) -> Refusal {
-    Refusal::new("invalid_argument", "filters", wanted)
+fn bad_filter(conditions: &Map<String, Value>, why: &str) -> Refusal {
+    Refusal::new("invalid_argument", "filters", conditions)
         .because(&format!("The filter cannot be used: {why}."))
         .valid("{\"field\": value} or {\"field\": {\"$operator\": value}}, joined by $and and $or")
         .suggest("Compare each field with a value of the type that it has in the documents.")

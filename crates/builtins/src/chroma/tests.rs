@@ -63,8 +63,8 @@ async fn answer(recordings: &[Value], request: Request<Body>) -> (StatusCode, St
     let body = to_bytes(request.into_body(), 1 << 20).await.expect("a body");
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let is_it = |recording: &&Value| {
-        let asked = &recording["request"];
-        asked["method"] == *method && asked["path"] == *path && asked["body"]["json"] == body
+        let requested = &recording["request"];
+        requested["method"] == *method && requested["path"] == *path && requested["body"]["json"] == body
     };
     match recordings.iter().find(is_it) {
         Some(recording) => {
@@ -140,11 +140,11 @@ async fn records_are_stored_read_and_dropped() {
 async fn a_query_gives_what_is_near_with_its_distance() {
     let server = Recorded::new(&["records-query-where", "records-query-zero"]).await;
     let chroma = server.chroma();
-    let wanted = json!({"$and": [{"document_id": "doc1"}, {"chunk_index": {"$gte": 1}}]});
+    let conditions = json!({"$and": [{"document_id": "doc1"}, {"chunk_index": {"$gte": 1}}]});
     let query = VectorQuery {
         vector: vec![0.9, 0.1, 0.0],
         limit: 3,
-        filter: filter(&metadata(wanted)).expect("good"),
+        filter: filter(&metadata(conditions)).expect("good"),
     };
     let hits = chroma.query(ID, &query).await.expect("found");
     assert_eq!(hits.len(), 1);
@@ -200,8 +200,8 @@ async fn a_real_server_keeps_what_it_is_given() {
     };
     let records = vec![record(0, [1.0, 0.0]), record(1, [0.0, 1.0])];
     chroma.upsert(collection.id, &Records::new(records, None).expect("good")).await.expect("stored");
-    let wanted = json!({"document_id": "d", "chunk_index": {"$lt": 9}});
-    let filter = filter(&metadata(wanted)).expect("good");
+    let conditions = json!({"document_id": "d", "chunk_index": {"$lt": 9}});
+    let filter = filter(&metadata(conditions)).expect("good");
     let query = VectorQuery { vector: vec![0.1, 0.9], limit: 5, filter };
     let hits = chroma.query(collection.id, &query).await.expect("found");
     assert_eq!(hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>(), ["d#00001", "d#00000"]);

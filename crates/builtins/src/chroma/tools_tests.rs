@@ -54,8 +54,8 @@ async fn a_document_is_added_found_replaced_and_deleted() {
     fixture
         .ask("update_document", json!({"collection": "docs", "doc_id": id(&added), "content": "Zebras eat."}))
         .await;
-    let kept = fixture.ask("get_document_info", one.clone()).await;
-    assert_eq!(kept["metadata"], json!({"year": 2026}), "not said: as they are");
+    let stored = fixture.ask("get_document_info", one.clone()).await;
+    assert_eq!(stored["metadata"], json!({"year": 2026}), "not said: as they are");
     let gone = fixture.ask("delete_document", one.clone()).await;
     assert_eq!(gone["deleted"], 1);
     assert_eq!(fixture.refused("get_document_info", one.clone()).await["error"], "not_found");
@@ -134,8 +134,8 @@ async fn source_is_a_key_of_the_callers_and_documents_of_before_stay_what_they_w
     fixture.ask("create_collection", json!({"name": "docs"})).await;
     let add = json!({"collection": "docs", "content": "A text.", "metadata": {"source": "wiki"}});
     let added = fixture.ask("add_document", add).await;
-    let wanted = json!({"collection": "docs", "query": "text", "filters": {"source": "wiki"}});
-    let found = fixture.ask("search", wanted).await;
+    let arguments = json!({"collection": "docs", "query": "text", "filters": {"source": "wiki"}});
+    let found = fixture.ask("search", arguments).await;
     assert_eq!(found["results"][0]["metadata"], json!({"source": "wiki"}));
     assert_eq!(found["results"][0]["document_id"], added["document_id"]);
     // As it was written when the digest was called so.
@@ -310,9 +310,9 @@ fn names_inputs_defaults_and_effects_are_as_specified() {
             .map(|hint| tool["annotations"][hint] == true);
         assert_eq!(said, hints, "{name}");
     }
-    let wanted = shown("search")["inputSchema"]["properties"]["n_results"].clone();
+    let schema = shown("search")["inputSchema"]["properties"]["n_results"].clone();
     assert_eq!(
-        ["minimum", "maximum", "default"].map(|what| wanted[what].clone()),
+        ["minimum", "maximum", "default"].map(|what| schema[what].clone()),
         [1, 10, 5].map(Value::from)
     );
 }

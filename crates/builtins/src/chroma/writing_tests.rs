@@ -23,8 +23,8 @@ async fn add(ours: &VectorStore, text: &str) -> String {
 }
 
 async fn search(ours: &VectorStore) -> Vec<String> {
-    let wanted = json!({"collection": "docs", "query": "cranes of the harbour", "n_results": 10});
-    let found = ask(ours, "search", wanted).await;
+    let arguments = json!({"collection": "docs", "query": "cranes of the harbour", "n_results": 10});
+    let found = ask(ours, "search", arguments).await;
     let results = found["results"].as_array().expect("a list").iter();
     results.map(|hit| hit["content"].as_str().expect("text").to_owned()).collect()
 }

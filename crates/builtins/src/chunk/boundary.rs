@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_place_is_as_good_as_a_reader_would_say() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("one two  three ", "one |two  |three "),
             ("One. Two! Three? (Four.) five", "One. <sentence>Two! <sentence>Three? <sentence>(Four.) |five"),
             (
@@ -174,7 +174,7 @@ mod tests {
             ("Что? Да. Нет", "Что? <sentence>Да. <sentence>Нет"),
             ("", ""),
         ] {
-            assert_eq!(marked(text), wanted);
+            assert_eq!(marked(text), expected);
         }
     }
 

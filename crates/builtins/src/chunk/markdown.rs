@@ -194,7 +194,7 @@ mod tests {
         let seen: Vec<_> = (0..outline.sections.len())
             .map(|at| (outline.headings(at).join(" > "), outline.sections[at].has_text))
             .collect();
-        let wanted = [
+        let expected = [
             ("", true),
             ("One two three", false),
             ("One two three > Down", true),
@@ -202,7 +202,7 @@ mod tests {
             ("Up", true),
             ("Under", false),
         ];
-        assert_eq!(seen, wanted.map(|(path, has_text)| (path.to_owned(), has_text)));
+        assert_eq!(seen, expected.map(|(path, has_text)| (path.to_owned(), has_text)));
         assert!(text[outline.sections[4].start..].starts_with("  # Up"));
         assert_eq!(outline.section_at(1, text.len()), 5);
         assert_eq!(outline.end(1, 7, 100, text.len()), outline.sections[3].start);

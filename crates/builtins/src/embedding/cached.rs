@@ -47,25 +47,25 @@ impl Cached {
         Self { inner, store: store.clone(), group, dimension }
     }
 
-    async fn all(&self, asked: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
-        let wanted = DistinctTexts::new(asked);
-        let mut found = self.look_up(&wanted.texts).await;
+    async fn all(&self, requested: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
+        let distinct = DistinctTexts::new(requested);
+        let mut found = self.look_up(&distinct.texts).await;
         let is_one_length = |found: &[Option<Vec<f32>>]| {
             let mut lengths = found.iter().flatten().map(Vec::len).chain(self.dimension());
             let first = lengths.next();
             lengths.all(|length| Some(length) == first)
         };
-        let mut fresh = self.fill(&wanted.texts, &mut found, deadline).await?;
+        let mut fresh = self.fill(&distinct.texts, &mut found, deadline).await?;
         if !is_one_length(&found) {
             self.store.forget(&self.group).await;
             found.fill(None);
-            fresh = self.fill(&wanted.texts, &mut found, deadline).await?;
+            fresh = self.fill(&distinct.texts, &mut found, deadline).await?;
         }
         let vectors: Vec<Vec<f32>> = found.into_iter().flatten().collect();
         self.dimension.check(self.model(), &vectors)?;
-        let kept = |at: usize| (self.key(wanted.texts[at]), encode(&vectors[at]));
-        self.keep(fresh.into_iter().map(kept).collect()).await;
-        Ok(wanted.spread(&vectors))
+        let stored = |at: usize| (self.key(distinct.texts[at]), encode(&vectors[at]));
+        self.keep(fresh.into_iter().map(stored).collect()).await;
+        Ok(distinct.spread(&vectors))
     }
 
     /// Returns the cached vectors of `texts`.
@@ -148,7 +148,7 @@ impl Embedding for Cached {
 }
 
 impl<'a> DistinctTexts<'a> {
-    fn new(asked: &'a [String]) -> Self {
+    fn new(requested: &'a [String]) -> Self {
         let (mut texts, mut known) = (Vec::new(), HashMap::new());
         let place = |text: &'a String| {
             *known.entry(text).or_insert_with(|| {
@@ -156,7 +156,7 @@ impl<'a> DistinctTexts<'a> {
                 texts.len() - 1
             })
         };
-        let places = asked.iter().map(place).collect();
+        let places = requested.iter().map(place).collect();
         Self { texts, places }
     }
 
@@ -170,8 +170,8 @@ fn encode(vector: &[f32]) -> Bytes {
 }
 
 /// Decodes a cached vector. Returns `None` if another program wrote the entry.
-fn decode(kept: &[u8]) -> Option<Vec<f32>> {
-    let (numbers, rest) = kept.as_chunks::<4>();
+fn decode(stored: &[u8]) -> Option<Vec<f32>> {
+    let (numbers, rest) = stored.as_chunks::<4>();
     let vector: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
     (rest.is_empty() && is_vector(&vector)).then_some(vector)
 }

@@ -19,7 +19,7 @@ async fn only_what_is_missing_is_embedded_at_once_and_each_once() {
     let vectors = cached.embed(&texts(&["dddd", "bb", "ccc", "a", "dddd"]), soon()).await.expect("vectors");
     assert_eq!(vectors, ["dddd", "bb", "ccc", "a", "dddd"].map(|text| vector(text, 3)));
     cached.embed(&first, soon()).await.expect("vectors");
-    assert_eq!(inner.asked(), [texts(&["a", "bb"]), texts(&["dddd", "ccc"])]);
+    assert_eq!(inner.requested(), [texts(&["a", "bb"]), texts(&["dddd", "ccc"])]);
     assert_eq!(cached.dimension(), Some(3));
     assert!(cached.embed(&[], soon()).await.expect("none").is_empty());
 }
@@ -30,7 +30,7 @@ async fn another_place_is_another_model() {
     for place in ["here", "there", "here"] {
         cached(&inner, place, &store).embed(&texts(&["a"]), soon()).await.expect("vectors");
     }
-    assert_eq!(inner.asked().len(), 2);
+    assert_eq!(inner.requested().len(), 2);
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn what_one_model_made_is_not_given_for_another() {
     let other = Arc::new(Counting { model: "other", dimension: 3.into(), ..Counting::default() });
     for inner in [&Counting::of(3), &other] {
         cached(inner, "here", &store).embed(&texts(&["a"]), soon()).await.expect("vectors");
-        assert_eq!(inner.asked().len(), 1);
+        assert_eq!(inner.requested().len(), 1);
     }
 }
 
@@ -53,7 +53,7 @@ async fn what_is_kept_of_a_model_that_has_changed_is_dropped() {
     let vectors = after.embed(&texts(&["a", "ccc"]), soon()).await.expect("vectors");
     assert_eq!(vectors, ["a", "ccc"].map(|text| vector(text, 5)));
     assert_eq!(after.embed(&texts(&["bb"]), soon()).await.expect("vectors"), [vector("bb", 5)]);
-    assert_eq!(inner.asked()[1..], [texts(&["ccc"]), texts(&["a", "ccc"]), texts(&["bb"])]);
+    assert_eq!(inner.requested()[1..], [texts(&["ccc"]), texts(&["a", "ccc"]), texts(&["bb"])]);
     *inner.dimension.lock().expect("lock") = 4;
     let error = after.embed(&texts(&["eeeee"]), soon()).await.expect_err("another dimension");
     assert_eq!(error, Error::Dimension { model: "m".into(), expected: 5, found: 4 });
@@ -67,10 +67,10 @@ async fn uncached_vectors_are_neither_read_nor_stored_and_a_changed_model_is_for
         assert_eq!(cached.embed_uncached(&texts(&["a"]), soon()).await.expect("vectors"), [vector("a", 3)]);
     }
     cached.embed(&texts(&["a", "bb"]), soon()).await.expect("vectors");
-    assert_eq!(inner.asked(), [texts(&["a"]), texts(&["a"]), texts(&["a", "bb"])]);
+    assert_eq!(inner.requested(), [texts(&["a"]), texts(&["a"]), texts(&["a", "bb"])]);
     cached.forget_cached().await;
     cached.embed(&texts(&["bb"]), soon()).await.expect("vectors");
-    assert_eq!(inner.asked()[3..], [texts(&["bb"])]);
+    assert_eq!(inner.requested()[3..], [texts(&["bb"])]);
 }
 
 #[test]

@@ -90,12 +90,12 @@ impl LocalModel {
         if let Some(index) = texts.iter().position(String::is_empty) {
             return Err(Error::Empty { index, count: texts.len() });
         }
-        let begun = Instant::now();
-        let late = |_| self.failed(Failure::TimedOut { after: begun.elapsed() });
+        let started = Instant::now();
+        let late = |_| self.failed(Failure::TimedOut { after: started.elapsed() });
         let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.map_err(late)?;
         // A free permit is taken after the deadline too, and a short text would then be embedded in spite of it.
         if Instant::now() >= deadline {
-            return Err(self.failed(Failure::TimedOut { after: begun.elapsed() }));
+            return Err(self.failed(Failure::TimedOut { after: started.elapsed() }));
         }
         let (model, texts) = (Arc::clone(&self.model), texts.to_vec());
         let (sender, answer) = oneshot::channel();

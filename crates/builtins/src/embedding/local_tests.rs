@@ -51,8 +51,8 @@ async fn load(folder: PathBuf) -> Result<LocalModel, Error> {
 async fn a_folder_becomes_vectors_of_length_one() {
     let folder = folder();
     let model = load(folder.path().to_owned()).await.expect("a model");
-    let asked = texts(&["a b", "c", "a b", "a b c d e f g h", "a b c d e f h h"]);
-    let vectors = model.embed(&asked, soon()).await.expect("vectors");
+    let requested = texts(&["a b", "c", "a b", "a b c d e f g h", "a b c d e f h h"]);
+    let vectors = model.embed(&requested, soon()).await.expect("vectors");
     assert_eq!((model.dimension(), model.provider(), model.model()), (Some(8), "local", "tiny"));
     for vector in &vectors {
         let length: f32 = vector.iter().map(|number| number * number).sum();
@@ -61,14 +61,14 @@ async fn a_folder_becomes_vectors_of_length_one() {
     assert_eq!(vectors[0], vectors[2]);
     assert_ne!(vectors[0], vectors[1]);
     assert_ne!(vectors[3], vectors[4], "what is behind its window counts too");
-    let late = model.embed(&asked, Instant::now()).await.expect_err("no time");
+    let late = model.embed(&requested, Instant::now()).await.expect_err("no time");
     assert!(late.is_retryable() && late.to_string().contains("`local` (model `tiny`)"), "{late}");
     assert!(matches!(model.embed(&texts(&[""]), soon()).await, Err(Error::Empty { .. })));
 }
 
 #[tokio::test]
 async fn a_folder_that_is_no_model_says_what_is_wrong() {
-    for (name, content, wanted) in [
+    for (name, content, expected) in [
         ("config.json", None, "`config.json`"),
         ("tokenizer.json", Some("{}"), "`tokenizer.json`"),
         ("model.safetensors", Some("x"), "`model.safetensors`"),
@@ -85,7 +85,7 @@ async fn a_folder_that_is_no_model_says_what_is_wrong() {
             None => fs::remove_file(path).expect("removed"),
         }
         let error = load(folder.path().to_owned()).await.map(drop).expect_err("no model").to_string();
-        assert!(error.contains("`model_dir`") && error.contains(wanted), "{error}");
+        assert!(error.contains("`model_dir`") && error.contains(expected), "{error}");
     }
 }
 
@@ -94,12 +94,12 @@ async fn the_parts_of_a_long_text_count_for_as_much_as_they_have_of_it() {
     let folder = folder();
     let model = load(folder.path().to_owned()).await.expect("a model");
     assert_eq!(model.window(), Window::of_tokens(4), "of six, one stands before a text and one behind it");
-    let asked = texts(&["a b c d", "e f", "a b c d e f"]);
-    let vectors = model.embed(&asked, soon()).await.expect("vectors");
+    let requested = texts(&["a b c d", "e f", "a b c d e f"]);
+    let vectors = model.embed(&requested, soon()).await.expect("vectors");
     let sum = |(one, other): (&f32, &f32)| one + other / 2.0;
     let mean: Vec<f32> = vectors[0].iter().zip(&vectors[1]).map(sum).collect();
     let length = mean.iter().map(|number| number * number).sum::<f32>().sqrt();
-    for (found, wanted) in vectors[2].iter().zip(&mean) {
-        assert!((found - wanted / length).abs() < 1e-5, "{found} {wanted}");
+    for (found, expected) in vectors[2].iter().zip(&mean) {
+        assert!((found - expected / length).abs() < 1e-5, "{found} {expected}");
     }
 }

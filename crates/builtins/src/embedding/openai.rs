@@ -104,9 +104,9 @@ impl OpenAiClient {
     async fn batch(&self, texts: &[String], deadline: Instant) -> Result<Vec<Vec<f32>>, Error> {
         let mut tries = 0;
         loop {
-            let begun = Instant::now();
-            let limit = deadline.min(begun + TRY_LIMIT);
-            let late = |_| Err(Failure::TimedOut { after: begun.elapsed() });
+            let started = Instant::now();
+            let limit = deadline.min(started + TRY_LIMIT);
+            let late = |_| Err(Failure::TimedOut { after: started.elapsed() });
             let failure = match timeout_at(limit, self.ask(texts)).await.unwrap_or_else(late) {
                 Ok(response) => return self.read(response, texts.len()),
                 Err(failure) => failure,
@@ -195,12 +195,12 @@ fn pause(failure: &Failure, tries: u32) -> Option<Duration> {
         return None;
     }
     let (first, longest) = PAUSES;
-    let asked = match failure {
+    let requested = match failure {
         Failure::Status { retry_after, .. } | Failure::Backend { retry_after, .. } => *retry_after,
         _ => None,
     };
-    match asked {
-        Some(asked) => (asked <= longest).then_some(asked),
+    match requested {
+        Some(requested) => (requested <= longest).then_some(requested),
         None => Some(full_jitter(ceiling(first, longest, tries))),
     }
 }

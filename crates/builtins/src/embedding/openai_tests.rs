@@ -37,9 +37,9 @@ fn busy(retry_after: &'static str) -> Answer {
 async fn texts_go_in_batches_and_vectors_come_in_their_order() {
     let service = Service::new(vec![Answer::Vectors(4)]).await;
     let remote = remote(&service);
-    let asked = texts(&["a", "bb", "ccc", "dddd", "eeeee", "ffffff", "ggggggg"]);
-    let vectors = remote.embed(&asked, soon()).await.expect("vectors");
-    assert_eq!(vectors, asked.iter().map(|text| vector(text, 4)).collect::<Vec<_>>());
+    let requested = texts(&["a", "bb", "ccc", "dddd", "eeeee", "ffffff", "ggggggg"]);
+    let vectors = remote.embed(&requested, soon()).await.expect("vectors");
+    assert_eq!(vectors, requested.iter().map(|text| vector(text, 4)).collect::<Vec<_>>());
     assert_eq!(remote.dimension(), Some(4));
     let seen = service.seen();
     assert_eq!(seen.iter().map(super::super::testing::Seen::inputs).collect::<Vec<_>>(), [3, 3, 1]);
@@ -121,7 +121,7 @@ async fn a_refusal_is_final_and_shows_no_key() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_vectors_is_not_believed() {
-    for (body, wanted) in [
+    for (body, desired) in [
         ("<html>", "not the JSON"),
         (r#"{"data":[]}"#, "0 vectors for 2 texts"),
         (r#"{"data":[{"index":0,"embedding":[1]}]}"#, "1 vectors for 2 texts"),
@@ -137,7 +137,7 @@ async fn an_answer_that_is_no_vectors_is_not_believed() {
     ] {
         let service = Service::new(vec![json(200, body)]).await;
         let error = remote(&service).embed(&texts(&["a", "b"]), soon()).await.expect_err("refused");
-        assert!(error.to_string().contains(wanted) && !error.is_retryable(), "{body}: {error}");
+        assert!(error.to_string().contains(desired) && !error.is_retryable(), "{body}: {error}");
         assert_eq!(service.seen().len(), 1);
     }
 }
@@ -191,8 +191,8 @@ async fn many_long_vectors_are_asked_for_in_parts() {
     let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
         .expect("usable")
         .expect("it needs no key");
-    let asked = texts(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
-    assert_eq!(remote.embed(&asked, soon()).await.expect("vectors").len(), 9);
+    let requested = texts(&["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
+    assert_eq!(remote.embed(&requested, soon()).await.expect("vectors").len(), 9);
     assert_eq!(service.seen().iter().map(super::super::testing::Seen::inputs).collect::<Vec<_>>(), [8, 1]);
 }
 
@@ -204,10 +204,10 @@ async fn a_real_service_gives_the_vectors_that_others_get_from_it() {
     let remote = OpenAiClient::new(&options, &crate::server_context(&Shutdown::new()))
         .expect("usable")
         .expect("it needs no key");
-    let asked = texts(&["The cat sits outside", "A cat is sitting outdoors", "hello world"]);
-    let vectors = remote.embed(&asked, soon()).await.expect("vectors");
-    for (found, wanted) in vectors[2].iter().zip([-0.034_477, 0.031_023, 0.006_735, 0.026_109, -0.039_362]) {
-        assert!((found - wanted).abs() < 1e-5, "{found} {wanted}");
+    let requested = texts(&["The cat sits outside", "A cat is sitting outdoors", "hello world"]);
+    let vectors = remote.embed(&requested, soon()).await.expect("vectors");
+    for (found, desired) in vectors[2].iter().zip([-0.034_477, 0.031_023, 0.006_735, 0.026_109, -0.039_362]) {
+        assert!((found - desired).abs() < 1e-5, "{found} {desired}");
     }
     let alike: f32 = vectors[0].iter().zip(&vectors[1]).map(|(one, two)| one * two).sum();
     assert!(alike > 0.7 && remote.dimension() == Some(384), "{alike}");

@@ -142,22 +142,22 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
 pub(super) struct Counting {
     pub(super) model: &'static str,
     pub(super) dimension: Mutex<usize>,
-    pub(super) asked: Mutex<Vec<Vec<String>>>,
+    pub(super) requested: Mutex<Vec<Vec<String>>>,
 }
 
 impl Counting {
     pub(super) fn of(dimension: usize) -> Arc<Self> {
-        Arc::new(Self { model: "m", dimension: Mutex::new(dimension), asked: Mutex::default() })
+        Arc::new(Self { model: "m", dimension: Mutex::new(dimension), requested: Mutex::default() })
     }
 
-    pub(super) fn asked(&self) -> Vec<Vec<String>> {
-        self.asked.lock().expect("lock").clone()
+    pub(super) fn requested(&self) -> Vec<Vec<String>> {
+        self.requested.lock().expect("lock").clone()
     }
 }
 
 impl Embedding for Counting {
     fn embed<'a>(&'a self, texts: &'a [String], _: Instant) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
-        self.asked.lock().expect("lock").push(texts.to_vec());
+        self.requested.lock().expect("lock").push(texts.to_vec());
         let dimension = *self.dimension.lock().expect("lock");
         let vectors = texts.iter().map(|text| vector(text, dimension)).collect();
         async { Ok(vectors) }.boxed()

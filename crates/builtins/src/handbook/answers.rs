@@ -96,10 +96,10 @@ pub(super) struct ByWords {
     matches: Vec<Match>,
 }
 
-/// Finds sections with the words of `asked`.
-pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, SearchFailure> {
-    let scope = asked.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
-    let words = query::asked(&asked.query);
+/// Finds sections with the words of `requested`.
+pub(super) fn by_words(snapshot: &Snapshot, requested: &Search) -> Result<ByWords, SearchFailure> {
+    let scope = requested.section.as_deref().map(|name| lookup::scope(snapshot, name)).transpose()?;
+    let words = query::requested(&requested.query);
     let matches = match query::build(&snapshot.state, &words, scope.as_deref())? {
         Some(query) => snapshot.state.search(&query)?,
         None => Vec::new(),
@@ -111,11 +111,11 @@ pub(super) fn by_words(snapshot: &Snapshot, asked: &Search) -> Result<ByWords, S
 /// vectors are in memory.
 pub(super) fn search(
     snapshot: &Snapshot,
-    asked: &Search,
+    requested: &Search,
     question: Option<&Question>,
 ) -> Result<Raw, SearchFailure> {
-    let found = by_words(snapshot, asked)?;
-    Ok(found.answer(snapshot, asked, question, question.and_then(Question::near)))
+    let found = by_words(snapshot, requested)?;
+    Ok(found.answer(snapshot, requested, question, question.and_then(Question::near)))
 }
 
 impl ByWords {
@@ -134,7 +134,7 @@ impl ByWords {
     pub(super) fn answer(
         self,
         snapshot: &Snapshot,
-        asked: &Search,
+        requested: &Search,
         question: Option<&Question>,
         nearby: Option<SectionMatches>,
     ) -> Raw {
@@ -159,11 +159,11 @@ impl ByWords {
             let place = HitPlace::of(snapshot, document, found.section);
             SearchHit { content, metadata: HitMetadata { place, score: rounded(found.score), truncated } }
         };
-        let hits: Vec<SearchHit> = ranked(snapshot, found).take(asked.n_results).map(hit).collect();
+        let hits: Vec<SearchHit> = ranked(snapshot, found).take(requested.n_results).map(hit).collect();
         let suggestion = hits.is_empty().then_some(
             "Nothing matches. Try fewer or other words, leave out section, or call list_handbook_topics.",
         );
-        Raw::of(&SearchResult { query: &asked.query, count: hits.len(), ranking, hits, suggestion })
+        Raw::of(&SearchResult { query: &requested.query, count: hits.len(), ranking, hits, suggestion })
     }
 }
 

@@ -73,7 +73,7 @@ impl HandbookCall {
     /// Reads a call of `tool`, which must be one of `tools::definitions`.
     pub(super) fn read(tool: &Tool, arguments: &Raw) -> Result<Self, Refusal> {
         match tool.name() {
-            "search_handbook" => tool.read(arguments).map(|asked| Self::Search(Search::of(asked))),
+            "search_handbook" => tool.read(arguments).map(|requested| Self::Search(Search::of(requested))),
             "get_handbook_section" => tool.read(arguments).map(|Named { path }| Self::Section { path }),
             "list_handbook_topics" => tool.read(arguments).map(|Nothing {}| Self::Topics),
             "get_recent_updates" => {
@@ -86,9 +86,9 @@ impl HandbookCall {
 }
 
 impl Search {
-    fn of(asked: SearchArguments) -> Self {
-        let query = asked.query.split_whitespace().collect::<Vec<_>>().join(" ");
-        let section = asked.section.filter(|section| !section.trim().is_empty());
-        Self { query, section, n_results: asked.n_results.unwrap_or(DEFAULT_RESULTS) as usize }
+    fn of(requested: SearchArguments) -> Self {
+        let query = requested.query.split_whitespace().collect::<Vec<_>>().join(" ");
+        let section = requested.section.filter(|section| !section.trim().is_empty());
+        Self { query, section, n_results: requested.n_results.unwrap_or(DEFAULT_RESULTS) as usize }
     }
 }

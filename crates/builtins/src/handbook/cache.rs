@@ -40,12 +40,12 @@ impl Cache {
     }
 
     /// Returns the cached result of this query in this state.
-    pub(super) fn get(&self, generation: u64, asked: &Search) -> Option<Raw> {
+    pub(super) fn get(&self, generation: u64, requested: &Search) -> Option<Raw> {
         let mut inner = self.lock();
         inner.follow(generation);
         let current = inner.generation == generation;
         let answer =
-            inner.answers.as_mut().filter(|_| current).and_then(|answers| answers.get(asked).cloned());
+            inner.answers.as_mut().filter(|_| current).and_then(|answers| answers.get(requested).cloned());
         let count = if answer.is_some() { &mut inner.hits } else { &mut inner.misses };
         *count += 1;
         drop(inner);
@@ -54,12 +54,12 @@ impl Cache {
     }
 
     /// Caches a result, unless the documents changed meanwhile.
-    pub(super) fn put(&self, generation: u64, asked: Search, answer: Raw) {
+    pub(super) fn put(&self, generation: u64, requested: Search, answer: Raw) {
         let mut inner = self.lock();
         inner.follow(generation);
-        let fits = inner.generation == generation && asked.query.len() <= LONGEST;
+        let fits = inner.generation == generation && requested.query.len() <= LONGEST;
         if let Some(answers) = inner.answers.as_mut().filter(|_| fits) {
-            answers.put(asked, answer);
+            answers.put(requested, answer);
         }
     }
 
@@ -91,7 +91,7 @@ impl CacheState {
 mod tests {
     use super::*;
 
-    fn asked(query: &str) -> Search {
+    fn requested(query: &str) -> Search {
         Search { query: query.to_owned(), section: None, n_results: 10 }
     }
 
@@ -108,12 +108,12 @@ mod tests {
         let store = Store::open(&runtime::store::Config::default());
         let cache = Cache::new(2, &store);
         for query in ["a", "b", "c"] {
-            assert_eq!(cache.get(1, &asked(query)), None);
-            cache.put(1, asked(query), answer(query));
+            assert_eq!(cache.get(1, &requested(query)), None);
+            cache.put(1, requested(query), answer(query));
         }
-        assert_eq!(cache.get(1, &asked("a")), None, "the oldest had to go");
-        assert_eq!(cache.get(1, &asked("c")), Some(answer("c")));
-        assert_eq!(cache.get(1, &Search { n_results: 5, ..asked("c") }), None);
+        assert_eq!(cache.get(1, &requested("a")), None, "the oldest had to go");
+        assert_eq!(cache.get(1, &requested("c")), Some(answer("c")));
+        assert_eq!(cache.get(1, &Search { n_results: 5, ..requested("c") }), None);
         assert_eq!(cache.counts(), (1, 5));
         assert_eq!((store.counts()[AREA].hits, store.counts()[AREA].misses), (1, 5));
     }
@@ -121,25 +121,25 @@ mod tests {
     #[test]
     fn a_change_forgets_everything_and_an_old_answer_is_not_taken() {
         let cache = room_for(10);
-        cache.put(1, asked("a"), answer("old"));
-        assert_eq!(cache.get(2, &asked("a")), None);
-        cache.put(1, asked("a"), answer("old"));
-        assert_eq!(cache.get(2, &asked("a")), None);
-        cache.put(2, asked("a"), answer("new"));
+        cache.put(1, requested("a"), answer("old"));
+        assert_eq!(cache.get(2, &requested("a")), None);
+        cache.put(1, requested("a"), answer("old"));
+        assert_eq!(cache.get(2, &requested("a")), None);
+        cache.put(2, requested("a"), answer("new"));
         assert_eq!(
-            cache.get(1, &asked("a")),
+            cache.get(1, &requested("a")),
             None,
             "who still looks at the old state is not served the new one"
         );
-        assert_eq!(cache.get(2, &asked("a")), Some(answer("new")));
+        assert_eq!(cache.get(2, &requested("a")), Some(answer("new")));
     }
 
     #[test]
     fn none_and_the_very_long_are_not_remembered() {
         let cache = room_for(0);
-        cache.put(1, asked("a"), answer("a"));
-        assert_eq!(cache.get(1, &asked("a")), None);
-        let (cache, long) = (room_for(5), asked(&"x".repeat(LONGEST + 1)));
+        cache.put(1, requested("a"), answer("a"));
+        assert_eq!(cache.get(1, &requested("a")), None);
+        let (cache, long) = (room_for(5), requested(&"x".repeat(LONGEST + 1)));
         cache.put(1, long.clone(), answer("a"));
         assert_eq!(cache.get(1, &long), None);
     }

@@ -15,7 +15,7 @@ impl Watcher for Continues {
 
 /// Returns the serial numbers of the documents that the index finds.
 fn found(snapshot: &Snapshot, text: &str) -> Vec<u64> {
-    let query = query::build(&snapshot.state, &query::asked(text), None).expect("built");
+    let query = query::build(&snapshot.state, &query::requested(text), None).expect("built");
     let matches = query.map_or_else(Vec::new, |query| snapshot.state.search(&query).expect("searched"));
     matches.into_iter().map(|found| found.document).collect()
 }

@@ -40,7 +40,7 @@ fn part(text: &str, fit: Fit<'_>) -> String {
     let heading = text.lines().next().unwrap_or_default();
     let heading = &heading[..heading.floor_char_boundary(MOST_BYTES / 4)];
     let start = match fit {
-        Fit::Words(asked) => start_of_best(text, asked),
+        Fit::Words(requested) => start_of_best(text, requested),
         Fit::Passage(begin) => start_of_line(text, begin),
     };
     if start <= heading.len() + 1 {
@@ -68,14 +68,14 @@ fn start_of_line(text: &str, begin: usize) -> usize {
 }
 
 /// Returns where the excerpt with the best line begins.
-fn start_of_best(text: &str, asked: &[Word]) -> usize {
-    let wanted: HashSet<&str> = asked.iter().map(|word| word.text.as_str()).collect();
+fn start_of_best(text: &str, requested: &[Word]) -> usize {
+    let desired: HashSet<&str> = requested.iter().map(|word| word.text.as_str()).collect();
     let mut starts = vec![0];
     starts.extend(text.match_indices('\n').map(|(at, _)| at + 1));
     let (mut best, mut most) = (0, 0);
     for (number, line) in text.split('\n').enumerate() {
         let words: HashSet<String> = words_of(line, 1_000).into_iter().map(|word| word.text).collect();
-        let held = words.iter().filter(|word| wanted.contains(word.as_str())).count();
+        let held = words.iter().filter(|word| desired.contains(word.as_str())).count();
         if held > most {
             (best, most) = (number, held);
         }
@@ -143,8 +143,8 @@ mod tests {
         #[test]
         fn any_text_is_cut_between_letters(line in "\\PC{0,40}", count in 0_usize..200, query in "\\PC{0,20}") {
             let document = document(&format!("# é\n{}", format!("{line}\n").repeat(count)));
-            let asked = words_of(&query, 10);
-            for fit in [Fit::Words(&asked), Fit::Passage(17 * count), Fit::Passage(usize::MAX)] {
+            let requested = words_of(&query, 10);
+            for fit in [Fit::Words(&requested), Fit::Passage(17 * count), Fit::Passage(usize::MAX)] {
                 let (text, _) = excerpt(&document, 0, fit);
                 prop_assert!(text.len() <= MOST_BYTES + 20);
             }

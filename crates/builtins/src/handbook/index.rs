@@ -216,9 +216,9 @@ impl State {
     }
 
     /// Returns the matching sections, best first.
-    pub(super) fn search(&self, asked: &IndexQuery) -> tantivy::Result<Vec<Match>> {
+    pub(super) fn search(&self, requested: &IndexQuery) -> tantivy::Result<Vec<Match>> {
         let best = TopDocs::with_limit(CANDIDATES).order_by_score();
-        let found = self.searcher.search_with_statistics_provider(asked.query.as_ref(), &best, self)?;
+        let found = self.searcher.search_with_statistics_provider(requested.query.as_ref(), &best, self)?;
         let mut candidates: Vec<Candidate> =
             found.into_iter().map(|(score, address)| Candidate { address, score }).collect();
         candidates.sort_by_key(|candidate| candidate.address);
@@ -226,7 +226,7 @@ impl State {
         for of_segment in candidates.chunk_by_mut(|a, b| a.address.segment_ord == b.address.segment_ord) {
             let segment = self.searcher.segment_reader(of_segment[0].address.segment_ord);
             let mut of_segment: Vec<&mut Candidate> = of_segment.iter_mut().collect();
-            neighbours::reward(segment, self.fields.weighted(), &asked.pairs, &mut of_segment)?;
+            neighbours::reward(segment, self.fields.weighted(), &requested.pairs, &mut of_segment)?;
             let columns = segment.fast_fields();
             let (documents, sections) = (columns.u64("document")?, columns.u64("section")?);
             matches.extend(of_segment.into_iter().map(|candidate| {

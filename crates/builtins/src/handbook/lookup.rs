@@ -249,13 +249,13 @@ fn top(path: &str) -> String {
     path.split('/').next().unwrap_or(path).to_owned()
 }
 
-/// Returns the few names that are most similar to `wanted`, or end alike.
-fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
-    let wanted = wanted.to_lowercase();
+/// Returns the few names that are most similar to `desired`, or end alike.
+fn nearest(desired: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    let desired = desired.to_lowercase();
     let last = |path: &str| path.rsplit(['/', '#']).next().unwrap_or(path).to_lowercase();
     let likeness = |name: &String| {
-        let whole = strsim::jaro_winkler(&wanted, &name.to_lowercase());
-        whole.max(strsim::jaro_winkler(&last(&wanted), &last(name)))
+        let whole = strsim::jaro_winkler(&desired, &name.to_lowercase());
+        whole.max(strsim::jaro_winkler(&last(&desired), &last(name)))
     };
     let mut ranked: Vec<(f64, String)> =
         names.map(|name| (likeness(&name), name)).filter(|(likeness, _)| *likeness > 0.7).collect();

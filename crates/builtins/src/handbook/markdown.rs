@@ -103,8 +103,8 @@ impl MarkdownReader {
         self.in_heading = false;
         if let Some(section) = self.sections.last_mut() {
             section.heading = section.heading.split_whitespace().collect::<Vec<_>>().join(" ");
-            let wanted = self.own_anchor.take().unwrap_or_else(|| slug(&section.heading));
-            section.anchor = unique(&mut self.anchors, wanted);
+            let desired = self.own_anchor.take().unwrap_or_else(|| slug(&section.heading));
+            section.anchor = unique(&mut self.anchors, desired);
         }
     }
 
@@ -141,17 +141,17 @@ impl MarkdownReader {
 
 /// Returns the fragment of a heading, as common renderers make it.
 fn slug(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    let stored = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    stored.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-fn unique(taken: &mut HashMap<String, usize>, wanted: String) -> String {
-    let count = taken.entry(wanted.clone()).or_insert(0);
+fn unique(taken: &mut HashMap<String, usize>, desired: String) -> String {
+    let count = taken.entry(desired.clone()).or_insert(0);
     *count += 1;
     if *count == 1 {
-        return wanted;
+        return desired;
     }
-    let numbered = format!("{wanted}-{}", *count - 1);
+    let numbered = format!("{desired}-{}", *count - 1);
     unique(taken, numbered)
 }
 

@@ -185,7 +185,7 @@ impl Handbook {
             _ => self.snapshot(false).await?,
         };
         match request {
-            HandbookCall::Search(asked) => self.found(snapshot, asked).await,
+            HandbookCall::Search(requested) => self.found(snapshot, requested).await,
             request => self.work_out(move || from_snapshot(&snapshot, &request)).await,
         }
     }
@@ -239,19 +239,19 @@ impl Handbook {
         if let Some(known) = self.cache.get(moment, &search) {
             return Ok(Ok(known));
         }
-        let asked = match &self.semantic {
+        let requested = match &self.semantic {
             Some(semantic) => semantic.question(&state, &search.query).await,
             None => QueryPlan::ByWords,
         };
-        let mut is_lasting = !matches!(asked, QueryPlan::NotNow);
-        let wanted = search.clone();
-        let reply = match asked.question() {
+        let mut is_lasting = !matches!(requested, QueryPlan::NotNow);
+        let query = search.clone();
+        let reply = match requested.question() {
             Some(question) if question.is_asked_elsewhere() => {
-                let (answered, reply) = self.with_chroma(snapshot, wanted, question).await?;
+                let (answered, reply) = self.with_chroma(snapshot, query, question).await?;
                 is_lasting = answered;
                 reply
             }
-            question => self.work_out(move || answers::search(&snapshot, &wanted, question.as_ref())).await?,
+            question => self.work_out(move || answers::search(&snapshot, &query, question.as_ref())).await?,
         };
         if let Ok(answer) = reply.as_ref()
             && is_lasting
@@ -270,11 +270,11 @@ impl Handbook {
         question: Question,
     ) -> Result<(bool, Reply), Error> {
         let question = Arc::new(question);
-        let (asked, at, search) = (Arc::clone(&question), Arc::clone(&snapshot), Arc::new(search));
-        let wanted = Arc::clone(&search);
+        let (requested, at, search) = (Arc::clone(&question), Arc::clone(&snapshot), Arc::new(search));
+        let query = Arc::clone(&search);
         let by_words = move || {
-            let found = answers::by_words(&at, &wanted)?;
-            let chroma_search = found.chroma_search(&at, &asked);
+            let found = answers::by_words(&at, &query)?;
+            let chroma_search = found.chroma_search(&at, &requested);
             Ok((found, chroma_search))
         };
         let (found, chroma_search) = match self.done(by_words).await? {
@@ -337,7 +337,7 @@ impl Builtin for Handbook {
 fn from_snapshot(snapshot: &Snapshot, request: &HandbookCall) -> Result<Raw, SearchFailure> {
     match request {
         HandbookCall::Ping => Ok(Raw::of(&PONG)),
-        HandbookCall::Search(asked) => answers::search(snapshot, asked, None),
+        HandbookCall::Search(requested) => answers::search(snapshot, requested, None),
         HandbookCall::Section { path } => answers::section(snapshot, path),
         HandbookCall::Topics => Ok(topics::topics(snapshot)),
         HandbookCall::Updates { days } => Ok(answers::updates(snapshot, *days, SystemTime::now())),

@@ -70,11 +70,11 @@ fn positions(
         return Ok(all);
     };
     for (candidate, found) in candidates.iter().zip(&mut all) {
-        let wanted = candidate.address.doc_id;
-        if postings.doc() < wanted {
-            postings.seek(wanted);
+        let target = candidate.address.doc_id;
+        if postings.doc() < target {
+            postings.seek(target);
         }
-        if postings.doc() == wanted {
+        if postings.doc() == target {
             postings.positions(found);
         }
     }

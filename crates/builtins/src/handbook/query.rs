@@ -41,15 +41,15 @@ static EMPTY_WORDS: LazyLock<HashSet<String>> =
     LazyLock::new(|| words_of(EMPTY, usize::MAX).into_iter().map(|word| word.text).collect());
 
 /// Returns the words of a query that are looked for, in order.
-pub(super) fn asked(text: &str) -> Vec<Word> {
+pub(super) fn requested(text: &str) -> Vec<Word> {
     let words = words_of(text, 4 * MOST_WORDS);
     let full = |word: &Word| word.whole || !EMPTY_WORDS.contains(&word.text);
-    let mut asked: Vec<Word> = words.iter().filter(|word| full(word)).cloned().collect();
-    if asked.is_empty() {
-        asked = words;
+    let mut requested: Vec<Word> = words.iter().filter(|word| full(word)).cloned().collect();
+    if requested.is_empty() {
+        requested = words;
     }
-    asked.truncate(MOST_WORDS);
-    asked
+    requested.truncate(MOST_WORDS);
+    requested
 }
 
 /// Builds the query for these words, within `scope` if there is one. Returns `None` if nothing can match.

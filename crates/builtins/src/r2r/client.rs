@@ -10,10 +10,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use http::Method;
-use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use super::model::{Results, VERSION};
+use super::model::{R2rDocument, Results, VERSION};
 use super::pace::Pace;
 use super::session::Session;
 use crate::r2r::config;
@@ -21,6 +22,12 @@ use crate::rest::{Answer, Rest, RestRequest};
 use net::http::Form;
 use net::sse::Event;
 use upstream::api::{Error, ServerContext};
+
+/// An account. Its other members are not needed.
+#[derive(Deserialize)]
+struct Account {
+    id: String,
+}
 
 /// One R2R service and the session there. Clones share both.
 #[derive(Clone)]
@@ -110,6 +117,36 @@ impl Client {
         Ok(answer.events().boxed())
     }
 
+    /// Returns the id of Switchyard's account.
+    pub(super) async fn account(&self) -> Result<String, Error> {
+        Ok(self.get::<Results<Account>>(&["users", "me"], &[]).await?.results.id)
+    }
+
+    /// Whether there is a collection `id` that Switchyard may use.
+    pub(super) async fn has_collection(&self, id: Uuid) -> Result<bool, Error> {
+        let there = self.get::<IgnoredAny>(&["collections", &id.to_string()], &[]).await;
+        // 403: the collection exists, but Switchyard may not use it.
+        Ok(unless(there, &[403, 404])?.is_some())
+    }
+
+    /// Returns the document `id`, if there is one.
+    pub(super) async fn document(&self, id: Uuid) -> Result<Option<R2rDocument>, Error> {
+        let there = self.get::<Results<R2rDocument>>(&["documents", &id.to_string()], &[]).await;
+        Ok(unless(there, &[404])?.map(|answer| answer.results))
+    }
+
+    /// Deletes the document `id`, which may be gone already.
+    pub(super) async fn remove(&self, id: Uuid) -> Result<(), Error> {
+        let gone = self.delete::<IgnoredAny>(&["documents", &id.to_string()]).await;
+        unless(gone, &[404]).map(drop)
+    }
+
+    /// Adds a document to a collection, which may have it already.
+    pub(super) async fn join(&self, collection: Uuid, id: Uuid) -> Result<(), Error> {
+        let path = ["collections", &collection.to_string(), "documents", &id.to_string()];
+        unless(self.post::<_, IgnoredAny>(&path, &()).await, &[409]).map(drop)
+    }
+
     /// Whether R2R runs and still accepts the credentials.
     pub(super) async fn health(&self) -> Result<(), Error> {
         self.session.pass().await?;
@@ -155,4 +192,13 @@ impl Client {
 /// R2R's own key. A new token would not fix that.
 fn is_of_our_token(error: &Error) -> bool {
     matches!(error, Error::Backend { status: 401, detail, .. } if !detail.starts_with("Authentication error"))
+}
+
+/// Returns the answer, or none if R2R answered with one of `statuses`.
+fn unless<T>(answer: Result<T, Error>, statuses: &[u16]) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Error::Backend { status, .. }) if statuses.contains(&status) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

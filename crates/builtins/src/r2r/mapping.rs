@@ -284,10 +284,10 @@ mod tests {
         let theirs = serde_json::json!({"one": id(1), "c-other": id(2)});
         fs::write(&mapping.0, theirs.to_string()).expect("written");
         for (project, number) in [("one", 1), ("other", 2)] {
-            let wanted = Remembered { id: entry(project, number).collection_id, is_foreign: true };
+            let expected = Remembered { id: entry(project, number).collection_id, is_foreign: true };
             let entry = entry(project, number);
             let read = mapping.get(&entry.owner, &entry.collection_name).await.expect("read");
-            assert_eq!(read, Some(wanted), "{project}");
+            assert_eq!(read, Some(expected), "{project}");
         }
         for (project, number) in [("one", 3), ("other", 4), ("new", 5)] {
             mapping.put(entry(project, number)).await.expect("written");
@@ -307,8 +307,8 @@ mod tests {
         };
         futures_util::future::join_all((0..16).map(write)).await;
         for n in 0..16 {
-            let wanted = entry(&format!("p{n}"), n);
-            assert_eq!(found(&shared, &wanted).await, Some(wanted.collection_id));
+            let expected = entry(&format!("p{n}"), n);
+            assert_eq!(found(&shared, &expected).await, Some(expected.collection_id));
         }
     }
 

@@ -107,14 +107,14 @@ impl R2r {
     }
 
     /// Returns the target of a document: the requested collection, or that of `project`.
-    async fn target(&self, project: &Project, asked: Option<Id>) -> Result<ingest::Target, Failure> {
-        let collection = project.or_own(asked).await?;
-        let is_own = match asked {
+    async fn target(&self, project: &Project, requested: Option<Id>) -> Result<ingest::Target, Failure> {
+        let collection = project.or_own(requested).await?;
+        let is_own = match requested {
             Some(_) => matches!(project.peek().await, Ok(Some(own)) if own == collection),
             None => true,
         };
         let resource = is_own.then_some(resources::CONTEXT);
-        Ok(ingest::Target { collection, is_known: asked.is_none(), resource })
+        Ok(ingest::Target { collection, is_known: requested.is_none(), resource })
     }
 
     async fn run(

@@ -165,9 +165,9 @@ fn body(input: &RagInput, collection: Id, stream: bool) -> Value {
 
 async fn output(context: &R2rContext, input: &RagInput, answer: RagAnswer) -> RagOutput {
     let is_grounded = !answer.chunks.is_empty();
-    let wanted = is_grounded && input.include_sources;
-    let titles = if wanted { context.titles.of(&answer.chunks).await } else { BTreeMap::new() };
-    let chunks = if wanted { answer.chunks } else { Vec::new() };
+    let shows_sources = is_grounded && input.include_sources;
+    let titles = if shows_sources { context.titles.of(&answer.chunks).await } else { BTreeMap::new() };
+    let chunks = if shows_sources { answer.chunks } else { Vec::new() };
     RagOutput {
         answer: if is_grounded { answer.answer } else { NOTHING_FOUND.to_owned() },
         sources: chunks.into_iter().map(|chunk| source(&chunk, &titles)).collect(),

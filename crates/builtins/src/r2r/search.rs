@@ -72,7 +72,7 @@ pub(super) struct R2rSearchInput {
 
 impl R2rSearchInput {
     /// Returns the client's filters.
-    fn wanted(&self) -> impl Iterator<Item = &Map<String, Value>> {
+    fn own_filters(&self) -> impl Iterator<Item = &Map<String, Value>> {
         self.filters.iter().chain(settings::filter(self.search_settings.as_ref()))
     }
 
@@ -156,7 +156,7 @@ async fn ask(
     input: &R2rSearchInput,
     (collection, is_r2rs): (Id, bool),
 ) -> Result<R2rSearchOutput, Failure> {
-    let filters = filters::within(collection, input.wanted());
+    let filters = filters::within(collection, input.own_filters());
     let mut said = if is_r2rs {
         json!({"limit": input.limit, "filters": filters})
     } else {
@@ -172,7 +172,7 @@ async fn ask(
     });
     let found: Result<Results<SearchResults>, Error> =
         context.client.post(&["retrieval", "search"], &body).await;
-    let found = found.map_err(|error| blamed(error, input.wanted().next()))?;
+    let found = found.map_err(|error| blamed(error, input.own_filters().next()))?;
     let chunks = own(found.results.chunk_search_results, collection, input.limit as usize);
     if chunks.is_empty() && input.collection_id.is_some() {
         documents::check_collection(context, collection).await?;

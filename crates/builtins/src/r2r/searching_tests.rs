@@ -53,9 +53,9 @@ async fn a_custom_search_is_as_the_caller_says_and_within_the_collection() {
     assert!(!answer.to_string().contains("secret"), "it is in another collection: {answer}");
     let sent = fixture.searches().pop().expect("a search");
     let all = json!({"$and": [{"collection_id": {"$eq": own}}, {"team": "core"}, settings["filters"]]});
-    let wanted = json!({"use_hybrid_search": true, "hybrid_settings": {"rrf_k": 60}, "offset": 0, "limit": 5,
+    let expected = json!({"use_hybrid_search": true, "hybrid_settings": {"rrf_k": 60}, "offset": 0, "limit": 5,
         "filters": all});
-    assert_eq!((&sent["search_mode"], &sent["search_settings"]), (&json!("custom"), &wanted));
+    assert_eq!((&sent["search_mode"], &sent["search_settings"]), (&json!("custom"), &expected));
     // Other settings are another answer.
     let mut other = question.clone();
     other["search_settings"]["offset"] = json!(1);
@@ -91,8 +91,8 @@ async fn a_collection_that_is_not_there_is_named_and_not_an_empty_answer() {
     let foreign = fixture.r2r.foreign_collection("theirs");
     for collection in ["00000000-0000-0000-0000-000000000000", &foreign] {
         for (tool, what) in [(SEARCH, "query"), ("r2r_rag_query", "question")] {
-            let asked = json!({what: "access tokens", "collection_id": collection});
-            let refused = fixture.refused(tool, asked).await;
+            let requested = json!({what: "access tokens", "collection_id": collection});
+            let refused = fixture.refused(tool, requested).await;
             assert_eq!((&refused["type"], &refused["field"]), (&json!("not_found"), &json!("collection_id")));
         }
     }

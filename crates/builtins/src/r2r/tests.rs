@@ -90,9 +90,9 @@ async fn a_filter_that_r2r_can_not_use_is_the_callers_fault() {
     fixture.r2r.fail_next("/retrieval/search", 1, Fault::Recorded("search-embedding-401"));
     let error = fixture.reply(SEARCH, &json!({"query": "x", "filters": {"a": 1}}), &Report::none()).await;
     assert!(matches!(error, Err(Error::Backend { .. })), "{error:?}");
-    let asked = fixture.r2r.count(SEARCHES);
+    let requested = fixture.r2r.count(SEARCHES);
     fixture.refused(SEARCH, json!({"query": "x", "filters": {"owner_id": "me"}})).await;
-    assert_eq!(fixture.r2r.count(SEARCHES), asked, "R2R is not asked");
+    assert_eq!(fixture.r2r.count(SEARCHES), requested, "R2R is not asked");
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn an_answer_has_its_sources_and_the_model_that_wrote_it() {
     assert_eq!(answer["sources"][0]["document"], "tokens.md");
     assert_eq!((&answer["model_used"], &answer["cached"]), (&json!("stub-chat"), &json!(false)));
     let sent = fixture.searches().pop().expect("a question");
-    let wanted = json!({"model": "openai/stub-chat", "max_tokens_to_sample": 500, "temperature": 0.7, "stream": false});
-    assert_eq!(sent["rag_generation_config"], wanted, "and nothing else");
+    let expected = json!({"model": "openai/stub-chat", "max_tokens_to_sample": 500, "temperature": 0.7, "stream": false});
+    assert_eq!(sent["rag_generation_config"], expected, "and nothing else");
     assert_eq!(fixture.ask(RAG, question).await["cached"], true);
     let bare = fixture.ask(RAG, json!({"question": "tokens", "include_sources": false})).await;
     assert_eq!(bare["sources"], json!([]));
@@ -175,14 +175,15 @@ async fn an_answer_that_breaks_off_says_so_and_is_not_kept() {
     let question = json!({"question": "when do access tokens expire", "model": "openai/stub-length"});
     let (listening, _inlet) = listener();
     // R2R tells it in two ways: its stream just ends, and its answer in one piece has a reason.
-    for (asked, report) in [&listening, &listening, &Report::none(), &Report::none()].into_iter().enumerate()
+    for (requested, report) in
+        [&listening, &listening, &Report::none(), &Report::none()].into_iter().enumerate()
     {
-        let asked = asked + 1;
+        let requested = requested + 1;
         let reply = fixture.reply(RAG, &question, report).await.expect("reached").expect("a result");
         let answer: Value = reply.get("structuredContent").expect("an answer").read().expect("JSON");
         assert_eq!((&answer["incomplete"], &answer["cached"]), (&json!(true), &json!(false)), "{answer}");
         assert!(answer["answer"].as_str().is_some_and(|text| !text.is_empty()));
-        assert_eq!(fixture.r2r.count("POST /v3/retrieval/rag"), asked);
+        assert_eq!(fixture.r2r.count("POST /v3/retrieval/rag"), requested);
     }
 }
 
@@ -299,8 +300,8 @@ async fn everybody_is_shown_their_own_queries() {
 #[tokio::test]
 async fn nothing_is_kept_where_the_configuration_says_so() {
     let fixture = Fixture::with(|options| options.cache_ttl.search = Duration::ZERO).await;
-    for asked in 1..=2 {
+    for requested in 1..=2 {
         assert_eq!(fixture.ask(SEARCH, json!({"query": "tokens"})).await["cached"], false);
-        assert_eq!(fixture.r2r.count(SEARCHES), asked);
+        assert_eq!(fixture.r2r.count(SEARCHES), requested);
     }
 }

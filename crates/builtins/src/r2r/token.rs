@@ -47,9 +47,9 @@ impl TokenPair {
         self.life.is_some_and(|life| now >= life.end)
     }
 
-    fn new(pair: TokenResponse, asked: Instant) -> Self {
+    fn new(pair: TokenResponse, requested: Instant) -> Self {
         let life = lifetime(&pair.access_token.token)
-            .map(|long| TokenLifetime { due: asked + usable(long), end: asked + long });
+            .map(|long| TokenLifetime { due: requested + usable(long), end: requested + long });
         Self { access: pair.access_token.token.into(), refresh: pair.refresh_token.token.into(), life }
     }
 }
@@ -71,7 +71,7 @@ pub(super) async fn log_in(
     email: &SecretString,
     password: &SecretString,
 ) -> Result<TokenPair, Error> {
-    let asked = Instant::now();
+    let requested = Instant::now();
     let request = rest.request(Method::POST, &[VERSION, "users", "login"]);
     let answer = request.form(&[("username", email), ("password", password)]).send().await;
     let answer = answer.map_err(|error| match error {
@@ -83,15 +83,15 @@ pub(super) async fn log_in(
         },
         other => other,
     })?;
-    Ok(TokenPair::new(answer.json::<Results<TokenResponse>>().await?.results, asked))
+    Ok(TokenPair::new(answer.json::<Results<TokenResponse>>().await?.results, requested))
 }
 
 /// Renews `token`. Its refresh token is invalid afterwards.
 pub(super) async fn refresh(rest: &Rest, token: &TokenPair) -> Result<TokenPair, Error> {
-    let asked = Instant::now();
+    let requested = Instant::now();
     let request = rest.request(Method::POST, &[VERSION, "users", "refresh-token"]);
     let answer = request.secret_json(&token.refresh).send().await?;
-    Ok(TokenPair::new(answer.json::<Results<TokenResponse>>().await?.results, asked))
+    Ok(TokenPair::new(answer.json::<Results<TokenResponse>>().await?.results, requested))
 }
 
 /// Returns how much of a lifetime of `long` is used before the renewal.

@@ -61,7 +61,7 @@ fn outputs_promise_what_is_specified() {
         names.sort();
         names.join(" ")
     };
-    for (name, at, wanted) in [
+    for (name, at, expected) in [
         ("r2r_search", "", "cached count results search_mode"),
         ("r2r_rag_query", "", "answer cached model_used sources"),
         ("r2r_rag_query", "/properties/sources/items", "document document_id id score text"),
@@ -80,7 +80,7 @@ fn outputs_promise_what_is_specified() {
         ),
     ] {
         let output = definition(&by_name(name))["outputSchema"].clone();
-        assert_eq!(members(output.pointer(at).expect("a schema")), wanted, "{name}{at}");
+        assert_eq!(members(output.pointer(at).expect("a schema")), expected, "{name}{at}");
     }
 }
 

@@ -59,8 +59,8 @@ impl Bridge {
     }
 
     /// Calls a technique. Returns the whole body, which is an object.
-    pub(super) async fn invoke(&self, asked: &TechniqueRequest<'_>) -> Result<Raw, Error> {
-        let request = self.request(Method::POST, "invoke_technique").json(asked);
+    pub(super) async fn invoke(&self, requested: &TechniqueRequest<'_>) -> Result<Raw, Error> {
+        let request = self.request(Method::POST, "invoke_technique").json(requested);
         // On the heap: a request in flight is large.
         object(&Box::pin(async { request.send().await?.bytes().await }).await?)
     }

@@ -72,11 +72,11 @@ pub(super) async fn answer(
     arguments: &Raw,
 ) -> Result<Raw, Failure> {
     let HealthInput {} = tool.read(arguments)?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let late = |_| Err(Error::TimedOut { after: LIMIT });
-    let asked = timeout(LIMIT, bridge.health()).await.unwrap_or_else(late);
+    let requested = timeout(LIMIT, bridge.health()).await.unwrap_or_else(late);
     let (offer, age) = (list.offer(), list.age());
-    let (status, service) = match &asked {
+    let (status, service) = match &requested {
         Ok(service) => {
             (service.get_as("status").unwrap_or_else(|| "unknown".to_owned()), Some(service.clone()))
         }
@@ -84,10 +84,10 @@ pub(super) async fn answer(
     };
     Ok(Raw::of(&HealthOutput {
         status: plain(status, bridge.secrets()),
-        reachable: asked.as_ref().map_or_else(has_answered, |_| true),
-        latency_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        reachable: requested.as_ref().map_or_else(has_answered, |_| true),
+        latency_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         service,
-        detail: asked.err().map(|error| error.to_string()),
+        detail: requested.err().map(|error| error.to_string()),
         techniques: offer.names().map(str::to_owned).collect(),
         left_out: offer.left_out.clone(),
         more_left_out: offer.more_left_out,

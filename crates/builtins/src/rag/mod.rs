@@ -75,8 +75,8 @@ impl Rag {
     }
 
     async fn ask(&self, technique: &str, tool: &Tool, arguments: &Raw) -> Result<Reply, Error> {
-        let asked = async { ask::ask(&self.bridge, technique, tool.read(arguments)?).await };
-        match asked.await {
+        let requested = async { ask::ask(&self.bridge, technique, tool.read(arguments)?).await };
+        match requested.await {
             Ok(answer) => Ok(Ok(result(&answer))),
             Err(failed) => {
                 if failed.is_of_the_list() {

@@ -16,10 +16,10 @@ fn question() -> Value {
 #[tokio::test]
 async fn each_of_the_six_is_asked_under_its_own_name_and_answers_whole() {
     let fixture = Fixture::new().await;
-    let mut wanted: Vec<String> = SIX.iter().map(|name| format!("rag_{name}")).collect();
-    wanted.sort();
-    wanted.push("rag_health".into());
-    assert_eq!(fixture.names(), wanted);
+    let mut expected: Vec<String> = SIX.iter().map(|name| format!("rag_{name}")).collect();
+    expected.sort();
+    expected.push("rag_health".into());
+    assert_eq!(fixture.names(), expected);
     for name in SIX {
         let arguments =
             json!({"query": "how?", "top_k": 3, "params": {"temperature": 0.25, "deep": {"a": [1]}}});
@@ -29,8 +29,8 @@ async fn each_of_the_six_is_asked_under_its_own_name_and_answers_whole() {
         let params = json!({"temperature": 0.25, "deep": {"a": [1]}, "top_k": 3});
         assert_eq!(answer["metadata"]["params"], params);
     }
-    let asked = fixture.bridge.seen().into_iter().rfind(|seen| seen.route == INVOKE);
-    let body: Value = serde_json::from_str(&asked.expect("asked").body).expect("JSON");
+    let requested = fixture.bridge.seen().into_iter().rfind(|seen| seen.route == INVOKE);
+    let body: Value = serde_json::from_str(&requested.expect("asked").body).expect("JSON");
     let members: Vec<&String> = body.as_object().expect("an object").keys().collect();
     assert_eq!(members, ["params", "query", "technique"]);
 }
@@ -207,11 +207,11 @@ async fn a_call_that_is_given_up_is_given_up_at_the_bridge() {
     let fixture = Fixture::new().await;
     fixture.bridge.fail(INVOKE, Some(Fault::Hang));
     let arguments = question();
-    let (basic, asked) =
+    let (basic, requested) =
         (fixture.reply("rag_basic", &arguments), fixture.after(|| fixture.bridge.count(INVOKE) == 1));
     tokio::select! {
         _ = basic => panic!("it hangs"),
-        () = asked => {}
+        () = requested => {}
     }
     // It does not delay other calls.
     fixture.bridge.fail(INVOKE, None);

@@ -17,7 +17,7 @@ pub(crate) struct Stored {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct StoredCollection {
     pub id: Uuid,
     pub metadata: Value,
     pub space: String,
@@ -34,7 +34,7 @@ pub(super) fn ok(answer: Value) -> Answer {
     (StatusCode::OK, answer)
 }
 
-pub(super) fn shown(name: &str, kept: &Kept) -> Value {
+pub(super) fn shown(name: &str, kept: &StoredCollection) -> Value {
     json!({
         "id": kept.id, "name": name, "metadata": kept.metadata, "dimension": kept.dimension,
         "configuration_json": {"hnsw": {"space": kept.space}, "spann": null},
@@ -42,7 +42,7 @@ pub(super) fn shown(name: &str, kept: &Kept) -> Value {
     })
 }
 
-impl Kept {
+impl StoredCollection {
     pub(super) fn act(&mut self, method: &str, what: &str, body: &Value) -> Answer {
         match (method, what) {
             ("PUT", "") => {
@@ -125,17 +125,17 @@ impl Kept {
     }
 
     fn query(&self, body: &Value) -> Answer {
-        let asked: Vec<f64> = body["query_embeddings"][0]
+        let requested: Vec<f64> = body["query_embeddings"][0]
             .as_array()
             .expect("a vector")
             .iter()
             .filter_map(Value::as_f64)
             .collect();
-        if self.dimension.is_some_and(|dimension| dimension != asked.len()) {
+        if self.dimension.is_some_and(|dimension| dimension != requested.len()) {
             let message = format!(
                 "Collection expecting embedding with dimension of {}, got {}",
                 self.dimension.unwrap_or_default(),
-                asked.len()
+                requested.len()
             );
             return error(400, "InvalidArgumentError", &message);
         }
@@ -147,8 +147,10 @@ impl Kept {
             Ok(chosen) => chosen,
             Err(refused) => return refused,
         };
-        let mut near: Vec<_> =
-            chosen.into_iter().map(|(id, stored)| (distance(&asked, &stored.vector), id, stored)).collect();
+        let mut near: Vec<_> = chosen
+            .into_iter()
+            .map(|(id, stored)| (distance(&requested, &stored.vector), id, stored))
+            .collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         near.truncate(usize::try_from(body["n_results"].as_u64().expect("a number")).expect("small"));
         let ids: Vec<_> = near.iter().map(|(_, id, _)| id).collect();

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 
 use super::passages::{Passage, passages};
 use super::provider::{LIMIT, is_refusal};
-use super::storage::{KnownVectors, Trouble, VectorStorage};
-use super::vectors::{OfDocument, Vectors, normalized};
+use super::storage::{KnownVectors, StorageError, VectorStorage};
+use super::vectors::{DocumentVectors, Vectors, normalized};
 use super::{EmbeddingProgress, ProviderFuture, State};
 use crate::embedding::{Embedding, Error, Window};
 use crate::handbook::document::Document;
@@ -46,14 +46,14 @@ pub(super) struct Indexer {
     storage: VectorStorage,
     tasks: Shutdown,
     /// Vectors that changed documents had before, by file, for passages that are unchanged.
-    former: HashMap<String, Arc<OfDocument>>,
+    former: HashMap<String, Arc<DocumentVectors>>,
     /// Vectors of an earlier run.
     cache: VectorCache,
     /// Consecutive failures.
     failures: u32,
     /// Consecutive documents that the provider refused. After one, documents are sent one at a time.
     refused: u32,
-    begun: Option<Instant>,
+    started: Option<Instant>,
     told: Instant,
 }
 
@@ -83,7 +83,7 @@ impl Indexer {
     ) -> Self {
         let told = Instant::now();
         let former = HashMap::new();
-        Self { phase, state, storage, tasks, former, cache, failures: 0, refused: 0, begun: None, told }
+        Self { phase, state, storage, tasks, former, cache, failures: 0, refused: 0, started: None, told }
     }
 
     pub(super) async fn run(mut self, opening: ProviderFuture) {
@@ -146,7 +146,7 @@ impl Indexer {
         if jobs.is_empty() {
             return self.finish(vectors, &snapshot).await;
         }
-        self.begun.get_or_insert_with(Instant::now);
+        self.started.get_or_insert_with(Instant::now);
         if let Err(trouble) = self.prove(model, &jobs).await {
             return self.failed(&trouble);
         }
@@ -155,7 +155,7 @@ impl Indexer {
                 self.recovered();
                 Self::take(&mut vectors, jobs, numbers);
             }
-            Err(Trouble::Embedding(error)) if is_refusal(&error) && self.refused < MOST_REFUSED => {
+            Err(StorageError::Embedding(error)) if is_refusal(&error) && self.refused < MOST_REFUSED => {
                 self.refuse(&mut vectors, jobs, &error);
             }
             Err(trouble) => return self.failed(&trouble),
@@ -169,7 +169,7 @@ impl Indexer {
     }
 
     /// Checks that the vectors of earlier runs were made by `model`.
-    async fn prove(&mut self, model: &dyn Embedding, jobs: &[EmbeddingJob]) -> Result<(), Trouble> {
+    async fn prove(&mut self, model: &dyn Embedding, jobs: &[EmbeddingJob]) -> Result<(), StorageError> {
         let passages = || jobs.iter().flat_map(|job| &job.passages);
         self.cache.prove(model, passages()).await?;
         self.storage.prove(model, passages()).await
@@ -239,7 +239,7 @@ impl Indexer {
         &mut self,
         model: &dyn Embedding,
         jobs: &[EmbeddingJob],
-    ) -> Result<Vec<Vec<f32>>, Trouble> {
+    ) -> Result<Vec<Vec<f32>>, StorageError> {
         let (mut vectors, mut digests): (Vec<Vec<f32>>, Vec<_>) = (Vec::new(), Vec::new());
         let (mut texts, mut places) = (Vec::new(), Vec::new());
         for job in jobs {
@@ -295,8 +295,8 @@ impl Indexer {
         }
     }
 
-    fn failed(&mut self, trouble: &Trouble) -> IndexerStep {
-        if let Trouble::Embedding(error @ (Error::NotConfigured(_) | Error::Unusable { .. })) = trouble {
+    fn failed(&mut self, trouble: &StorageError) -> IndexerStep {
+        if let StorageError::Embedding(error @ (Error::NotConfigured(_) | Error::Unusable { .. })) = trouble {
             useless(error);
             return IndexerStep::End;
         }
@@ -336,8 +336,8 @@ impl Indexer {
     fn tell(&mut self, embedded: EmbeddingProgress, before: EmbeddingProgress) {
         let EmbeddingProgress { documents, of, passages, is_ready } = embedded;
         if documents == of && is_ready {
-            let Some(begun) = self.begun.take() else { return };
-            let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let Some(started) = self.started.take() else { return };
+            let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             tracing::info!(documents, passages, milliseconds, "the handbook is searched by meaning too");
         } else if self.told.elapsed() >= TELLING || before.is_ready != is_ready {
             self.told = Instant::now();
@@ -352,17 +352,17 @@ impl EmbeddingJob {
         Self { serial, file_path, passages: passages(document, window) }
     }
 
-    fn with(self, vectors: &[Vec<f32>]) -> (u64, OfDocument) {
+    fn with(self, vectors: &[Vec<f32>]) -> (u64, DocumentVectors) {
         let sections = self.passages.iter().map(|passage| passage.section).collect();
         let begins = self.passages.iter().map(|passage| passage.begin).collect();
         let digests = self.passages.iter().map(Passage::digest).collect();
         let numbers = vectors.concat();
-        let of = OfDocument { file_path: self.file_path, sections, begins, digests, numbers };
+        let of = DocumentVectors { file_path: self.file_path, sections, begins, digests, numbers };
         (self.serial, of)
     }
 
-    fn without(self) -> (u64, OfDocument) {
-        (self.serial, OfDocument { file_path: self.file_path, ..OfDocument::default() })
+    fn without(self) -> (u64, DocumentVectors) {
+        (self.serial, DocumentVectors { file_path: self.file_path, ..DocumentVectors::default() })
     }
 }
 

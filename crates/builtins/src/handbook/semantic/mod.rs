@@ -191,14 +191,14 @@ impl SemanticIndex {
         let text: String = text.chars().take(most).collect();
         let deadline = Instant::now() + WAIT;
         match timeout_at(deadline, model.embed(&[text], deadline)).await {
-            Ok(Ok(mut vectors)) if vectors.len() == 1 => self.asked(state, normalized(vectors.remove(0))),
+            Ok(Ok(mut vectors)) if vectors.len() == 1 => self.requested(state, normalized(vectors.remove(0))),
             Ok(Ok(_)) => self.failed("it gave no vector"),
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(_) => self.failed("it did not answer in time"),
         }
     }
 
-    fn asked(&self, state: &State, vector: Vec<f32>) -> QueryPlan {
+    fn requested(&self, state: &State, vector: Vec<f32>) -> QueryPlan {
         if state.stored_vectors.as_ref().is_some_and(|stored_vectors| !stored_vectors.fits(&vector)) {
             return self.failed("its vector has another length than those of the documents");
         }

@@ -37,7 +37,7 @@ pub(in super::super) enum Mode {
 /// A deterministic provider that counts concepts.
 pub(in super::super) struct Concepts {
     mode: Mutex<Mode>,
-    asked: Mutex<Vec<Vec<String>>>,
+    requested: Mutex<Vec<Vec<String>>>,
 }
 
 impl Concepts {
@@ -46,7 +46,7 @@ impl Concepts {
     }
 
     pub(in super::super) fn new(mode: Mode) -> Arc<Self> {
-        Arc::new(Self { mode: Mutex::new(mode), asked: Mutex::default() })
+        Arc::new(Self { mode: Mutex::new(mode), requested: Mutex::default() })
     }
 
     pub(in super::super) fn set(&self, mode: Mode) {
@@ -58,8 +58,8 @@ impl Concepts {
     }
 
     /// Returns the texts of all requests since the last call.
-    pub(in super::super) fn asked(&self) -> Vec<Vec<String>> {
-        std::mem::take(&mut self.asked.lock().expect("lock"))
+    pub(in super::super) fn requested(&self) -> Vec<Vec<String>> {
+        std::mem::take(&mut self.requested.lock().expect("lock"))
     }
 
     pub(in super::super) fn vector(text: &str) -> Vec<f32> {
@@ -80,7 +80,7 @@ impl Embedding for Concepts {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
         Box::pin(async move {
-            self.asked.lock().expect("lock").push(texts.to_vec());
+            self.requested.lock().expect("lock").push(texts.to_vec());
             let failed = |failure| Err(Error::Failed { provider: "openai", model: "m".into(), failure });
             let backend = |status| Failure::backend(status, "no");
             match self.mode() {
@@ -197,13 +197,13 @@ async fn until_all_have_vectors_words_alone_answer_at_once() {
     let model = Concepts::new(Mode::Hangs);
     let fixture = company(&model).await;
     fixture.walked().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(
         search(&fixture, "escalation").await,
         ("lexical".into(), vec!["engineering/on-call#escalation".into()])
     );
     assert_eq!(search(&fixture, "vacation").await, ("lexical".into(), vec![]));
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(started.elapsed(), Duration::ZERO);
     model.set(Mode::Works);
     ready(&fixture).await;
     let (ranking, hits) = search(&fixture, "vacation").await;
@@ -235,20 +235,20 @@ async fn a_provider_that_is_down_costs_one_caller_a_second_and_nobody_an_answer(
     let fixture = company(&model).await;
     ready(&fixture).await;
     model.set(Mode::Hangs);
-    model.asked();
-    let begun = Instant::now();
+    model.requested();
+    let started = Instant::now();
     assert_eq!(search(&fixture, "escalation").await.0, "lexical");
-    assert_eq!(begun.elapsed(), WAIT);
+    assert_eq!(started.elapsed(), WAIT);
     for query in ["laptop", "leave", "escalation"] {
         let (ranking, hits) = search(&fixture, query).await;
         assert!(ranking == "lexical" && !hits.is_empty(), "{query}");
     }
-    assert_eq!((begun.elapsed(), model.asked().len()), (WAIT, 1), "it is left alone");
+    assert_eq!((started.elapsed(), model.requested().len()), (WAIT, 1), "it is left alone");
     sleep(REST).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let (one, other) = tokio::join!(search(&fixture, "laptop"), search(&fixture, "leave"));
     assert_eq!((one.0.as_str(), other.0.as_str()), ("lexical", "lexical"));
-    assert_eq!((begun.elapsed(), model.asked().len()), (WAIT, 1), "one of them looks");
+    assert_eq!((started.elapsed(), model.requested().len()), (WAIT, 1), "one of them looks");
     model.set(Mode::Works);
     sleep(REST).await;
     assert_eq!(search(&fixture, "escalation").await.0, "hybrid", "the answer of the bad time was not kept");
@@ -260,7 +260,7 @@ async fn only_what_changed_is_embedded_again() {
     let model = Concepts::new(Mode::Works);
     let fixture = company(&model).await;
     ready(&fixture).await;
-    model.asked();
+    model.requested();
     fixture.write(
         "people/holidays.md",
         "# Holidays\nThirty days a year.\n\n## Pets\nA dog may come at night.\n",
@@ -269,9 +269,9 @@ async fn only_what_changed_is_embedded_again() {
     std::fs::remove_file(fixture.folder.path().join("engineering/onboarding.md")).expect("removed");
     fixture.walked().await;
     ready(&fixture).await;
-    let asked: Vec<String> = model.asked().concat();
+    let requested: Vec<String> = model.requested().concat();
     assert_eq!(
-        asked,
+        requested,
         ["Holidays > Pets\n## Pets\nA dog may come at night.", "Commuting\n# Commuting\nBy bicycle."]
     );
     assert_eq!(search(&fixture, "nocturnal pets").await.1[0], "people/holidays#pets");
@@ -327,9 +327,9 @@ async fn a_long_document_is_embedded_in_pieces_that_the_model_reads_whole() {
     fixture.write("long.md", &text);
     fixture.walked().await;
     ready(&fixture).await;
-    let asked = model.asked();
-    assert!(asked.iter().all(|texts| texts.len() <= 128) && asked.len() > 1);
-    for text in asked.concat() {
+    let requested = model.requested();
+    assert!(requested.iter().all(|texts| texts.len() <= 128) && requested.len() > 1);
+    for text in requested.concat() {
         assert!(text.chars().count() <= Window::of_tokens(100).characters(&text), "{text}");
     }
     assert_eq!(search(&fixture, "otter in the dark").await.1[0], "long");

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::passages::{Digested, Passage};
 use super::provider::is_made_by;
-use super::vectors::{OfDocument, Vectors};
+use super::vectors::{DocumentVectors, Vectors};
 use crate::embedding::{Embedding, Error};
 use runtime::private_file;
 
@@ -225,10 +225,10 @@ impl VectorFile {
             lock.try_lock().map_err(in_use)?;
             self.lock = Some(lock);
         }
-        let documents: Vec<&OfDocument> =
+        let documents: Vec<&DocumentVectors> =
             vectors.by_serial.values().map(AsRef::as_ref).filter(|of| !of.digests.is_empty()).collect();
         let dimension = documents.first().map_or(0, |of| of.numbers.len() / of.digests.len());
-        let fits = |of: &&&OfDocument| of.numbers.len() == of.digests.len() * dimension;
+        let fits = |of: &&&DocumentVectors| of.numbers.len() == of.digests.len() * dimension;
         let count: usize = documents.iter().filter(fits).map(|of| of.digests.len()).sum();
         private_file::replace_with(&self.path, |file| {
             let mut digest = Context::new(&SHA256);

@@ -39,7 +39,7 @@ async fn first_run(state: &TempDir) -> Vec<String> {
     let fixture = opened(&model, state).await;
     ready(&fixture).await;
     ended(fixture).await;
-    model.asked().concat()
+    model.requested().concat()
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,20 +49,20 @@ async fn a_second_run_asks_for_one_text_and_finds_the_same() {
     let model = Concepts::working();
     let fixture = opened(&model, &state).await;
     ready(&fixture).await;
-    assert_eq!(model.asked().concat().len(), 1, "the one that shows that the model is still the same");
+    assert_eq!(model.requested().concat().len(), 1, "the one that shows that the model is still the same");
     let (ranking, hits) = search(&fixture, "vacation").await;
     assert_eq!((ranking.as_str(), hits[0].as_str()), ("hybrid", "people/holidays"));
     fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
     fixture.walked().await;
     ready(&fixture).await;
-    model.asked();
+    model.requested();
     ended(fixture).await;
     let model = Concepts::working();
     let fixture = opened(&model, &state).await;
     fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
     fixture.walked().await;
     ready(&fixture).await;
-    assert_eq!(model.asked().concat().len(), 1, "what was new is kept too");
+    assert_eq!(model.requested().concat().len(), 1, "what was new is kept too");
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,7 @@ async fn another_model_under_the_same_name_makes_everything_anew() {
     model.set(Mode::Mirrored);
     let fixture = opened(&model, &state).await;
     ready(&fixture).await;
-    assert_eq!(model.asked().concat().len(), texts + 1);
+    assert_eq!(model.requested().concat().len(), texts + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +149,8 @@ fn vectors<const N: usize>(documents: [(u8, &[f32]); N]) -> Vectors {
     let of = |(number, numbers): (u8, &[f32])| {
         let digests = if numbers.is_empty() { Vec::new() } else { vec![[number; 16]] };
         let sections = vec![0; digests.len()];
-        let of = OfDocument { sections, digests, numbers: numbers.to_vec(), ..OfDocument::default() };
+        let of =
+            DocumentVectors { sections, digests, numbers: numbers.to_vec(), ..DocumentVectors::default() };
         (u64::from(number), Arc::new(of))
     };
     Vectors { by_serial: documents.map(of).into() }

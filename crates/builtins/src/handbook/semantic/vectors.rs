@@ -14,7 +14,7 @@ use crate::embedding::product;
 
 /// Vectors of one document.
 #[derive(Debug, Default)]
-pub(in super::super) struct OfDocument {
+pub(in super::super) struct DocumentVectors {
     /// Path of the file.
     pub(super) file_path: String,
     /// For each vector, its section.
@@ -30,7 +30,7 @@ pub(in super::super) struct OfDocument {
 /// The vectors of one state, by the serial number of their document.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Vectors {
-    pub(super) by_serial: HashMap<u64, Arc<OfDocument>>,
+    pub(super) by_serial: HashMap<u64, Arc<DocumentVectors>>,
 }
 
 /// Similarity of a section to a query.
@@ -76,7 +76,7 @@ impl SectionMatches {
     }
 }
 
-impl OfDocument {
+impl DocumentVectors {
     /// Returns the vector of the text with this digest, if it is in memory.
     pub(super) fn find(&self, digest: &Digested) -> Option<&[f32]> {
         if self.numbers.is_empty() {
@@ -112,7 +112,7 @@ impl Vectors {
         if question.is_empty() {
             return near;
         }
-        let fits = |of: &OfDocument| of.numbers.len() == of.sections.len() * question.len();
+        let fits = |of: &DocumentVectors| of.numbers.len() == of.sections.len() * question.len();
         for (document, of) in self.by_serial.iter().filter(|(_, of)| fits(of)) {
             of.nearest(question, *document, &mut near);
         }
@@ -145,9 +145,9 @@ pub(super) fn normalized(mut vector: Vec<f32>) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    fn of(sections: &[usize], numbers: &[f32]) -> Arc<OfDocument> {
+    fn of(sections: &[usize], numbers: &[f32]) -> Arc<DocumentVectors> {
         let digests = (0..sections.len()).map(|at| [u8::try_from(at).expect("few"); 16]).collect();
-        Arc::new(OfDocument {
+        Arc::new(DocumentVectors {
             file_path: String::new(),
             sections: sections.to_vec(),
             begins: (0..sections.len()).map(|at| 100 * at).collect(),
@@ -177,8 +177,8 @@ mod tests {
     fn products_are_right_at_every_length() {
         for length in [1, 15, 16, 17, 384] {
             let vector: Vec<f32> = (0..length).map(|at| if at % 2 == 0 { 1.0 } else { -2.0 }).collect();
-            let wanted: f32 = vector.iter().map(|number| number * number).sum();
-            assert!((product(&vector, &vector) - wanted).abs() < 1e-3);
+            let expected: f32 = vector.iter().map(|number| number * number).sum();
+            assert!((product(&vector, &vector) - expected).abs() < 1e-3);
             let unit = normalized(vector);
             assert!((product(&unit, &unit) - 1.0).abs() < 1e-5);
         }

@@ -15,18 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 use super::form::DocumentForm;
 use super::source::{Faults, SourceFile};
 use crate::answer::Failure;
 use crate::r2r::client::Client;
 use crate::r2r::id::Id;
-use crate::r2r::model::{R2rDocument, Results, Stage};
+use crate::r2r::model::{R2rDocument, Stage};
 use crate::refusal::Refusal;
 use upstream::api::Error;
 
@@ -334,54 +332,6 @@ fn pause(tries: u32, error: &Error) -> Duration {
     let own = FIRST_PAUSE * 2_u32.saturating_pow(tries.min(16));
     let own = own.mul_f64(rand::random_range(0.5..1.0));
     requested.unwrap_or(own).clamp(FIRST_PAUSE, LONGEST_PAUSE)
-}
-
-/// An account. Its other members are not needed.
-#[derive(Deserialize)]
-struct Account {
-    id: String,
-}
-
-/// The requests to R2R that ingesting needs.
-impl Client {
-    /// Returns the id of Switchyard's account.
-    pub(super) async fn account(&self) -> Result<String, Error> {
-        Ok(self.get::<Results<Account>>(&["users", "me"], &[]).await?.results.id)
-    }
-
-    /// Whether there is a collection `id` that Switchyard may use.
-    pub(super) async fn has_collection(&self, id: Uuid) -> Result<bool, Error> {
-        let there = self.get::<IgnoredAny>(&["collections", &id.to_string()], &[]).await;
-        // 403: the collection exists, but Switchyard may not use it.
-        Ok(unless(there, &[403, 404])?.is_some())
-    }
-
-    /// Returns the document `id`, if there is one.
-    async fn document(&self, id: Uuid) -> Result<Option<R2rDocument>, Error> {
-        let there = self.get::<Results<R2rDocument>>(&["documents", &id.to_string()], &[]).await;
-        Ok(unless(there, &[404])?.map(|answer| answer.results))
-    }
-
-    /// Deletes the document `id`, which may be gone already.
-    async fn remove(&self, id: Uuid) -> Result<(), Error> {
-        let gone = self.delete::<IgnoredAny>(&["documents", &id.to_string()]).await;
-        unless(gone, &[404]).map(drop)
-    }
-
-    /// Adds a document to a collection, which may have it already.
-    async fn join(&self, collection: Uuid, id: Uuid) -> Result<(), Error> {
-        let path = ["collections", &collection.to_string(), "documents", &id.to_string()];
-        unless(self.post::<_, IgnoredAny>(&path, &()).await, &[409]).map(drop)
-    }
-}
-
-/// Returns the answer, or none if R2R answered with one of `statuses`.
-fn unless<T>(answer: Result<T, Error>, statuses: &[u16]) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(Error::Backend { status, .. }) if statuses.contains(&status) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

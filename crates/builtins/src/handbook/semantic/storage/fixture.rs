@@ -25,11 +25,11 @@ pub(super) const NAME: &str = "handbook_docs_vectors";
 /// Opens a handbook whose vectors are at `double`.
 pub(super) async fn at(double: &Double, model: &Arc<Concepts>) -> Fixture {
     let mut fixture = Fixture::with(COMPANY).await;
-    fixture.handbook = kept(fixture.handbook, double, model);
+    fixture.handbook = with_storage(fixture.handbook, double, model);
     fixture
 }
 
-pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -> Handbook {
+pub(super) fn with_storage(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -> Handbook {
     let place = DatabaseAddress::usual(double.url.clone());
     let collection = config::CollectionOptions { place, create_database: false, name: None };
     let link = Link::new(&collection, "docs", &crate::server_context(&Shutdown::new())).expect("usable");
@@ -45,7 +45,7 @@ pub(super) fn kept(handbook: Handbook, double: &Double, model: &Arc<Concepts>) -
 pub(super) async fn restarted(fixture: &Fixture, double: &Double, model: &Arc<Concepts>) -> Fixture {
     let handbook = open(fixture.folder.path(), 100).await.expect("it opens");
     let folder = tempfile::tempdir().expect("a folder");
-    Fixture { folder, handbook: kept(handbook, double, model) }
+    Fixture { folder, handbook: with_storage(handbook, double, model) }
 }
 
 /// Advances the clock without waiting.
@@ -77,8 +77,8 @@ pub(super) async fn until(fixture: &Fixture, is_so: impl Fn(&State) -> bool) {
 
 /// Waits until the collection has exactly these texts.
 pub(super) async fn holds(double: &Double, texts: &BTreeSet<String>) {
-    let wanted: BTreeSet<String> = texts.iter().map(|text| id(text)).collect();
-    while double.records(NAME).into_keys().collect::<BTreeSet<_>>() != wanted {
+    let expected: BTreeSet<String> = texts.iter().map(|text| id(text)).collect();
+    while double.records(NAME).into_keys().collect::<BTreeSet<_>>() != expected {
         tokio::task::yield_now().await;
     }
 }
@@ -89,8 +89,8 @@ pub(super) fn id(text: &str) -> String {
     format!("{}-{}", hex::encode(&Sha256::digest("openai\0m")[..4]), hex::encode(&Sha256::digest(text)[..16]))
 }
 
-pub(super) fn texts(asked: Vec<Vec<String>>) -> BTreeSet<String> {
-    asked.into_iter().flatten().collect()
+pub(super) fn texts(requested: Vec<Vec<String>>) -> BTreeSet<String> {
+    requested.into_iter().flatten().collect()
 }
 
 /// Returns the whole answer of a search.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::super::outage::Outage;
-use super::Trouble;
+use super::StorageError;
 use crate::chroma::{ChromaClient, Collection, CollectionModel, Metadata, Space};
 use crate::embedding::{Embedding, MOST_DIMENSIONS};
 use crate::handbook::config;
@@ -51,7 +51,10 @@ impl Link {
     }
 
     /// Returns the collection and its dimension, if it exists and belongs to the handbook.
-    pub(super) async fn find(&self, model: &dyn Embedding) -> Result<Option<(Collection, usize)>, Trouble> {
+    pub(super) async fn find(
+        &self,
+        model: &dyn Embedding,
+    ) -> Result<Option<(Collection, usize)>, StorageError> {
         if self.create_database {
             limited(self.chroma.make_database()).await?;
         }
@@ -66,7 +69,7 @@ impl Link {
         &self,
         model: &dyn Embedding,
         dimension: usize,
-    ) -> Result<(Collection, usize), Trouble> {
+    ) -> Result<(Collection, usize), StorageError> {
         let mut metadata = Metadata::new();
         metadata.insert(KEPT_BY.0.into(), KEPT_BY.1.into());
         if let Some(ours) = CollectionModel::ours(model, Some(dimension)) {
@@ -81,7 +84,7 @@ impl Link {
         }
     }
 
-    fn check(&self, collection: &Collection, model: &dyn Embedding) -> Result<usize, Trouble> {
+    fn check(&self, collection: &Collection, model: &dyn Embedding) -> Result<usize, StorageError> {
         let said = |key| collection.metadata.as_ref().and_then(|all| all.get(key)).and_then(Value::as_str);
         if said(KEPT_BY.0) != Some(KEPT_BY.1) {
             return Err(self.foreign("no handbook has made it"));
@@ -105,16 +108,16 @@ impl Link {
     }
 
     /// The error for a collection that belongs to something else.
-    pub(super) fn foreign(&self, why: &str) -> Trouble {
+    pub(super) fn foreign(&self, why: &str) -> StorageError {
         let why = format!("{why}; name another one in `chroma.collection`, or delete it");
-        Trouble::Foreign { name: self.name.clone(), why }
+        StorageError::Foreign { name: self.name.clone(), why }
     }
 }
 
 /// The error for a collection that was deleted in the meantime.
-pub(super) fn gone(name: &str) -> Trouble {
+pub(super) fn gone(name: &str) -> StorageError {
     let detail = format!("the collection `{name}` is gone");
-    Trouble::Chroma(Error::backend(404, detail))
+    StorageError::Chroma(Error::backend(404, detail))
 }
 
 /// Applies the time limit to a request.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::super::passages::{Digested, Passage};
 use super::super::vectors::{Vectors, normalized};
-use super::Trouble;
+use super::StorageError;
 use super::link::{Link, gone, limited};
 use super::places::IdPrefix;
 use super::stored_vectors::{MOST_NUMBERS, StoredVectors};
@@ -89,13 +89,17 @@ impl CollectionMaintenance {
     }
 
     /// Lists the collection, unless a listing is still valid.
-    pub(super) async fn open(&mut self, model: &dyn Embedding, vectors: &mut Vectors) -> Result<(), Trouble> {
+    pub(super) async fn open(
+        &mut self,
+        model: &dyn Embedding,
+        vectors: &mut Vectors,
+    ) -> Result<(), StorageError> {
         if self.open.is_some() {
             return Ok(());
         }
         let naming = IdPrefix::of(model);
         let found = match self.link.find(model).await {
-            Err(foreign @ Trouble::Foreign { .. }) => {
+            Err(foreign @ StorageError::Foreign { .. }) => {
                 self.stored_vectors = None;
                 return Err(foreign);
             }
@@ -123,14 +127,14 @@ impl CollectionMaintenance {
         &mut self,
         model: &dyn Embedding,
         mut passages: impl Iterator<Item = &'a Passage>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StorageError> {
         if self.is_proven {
             return Ok(());
         }
         let Some(Open { collection: Some((id, _)), naming, .. }) = &self.open else { return Ok(()) };
         let Some(passage) = passages.find(|passage| self.has(&passage.digest())) else { return Ok(()) };
         let stored = limited(self.link.chroma.vectors(*id, &[naming.id(&passage.digest())])).await;
-        let Some(stored) = self.closed_by(stored.map_err(Trouble::from))?.pop() else { return Ok(()) };
+        let Some(stored) = self.closed_by(stored.map_err(StorageError::from))?.pop() else { return Ok(()) };
         if !is_made_by(model, passage, &stored.numbers).await? {
             return Err(self.link.foreign("its vectors are not those that this model makes"));
         }
@@ -138,7 +142,7 @@ impl CollectionMaintenance {
         Ok(())
     }
 
-    async fn list(&self, collection: Uuid, naming: &IdPrefix) -> Result<HashSet<Digested>, Trouble> {
+    async fn list(&self, collection: Uuid, naming: &IdPrefix) -> Result<HashSet<Digested>, StorageError> {
         let (mut listed, mut offset) = (HashSet::new(), 0);
         while offset < MOST_LISTED {
             let select = Select { limit: Some(PAGE), offset: Some(offset), ..Select::default() };
@@ -173,7 +177,7 @@ impl CollectionMaintenance {
         model: &dyn Embedding,
         digests: &[Digested],
         vectors: Vec<Vec<f32>>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StorageError> {
         let written = self.write(model, digests, vectors).await;
         self.closed_by(written)
     }
@@ -183,7 +187,7 @@ impl CollectionMaintenance {
         model: &dyn Embedding,
         digests: &[Digested],
         vectors: Vec<Vec<f32>>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StorageError> {
         let mut seen = HashSet::new();
         let new =
             digests.iter().zip(vectors).filter(|(digest, made)| !made.is_empty() && seen.insert(**digest));
@@ -209,7 +213,7 @@ impl CollectionMaintenance {
         collection: Uuid,
         dimension: usize,
         new: Vec<(Digested, Vec<f32>)>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StorageError> {
         let Some(open) = &self.open else { return Err(gone(&self.link.name)) };
         let digests: Vec<Digested> = new.iter().map(|(digest, _)| *digest).collect();
         let record =
@@ -223,7 +227,11 @@ impl CollectionMaintenance {
     }
 
     /// Returns the collection and its dimension. Creates it if it is missing.
-    async fn collection(&mut self, model: &dyn Embedding, length: usize) -> Result<(Uuid, usize), Trouble> {
+    async fn collection(
+        &mut self,
+        model: &dyn Embedding,
+        length: usize,
+    ) -> Result<(Uuid, usize), StorageError> {
         let Some(open) = &mut self.open else { return Err(gone(&self.link.name)) };
         if let Some(known) = open.collection {
             return Ok(known);
@@ -234,7 +242,7 @@ impl CollectionMaintenance {
     }
 
     /// Prepares the collection for searches. Does so again after many vectors have changed.
-    pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
+    pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
         let Some(Open { collection: Some((id, dimension)), naming, .. }) = &self.open else { return Ok(()) };
         let passages = vectors.passages();
         let is_same = self.fresh * DRIFT <= passages
@@ -263,7 +271,7 @@ impl CollectionMaintenance {
         dimension: usize,
         naming: &IdPrefix,
         vectors: &Vectors,
-    ) -> Result<Vec<f32>, Trouble> {
+    ) -> Result<Vec<f32>, StorageError> {
         let every = vectors.passages().div_ceil(SAMPLE).max(1);
         let all = vectors.by_serial.values().flat_map(|of| &of.digests);
         let ids: Vec<String> = all.step_by(every).map(|digest| naming.id(digest)).collect();
@@ -286,14 +294,14 @@ impl CollectionMaintenance {
 
     /// Deletes vectors that belong to no document. If there are no documents at all it deletes nothing: the
     /// disk may not be mounted yet, and embedding everything again costs more than keeping the vectors.
-    pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
+    pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
         if vectors.by_serial.is_empty() {
             return Ok(());
         }
         let Some(Open { collection: Some((id, _)), naming, .. }) = &self.open else { return Ok(()) };
-        let wanted: HashSet<&Digested> = vectors.by_serial.values().flat_map(|of| &of.digests).collect();
+        let desired: HashSet<&Digested> = vectors.by_serial.values().flat_map(|of| &of.digests).collect();
         let is_stale = |(digest, whose): &(&Digested, &RecordOrigin)| {
-            **whose == RecordOrigin::Ours && !wanted.contains(digest)
+            **whose == RecordOrigin::Ours && !desired.contains(digest)
         };
         let stale: Vec<Digested> = self.stored.iter().filter(is_stale).map(|(digest, _)| *digest).collect();
         let mut done = Ok(());
@@ -307,11 +315,11 @@ impl CollectionMaintenance {
                 self.stored.remove(digest);
             }
         }
-        self.closed_by(done.map_err(Trouble::from))
+        self.closed_by(done.map_err(StorageError::from))
     }
 
     /// After any failure, the collection is listed again before the next step.
-    fn closed_by<T>(&mut self, outcome: Result<T, Trouble>) -> Result<T, Trouble> {
+    fn closed_by<T>(&mut self, outcome: Result<T, StorageError>) -> Result<T, StorageError> {
         if outcome.is_err() {
             self.open = None;
         }

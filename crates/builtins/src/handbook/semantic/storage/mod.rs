@@ -54,7 +54,7 @@ pub(in super::super) enum VectorStorage {
 
 /// Why vectors cannot be made or stored.
 #[derive(Debug, thiserror::Error)]
-pub(in super::super) enum Trouble {
+pub(in super::super) enum StorageError {
     /// The embedding provider failed.
     #[error("{0}")]
     Embedding(#[from] embedding::Error),
@@ -78,7 +78,11 @@ impl VectorStorage {
     }
 
     /// Lists the stored vectors if needed. Removes documents with missing vectors from `vectors`.
-    pub(super) async fn open(&mut self, model: &dyn Embedding, vectors: &mut Vectors) -> Result<(), Trouble> {
+    pub(super) async fn open(
+        &mut self,
+        model: &dyn Embedding,
+        vectors: &mut Vectors,
+    ) -> Result<(), StorageError> {
         match self {
             Self::Memory => Ok(()),
             Self::Chroma(maintenance) => maintenance.open(model, vectors).await,
@@ -90,7 +94,7 @@ impl VectorStorage {
         &mut self,
         model: &dyn Embedding,
         passages: impl Iterator<Item = &'a Passage>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StorageError> {
         match self {
             Self::Memory => Ok(()),
             Self::Chroma(maintenance) => maintenance.prove(model, passages).await,
@@ -111,7 +115,7 @@ impl VectorStorage {
         model: &dyn Embedding,
         digests: &[Digested],
         vectors: Vec<Vec<f32>>,
-    ) -> Result<Vec<Vec<f32>>, Trouble> {
+    ) -> Result<Vec<Vec<f32>>, StorageError> {
         match self {
             Self::Memory => Ok(vectors),
             Self::Chroma(maintenance) => {
@@ -122,7 +126,7 @@ impl VectorStorage {
     }
 
     /// Prepares for searches after all documents of `vectors` are stored.
-    pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
+    pub(super) async fn settle(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
         match self {
             Self::Memory => Ok(()),
             Self::Chroma(maintenance) => maintenance.settle(vectors).await,
@@ -130,7 +134,7 @@ impl VectorStorage {
     }
 
     /// Deletes stored vectors that belong to no document of `vectors`.
-    pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), Trouble> {
+    pub(super) async fn forget(&mut self, vectors: &Vectors) -> Result<(), StorageError> {
         match self {
             Self::Memory => Ok(()),
             Self::Chroma(maintenance) => maintenance.forget(vectors).await,
@@ -159,8 +163,8 @@ impl VectorStorage {
     }
 
     /// Whether searches have already logged `trouble`.
-    pub(super) fn is_told(&self, trouble: &Trouble) -> bool {
-        matches!((self, trouble), (Self::Chroma(maintenance), Trouble::Chroma(_)) if maintenance.is_outage())
+    pub(super) fn is_told(&self, trouble: &StorageError) -> bool {
+        matches!((self, trouble), (Self::Chroma(maintenance), StorageError::Chroma(_)) if maintenance.is_outage())
     }
 
     /// Resolves when the storage should be checked although no document has changed. Cancel-safe.

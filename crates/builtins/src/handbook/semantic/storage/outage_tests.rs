@@ -18,7 +18,7 @@ async fn without_chroma_the_handbook_opens_and_vectors_come_when_it_is_there() {
     let fixture = at(&double, &model).await;
     assert_eq!(search(&fixture, "laptop").await.0, "lexical");
     eventually(|| double.seen().len() > 3).await;
-    assert!(model.asked().is_empty(), "nothing is embedded that cannot be kept");
+    assert!(model.requested().is_empty(), "nothing is embedded that cannot be kept");
     double.fail(None);
     eventually(|| !double.seen().is_empty()).await;
     ready(&fixture).await;
@@ -31,14 +31,14 @@ async fn chroma_that_fails_costs_meaning_and_no_search_and_is_left_alone() {
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
     until(&fixture, |state| state.embedded.is_ready).await;
-    holds(&double, &texts(model.asked())).await;
+    holds(&double, &texts(model.requested())).await;
     double.fail(Some(Fault::Before(0)));
     for query in ["laptop", "leave", "escalation"] {
         let (ranking, hits) = search(&fixture, query).await;
         assert!(ranking == "lexical" && !hits.is_empty(), "{query}");
     }
     assert_eq!(double.seen().len(), 1, "one has asked");
-    assert_eq!(model.asked().len(), 1, "and without Chroma no vector is of use");
+    assert_eq!(model.requested().len(), 1, "and without Chroma no vector is of use");
     double.fail(None);
     later(REST).await;
     assert_eq!(search(&fixture, "leave").await.0, "hybrid", "what was answered meanwhile was not kept");
@@ -50,13 +50,13 @@ async fn chroma_that_does_not_answer_is_waited_for_no_longer_than_said() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    holds(&double, &texts(model.asked())).await;
+    holds(&double, &texts(model.requested())).await;
     double.mute(true);
     pause();
-    let begun = Instant::now();
+    let started = Instant::now();
     let (ranking, hits) = search(&fixture, "laptop").await;
     assert!(ranking == "lexical" && !hits.is_empty());
-    assert_eq!(begun.elapsed().as_secs(), WAIT.as_secs());
+    assert_eq!(started.elapsed().as_secs(), WAIT.as_secs());
     let again = Instant::now();
     assert_eq!(search(&fixture, "night").await.0, "lexical");
     assert!(again.elapsed() < WAIT);
@@ -67,7 +67,7 @@ async fn what_changed_while_chroma_was_away_is_brought_up_to_date_when_a_search_
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    let mut known = texts(model.asked());
+    let mut known = texts(model.requested());
     double.fail(Some(Fault::Before(0)));
     fixture.write("people/new.md", "# Commuting\nBy bicycle.\n");
     walked().await;
@@ -111,7 +111,7 @@ async fn whatever_chroma_answers_no_search_fails_and_nothing_wrong_is_found() {
         let (double, model) = (Double::start().await, Concepts::working());
         let fixture = at(&double, &model).await;
         ready(&fixture).await;
-        holds(&double, &texts(model.asked())).await;
+        holds(&double, &texts(model.requested())).await;
         double.tamper(Some(Tampering { at: at_path, with }));
         let (_, hits) = search(&fixture, "escalation").await;
         assert_eq!(hits[0], "engineering/on-call#escalation");
@@ -131,7 +131,7 @@ async fn a_list_of_nonsense_makes_all_be_written_again_and_never_ends_in_a_loop(
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    holds(&double, &texts(model.asked())).await;
+    holds(&double, &texts(model.requested())).await;
     fixture.handbook.tasks.begin();
     let with: fn(&mut Value) = |answer| {
         if answer["embeddings"].is_null() {

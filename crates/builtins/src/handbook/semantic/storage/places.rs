@@ -82,7 +82,7 @@ fn value(digit: u8) -> Option<u8> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::super::vectors::OfDocument;
+    use super::super::super::vectors::DocumentVectors;
     use super::*;
 
     #[test]
@@ -108,7 +108,12 @@ mod tests {
         let of = |sections: &[usize], digests: &[u8]| {
             let digests = digests.iter().map(|byte| [*byte; 16]).collect();
             let begins = sections.iter().map(|section| 10 * section).collect();
-            Arc::new(OfDocument { sections: sections.to_vec(), begins, digests, ..OfDocument::default() })
+            Arc::new(DocumentVectors {
+                sections: sections.to_vec(),
+                begins,
+                digests,
+                ..DocumentVectors::default()
+            })
         };
         let by_serial = [(7, of(&[0, 2], &[9, 4])), (8, of(&[1], &[9]))];
         let places = Places::of(&Vectors { by_serial: by_serial.into() });

@@ -151,8 +151,8 @@ impl StoredVectors {
                 cosines.raise(places, &digest, cosine);
             }
         }
-        let asked = self.missing(chroma_search, known, &cosines);
-        for stored in self.link.chroma.vectors(self.collection, &asked).await? {
+        let requested = self.missing(chroma_search, known, &cosines);
+        for stored in self.link.chroma.vectors(self.collection, &requested).await? {
             let digest = self.naming.digest(&stored.id).filter(|_| self.fits(&stored.numbers));
             if let Some(digest) = digest {
                 cosines.raise(places, &digest, product(vector, &normalized(stored.numbers)));
@@ -206,7 +206,7 @@ fn cosine(distance: f64) -> Option<f32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::vectors::OfDocument;
+    use super::super::super::vectors::DocumentVectors;
     use super::*;
 
     fn known(passages: usize) -> KnownVectors {
@@ -218,7 +218,7 @@ mod tests {
         let of = |digests: Vec<Digested>| {
             let sections = (0..digests.len()).map(|at| at / 2).collect();
             let begins = vec![0; digests.len()];
-            Arc::new(OfDocument { sections, begins, digests, ..OfDocument::default() })
+            Arc::new(DocumentVectors { sections, begins, digests, ..DocumentVectors::default() })
         };
         let many = of((0..passages).map(digest).collect());
         let by_serial = [(1, many), (2, of(vec![digest(1_000_000)]))];

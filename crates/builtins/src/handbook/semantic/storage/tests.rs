@@ -22,7 +22,7 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
     let fixture = at(&double, &model).await;
     let embedded = ready(&fixture).await;
     assert_eq!((embedded.documents, embedded.of), (5, 5));
-    holds(&double, &texts(model.asked())).await;
+    holds(&double, &texts(model.requested())).await;
     let records = double.records(NAME);
     assert_eq!(records.len(), embedded.passages);
     for stored in records.values() {
@@ -37,9 +37,9 @@ async fn chroma_has_a_vector_for_each_text_and_nothing_else() {
     .expect("usable");
     let collection = chroma.collection(NAME).await.expect("asked").expect("there");
     let said = collection.metadata.expect("metadata");
-    let wanted = json!({"kept_by": "switchyard handbook", "embedding_provider": "openai", "embedding_model": "m",
+    let expected = json!({"kept_by": "switchyard handbook", "embedding_provider": "openai", "embedding_model": "m",
         "embedding_dimension": DIMENSION});
-    assert_eq!(Value::Object(said), wanted);
+    assert_eq!(Value::Object(said), expected);
 }
 
 #[tokio::test]
@@ -56,8 +56,10 @@ async fn what_is_found_and_how_it_scores_is_as_in_memory() {
         fixture.write(&format!("{}/{number}.md", ["notes", "people", "engineering"][number % 3]), &text);
     }
     let other = open(fixture.folder.path(), 100).await.expect("it opens");
-    let other =
-        Fixture { folder: tempfile::tempdir().expect("a folder"), handbook: kept(other, &double, &model) };
+    let other = Fixture {
+        folder: tempfile::tempdir().expect("a folder"),
+        handbook: with_storage(other, &double, &model),
+    };
     let in_memory: Arc<dyn Embedding> = Arc::<Concepts>::clone(&model);
     let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
     fixture.handbook =
@@ -101,7 +103,7 @@ async fn of_a_long_section_the_passage_is_shown_that_is_near() {
     let mut fixture = Fixture::with(COMPANY).await;
     fixture.write("long.md", &long_with("The nocturnal nocturnal nocturnal otter."));
     let fresh = open(fixture.folder.path(), 100).await.expect("it opens");
-    fixture.handbook = kept(fresh, &double, &model);
+    fixture.handbook = with_storage(fresh, &double, &model);
     ready(&fixture).await;
     let shown = shown_of_long(&fixture, "dark").await;
     assert!(shown.starts_with("# Long\n…\n") && shown.ends_with("nocturnal otter."), "{shown}");
@@ -112,11 +114,11 @@ async fn after_a_restart_one_text_is_embedded_to_know_the_model_by() {
     let (double, model) = (Double::start().await, Concepts::working());
     let first = at(&double, &model).await;
     ready(&first).await;
-    let before = texts(model.asked());
+    let before = texts(model.requested());
     first.handbook.tasks.begin();
     let second = restarted(&first, &double, &model).await;
     ready(&second).await;
-    assert_eq!(model.asked().concat().len(), 1);
+    assert_eq!(model.requested().concat().len(), 1);
     let (ranking, hits) = search(&second, "vacation").await;
     assert_eq!((ranking.as_str(), hits[0].as_str()), ("hybrid", "people/holidays"));
     holds(&double, &before).await;
@@ -127,14 +129,14 @@ async fn vectors_of_another_model_under_the_same_name_are_not_searched() {
     let (double, model) = (Double::start().await, Concepts::working());
     let first = at(&double, &model).await;
     ready(&first).await;
-    let before = texts(model.asked());
+    let before = texts(model.requested());
     holds(&double, &before).await;
     first.handbook.tasks.begin();
     model.set(Mode::Mirrored);
     let second = restarted(&first, &double, &model).await;
-    let asked = || model.asked().len();
-    eventually(|| asked() > 0).await;
-    eventually(|| asked() > 0).await;
+    let requested = || model.requested().len();
+    eventually(|| requested() > 0).await;
+    eventually(|| requested() > 0).await;
     assert_eq!(search(&second, "laptop").await.0, "lexical");
     holds(&double, &before).await;
     model.set(Mode::Works);
@@ -147,7 +149,7 @@ async fn a_folder_without_documents_deletes_nothing() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    let known = texts(model.asked());
+    let known = texts(model.requested());
     holds(&double, &known).await;
     for (name, _) in COMPANY {
         std::fs::remove_file(fixture.folder.path().join(name)).expect("removed");
@@ -163,7 +165,7 @@ async fn a_folder_without_documents_deletes_nothing() {
     while double.records(NAME).len() > 1 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(model.asked(), Vec::<Vec<String>>::new(), "what came back was there");
+    assert_eq!(model.requested(), Vec::<Vec<String>>::new(), "what came back was there");
 }
 
 #[tokio::test]
@@ -171,7 +173,7 @@ async fn a_change_writes_what_is_new_and_drops_what_is_of_no_document() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    let mut known = texts(model.asked());
+    let mut known = texts(model.requested());
     fixture.write(
         "people/holidays.md",
         "# Holidays\nThirty days a year.\n\n## Pets\nA dog may come at night.\n",
@@ -183,7 +185,7 @@ async fn a_change_writes_what_is_new_and_drops_what_is_of_no_document() {
     known.retain(|text| !text.starts_with("On call") && !text.contains("Request leave"));
     known.insert(pets.clone());
     holds(&double, &known).await;
-    assert_eq!(model.asked(), [[pets]], "a text in two documents is one");
+    assert_eq!(model.requested(), [[pets]], "a text in two documents is one");
     until(&fixture, |state| state.embedded.of == 5 && state.embedded.documents == 5).await;
     let (_, hits) = search(&fixture, "vacation thirty").await;
     assert_eq!(
@@ -198,7 +200,7 @@ async fn what_is_stale_is_no_hit_and_goes_at_the_next_start() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    let known = texts(model.asked());
+    let known = texts(model.requested());
     holds(&double, &known).await;
     let stale = id("Vacation\nvacation vacation");
     let foreign = "somebody-elses".to_owned();
@@ -221,7 +223,7 @@ async fn a_collection_that_is_deleted_is_made_anew_and_filled_again() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    let known = texts(model.asked());
+    let known = texts(model.requested());
     holds(&double, &known).await;
     double.drop_collection(NAME);
     let (ranking, hits) = search(&fixture, "laptop").await;
@@ -237,7 +239,7 @@ async fn records_that_somebody_deleted_are_written_again_when_it_is_looked() {
     let (double, model) = (Double::start().await, Concepts::working());
     let fixture = at(&double, &model).await;
     ready(&fixture).await;
-    let known = texts(model.asked());
+    let known = texts(model.requested());
     holds(&double, &known).await;
     let (chroma, collection) = collection(&double).await;
     let lost = known.iter().find(|text| text.contains("Thirty")).expect("there");
@@ -247,7 +249,7 @@ async fn records_that_somebody_deleted_are_written_again_when_it_is_looked() {
     assert_eq!((&scoped["ranking"], scoped["count"].as_u64()), (&json!("hybrid"), Some(1)), "{scoped}");
     later(Duration::from_mins(11)).await;
     holds(&double, &known).await;
-    assert_eq!(texts(model.asked()), BTreeSet::from([lost.clone(), "vacation".into()]));
+    assert_eq!(texts(model.requested()), BTreeSet::from([lost.clone(), "vacation".into()]));
 }
 
 #[tokio::test]
@@ -277,7 +279,7 @@ async fn a_collection_of_others_is_not_touched() {
         let looks = || double.seen().iter().filter(|seen| **seen == format!("GET {NAME}")).count();
         eventually(|| looks() > 1).await;
         assert_eq!(search(&fixture, "laptop").await.0, "lexical", "{space} {metadata}");
-        assert!(double.records(NAME).is_empty() && model.asked().is_empty(), "{space} {metadata}");
+        assert!(double.records(NAME).is_empty() && model.requested().is_empty(), "{space} {metadata}");
         assert!(!double.seen().iter().any(|seen| seen.ends_with("upsert")), "{space} {metadata}");
     }
 }
@@ -289,7 +291,7 @@ async fn gateways_over_one_folder_share_a_collection() {
     let two = restarted(&one, &double, &model).await;
     ready(&one).await;
     ready(&two).await;
-    let known = texts(model.asked());
+    let known = texts(model.requested());
     holds(&double, &known).await;
     for fixture in [&one, &two] {
         assert_eq!(search(fixture, "vacation").await.1[0], "people/holidays");
