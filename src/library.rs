@@ -31,14 +31,14 @@ const CLOSE_TIME: Duration = crate::app::CLOSE_TIME;
 /// use serde_json::{Value, json};
 /// use switchyard_mcp::{ServerConfig, Switchyard};
 ///
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let switchyard = Switchyard::builder()
 ///     .server("docs", ServerConfig::builtin("handbook").set("handbook", json!({"path": "docs"})))
 ///     .start()?;
 /// let response = switchyard.call("search_handbook", &json!({"query": "circuit breaker"})).await?;
 /// assert!(!response.is_error());
 /// let found: Value = response.structured()?;
-/// assert!(found["results"][0]["content"].is_string());
+/// assert!(found["hits"][0]["content"].is_string());
 /// switchyard.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
