@@ -31,14 +31,14 @@ const CLOSE_TIME: Duration = crate::app::CLOSE_TIME;
 /// use serde_json::{Value, json};
 /// use switchyard_mcp::{ServerConfig, Switchyard};
 ///
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let switchyard = Switchyard::builder()
 ///     .server("docs", ServerConfig::builtin("handbook").set("handbook", json!({"path": "docs"})))
 ///     .start()?;
 /// let response = switchyard.call("search_handbook", &json!({"query": "circuit breaker"})).await?;
 /// assert!(!response.is_error());
 /// let found: Value = response.structured()?;
-/// assert!(found["results"][0]["content"].is_string());
+/// assert!(found["hits"][0]["content"].is_string());
 /// switchyard.shutdown().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
@@ -98,7 +98,7 @@ impl Switchyard {
 /// Servers and settings of a gateway that is about to start.
 ///
 /// It has every setting of a configuration file, with the same names, defaults and checks. Text is taken as it is:
-/// `$` refers to no variable. Offers of servers are not remembered, and no vault is opened, unless a `state_dir` is set.
+/// `$` refers to no variable, and `~` to no folder. Offers of servers are not remembered, and no vault is opened, unless a `state_dir` is set.
 #[derive(Debug, Default)]
 pub struct Builder {
     root: Map<String, Value>,
@@ -128,10 +128,11 @@ impl Builder {
     /// Checks the configuration and returns it, for [`crate::app::router`] and the other parts of the library.
     pub fn config(mut self) -> Result<Config, StartError> {
         let has_state = self.root.get("server").is_some_and(|server| server.get("state_dir").is_some());
+        if let Some(Value::Object(others)) = self.root.remove("mcp_servers") {
+            self.servers.extend(others);
+        }
         self.root.insert("mcp_servers".to_owned(), Value::Object(self.servers));
-        let text = format!("{:#}", Value::Object(self.root));
-        let no_variables = |_: &str| Err(std::env::VarError::NotPresent);
-        let mut config = Config::parse(Path::new(IN_CODE), text.as_bytes(), &no_variables)?;
+        let mut config = Config::literal(Path::new(IN_CODE), &format!("{:#}", Value::Object(self.root)))?;
         if !has_state {
             (config.manager.remembered, config.manager.vault) = (None, None);
         }
@@ -208,19 +209,9 @@ impl ServerConfig {
     }
 }
 
-/// Returns `value` as a configuration has it: each `$` doubled, so that no text refers to a variable. A value that cannot
-/// be JSON becomes `null`, which the check of the configuration names.
+/// Returns `value` as JSON. One that cannot be JSON becomes `null`, which the check of the configuration names.
 fn literal(value: impl Serialize) -> Value {
-    escaped(serde_json::to_value(value).unwrap_or_default())
-}
-
-fn escaped(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(text.replace('$', "$$")),
-        Value::Array(items) => items.into_iter().map(escaped).collect(),
-        Value::Object(members) => members.into_iter().map(|(name, value)| (name, escaped(value))).collect(),
-        value => value,
-    }
+    serde_json::to_value(value).unwrap_or_default()
 }
 
 fn object(arguments: &impl Serialize) -> Result<Raw, CallError> {

@@ -138,11 +138,28 @@ impl Config {
         let secrets = secrets.unwrap_or(&of_vault);
         let sources = Sources { environment, secrets, without_secrets: &vault::SETTINGS };
         expand::expand(&mut document.root, &sources, problems);
+        Self::from_document(path, text, &document, kinds, problems)
+    }
+
+    /// Parses a configuration that a program made, in which no text refers to a variable or a folder of the user.
+    pub(crate) fn literal(path: &Path, text: &str) -> Result<Self, Error> {
+        let problems = Problems::default();
+        let document = document::parse(text, &problems);
+        Self::from_document(path, text, &document, builtins::KINDS, &problems)
+    }
+
+    fn from_document(
+        path: &Path,
+        text: &str,
+        document: &Document,
+        kinds: Kinds,
+        problems: &Problems,
+    ) -> Result<Self, Error> {
         let shown = shown::without_secrets(&document.root);
-        let config = Self::from_settings(&Setting::root(&document.root, problems), folder, shown, kinds);
-        match config {
+        let root = Setting::root(&document.root, problems);
+        match Self::from_settings(&root, folder_of(path), shown, kinds) {
             Some(config) if problems.is_empty() => Ok(config.remembering(path)),
-            _ => Err(invalid(path, text, &document, problems)),
+            _ => Err(invalid(path, text, document, problems)),
         }
     }
 

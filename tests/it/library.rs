@@ -19,7 +19,8 @@ async fn a_host_program_calls_tools_of_servers_that_it_wrote_in_code() {
     let server = Scripted::modern()
         .tool(Tool::named("weather").does(Act::Result(typed.to_owned())).does(Act::Result(failed.to_owned())))
         .start();
-    let http = ServerConfig::http(&server.url()).header("x-town", "a $HOME ${secret:x} b");
+    let http =
+        ServerConfig::http(&server.url()).header("x-town", "a $HOME ${secret:x} b").header("x-place", "~/a");
     let switchyard = Switchyard::builder().server("http", http).start().expect("it starts");
 
     let response = switchyard.call("weather", &json!({"town": "Bern"})).await.expect("a result");
@@ -29,6 +30,7 @@ async fn a_host_program_calls_tools_of_servers_that_it_wrote_in_code() {
     assert!(response.raw().as_str().contains(r#""data":"eA==""#), "{response:?}");
     let sent = &server.seen_calling("tools/call")[0];
     assert_eq!(sent.header("x-town"), Some("a $HOME ${secret:x} b"), "a dollar sign refers to nothing");
+    assert_eq!(sent.header("x-place"), Some("~/a"));
 
     let refused = switchyard.call_at("http", "weather", &json!({})).await.expect("a result");
     assert_eq!((refused.is_error(), refused.text().as_str()), (true, "no such town"));

@@ -192,7 +192,9 @@ async fn changes_that_are_announced_after_each_list_reach_nobody_and_are_read_ev
     let odd = r#"case "$l" in *'"tools/list"'*) echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';; esac"#;
     let changing = odd.replace("esac", r#"*'"odd"'*) TOOLS_CHANGED=1;; esac"#);
     let registry = odd::script(Registry::new(), "one", "", &changing);
-    let gateway = works(&registry, "announces").await;
+    // Without a call: what comes during one counts as announced by it.
+    let gateway = Gateway::of(&registry).start().await;
+    gateway.offers(&["odd", "fine"]).await;
     let session = gateway.mcp().legacy().await;
     let mut stream = session.client.listen().await;
     let heard = tokio::time::timeout(Duration::from_secs(5), async {

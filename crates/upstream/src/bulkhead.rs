@@ -84,8 +84,9 @@ impl Bulkhead {
     /// Takes a slot for `who`, or waits for one until the deadline of `frame`.
     ///
     /// Every refusal is [`Error::Overloaded`]: no more calls can wait, a principal with fewer waiting calls
-    /// took this place, or the deadline passed. Nothing was sent, so this is no timeout of the server. While the caller
-    /// waits, `make_way` is called again and again, to end calls that should not keep their slots from others.
+    /// took this place, or the deadline passed. Nothing was sent, so this is no timeout of the server. While callers
+    /// of [`Lane::Calls`] wait and no slot is free, `make_way` is called about once a second, to end calls that should not
+    /// keep their slots from others.
     pub(super) async fn enter(
         &self,
         lane: Lane,
@@ -98,6 +99,11 @@ impl Bulkhead {
         let slot = if let Some(slot) = slots.take(who, frame.now) {
             Some(slot)
         } else {
+            let make_way = || {
+                if lane == Lane::Calls {
+                    make_way();
+                }
+            };
             let slot = slots.wait(who, frame.deadline.at, make_way).await;
             frame.now = Instant::now();
             slot

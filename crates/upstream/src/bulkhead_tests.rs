@@ -304,8 +304,12 @@ async fn calls_make_way_only_while_others_wait_or_are_refused() {
         assert!(caller.now_or_never().is_none());
     }
     assert!(enter(60).await.is_err(), "nobody else can wait");
-    assert_eq!(ways.load(Ordering::Relaxed), 7);
+    assert_eq!(ways.load(Ordering::Relaxed), 4, "one of them in each second");
     drop(running);
     assert!(waiting.remove(0).await.is_ok());
-    assert_eq!(ways.load(Ordering::Relaxed), 7);
+    assert_eq!(ways.load(Ordering::Relaxed), 4);
+    let tasks = fill(&bulkhead, Lane::Tasks, "alice");
+    let make_way = || panic!("no call has one of these slots");
+    assert!(bulkhead.enter(Lane::Tasks, None, &mut Frame::until(soon()), make_way).await.is_err());
+    drop(tasks);
 }

@@ -52,6 +52,7 @@ struct Entry {
 }
 
 /// A principal that is logged in, and the name of its account.
+#[derive(PartialEq, Eq)]
 pub(super) struct LoggedIn<'a> {
     principal: &'a str,
     account: Option<String>,
@@ -214,19 +215,28 @@ fn address(offer: &Raw) -> usize {
 }
 
 impl Upstream {
-    /// Records what it offers to `principal`, if each principal logs in.
-    pub(super) fn learn_offer_to(&self, principal: Option<&Arc<str>>, offer: &Offer) {
-        if let Some(logins) = self.logins_of_principals()
-            && let Some(login) = principal.and_then(|principal| LoggedIn::of(&logins, principal))
-        {
+    /// The login of `principal`, if each principal logs in.
+    pub(super) fn login_of<'a>(&self, principal: Option<&'a Arc<str>>) -> Option<LoggedIn<'a>> {
+        let logins = self.logins_of_principals()?;
+        LoggedIn::of(&logins, principal?)
+    }
+
+    /// Records what it offers to `principal`, which had the login `before` that was read. Another account that logged in
+    /// meanwhile must not see it.
+    pub(super) fn learn_offer_to(
+        &self,
+        principal: Option<&Arc<str>>,
+        before: Option<&LoggedIn<'_>>,
+        offer: &Offer,
+    ) {
+        if let Some(login) = self.login_of(principal).filter(|login| Some(login) == before) {
             self.principal_offers.learn(&login, &self.config.name, offer);
         }
     }
 
     /// Returns what it offered to `principal` last, if that is still logged in.
     pub(super) fn last_offer_to(&self, principal: Option<&Arc<str>>) -> Option<Raw> {
-        let (logins, principal) = (self.logins_of_principals()?, principal?);
-        self.principal_offers.of(&LoggedIn::of(&logins, principal)?)
+        self.principal_offers.of(&self.login_of(principal)?)
     }
 
     fn logins_of_principals(&self) -> Option<Arc<Logins>> {

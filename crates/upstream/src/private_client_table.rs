@@ -101,6 +101,11 @@ impl PrivateClients {
         self.lock().get(affinity).cloned()
     }
 
+    /// Whether the task of `client` has not ended.
+    pub(super) fn has(&self, client: &PrivateClient) -> bool {
+        self.get(&client.affinity).is_some_and(|there| std::ptr::eq(&raw const *there, client))
+    }
+
     /// Whether the client of `affinity` has subscriptions.
     pub(super) fn watches(&self, affinity: &Affinity) -> bool {
         self.get(affinity).is_some_and(|client| client.watches.count() > 0)

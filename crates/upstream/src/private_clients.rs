@@ -162,6 +162,7 @@ impl PrivateClientTask {
             () = affinity.ended() => self.withdraw().await,
         }
         self.upstream.pool.attended.leave(&self.client);
+        self.client.outcome.send_replace(Some(false)); // nobody waits for this task any more
     }
 
     /// Serves the client as long as it sends requests or has subscriptions. At the end its offer is withdrawn.
@@ -173,11 +174,12 @@ impl PrivateClientTask {
                 Ok(connection) => {
                     self.client.outcome.send_replace(Some(true));
                     self.serve(connection, heard).await;
-                    self.client.lists.send_replace(ListSource::Memory);
+                    self.keep_lists().await;
                 }
                 // It was closed by Switchyard, which says nothing about the server.
                 Err(error) if self.upstream.pool.closings() != closings && !error.refuses_credentials() => {
                     tracing::debug!(server = %self.upstream.config.name, %error, "a private connection is opened again");
+                    self.keep_lists().await;
                     continue;
                 }
                 Err(error) => {
@@ -187,10 +189,7 @@ impl PrivateClientTask {
                     if error.refuses_credentials() || !is_private {
                         // Nothing was sent, and the next request may come after a login. Or the server turned out to have no
                         // sessions, and is shared.
-                        self.withdraw().await;
-                        self.upstream.pool.attended.leave(&self.client);
-                        self.client.outcome.send_replace(Some(false));
-                        return;
+                        return self.withdraw().await;
                     }
                     self.client.outcome.send_replace(Some(false));
                     sleep(RETRY_AFTER).await;
@@ -277,6 +276,8 @@ impl PrivateClientTask {
     async fn read_lists(&mut self) -> Result<(), Error> {
         self.last_read = Instant::now();
         let upstream = Arc::clone(&self.upstream);
+        let principal = self.call.principal.clone();
+        let login = upstream.login_of(principal.as_ref());
         let deadline = Instant::now() + super::first_attempt_limit(&upstream.config);
         let (early, mut tools) = mpsc::channel(1);
         let work = Reading { discovery: upstream.discovery(deadline, early), call: &self.call };
@@ -298,7 +299,7 @@ impl PrivateClientTask {
             self.upstream.note_sign(StateSign::ListChangedByCall);
         }
         self.gap = if is_same { refresh::longer(self.gap) } else { refresh::gap_after(offer.bytes) };
-        self.upstream.learn_offer_to(self.call.principal.as_ref(), &offer);
+        self.upstream.learn_offer_to(principal.as_ref(), login.as_ref(), &offer);
         self.offer = Some(Arc::clone(&offer));
         self.offer(offer, ListSource::Connection).await;
         Ok(())

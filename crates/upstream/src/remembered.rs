@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::select;
 use tokio::time::timeout;
 
 use super::config::{Sharing, Start, Transport};
@@ -20,13 +21,14 @@ use super::error::Error;
 use super::frame::Frame;
 use super::offer::Offer;
 use super::principal_offers::PrincipalOffers;
-use super::private_client_table::{Demand, ListSource, PrivateClient};
+use super::private_client_table::{Demand, ListSource, PrivateClient, WaitFor};
 use super::private_lists::PATIENCE;
 use super::state_signs::StateSign;
 use super::status::State;
 use super::{Upstream, pool};
 use crate::session_affinity::Affinity;
 use json::Raw;
+use protocol::method;
 
 /// The facts about one server.
 #[derive(Debug, Clone)]
@@ -140,17 +142,10 @@ impl Upstream {
     /// manager.
     pub async fn read_first(&self, call: &Call, deadline: Deadline, outlet: &Outlet) -> Result<(), Error> {
         let mut frame = Frame::until(deadline);
-        let client = call.affinity.as_ref().and_then(|affinity| self.pool.attended.get(affinity));
         let read = pin!(async {
-            let running = async {
-                match &client {
-                    Some(client) => self.read_own(client, call).await,
-                    None => self.read_running().await,
-                }
-            };
             tokio::select! {
                 biased;
-                read = running => read,
+                read = self.read_for(call) => read,
                 never = self.report_start(outlet) => match never {},
             }
         });
@@ -161,14 +156,44 @@ impl Upstream {
         result.map_err(|error| self.secrets.redact_error(error))
     }
 
-    /// Waits until the lists on the connection of one client were read.
-    async fn read_own(&self, client: &PrivateClient, call: &Call) -> Result<(), Error> {
+    /// Waits until the lists were read on the connection that `call` uses.
+    async fn read_for(&self, call: &Call) -> Result<(), Error> {
+        let client = || call.affinity.as_ref().and_then(|affinity| self.pool.attended.get(affinity));
+        let Some(before) = client() else { return self.read_running().await };
+        if self.read_own(&before, call).await? {
+            return Ok(());
+        }
+        let reading = Call {
+            sender: call.sender.clone(),
+            era: call.era,
+            affinity: call.affinity.clone(),
+            principal: call.principal.clone(),
+            ..Call::of_gateway(method::TOOLS_LIST, None)
+        };
+        self.attend(&reading, WaitFor::Connection).await;
+        match client() {
+            Some(next) if self.read_own(&next, call).await? => Ok(()),
+            Some(_) => Err(Error::Unavailable { state: "disconnected" }),
+            None => self.read_running().await,
+        }
+    }
+
+    /// Waits until the lists on the connection of one client were read. Returns false if its task ended before that.
+    async fn read_own(&self, client: &PrivateClient, call: &Call) -> Result<bool, Error> {
         // Its task reads the lists of each connection. A failed connect ends the wait.
         drop(self.pool.seat(PoolRequest::Of(call)).await?);
         client.demand.send_modify(Demand::add);
-        let mut lists = client.lists.subscribe();
-        let read = lists.wait_for(|lists| *lists == ListSource::Connection).await;
-        read.map(drop).map_err(|_| Error::Unavailable { state: pool::SHUTTING_DOWN })
+        let (mut lists, mut outcome) = (client.lists.subscribe(), client.outcome.subscribe());
+        loop {
+            outcome.mark_unchanged();
+            let (is_read, is_there) =
+                (*lists.borrow_and_update() == ListSource::Connection, self.pool.attended.has(client));
+            if is_read || !is_there {
+                return Ok(is_read && is_there);
+            }
+            // Both are kept by `client`.
+            let _ = select(pin!(lists.changed()), pin!(outcome.changed())).await;
+        }
     }
 
     async fn read_running(&self) -> Result<(), Error> {

@@ -125,9 +125,10 @@ impl<'a> Screen<'a> {
             return self.show(view).and_then(|()| self.out.flush());
         }
         let size = self.can_clear.then(|| tcgetwinsize(io::stdout()).ok()).flatten();
-        let (width, height) = size.map_or((self.width, usize::MAX), |size| {
-            (Some(usize::from(size.ws_col)), usize::from(size.ws_row).max(2))
-        });
+        // A serial line and a new pseudo-terminal report 0.
+        let known = |size: u16| Some(usize::from(size)).filter(|size| *size > 0);
+        let width = size.and_then(|size| known(size.ws_col)).or(self.width);
+        let height = size.and_then(|size| known(size.ws_row)).map_or(usize::MAX, |height| height.max(2));
         let mut text = Vec::new();
         if let Some(view) = view {
             view.table.write(width, self.has_color, &mut text)?;

@@ -111,7 +111,11 @@ impl From<&Raw> for Json {
             ),
             text => match value.as_part().text() {
                 Some(text) => Self::Text(text.into_owned()),
-                None => Self::Number(text.to_owned()),
+                // Half of a surrogate pair has no text. It stays escaped, and the rest is escaped like any text.
+                None => match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+                    Some(escaped) => Self::Text(escaped.to_owned()),
+                    None => Self::Number(text.to_owned()),
+                },
             },
         }
     }

@@ -150,6 +150,8 @@ mod tests {
             "a:\n  b:\n    - 1\n    - c: d\n      e: [[]]\n    - \"yes\"\n  f: {}\ng: \"x: y\"\nh: null\n";
         assert_eq!(document(&Raw::of(&value)), expected);
         assert_eq!(document(&Raw::of("\u{9b}")), "\"\\u009B\"\n");
+        let half = Raw::parse(&"\"\\ud800\u{9b}2J\"".into()).expect("JSON may have half of a pair");
+        assert_eq!(document(&half), "\"\\\\ud800\\u009B2J\"\n", "nothing reaches the terminal as it is");
     }
 
     fn value() -> impl Strategy<Value = Value> {

@@ -14,7 +14,7 @@
 //!   it leaves chunks that no longer count. The next writer of the document deletes both. Every step can be
 //!   repeated: ids and records stay equal, with a later revision.
 //!
-//! In this process, writers of one document run one after another (`locks`). Several gateways may write a
+//! In this process, writers of one document run one after another (`context`). Several gateways may write a
 //! document at the same time. Each deletes only chunks that are older than its own, and gives up before
 //! writing its head if there is a newer one. At the end it checks whether its own revision is complete. If
 //! not, the other gateway deleted parts of it:

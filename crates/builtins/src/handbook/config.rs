@@ -25,7 +25,7 @@ pub struct HandbookOptions {
     pub embedding: embedding::Config,
     /// Where the vectors are stored.
     pub keeping: VectorLocation,
-    /// Folder for the index between two runs. `None`: the index is not stored.
+    /// Folder for the vectors between two runs. `None`: they are not stored.
     pub index_dir: Option<PathBuf>,
 }
 

@@ -43,19 +43,20 @@ const SETTINGS: [(&str, &str); 5] = [
 /// Prints parts that end with a zero byte. A commit is the byte 1 and its time in seconds since 1970. A change is
 /// `:MODE MODE BLOB BLOB STATUS`, in a part with its commit or of its own. Its path is the next part. A merge
 /// prints only what differs from all parents, with one more mode and blob for each.
-const LOG: [&str; 20] = [
+const LOG: [&str; 21] = [
     "--no-pager",
     "-c",
     "core.fsmonitor=false",
     "-c",
     "log.showSignature=false",
+    "-c",
+    "log.showRoot=true",
     "log",
     "-z",
     "-c",
     "--raw",
     "--no-abbrev",
     "--no-renames",
-    "--relative",
     "--no-ext-diff",
     "--no-textconv",
     "--no-notes",
@@ -106,7 +107,7 @@ impl Dates {
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let mut child = child.map_err(|error| error.to_string())?;
         let output = child.stdout.take().ok_or("git has no output")?;
-        let mut log = LogReader { missing: paths, ..LogReader::default() };
+        let mut log = LogReader { missing: paths, prefix: prefix_of(folder), ..LogReader::default() };
         let ended = timeout(LIMIT, log.read(BufReader::new(output))).await;
         match ended {
             Ok(Err(error)) => return Err(format!("the output of git log cannot be read: {error}")),
@@ -129,6 +130,8 @@ impl Dates {
 struct LogReader {
     /// Files without a date.
     missing: HashSet<String>,
+    /// The folder of the files as git names it.
+    prefix: String,
     found: HashMap<String, (String, SystemTime)>,
     /// Time of the commit whose changes are being read.
     time: Option<SystemTime>,
@@ -174,7 +177,7 @@ impl LogReader {
     /// Notes the newest change of a file.
     fn changed(&mut self, path: &[u8], blob: String) {
         let (Ok(path), Some(time)) = (std::str::from_utf8(path), self.time) else { return };
-        if let Some(path) = self.missing.take(path) {
+        if let Some(path) = path.strip_prefix(&*self.prefix).and_then(|path| self.missing.take(path)) {
             self.found.insert(path, (blob, time));
         }
     }
@@ -196,6 +199,15 @@ impl Repository {
         let git = folder.ancestors().find_map(repository_of)?;
         Some(Self { head: mark(&git.join("HEAD")), log: mark(&git.join("logs/HEAD")) })
     }
+}
+
+/// Returns how git names `folder`: relative to its work tree, with a slash at the end. With `--relative` git names most
+/// files from the folder, and those of a merge from the work tree.
+fn prefix_of(folder: &Path) -> String {
+    let folder = folder.canonicalize().unwrap_or_default();
+    let tree = folder.ancestors().find(|ancestor| repository_of(ancestor).is_some());
+    let below = tree.and_then(|tree| folder.strip_prefix(tree).ok()).and_then(Path::to_str);
+    below.filter(|below| !below.is_empty()).map(|below| format!("{below}/")).unwrap_or_default()
 }
 
 fn repository_of(folder: &Path) -> Option<PathBuf> {
@@ -236,6 +248,22 @@ mod tests {
         let blob = Blob::of(b"a\n");
         assert_eq!(blob.sha1, A);
         assert_eq!(blob.sha256, "f8625e43f9e04f24291f77cdbe4c71b3c2a3b0003f60419b3ed06a058d766c8b");
+    }
+
+    #[test]
+    fn files_are_named_from_the_work_tree() {
+        let root = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(root.path().join("docs/a")).expect("made");
+        assert_eq!(prefix_of(&root.path().join("docs")), "", "no repository");
+        std::fs::create_dir(root.path().join(".git")).expect("made");
+        assert_eq!(prefix_of(root.path()), "");
+        assert_eq!(prefix_of(&root.path().join("docs/a")), "docs/a/");
+        let log = format!("\x01300\n:000000 100644 {OLD} {A} A\0docs/a.md\0");
+        let mut reader =
+            LogReader { missing: ["a.md".to_owned()].into(), prefix: "docs/".into(), ..LogReader::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(reader.read(log.as_bytes())).expect("read");
+        assert!(reader.found.contains_key("a.md"));
     }
 
     #[test]

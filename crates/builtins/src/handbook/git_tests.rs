@@ -120,6 +120,27 @@ async fn a_fresh_clone_says_when_documents_were_changed_and_not_when_it_was_clon
 }
 
 #[tokio::test]
+async fn file_that_a_merge_made_has_the_date_of_the_merge() {
+    let root = tempfile::tempdir().expect("a folder");
+    let day = |days: u64| now() - days * DAY - 60;
+    git(root.path(), day(90), &["init", "--quiet"]);
+    git(root.path(), day(90), &["config", "log.showRoot", "false"]);
+    let both = |first: &str, last: &str| format!("# Both\n\n{first}\n\n\n\n\n\n{last}\n");
+    write(root.path(), "docs/both.md", &both("one", "two"));
+    write(root.path(), "docs/first.md", "# First\n");
+    commit(root.path(), day(90));
+    git(root.path(), day(50), &["checkout", "--quiet", "-b", "side"]);
+    write(root.path(), "docs/both.md", &both("1", "two"));
+    commit(root.path(), day(50));
+    git(root.path(), day(40), &["checkout", "--quiet", "main"]);
+    write(root.path(), "docs/both.md", &both("one", "2"));
+    commit(root.path(), day(40));
+    git(root.path(), day(30), &["merge", "--quiet", "--no-edit", "side"]);
+    let handbook = open(&root.path().join("docs"), 1).await.expect("it opens");
+    assert_eq!(updates(&handbook).await, expected(&[("both", 30, "commit"), ("first", 90, "commit")]));
+}
+
+#[tokio::test]
 async fn a_commit_is_noticed_though_no_file_changes() {
     let root = repository();
     let docs = root.path().join("docs");

@@ -1,7 +1,7 @@
 //! Makes text of a service safe to show.
 //!
 //! Invariants: the text is one short line without control characters. It has no secret of the request, in no
-//! usual encoding, and no stack trace (`trace`).
+//! usual encoding, and no stack trace.
 
 use std::borrow::Cow;
 

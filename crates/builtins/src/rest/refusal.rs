@@ -1,7 +1,7 @@
 //! Error responses, as errors for people.
 //!
 //! Invariants: the error shows only the service's own message. It shows no member that repeats the request
-//! (`input` of a validation error), no secret of the request, and no stack trace (`trace`). The message is
+//! (`input` of a validation error), no secret of the request, and no stack trace (`cleaner`). The message is
 //! one short line. A body that is not JSON is not shown, because it may contain anything.
 
 use std::sync::Arc;

@@ -160,7 +160,7 @@ impl Manager {
             let principal = Some(Arc::clone(principal));
             let call = Call { affinity: Some(affinity.clone()), principal, ..call };
             // Boxed: it is large, and each principal waits once.
-            Box::pin(self.attend(scope, &call, None, WaitFor::Lists)).await;
+            Box::pin(self.attend(scope, &call, None, WaitFor::Connection)).await;
         }
         self.seen_by(Some(&affinity))
     }

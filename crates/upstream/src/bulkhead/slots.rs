@@ -25,7 +25,7 @@ const ALL_RESERVED: usize = 8;
 /// A larger lane reserves one slot of this many.
 const RESERVED: usize = 4;
 
-/// How often a waiting caller looks for a call that should not keep its slot.
+/// How often the callers of one lane look for a call that should not keep its slot.
 const MAKE_WAY_EVERY: Duration = Duration::from_secs(1);
 
 /// The slots of one lane.
@@ -45,6 +45,8 @@ struct SlotState {
     /// Waiting callers. A message calls one, and the end of its channel refuses it.
     turns: Turns<oneshot::Sender<ReservedShare>>,
     shares: Shares,
+    /// When a caller last looked for a call that should not keep its slot.
+    made_way: Option<Instant>,
 }
 
 /// The share of the reserved slots that a slot was taken from, if it is a reserved one.
@@ -89,7 +91,7 @@ enum SlotTurn<'a> {
 impl Slots {
     pub(super) fn new(running: usize, waiting: usize) -> Self {
         let reserved = (running / RESERVED).max(ALL_RESERVED);
-        let state = SlotState { running: 0, turns: Turns::new(), shares: Shares::new() };
+        let state = SlotState { running: 0, turns: Turns::new(), shares: Shares::new(), made_way: None };
         Self {
             most_running: running,
             most_waiting: waiting,
@@ -110,7 +112,8 @@ impl Slots {
     }
 
     /// Takes a reserved slot, or waits for any until `deadline`, in the line of `who`. None if the caller is refused.
-    /// `make_way` is called when it has to wait or is refused, and every [`MAKE_WAY_EVERY`] until it has a slot.
+    /// While no slot is free, `make_way` is called when it has to wait or is refused, and until it has a slot, but for all
+    /// callers at most every [`MAKE_WAY_EVERY`].
     pub(super) async fn wait(
         &self,
         who: Option<&Arc<str>>,
@@ -121,16 +124,28 @@ impl Slots {
         if let Some(SlotTurn::Now(slot)) = turn {
             return Some(slot);
         }
-        make_way();
+        self.look_for_way(&make_way);
         let Some(SlotTurn::Later(mut ticket)) = turn else { return None };
         loop {
             let next = Instant::now() + MAKE_WAY_EVERY;
             match timeout_at(next.min(deadline), &mut ticket.called).await {
                 Ok(called) => return called.ok().map(|held| Slot { slots: self, held }),
                 Err(_) if next >= deadline => return None,
-                Err(_) => make_way(),
+                Err(_) => self.look_for_way(&make_way),
             }
         }
+    }
+
+    /// Calls `make_way`, unless a slot is free or a caller did so a moment ago.
+    fn look_for_way(&self, make_way: &impl Fn()) {
+        let (mut state, now) = (self.state(), Instant::now());
+        let is_soon = state.made_way.is_some_and(|at| now < at + MAKE_WAY_EVERY);
+        if is_soon || self.free(&state) > 0 {
+            return;
+        }
+        state.made_way = Some(now);
+        drop(state);
+        make_way();
     }
 
     /// Gives back a slot, and calls the callers that may run now.

@@ -168,3 +168,22 @@ async fn process_whose_client_does_not_answer_a_request_gives_way() {
     assert!(seat(&pool, &bob).await.is_ok());
     assert!(matches!(seat(&pool, &ann).await, Err(Error::Full { .. })), "the other one answers");
 }
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_request_costs_no_principal_its_process_for_one_that_has_more() {
+    let server = dual();
+    let (pool, _shutdown) = pool_of(&server, 3).await;
+    let of = |principal: &str| super::Call { principal: Some(principal.into()), ..somebody() };
+    let mut seats = Vec::new();
+    let (modest, rich) = (of("key:modest"), [of("key:rich"), of("key:rich"), of("key:rich")]);
+    for call in [&modest, &rich[0], &rich[1]] {
+        seats.push(seat(&pool, call).await.expect("a seat"));
+    }
+    server.asks_in_vain();
+    assert!(seat(&pool, &rich[2]).await.is_ok(), "one of its own gives way");
+    let before = server.connects();
+    assert!(seat(&pool, &modest).await.is_ok());
+    assert_eq!(server.connects(), before, "it kept its process");
+    server.asks_in_vain();
+    assert!(seat(&pool, &of("key:new")).await.is_ok(), "one with more gives way to one with none");
+}

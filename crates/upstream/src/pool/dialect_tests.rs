@@ -191,6 +191,13 @@ async fn one_principal_has_half_of_the_dialects_and_shares_its_own_beyond_that()
     assert_eq!(server.connects(), 1 + MAX_OWN, "the others share these");
     let other = seat(&pool, &by("key:other", able(MAX_DIALECTS - 1))).await.expect("a seat");
     assert_eq!(server.connects(), 2 + MAX_OWN, "there is room for others");
+    server.asks_in_vain();
+    assert!(seat(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
+    assert_eq!(
+        (server.connects(), pool.live()),
+        (2 + MAX_OWN, 2 + MAX_OWN),
+        "others may call on a shared one"
+    );
     drop(seats);
     assert!(seat(&pool, &by("key:greedy", able(MAX_OWN))).await.is_ok());
     settle().await;

@@ -183,7 +183,8 @@ impl State {
         let of = |group: &Group| alike(group) && group.principal.as_ref() == principal;
         let what = "kinds of clients that share connections";
         if principal.is_some() && self.count(is_private, of) >= MAX_OWN {
-            let is_made = self.end_idle(of) || self.take_unanswered(of);
+            let is_made =
+                self.end_idle(of) || self.take_unanswered(|group| group.private.is_some() && of(group));
             return if is_made { Ok(()) } else { Err(full(MAX_OWN, "kinds of clients of one principal")) };
         }
         let is_made = is_private || self.count(false, |_| true) < MAX_DIALECTS || self.end_idle(alike);
@@ -193,8 +194,8 @@ impl State {
     /// Ends a process that one client has. Idle ones give way first: those of no session, and among these one of
     /// `principal`, then that of the session that was unused for longest. The order is that of the session table: first
     /// one of `principal`, then one of the principal with most if that has at least two more, then any. If all are in
-    /// use, one gives way whose client does not answer a request of the server. Otherwise the principal with at least two
-    /// more loses one, without a running call if there is one.
+    /// use, one gives way whose client does not answer a request of the server, but none of a principal with as few as
+    /// `principal`. Otherwise the principal with at least two more loses one, without a running call if there is one.
     fn make_process_room(&mut self, principal: Option<&Arc<str>>) -> bool {
         let is_own = |group: &Group| group.principal.as_ref() == principal;
         let is_free = |group: &Group| group.private.is_some() && !group.belongs_to_session();
@@ -204,8 +205,29 @@ impl State {
             || self.displace(is_own)
             || most.as_ref().is_some_and(|whose| self.displace(|group| group.principal == *whose))
             || self.displace(|_| true)
-            || self.take_unanswered(|group| group.private.is_some())
+            || self.take_unanswered_process(principal, most.as_ref())
             || most.is_some_and(|whose| self.take_from(whose.as_ref()))
+    }
+
+    /// Ends a process whose client does not answer a request of the server. The order is: one of `principal`, one of the
+    /// principal with `most`, one of any other principal with more than `principal`.
+    fn take_unanswered_process(
+        &mut self,
+        principal: Option<&Arc<str>>,
+        most: Option<&Option<Arc<str>>>,
+    ) -> bool {
+        let is_own = |group: &Group| group.principal.as_ref() == principal;
+        if self.take_unanswered(|group| group.private.is_some() && is_own(group))
+            || most.is_some_and(|whose| {
+                self.take_unanswered(|group| group.private.is_some() && group.principal == *whose)
+            })
+        {
+            return true;
+        }
+        let own = self.count(true, is_own);
+        let has_more = |group: &&Group| self.count(true, |other| other.principal == group.principal) > own;
+        let theirs: Vec<Key> = self.groups.iter().filter(has_more).map(|group| group.key).collect();
+        self.take_unanswered(|group| group.private.is_some() && theirs.contains(&group.key))
     }
 
     /// Ends the group, of those that `may_end`, in which a client has not answered a request of the server for longest.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::Sharing;
 use crate::fake::{Answer, Dial, Fake, config, tool_call};
-use crate::{Affinity, Call, Error, Outlet, Upstream};
+use crate::{Affinity, Call, Error, Outlet, Upstream, WaitFor};
 use json::Raw;
 use protocol::feature::Effect;
 use protocol::{Version, method};
@@ -164,4 +164,19 @@ async fn what_fails_on_one_private_connection_shuts_nobody_else_out() {
     let refused = calls(&upstream, &client("four"), SECOND, 30 * SECOND).await;
     assert!(refused.iter().all(|end| *end != Some(true)), "{refused:?}");
     assert!(failures() > 3, "{}", failures());
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_connect_outlasts_the_task_of_its_client_is_read_for_by_the_next_task() {
+    let (fake, upstream, _shutdown) = server().await;
+    let call = client("one");
+    upstream.attend(&call, WaitFor::Connection).await;
+    assert!(!upstream.is_unread(call.affinity.as_ref()));
+    fake.dial(Dial::AcceptAfter(20 * SECOND));
+    fake.die("gone");
+    sleep(SECOND).await;
+    let begun = Instant::now();
+    let read = upstream.read_first(&call, (Instant::now() + 60 * SECOND).into(), &Outlet::none()).await;
+    assert_eq!((read, upstream.is_unread(call.affinity.as_ref())), (Ok(()), false));
+    assert!(begun.elapsed() < 25 * SECOND, "{:?}", begun.elapsed());
 }

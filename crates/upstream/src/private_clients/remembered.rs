@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use super::{LINGER, PrivateClientTask};
@@ -26,16 +27,38 @@ impl PrivateClientTask {
         }
     }
 
+    /// Keeps what the client sees without its connection, unless its principal logged out, or may have another account now.
+    pub(super) async fn keep_lists(&self) {
+        if *self.client.lists.borrow() == ListSource::Shared {
+            return;
+        }
+        let upstream = &self.upstream;
+        if upstream.config.is_per_principal()
+            && upstream.last_offer_to(self.call.principal.as_ref()).is_none()
+        {
+            return self.withdraw().await;
+        }
+        self.client.lists.send_replace(ListSource::Memory);
+    }
+
     /// Whether the client needs its connection no more: no request follows the `seen` ones for a while.
     pub(super) async fn is_quiet_after(&self, seen: u64) -> bool {
         let pool = &self.upstream.pool;
         let mut demand = self.client.demand.subscribe();
+        // A call that was on its way when the connection closed made another one.
+        let is_open = || {
+            let connection = pool.private_connection(&self.affinity);
+            connection.is_some_and(|connection| connection.closed().now_or_never().is_none())
+        };
         loop {
+            // Its wake-up may be one of the `seen` ones, and it waits for its lists.
+            if is_open() {
+                return false;
+            }
             let comes = demand.wait_for(|demand| demand.count > seen);
             let linger = if pool.attended.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
             let is_asked = timeout(linger, comes).await.is_ok();
-            // A call that was on its way when the connection closed made another one.
-            let is_needed = is_asked || pool.private_connection(&self.affinity).is_some();
+            let is_needed = is_asked || is_open();
             if is_needed || linger.is_zero() || !self.keeps_remembered() {
                 return !is_needed;
             }

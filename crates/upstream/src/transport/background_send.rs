@@ -1,5 +1,5 @@
-//! Messages beside the calls of a connection: cancellations, which no caller waits for, and responses to server
-//! requests, which are never dropped.
+//! Messages beside the calls of a connection: cancellations, which no caller waits for, other notifications, which arrive in
+//! order, and responses to server requests, which are never dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
 
-/// The most messages that are sent at a time. Further ones are dropped, because they would not help a server that
+/// The most messages that are sent in the background at a time. Further ones are dropped, because they would not help a server that
 /// accepts none.
 const AT_A_TIME: usize = 32;
 /// The time limit of one message.
@@ -56,6 +56,16 @@ impl BackgroundSender {
         Self { refused: Arc::new(refused), ..self }
     }
 
+    /// Sends `message`, and waits until the server has it or the time for it is over.
+    pub(super) async fn tell(&self, message: Bytes) {
+        let sent = self.client.send(|| Ok((self.head.clone(), message.clone().into())), true);
+        match tokio::time::timeout(LIMIT, sent).await {
+            Ok(Ok(response)) if !response.status().is_success() => (self.refused)(response.status().as_u16()),
+            Ok(Err(error)) => tracing::debug!(%error, "a message beside the calls was not delivered"),
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+
     /// Sends `message` in the background.
     pub(super) fn post(&self, message: Bytes) {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
@@ -65,14 +75,7 @@ impl BackgroundSender {
         };
         let background = self.clone();
         self.shutdown.spawn_until_end(async move {
-            let sent = background.client.send(|| Ok((background.head.clone(), message.clone().into())), true);
-            match tokio::time::timeout(LIMIT, sent).await {
-                Ok(Ok(response)) if !response.status().is_success() => {
-                    (background.refused)(response.status().as_u16());
-                }
-                Ok(Err(error)) => tracing::debug!(%error, "a message beside the calls was not delivered"),
-                Ok(Ok(_)) | Err(_) => {}
-            }
+            background.tell(message).await;
             drop(permit);
         });
     }

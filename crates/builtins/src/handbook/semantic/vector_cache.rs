@@ -79,7 +79,13 @@ impl VectorCache {
         model: &dyn Embedding,
         mut passages: impl Iterator<Item = &'a Passage>,
     ) -> Result<(), Error> {
-        if self.is_proven || self.cached.places.is_empty() {
+        if self.is_proven {
+            return Ok(());
+        }
+        if self.cached.places.is_empty() {
+            // All documents are embedded again, and the cache may have questions that an earlier model embedded.
+            model.forget_cached().await;
+            self.is_proven = true;
             return Ok(());
         }
         let first = passages.find_map(|passage| Some((passage, self.cached.find(&passage.digest())?)));

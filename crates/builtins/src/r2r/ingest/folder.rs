@@ -4,7 +4,7 @@
 //! time, and unchanged files are not sent. If the client leaves, no further file is started. If R2R is
 //! unavailable, the remaining files are not tried.
 //!
-//! Not here: which files there are (`listing`).
+//! Not here: which files there are (`no_follow`).
 
 use futures_util::stream::{self, StreamExt};
 use schemars::JsonSchema;

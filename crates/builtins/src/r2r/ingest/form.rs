@@ -128,6 +128,11 @@ impl DocumentForm {
         Self { id, collection, mode, file_name, lasting }
     }
 
+    /// Whether `other` is a form of the same document with the same content and the same metadata.
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        (self.id, &self.lasting) == (other.id, &other.lasting)
+    }
+
     /// Whether a document with the metadata `there` has the same content and the same metadata.
     pub(super) fn is_same(&self, there: &Map<String, Value>) -> bool {
         self.lasting.iter().all(|(name, value)| there.get(name) == Some(value))

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::form::DocumentForm;
 use self::roots::Roots;
@@ -47,7 +47,9 @@ use upstream::api::{Error, Event, Events};
 
 /// Most documents under way.
 const MAX_UNDER_WAY: usize = 64;
-/// Suggested wait after that limit was reached.
+/// Longest upload, the work of R2R included. After that a service that never answers has its slot no longer.
+const LONGEST_UPLOAD: Duration = Duration::from_hours(2);
+/// Suggested wait after that limit was reached, or while another version of the document is under way.
 const RETRY_IN: Duration = Duration::from_secs(10);
 /// How long the existence of a collection is cached.
 const COLLECTION_TTL: Duration = Duration::from_mins(1);
@@ -167,15 +169,28 @@ struct UnderWay {
     file_name: String,
     /// Held by the upload that runs.
     lock: tokio::sync::Mutex<()>,
+    /// The newest upload, and its progress.
+    newest: Mutex<Option<(DocumentForm, watch::Receiver<UploadProgress>)>>,
+}
+
+impl UnderWay {
+    /// Returns the newest upload that has not ended.
+    fn newest(&self) -> MutexGuard<'_, Option<(DocumentForm, watch::Receiver<UploadProgress>)>> {
+        // Nothing panics while it is held.
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.take_if(|(_, steps)| steps.borrow().outcome.is_some() || steps.has_changed().is_err());
+        newest
+    }
 }
 
 /// One document that was requested.
 struct Request {
     id: Id,
     source: SourceFile,
+    form: DocumentForm,
     arguments: Arguments,
-    metadata: Map<String, Value>,
     target: Target,
+    under_way: Arc<UnderWay>,
     progress: watch::Sender<UploadProgress>,
     _slot: OwnedSemaphorePermit,
 }
@@ -217,16 +232,43 @@ impl Ingest {
             service.check(collection).await?;
         }
         let id = Id(form::id(service.account().await?, collection.0, &source.name));
-        let file_name = file_name(&source.name);
-        let run_async = arguments.run_async;
+        let digest = source.digest().await;
+        let digest = digest.map_err(|fault| upload::refusal(&arguments.file_path, &fault.words()))?;
+        let form =
+            DocumentForm::new(id.0, collection.0, arguments.ingestion_mode, &source.name, &digest, &metadata);
+        let (file_name, run_async) = (file_name(&source.name), arguments.run_async);
+        let steps = self.begin(id, source, form, arguments, target)?;
+        let has_ended = wait(steps, run_async, report).await?;
+        let status = if has_ended { Status::Success } else { Status::Pending };
+        Ok(Ingested { document_id: id, status, file_name, collection_id: collection })
+    }
+
+    /// Begins an upload, and returns its progress. An equal one that is under way is not begun again.
+    fn begin(
+        &self,
+        id: Id,
+        source: SourceFile,
+        form: DocumentForm,
+        arguments: Arguments,
+        target: Target,
+    ) -> Result<watch::Receiver<UploadProgress>, Error> {
+        let service = &self.service;
+        let under_way = service.enter(id, &source.name);
+        let mut newest = under_way.newest();
+        match &*newest {
+            Some((running, steps)) if running.is_equal(&form) => return Ok(steps.clone()),
+            // It would wait for the end of the other, and nobody waits for it.
+            Some(_) if arguments.run_async => return Err(Error::Overloaded { retry_in: RETRY_IN }),
+            _ => {}
+        }
         let slot = Arc::clone(&service.slots).try_acquire_owned();
         let slot = slot.map_err(|_| Error::Overloaded { retry_in: RETRY_IN })?;
         let (progress, steps) = watch::channel(UploadProgress::default());
-        let request = Request { id, source, arguments, metadata, target, progress, _slot: slot };
+        *newest = Some((form.clone(), steps.clone()));
+        drop(newest);
+        let request = Request { id, source, form, arguments, target, under_way, progress, _slot: slot };
         self.shutdown.spawn_until_end(Arc::clone(service).run(request));
-        let status = if run_async { Status::Pending } else { Status::Success };
-        wait(steps, run_async, report).await?;
-        Ok(Ingested { document_id: id, status, file_name, collection_id: collection })
+        Ok(steps)
     }
 
     /// Returns the file name of `document` if it is under way. R2R may not have it yet, or may have it before
@@ -243,20 +285,20 @@ impl Drop for Ingest {
     }
 }
 
-/// Waits until R2R has a document, or has ended with it unless `run_async`. Meanwhile reports progress to the
-/// client.
+/// Waits until R2R has a document, or has ended with it unless `run_async`. Returns whether it has ended. Meanwhile
+/// reports progress to the client.
 async fn wait(
     mut steps: watch::Receiver<UploadProgress>,
     run_async: bool,
     report: &Report,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let mut shown = 0.0;
     loop {
         {
             let step = steps.borrow_and_update();
             match &step.outcome {
-                Some(outcome) => return outcome.clone().map(drop),
-                None if run_async && step.is_accepted => return Ok(()),
+                Some(outcome) => return outcome.clone().map(|_| true),
+                None if run_async && step.is_accepted => return Ok(false),
                 // Progress must grow with every message (2026-07-28 `basic/utilities/progress`).
                 None if step.share > shown => {
                     shown = step.share;
@@ -278,11 +320,10 @@ fn file_name(path: &str) -> String {
 impl Service {
     /// Ingests a document and publishes the outcome.
     async fn run(self: Arc<Self>, request: Request) {
-        // Held until the outcome is published: until then, the document is under way.
-        let under_way = self.enter(request.id, &request.source.name);
         let outcome = {
-            let _turn = under_way.lock.lock().await;
-            self.upload(&request).await
+            let _turn = request.under_way.lock.lock().await;
+            let ended = timeout(LONGEST_UPLOAD, self.upload(&request)).await;
+            ended.unwrap_or_else(|_| Err(Error::TimedOut { after: LONGEST_UPLOAD }.into()))
         };
         let (file, document) = (&request.arguments.file_path, request.id);
         match &outcome {
@@ -297,20 +338,18 @@ impl Service {
             let notice = Notification { method: method::RESOURCE_UPDATED.into(), params: Some(params) };
             self.events.report(Event::Notice(notice));
         }
-        drop(under_way);
+        // Until the outcome is published, the document is under way.
+        drop(request.under_way);
         request.progress.send_modify(|step| step.outcome = Some(outcome));
     }
 
     async fn upload(&self, request: &Request) -> Outcome {
-        let Request { id, source, arguments, metadata, target, progress, .. } = request;
-        let digest = source.digest().await;
-        let digest = digest.map_err(|fault| upload::refusal(&arguments.file_path, &fault.words()))?;
-        let (collection, mode) = (target.collection.0, arguments.ingestion_mode);
+        let Request { source, form, arguments, progress, .. } = request;
         let upload = Upload {
             client: &self.client,
             path: &arguments.file_path,
             source,
-            form: DocumentForm::new(id.0, collection, mode, &source.name, &digest, metadata),
+            form,
             progress,
             is_awaited: !arguments.run_async,
         };
@@ -365,7 +404,11 @@ impl Service {
         if let Some(document) = all.get(&id).and_then(Weak::upgrade) {
             return document;
         }
-        let document = Arc::new(UnderWay { file_name: file_name(name), lock: tokio::sync::Mutex::default() });
+        let document = Arc::new(UnderWay {
+            file_name: file_name(name),
+            lock: tokio::sync::Mutex::default(),
+            newest: Mutex::default(),
+        });
         all.insert(id, Arc::downgrade(&document));
         document
     }

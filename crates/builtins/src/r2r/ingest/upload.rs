@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::form::DocumentForm;
 use super::source::{Faults, SourceFile};
@@ -35,6 +35,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// Longest pause between two looks if no client waits.
 const LONGEST_UNAWAITED: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longest wait for the answer to a request other than the upload, which R2R may answer after the whole ingestion.
+const LONGEST_ANSWER: Duration = Duration::from_mins(1);
 /// Most attempts of a request if a client waits for it.
 const TRIES: u32 = 3;
 /// How long R2R may work on a document. It never resumes a document that it was stopped in the middle of, so
@@ -70,7 +72,7 @@ pub(super) struct Upload<'a> {
     pub(super) client: &'a Client,
     pub(super) path: &'a str,
     pub(super) source: &'a SourceFile,
-    pub(super) form: DocumentForm,
+    pub(super) form: &'a DocumentForm,
     pub(super) progress: &'a watch::Sender<UploadProgress>,
     /// A client waits for the end of the ingestion.
     pub(super) is_awaited: bool,
@@ -83,7 +85,6 @@ impl Upload<'_> {
         let is_this = |there: &R2rDocument| self.form.is_same(&there.metadata);
         if let Some(there) = self.ended(is_this, |there| there.age() < LONGEST_WORK).await? {
             if there.stage() == Stage::Success && is_this(&there) {
-                self.accepted();
                 self.join(&there).await?;
                 return Ok(Change::None);
             }
@@ -199,7 +200,8 @@ impl Upload<'_> {
                 continue;
             }
             pause = (pause * 2).min(self.longest_look());
-            if let Ok(Some(there)) = self.client.document(self.form.id).await {
+            let document = timeout(LONGEST_ANSWER, self.client.document(self.form.id)).await;
+            if let Ok(Ok(Some(there))) = document {
                 match there.stage() {
                     Stage::Pending => self.accepted(),
                     _ => return sleep(LONGEST_LOOK).await,
@@ -227,9 +229,10 @@ impl Upload<'_> {
     ) -> Result<T, Failure> {
         let mut tries = 0;
         loop {
-            let error = match ask().await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
+            let error = match timeout(LONGEST_ANSWER, ask()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => error,
+                Err(_) => Error::TimedOut { after: LONGEST_ANSWER },
             };
             tries += 1;
             let client_waits = self.is_awaited || !self.progress.borrow().is_accepted;

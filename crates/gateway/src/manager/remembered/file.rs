@@ -109,10 +109,9 @@ fn parts(file: &Raw, (server, identity): (&Arc<str>, &Fingerprint)) -> Option<Kn
     let offer = Some(file.get("offer")?).filter(|offer| !offer.is_null());
     // Older files have none.
     let principals = file.get("principals").filter(|stored| is_same && !stored.is_null());
-    let principals = match principals {
-        Some(stored) => Some(Arc::new(PrincipalOffers::from_stored(&stored, server)?)),
-        None => None,
-    };
+    // Without them, or without memory for them, they are read again. The trusted digests and the names must not be lost.
+    let principals =
+        principals.and_then(|stored| PrincipalOffers::from_stored(&stored, server)).map(Arc::new);
     let has_offer = is_same && (offer.is_some() || principals.is_some());
     let remembered = has_offer.then(|| {
         let principals = principals.unwrap_or_default();
@@ -159,6 +158,16 @@ mod tests {
         let known = read(content().print().to_vec(), "one", &Fingerprint::default()).expect("readable");
         assert!(known.remembered.is_none());
         assert_eq!(known.names, content().names);
+    }
+
+    #[test]
+    fn unreadable_offers_to_principals_are_left_out_and_the_rest_stays() {
+        let written = Content { principals: Some(Raw::of(&json!({"salt": 1}))), ..content() };
+        let known = read(written.print().to_vec(), "one", &Fingerprint::ABSENT).expect("readable");
+        let remembered = known.remembered.expect("the same settings");
+        assert_eq!(remembered.offer, written.offer);
+        assert!(remembered.principals.is_empty());
+        assert_eq!(known.names, written.names);
     }
 
     #[test]

@@ -337,8 +337,7 @@ impl Connection for LegacySession {
     }
 
     fn tell<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, ()> {
-        self.state.background.post(notification.encode());
-        std::future::ready(()).boxed()
+        self.state.background.tell(notification.encode()).boxed()
     }
 
     fn server_requests(&self) -> Option<&dyn ServerRequests> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use protocol::Notification;
 use protocol::feature::List;
 use testkit::scripted::{chunk, end, event, full, stream};
 
@@ -62,6 +63,34 @@ async fn the_stream_a_server_may_ask_on_is_there_before_the_first_call() {
     bench.server.go.add_permits(1);
     let (connection, _events) = connecting.await;
     ask(&connection, "t").await.expect("a result");
+}
+
+#[tokio::test]
+async fn notifications_wait_for_the_server_arrive_in_order_and_none_is_dropped() {
+    let is_told = |seen: &Seen| seen.method().starts_with("notifications/x-");
+    let bench = Bench::legacy(move |seen| match seen {
+        seen if is_get(seen) => no_stream(),
+        seen if is_told(seen) => vec![Step::Wait, json(202, "")],
+        seen => vec![result(seen, "{}")],
+    })
+    .await;
+    let (connection, _events) = bench.connect().await;
+    let names: Vec<String> = (0..40).map(|number| format!("notifications/x-{number}")).collect();
+    let telling = async {
+        for name in &names {
+            connection.tell(&Notification { method: name.as_str().into(), params: None }).await;
+        }
+    };
+    let mut telling = std::pin::pin!(telling);
+    tokio::select! {
+        _ = bench.server.saw(2, is_told) => panic!("the first one was not accepted yet"),
+        () = &mut telling => panic!("nobody waits for the server"),
+        () = tokio::time::sleep(Duration::from_millis(50)) => {}
+    }
+    bench.server.go.add_permits(names.len());
+    telling.await;
+    let told = bench.server.seen().into_iter().filter(is_told).map(|seen| seen.method());
+    assert_eq!(told.collect::<Vec<_>>(), names);
 }
 
 #[tokio::test]
