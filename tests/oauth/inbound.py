@@ -56,7 +56,7 @@ def the_python_sdk_gets_in(lab: Lab) -> None:
 
 
 def the_typescript_sdk_gets_in(lab: Lab) -> None:
-    _gets_in(lab, "typescript", browser=[sys.executable, str(HERE.parent / "conformance" / "browser.py")])
+    _gets_in(lab, "typescript", browser=[sys.executable, str(HERE.parent / "lab" / "browser.py")])
 
 
 def _door(lab: Lab, **more: Any) -> Gateway:
