@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::Upstream;
 use super::attempt_log;
-use super::bulkhead::Lane;
+use super::bulkhead::{Lane, Slot};
 use super::connection::{Call, Connection, Outlet, ServerResponse};
 use super::deadline::Deadline;
 use super::dialect::PoolRequest;
@@ -171,21 +171,32 @@ impl Upstream {
         attempted.map(|(output, _)| output)
     }
 
-    /// Takes a slot. A call that would be refused later is refused here, before it waits for one.
+    /// Takes a slot, and keeps it in a guard.
     async fn enter(
         self: &Arc<Self>,
         lane: Lane,
         who: Option<&Arc<str>>,
         deadline: Deadline,
     ) -> Result<(Frame, InflightGuard), Error> {
+        let (frame, slot) = self.slot(lane, who, deadline).await?;
+        Ok((frame, InflightGuard::new(Arc::clone(self), lane, slot.keep(), frame.now)))
+    }
+
+    /// Takes a slot. A request that would be refused later is refused here, before it waits for one.
+    pub(super) async fn slot(
+        &self,
+        lane: Lane,
+        who: Option<&Arc<str>>,
+        deadline: Deadline,
+    ) -> Result<(Frame, Slot<'_>), Error> {
         self.pool.check_open()?;
         if let Some(retry_in) = self.breaker.refuses_for(who) {
             return Err(Error::CircuitOpen { retry_in });
         }
         let mut frame = Frame::until(deadline);
         let make_way = || self.pool.end_unanswered();
-        let slot = self.bulkhead.enter(lane, who, &mut frame, make_way).await?.keep();
-        Ok((frame, InflightGuard::new(Arc::clone(self), lane, slot, frame.now)))
+        let slot = self.bulkhead.enter(lane, who, &mut frame, make_way).await?;
+        Ok((frame, slot))
     }
 
     /// Makes an attempt. If the server had forgotten the session, nothing ran, and one more is made on a new session.

@@ -14,23 +14,16 @@ use super::bulkhead::Lane;
 use super::connection::{Call, Outlet};
 use super::dialect::PoolRequest;
 use super::error::Error;
-use super::frame::Frame;
 use protocol::Notification;
 
 impl Upstream {
     /// Sends `notification` on the connection that a call like `call` uses. Only legacy servers receive it.
     pub async fn tell(&self, call: &Call, notification: &Notification) -> Result<(), Error> {
-        self.pool.check_open()?;
-        let who = call.principal.as_ref();
-        if let Some(retry_in) = self.breaker.refuses_for(who) {
-            return Err(Error::CircuitOpen { retry_in });
-        }
-        let mut frame = Frame::until(Instant::now() + self.config.timeout);
+        let (who, deadline) = (call.principal.as_ref(), Instant::now() + self.config.timeout);
+        let (mut frame, _slot) = self.slot(Lane::of(&call.method), who, deadline.into()).await?;
         if let Some(rate) = &self.rate {
             rate.take(who, frame.now)?;
         }
-        let make_way = || self.pool.end_unanswered();
-        let _slot = self.bulkhead.enter(Lane::of(&call.method), who, &mut frame, make_way).await?;
         let outlet = Outlet::none();
         let sent = pin!(async {
             let connection = self.pool.seat(PoolRequest::Of(call)).await?;
