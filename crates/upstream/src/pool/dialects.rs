@@ -183,8 +183,7 @@ impl State {
         let of = |group: &Group| alike(group) && group.principal.as_ref() == principal;
         let what = "kinds of clients that share connections";
         if principal.is_some() && self.count(is_private, of) >= MAX_OWN {
-            let is_made =
-                self.end_idle(of) || self.take_unanswered(|group| group.private.is_some() && of(group));
+            let is_made = self.end_idle(of) || self.take_unanswered(of);
             return if is_made { Ok(()) } else { Err(full(MAX_OWN, "kinds of clients of one principal")) };
         }
         let is_made = is_private || self.count(false, |_| true) < MAX_DIALECTS || self.end_idle(alike);
@@ -217,34 +216,34 @@ impl State {
         most: Option<&Option<Arc<str>>>,
     ) -> bool {
         let is_own = |group: &Group| group.principal.as_ref() == principal;
-        if self.take_unanswered(|group| group.private.is_some() && is_own(group))
-            || most.is_some_and(|whose| {
-                self.take_unanswered(|group| group.private.is_some() && group.principal == *whose)
-            })
+        if self.take_unanswered(is_own)
+            || most.is_some_and(|whose| self.take_unanswered(|group| group.principal == *whose))
         {
             return true;
         }
         let own = self.count(true, is_own);
         let has_more = |group: &&Group| self.count(true, |other| other.principal == group.principal) > own;
         let theirs: Vec<Key> = self.groups.iter().filter(has_more).map(|group| group.key).collect();
-        self.take_unanswered(|group| group.private.is_some() && theirs.contains(&group.key))
+        self.take_unanswered(|group| theirs.contains(&group.key))
     }
 
-    /// Ends the group, of those that `may_end`, in which a client has not answered a request of the server for longest.
+    /// Ends the private group, of those that `may_end`, whose client has not answered a request of the server for longest.
+    /// A shared one has other clients, too.
     fn take_unanswered(&mut self, may_end: impl Fn(&Group) -> bool) -> bool {
-        let base = self.base;
-        let groups = self.groups.iter().filter(|group| group.key != base && may_end(group));
-        let oldest =
-            groups.filter_map(|group| Some((group.unanswered_since()?, group))).min_by_key(|(at, _)| *at);
-        let Some((_, group)) = oldest else { return false };
+        let private = self.groups.iter().filter_map(|group| Some((group, group.private.as_ref()?)));
+        let oldest = private
+            .filter(|(group, _)| may_end(group))
+            .filter_map(|(group, private)| Some((group.unanswered_since()?, group, private)))
+            .min_by_key(|(at, ..)| *at);
+        let Some((_, group, private)) = oldest else { return false };
         group
             .live
             .iter()
             .filter_map(|live| live.connection.server_requests())
             .for_each(ServerRequests::end_unanswered);
-        let (key, affinity) = (group.key, group.private.as_ref().map(|private| private.affinity.clone()));
+        let (key, affinity) = (group.key, private.affinity.clone());
         self.remove(key);
-        affinity.iter().for_each(Affinity::displace);
+        affinity.displace();
         true
     }
 

@@ -50,17 +50,18 @@ impl PrivateClientTask {
             let connection = pool.private_connection(&self.affinity);
             connection.is_some_and(|connection| connection.closed().now_or_never().is_none())
         };
+        // The call that wakes it may be one of the `seen` ones, and wait for its lists.
+        if is_open() {
+            return false;
+        }
         loop {
-            // Its wake-up may be one of the `seen` ones, and it waits for its lists.
-            if is_open() {
-                return false;
-            }
             let comes = demand.wait_for(|demand| demand.count > seen);
             let linger = if pool.attended.may_linger(pool.private_limit()) { LINGER } else { Duration::ZERO };
-            let is_asked = timeout(linger, comes).await.is_ok();
-            let is_needed = is_asked || is_open();
-            if is_needed || linger.is_zero() || !self.keeps_remembered() {
-                return !is_needed;
+            if timeout(linger, comes).await.is_ok() || is_open() {
+                return false;
+            }
+            if linger.is_zero() || !self.keeps_remembered() {
+                return true;
             }
         }
     }
