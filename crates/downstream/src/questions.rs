@@ -15,10 +15,9 @@
 //! Not here: which client can get which request (`gateway::era`), and the stream that carries it
 //! (`exchange`).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -26,12 +25,10 @@ use tokio::time::Instant;
 use json::Raw;
 use protocol::{Message, Notification, Request, RequestId, Response, method};
 use runtime::telemetry::limit::Limit;
-use upstream::Question;
+use upstream::{ANSWER_LIMIT, Question};
 
 /// Limit of open requests of one session.
 const MAX_OPEN: usize = 256;
-/// How long most servers wait for an answer. A request that its client does not answer keeps its place so long.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 /// The reason in the cancellation when the answer is no longer needed.
 const REASON: &str = "nobody waits for the answer any more";
 
@@ -43,7 +40,7 @@ pub struct Questions(Mutex<QuestionTable>);
 struct QuestionTable {
     last_id: u64,
     /// By id. The oldest one has the lowest.
-    open: HashMap<u64, (Instant, Question)>,
+    open: BTreeMap<u64, (Instant, Question)>,
     is_closed: bool,
 }
 
@@ -53,9 +50,8 @@ impl QuestionTable {
         if self.open.len() < MAX_OPEN {
             return None;
         }
-        let (id, (since, _)) = self.open.iter().min_by_key(|(id, _)| **id)?;
-        let id = (since.elapsed() >= ANSWER_LIMIT).then_some(*id)?;
-        self.open.remove(&id).map(|(_, question)| question)
+        let oldest = self.open.first_entry().filter(|oldest| oldest.get().0.elapsed() >= ANSWER_LIMIT)?;
+        Some(oldest.remove().1)
     }
 }
 
@@ -169,6 +165,8 @@ impl Drop for OpenQuestion {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -242,14 +240,20 @@ mod tests {
         assert_eq!(questions.count(), 0);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn oldest_question_gives_way_after_a_minute_if_there_is_no_room() {
-        let questions = Arc::new(Questions::default());
+    /// Opens as many as there may be.
+    async fn filled(questions: &Arc<Questions>) -> Vec<((OpenQuestion, Message), Answer)> {
         let mut open = Vec::new();
         for _ in 0..MAX_OPEN {
             let (one, answer) = question().await;
             open.push((questions.ask(one).expect("room"), answer));
         }
+        open
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn oldest_question_gives_way_after_a_minute_if_there_is_no_room() {
+        let questions = Arc::new(Questions::default());
+        let mut open = filled(&questions).await;
         tokio::time::sleep(Duration::from_secs(59)).await;
         assert!(questions.ask(question().await.0).is_none(), "its client has time to answer");
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -263,11 +267,7 @@ mod tests {
     #[tokio::test]
     async fn open_questions_are_bounded() {
         let questions = Arc::new(Questions::default());
-        let mut open = Vec::new();
-        for _ in 0..MAX_OPEN {
-            let (one, answer) = question().await;
-            open.push((questions.ask(one).expect("room"), answer));
-        }
+        let mut open = filled(&questions).await;
         let (one_more, answer) = question().await;
         assert!(questions.ask(one_more).is_none());
         assert!(answer.await.is_none(), "refused at once");

@@ -15,6 +15,7 @@
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
@@ -153,6 +154,10 @@ pub trait Connection: Send + Sync + 'static {
     /// process. Returns when the connection has ended completely.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
+
+/// How long most servers wait for an answer. So long a request on a private connection waits for a call, and a request
+/// that nobody answers holds its place while others wait.
+pub const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 
 /// The open server requests of one connection.
 pub trait ServerRequests {

@@ -73,8 +73,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub use attempt_log::{Attempt, AttemptLog, EndedAttempts};
 pub use config::Config;
 pub use connection::{
-    Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner, Question,
-    ServerResponse, Sockets, Starting,
+    ANSWER_LIMIT, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, Owner,
+    Question, ServerResponse, Sockets, Starting,
 };
 pub use deadline::Deadline;
 pub use error::{Delivery, Error};

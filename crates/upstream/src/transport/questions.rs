@@ -12,7 +12,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -22,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::flood_guard::Relevance;
 use super::pending::{Attribution, Recipient};
-use crate::connection::{Answer, Hold, Outlet, Owner, ServerRequests};
+use crate::connection::{ANSWER_LIMIT, Answer, Hold, Outlet, Owner, ServerRequests};
 use crate::session_affinity::OpenRequest;
 use json::Raw;
 use protocol::abilities::Abilities;
@@ -39,10 +38,6 @@ use runtime::telemetry::pace::Pace;
 const MAX_OPEN: usize = 256;
 /// The most bytes of open server requests of one connection, if there are several.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-
-/// How long most servers wait for an answer. So long a request on a private connection waits for a call, and a request
-/// that nobody answers holds its place while others wait.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 
 /// Sends a response to the server. It may wait, within its own limits.
 type Post = Box<dyn Fn(Bytes) -> BoxFuture<'static, ()> + Send + Sync>;
