@@ -15,7 +15,7 @@ use crate::config::{self, Config};
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{self, Called, Manager, Scope};
 use json::Raw;
-use protocol::{ErrorObject, Reply};
+use protocol::ErrorObject;
 use runtime::shutdown::Shutdown;
 
 /// The name of a configuration that is no file, in errors.
@@ -98,7 +98,8 @@ impl Switchyard {
 /// Servers and settings of a gateway that is about to start.
 ///
 /// It has every setting of a configuration file, with the same names, defaults and checks. Text is taken as it is:
-/// `$` refers to no variable, and `~` to no folder. Offers of servers are not remembered, and no vault is opened, unless a `state_dir` is set.
+/// `$` refers to no variable, and `~` to no folder. Offers of servers are not remembered, and no vault is opened, unless a
+/// `state_dir` is set.
 #[derive(Debug, Default)]
 pub struct Builder {
     root: Map<String, Value>,
@@ -116,7 +117,7 @@ impl Builder {
     /// Sets a field at the root of the configuration, such as `tool_names`.
     #[must_use]
     pub fn set(mut self, field: &str, value: impl Serialize) -> Self {
-        self.root.insert(field.to_owned(), literal(value));
+        self.root.insert(field.to_owned(), to_json(value));
         self
     }
 
@@ -196,39 +197,42 @@ impl ServerConfig {
     /// Sets any field of the entry. `docs/servers.md` lists them.
     #[must_use]
     pub fn set(mut self, field: &str, value: impl Serialize) -> Self {
-        self.entry.insert(field.to_owned(), literal(value));
+        self.entry.insert(field.to_owned(), to_json(value));
         self
     }
 
     fn member(mut self, field: &str, name: &str, value: &str) -> Self {
         let members = self.entry.entry(field).or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(members) = members {
-            members.insert(name.to_owned(), literal(value));
+            members.insert(name.to_owned(), to_json(value));
         }
         self
     }
 }
 
 /// Returns `value` as JSON. One that cannot be JSON becomes `null`, which the check of the configuration names.
-fn literal(value: impl Serialize) -> Value {
+fn to_json(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
 fn object(arguments: &impl Serialize) -> Result<Raw, CallError> {
-    let value = serde_json::to_value(arguments).map_err(CallError::Arguments)?;
-    if value.is_object() { Ok(Raw::of(&value)) } else { Err(CallError::NotAnObject) }
+    let text = serde_json::to_vec(arguments).map_err(CallError::Arguments)?;
+    let arguments = Raw::parse(&text.into()).map_err(CallError::Arguments)?;
+    if arguments.is_object() { Ok(arguments) } else { Err(CallError::NotAnObject) }
 }
 
 /// The result of a tool, as its server sent it.
 #[derive(Debug, Clone)]
 pub struct ToolResponse {
-    called: Called<Raw>,
+    server: Arc<str>,
+    result: Raw,
+    elapsed: Duration,
 }
 
 impl ToolResponse {
-    fn of(Called { server, subject, reply, version, elapsed }: Called<Reply>) -> Result<Self, CallError> {
-        let reply = reply.map_err(CallError::Refused)?;
-        Ok(Self { called: Called { server, subject, reply, version, elapsed } })
+    fn of(called: Called) -> Result<Self, CallError> {
+        let result = called.reply.map_err(CallError::Refused)?;
+        Ok(Self { server: called.server, result, elapsed: called.elapsed })
     }
 
     /// Whether the tool says that it failed (`isError`). Its content then says why.
@@ -256,17 +260,17 @@ impl ToolResponse {
 
     /// Returns the whole result, byte for byte.
     pub const fn raw(&self) -> &Raw {
-        &self.called.reply
+        &self.result
     }
 
     /// Returns the name of the server that ran the tool.
     pub fn server(&self) -> &str {
-        &self.called.server
+        &self.server
     }
 
     /// Returns how long the call took, with waiting and retries.
     pub const fn elapsed(&self) -> Duration {
-        self.called.elapsed
+        self.elapsed
     }
 }
 
