@@ -1,8 +1,8 @@
 //! YAML: inserts and removes whole lines of the text.
 //!
 //! The parser gives the line of every key, so that an entry is a range of lines. Blank lines and comments at the end of
-//! a range belong to what follows. A mapping in braces is first written with lines for each entry. An entry keeps its text, and every comment stays. A list in
-//! brackets is refused.
+//! a range belong to what follows. A mapping in braces is first written with lines for each entry. An entry keeps its text,
+//! and every comment stays. A list in brackets is refused.
 //!
 //! No crate is used, because none of those that keep the format of YAML is maintained and refuses duplicate keys.
 

@@ -99,13 +99,13 @@ async fn project_context(context: &R2rContext, project: &Project) -> Result<Raw,
         return Ok(Raw::of(&about((context, project), None, None, Counts::default())));
     };
     // Boxed: it is large, and its callers have room for several.
-    let make = Box::pin(async { counted((context, project), collection).await.map(Fresh::lasting) });
+    let make = Box::pin(async { counted(context, project, collection).await.map(Fresh::lasting) });
     let ttl = context.options.cache_ttl.list;
     let answer = context.answers.fetch(ttl, Some(collection), &(CONTEXT, project.path()), make).await?;
     Ok(answer.without("cached"))
 }
 
-async fn counted<'a>((context, project): (&R2rContext, &'a Project), id: Id) -> Result<Context<'a>, Failure> {
+async fn counted<'a>(context: &R2rContext, project: &'a Project, id: Id) -> Result<Context<'a>, Failure> {
     let text = id.to_string();
     let (itself, page) = (["collections", &text], ["collections", &text, "documents"]);
     let (itself, page, scan) = tokio::try_join!(

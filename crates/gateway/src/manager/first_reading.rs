@@ -10,8 +10,8 @@ use upstream::config::OnChange;
 use upstream::{Affinity, Outlet};
 
 impl Server {
-    /// Whether a call of the client of `affinity` has to wait until the tools of a process that was just started were compared with the trusted
-    /// ones.
+    /// Whether a call of the client of `affinity` has to wait until the tools of a process that was just started were
+    /// compared with the trusted ones.
     pub(super) fn compares_first(&self, affinity: Option<&Affinity>) -> bool {
         let config = self.upstream.config();
         config.enabled && config.tools.on_change == OnChange::Block && self.upstream.is_unread(affinity)

@@ -16,8 +16,8 @@ use runtime::shutdown::Shutdown;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::pace::Pace;
 
-/// The most messages that are sent in the background at a time. Further ones are dropped, because they would not help a server that
-/// accepts none.
+/// The most messages that are sent in the background at a time. Further ones are dropped, because they would not help a
+/// server that accepts none.
 const AT_A_TIME: usize = 32;
 /// The time limit of one message.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -164,18 +164,20 @@ struct Service {
     collections: Mutex<LruCache<Id, Instant>>,
 }
 
+/// The form of an upload, and its progress.
+type RunningUpload = (DocumentForm, watch::Receiver<UploadProgress>);
+
 /// A document with uploads that run or wait.
 struct UnderWay {
     file_name: String,
     /// Held by the upload that runs.
     lock: tokio::sync::Mutex<()>,
-    /// The newest upload, and its progress.
-    newest: Mutex<Option<(DocumentForm, watch::Receiver<UploadProgress>)>>,
+    newest: Mutex<Option<RunningUpload>>,
 }
 
 impl UnderWay {
     /// Returns the newest upload that has not ended.
-    fn newest(&self) -> MutexGuard<'_, Option<(DocumentForm, watch::Receiver<UploadProgress>)>> {
+    fn newest(&self) -> MutexGuard<'_, Option<RunningUpload>> {
         // Nothing panics while it is held.
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest.take_if(|(_, steps)| steps.borrow().outcome.is_some() || steps.has_changed().is_err());

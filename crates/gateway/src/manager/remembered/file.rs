@@ -88,10 +88,10 @@ pub(super) fn read(text: Vec<u8>, server: &str, identity: &Fingerprint) -> Resul
     if file.get_as::<String>("server").as_deref() != Some(server) {
         return Err("it is the file of another server");
     }
-    parts(&file, (&server.into(), identity)).ok_or("it is damaged")
+    parts(&file, &server.into(), identity).ok_or("it is damaged")
 }
 
-fn parts(file: &Raw, (server, identity): (&Arc<str>, &Fingerprint)) -> Option<Known> {
+fn parts(file: &Raw, server: &Arc<str>, identity: &Fingerprint) -> Option<Known> {
     let decoded = |of: &Raw, member: &str| STANDARD.decode(of.get_as::<String>(member)?).ok();
     let names = file.get("names")?;
     let hashes = |member: &str| {
