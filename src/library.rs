@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::app::CLOSE_TIME;
 use crate::config::{self, Config};
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{self, Called, Manager, Scope};
@@ -22,8 +23,6 @@ use runtime::shutdown::Shutdown;
 const IN_CODE: &str = "(configuration in code)";
 /// How long [`Switchyard::tools`] waits for servers that connect for the first time.
 const FIRST_LIST: Duration = Duration::from_secs(10);
-/// How long connections may take to close before child processes are killed.
-const CLOSE_TIME: Duration = crate::app::CLOSE_TIME;
 
 /// One running gateway in this program: connections to its servers, and calls of their tools.
 ///
