@@ -31,7 +31,6 @@ use super::call_stream_data::{Asked, Begun, Withdrawn};
 use super::problem::Problem;
 use super::{Api, refusal, view};
 use auth::Principal;
-use gateway::manager::live_events::CallSource;
 use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
@@ -41,7 +40,7 @@ use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
-use upstream::{CallEvent, Inlet, Outlet, Question};
+use upstream::{CallEvent, CallSource, Inlet, Outlet, Question};
 
 /// The most messages that wait for a slow client.
 const WAITING: usize = 64;
@@ -67,9 +66,10 @@ pub(super) fn begin(
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let caller = Arc::new(Caller::of_program(principal.clone(), scope, Some(capabilities())));
     let source = CallSource { request_id: Some(id), is_rest: true };
-    let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
+    let caller = Caller::of_program(principal.clone(), scope, Some(capabilities()));
+    let caller = Arc::new(caller.in_request(source));
+    let run = run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed();
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
@@ -244,7 +244,7 @@ async fn run(
         // The tool left the list while it ran.
         Err(_) => ("".into(), tool.into()),
     };
-    Ok(Called { server, subject, reply, version: caller.version, elapsed: begun.elapsed() })
+    Ok(Called { server, subject, reply, elapsed: begun.elapsed() })
 }
 
 async fn withdrawn(open: &OpenCall) -> u64 {
