@@ -357,7 +357,7 @@ impl PrivateClientTask {
     /// Tells the client of changes that the server announced without one that shows in the lists.
     fn pass_on(&self, announced: Lists) {
         for list in announced.iter() {
-            self.affinity.notice(Notification { method: list.changed().into(), params: None });
+            self.affinity.tell(Notification { method: list.changed().into(), params: None });
         }
     }
 
