@@ -103,7 +103,7 @@ impl PrivateClients {
 
     /// Whether the task of `client` has not ended.
     pub(super) fn has(&self, client: &PrivateClient) -> bool {
-        self.get(&client.affinity).is_some_and(|there| std::ptr::eq(&raw const *there, client))
+        is_in(&self.lock(), client)
     }
 
     /// Whether the client of `affinity` has subscriptions.
@@ -143,17 +143,10 @@ impl PrivateClients {
     pub(super) fn leave_unless_needed(&self, client: &PrivateClient, seen: u64) -> bool {
         let mut clients = self.lock();
         let is_needed = client.demand.borrow().count > seen;
-        if !is_needed {
+        if !is_needed && is_in(&clients, client) {
             clients.remove(&client.affinity);
         }
         !is_needed
-    }
-
-    pub(super) fn leave(&self, client: &Arc<PrivateClient>) {
-        let mut clients = self.lock();
-        if clients.get(&client.affinity).is_some_and(|there| Arc::ptr_eq(there, client)) {
-            clients.remove(&client.affinity);
-        }
     }
 
     /// Returns when to read lists that may be read from `wanted` on, and take `cost` of the server's time for that. All
@@ -176,4 +169,9 @@ impl PrivateClients {
         // Nothing panics while it is held, and every write leaves a valid table.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether `client` is in the table, and no later one of the same affinity.
+fn is_in(clients: &HashMap<Affinity, Arc<PrivateClient>>, client: &PrivateClient) -> bool {
+    clients.get(&client.affinity).is_some_and(|there| std::ptr::eq(&raw const **there, client))
 }

@@ -72,9 +72,11 @@ impl Upstream {
                 upstream,
                 client: Arc::clone(&client),
                 call: Call {
-                    affinity: Some(client.affinity.clone()),
                     sender: call.sender.detached(),
-                    ..call.clone()
+                    era: call.era,
+                    affinity: Some(client.affinity.clone()),
+                    principal: call.principal.clone(),
+                    ..Call::of_gateway(method::TOOLS_LIST, None)
                 },
                 affinity: client.affinity.clone(),
                 last_read: Instant::now(),
@@ -161,7 +163,7 @@ impl PrivateClientTask {
             () = self.attend(&mut heard) => {}
             () = affinity.ended() => self.withdraw().await,
         }
-        self.upstream.pool.attended.leave(&self.client);
+        self.upstream.pool.attended.leave_unless_needed(&self.client, u64::MAX);
         self.client.outcome.send_replace(Some(false)); // nobody waits for this task any more
     }
 
