@@ -34,7 +34,7 @@ enum GivesWay {
     Used { is_busy: bool, at: Instant },
 }
 
-/// Whose group it is, for the principal that needs room.
+/// The principal of a group, seen from the one that needs room.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Claim {
     Own,
@@ -241,8 +241,8 @@ impl State {
         if is_made { Ok(()) } else { Err(full(MAX_DIALECTS, what)) }
     }
 
-    /// Ends a process that one client has, in the order of [`GivesWay`]. One in use ends only if its client does not answer
-    /// a request and its principal has more than `principal`, or if its principal has most and at least two more.
+    /// Ends a process that one client has, in the order of [`GivesWay`]. One in use ends in two cases: its client does not
+    /// answer a request and its principal has more than `principal`, or its principal has most and at least two more.
     fn make_process_room(&mut self, principal: Option<&Arc<str>>) -> bool {
         let of = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
         let own = of(&principal.cloned());
