@@ -241,8 +241,8 @@ impl State {
         if is_made { Ok(()) } else { Err(full(MAX_DIALECTS, what)) }
     }
 
-    /// Ends a process that one client has, in the order of [`GivesWay`]. One in use ends in two cases: its client does not
-    /// answer a request and its principal has more than `principal`, or its principal has most and at least two more.
+    /// Ends a process that one client has, in the order of [`GivesWay`]. One in use ends if its client does not answer a
+    /// request, and its principal has more than `principal`. It also ends if its principal has most and at least two more.
     fn make_process_room(&mut self, principal: Option<&Arc<str>>) -> bool {
         let of = |whose: &Option<Arc<str>>| self.count(true, |group| group.principal == *whose);
         let own = of(&principal.cloned());
