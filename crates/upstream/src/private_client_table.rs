@@ -66,6 +66,11 @@ impl PrivateClient {
     pub(super) fn is_stale(&self) -> bool {
         *self.outcome.borrow() == Some(true) && *self.read.borrow() < self.events.changes()
     }
+
+    /// Whether `there` is this very client, and no later one of the same affinity.
+    fn is(&self, there: Option<&Arc<Self>>) -> bool {
+        there.is_some_and(|there| std::ptr::eq(&raw const **there, self))
+    }
 }
 
 /// The requests of one client that need its connection.
@@ -103,7 +108,7 @@ impl PrivateClients {
 
     /// Whether the task of `client` has not ended.
     pub(super) fn has(&self, client: &PrivateClient) -> bool {
-        is_in(&self.lock(), client)
+        client.is(self.lock().get(&client.affinity))
     }
 
     /// Whether the client of `affinity` has subscriptions.
@@ -143,7 +148,7 @@ impl PrivateClients {
     pub(super) fn leave_unless_needed(&self, client: &PrivateClient, seen: u64) -> bool {
         let mut clients = self.lock();
         let is_needed = client.demand.borrow().count > seen;
-        if !is_needed && is_in(&clients, client) {
+        if !is_needed && client.is(clients.get(&client.affinity)) {
             clients.remove(&client.affinity);
         }
         !is_needed
@@ -169,9 +174,4 @@ impl PrivateClients {
         // Nothing panics while it is held, and every write leaves a valid table.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether `client` is in the table, and no later one of the same affinity.
-fn is_in(clients: &HashMap<Affinity, Arc<PrivateClient>>, client: &PrivateClient) -> bool {
-    clients.get(&client.affinity).is_some_and(|there| std::ptr::eq(&raw const **there, client))
 }

@@ -253,10 +253,12 @@ impl State {
         self.end_first(|group| {
             let affinity = &group.private.as_ref()?.affinity;
             let has = counts[&group.principal];
-            let claim = match group.principal.as_ref() == principal {
-                true => Claim::Own,
-                false if has == most && has > own + 1 => Claim::Most,
-                false => Claim::Other,
+            let claim = if group.principal.as_ref() == principal {
+                Claim::Own
+            } else if has == most && has > own + 1 {
+                Claim::Most
+            } else {
+                Claim::Other
             };
             let may_wait = claim == Claim::Other && has <= own;
             GivesWay::idle(group, claim != Claim::Own)
