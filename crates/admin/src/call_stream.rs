@@ -73,7 +73,7 @@ pub(super) fn begin(
     let caller = Arc::new(Caller::of_program(principal.clone(), scope, Some(capabilities())));
     let source = CallSource { request_id: Some(id), is_rest: true };
     let run = match login {
-        Some(called) => ready(Ok(called)).boxed(),
+        Some(answer) => ready(Ok(answer)).boxed(),
         None => source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed(),
     };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
