@@ -108,7 +108,7 @@ async fn answer(
     let manager = &api.manager;
     let request = body::read(headers, body)?;
     if call_stream::is_wanted(headers) {
-        return call_stream::begin(api, principal, request, id);
+        return call_stream::begin(api, principal, (headers, request), id);
     }
     let CallRequest { server, tool, arguments, timeout } = request;
     let record = call_audit::begun((principal, id), server.as_deref(), || tool.clone())?;

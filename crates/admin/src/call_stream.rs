@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
 use super::call_stream_data::{Asked, Begun, Withdrawn};
+use super::login_urls::host;
 use super::problem::Problem;
 use super::{Api, refusal, view};
 use auth::Principal;
@@ -58,7 +60,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(super) fn begin(
     api: &Api,
     principal: &Principal,
-    request: CallRequest,
+    (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
@@ -66,10 +68,14 @@ pub(super) fn begin(
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
+    let login = api.gateway.login_called(principal, (&scope, &request.tool), host(headers));
     let source = CallSource { request_id: Some(id), is_rest: true };
     let caller = Caller::of_program(principal.clone(), scope, Some(capabilities()));
     let caller = Arc::new(caller.in_request(source));
-    let run = run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed();
+    let run = match login {
+        Some(answer) => ready(Ok(answer)).boxed(),
+        None => run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed(),
+    };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);

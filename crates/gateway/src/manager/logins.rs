@@ -102,12 +102,7 @@ impl Manager {
     }
 
     /// Returns the servers in `scope` whose login tool `snapshot` lists, and to which `principal` is logged in.
-    pub(crate) fn hidden_logins(
-        &self,
-        snapshot: &Snapshot,
-        scope: &Scope,
-        principal: &Principal,
-    ) -> Vec<Arc<str>> {
+    pub fn hidden_logins(&self, snapshot: &Snapshot, scope: &Scope, principal: &Principal) -> Vec<Arc<str>> {
         listed_logins(snapshot, scope, |server| !self.requires_login(server, principal))
     }
 

@@ -17,7 +17,7 @@ use super::snapshot::{Offers, Snapshot};
 use super::{Manager, STARTUP_GRACE, Scope};
 use json::Raw;
 use protocol::{Era, LogLevel, method};
-use upstream::{Affinity, Call, Offer, Owner, Upstream, WaitFor};
+use upstream::{Affinity, Call, Offer, Upstream, WaitFor};
 
 /// A client or a program that looks a name up.
 #[derive(Debug, Clone, Copy)]
@@ -209,14 +209,6 @@ impl Manager {
     /// Connects the client of `call` to the servers in `scope` where each principal logs in, and waits for what is `awaited`
     /// of each. With `only` it is that one server, wherever its clients log in.
     pub async fn attend(&self, scope: &Scope, call: &Call, only: Option<&str>, awaited: WaitFor) {
-        let call = Call {
-            sender: call.sender.clone(),
-            era: call.era,
-            owner: Owner::GATEWAY,
-            affinity: call.affinity.clone(),
-            principal: call.principal.clone(),
-            ..Call::of_gateway(method::TOOLS_LIST, None)
-        };
         let snapshot = self.snapshot();
         let is_meant = |upstream: &Upstream| match only {
             Some(only) => *upstream.config().name == *only,
@@ -224,7 +216,7 @@ impl Manager {
         };
         let upstreams = snapshot.servers_in(scope).iter().map(|server| &server.upstream);
         let attended =
-            upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(&call, awaited));
+            upstreams.filter(|upstream| is_meant(upstream)).map(|upstream| upstream.attend(call, awaited));
         futures_util::future::join_all(attended).await;
     }
 }
