@@ -88,7 +88,7 @@ impl<'a> WatchedCall<'a> {
                 CallEnd { outcome, code: None, duration: called.elapsed, attempts }
             }
             Err(error) => {
-                let (code, duration) = (Some(error.class().code), self.request.begun.elapsed());
+                let (code, duration) = (Some(error.code()), self.request.begun.elapsed());
                 CallEnd { outcome: "failed", code, duration, attempts }
             }
         });
