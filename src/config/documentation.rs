@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use builtins::handbook::config::{EmbeddedFiles, HandbookOptions};
-use upstream::api::{BuiltinKind, BuiltinOptions, Kinds, TransportFields};
+use upstream::api::{BuiltinKind, BuiltinOptions, Kinds};
 
-use super::{Config, Error, Lookup};
-use settings::{Problems, Setting};
+use super::{Config, Error, Lookup, whole};
+use settings::Setting;
 
 /// The pages, without those that the build script leaves out.
 const PAGES: EmbeddedFiles = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
@@ -29,12 +29,12 @@ impl Config {
     /// The configuration that serves the documentation of Switchyard from inside the program.
     pub fn documentation(environment: &Lookup<'_>) -> Result<Self, Error> {
         let path = Path::new("(the documentation inside the program)");
-        Self::parse_with(path, FILE.as_bytes(), environment, None, KINDS, &Problems::default())
+        whole(Self::parse_with(path, FILE.as_bytes(), environment, None, KINDS))
     }
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the form of a reader")]
-fn read(_: &TransportFields<'_>, _: &Setting<'_>, _: &Path) -> Option<Arc<dyn BuiltinOptions>> {
+fn read(_: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     Some(Arc::new(HandbookOptions::embedded(PAGES)))
 }
 

@@ -31,7 +31,7 @@ pub(crate) use shown::is_public_setting;
 use gateway::manager;
 use gateway::manager::remembered::Folder;
 use runtime::regular_file;
-use settings::{Fields, Fingerprint, Mark, Problem, Problems, Setting, Shown};
+use settings::{Fields, Fingerprint, FromSetting, Mark, Problem, Problems, Setting, Shown};
 use upstream::api::Kinds;
 
 /// Values of variables and secrets that have none while a file is checked. With the first, a URL that is a single variable
@@ -88,7 +88,17 @@ impl Config {
 
     /// Parses the content of the file.
     pub fn parse(path: &Path, content: &[u8], environment: &Lookup<'_>) -> Result<Self, Error> {
-        Self::parse_with(path, content, environment, None, builtins::KINDS, &Problems::default())
+        whole(Self::parse_each(path, content, environment))
+    }
+
+    /// Parses the content of the file. A problem in the entry of a server costs this server only: it is among
+    /// `manager.not_configured`. The report is about all of them; `None` if there is none.
+    pub fn parse_each(
+        path: &Path,
+        content: &[u8],
+        environment: &Lookup<'_>,
+    ) -> Result<(Self, Option<Report>), Error> {
+        Self::parse_with(path, content, environment, None, builtins::KINDS)
     }
 
     /// Checks the content of a file that is about to be written. Variables and secrets that have no value yet do not
@@ -97,29 +107,18 @@ impl Config {
         let with = |value: &'static str| {
             let set = |name: &str| environment(name).or_else(|_| Ok(value.to_owned()));
             let secret = |_: &str| Ok(SecretString::from(value));
-            Self::parse_with(
-                path,
-                content.as_bytes(),
-                &set,
-                Some(&secret),
-                builtins::KINDS,
-                &Problems::default(),
-            )
+            whole(Self::parse_with(path, content.as_bytes(), &set, Some(&secret), builtins::KINDS))
         };
         let [first, second] = TRIED;
         with(second).or_else(|_| with(first)).map(drop)
     }
 
-    /// Parses a file, and returns what its readers asked for.
+    /// Returns what the readers of the file expect.
     #[cfg(test)]
-    pub(crate) fn records(
-        path: &Path,
-        content: &[u8],
-        environment: &Lookup<'_>,
-    ) -> Result<Vec<settings::Record>, Error> {
+    pub(crate) fn recorded() -> settings::Recorded {
         let problems = Problems::recording();
-        Self::parse_with(path, content, environment, None, builtins::KINDS, &problems)?;
-        Ok(problems.into_records())
+        Self::from_settings(&Setting::any(&problems), json::Raw::of(&()), builtins::KINDS);
+        problems.into_recorded()
     }
 
     fn parse_with(
@@ -128,24 +127,23 @@ impl Config {
         environment: &Lookup<'_>,
         secrets: Option<&SecretLookup<'_>>,
         kinds: Kinds,
-        problems: &Problems,
-    ) -> Result<Self, Error> {
-        let text = text_of(content, problems);
-        let mut document = document::parse(text, problems);
-        foreign::refuse(&mut document.root, problems);
-        let folder = folder_of(path);
-        let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder);
+    ) -> Result<(Self, Option<Report>), Error> {
+        let problems = Problems::default();
+        let text = text_of(content, &problems);
+        let mut document = document::parse(text, &problems);
+        foreign::refuse(&mut document.root, &problems);
+        let of_vault = vault::secrets(vault::part_of(&document.root), environment, folder_of(path));
         let secrets = secrets.unwrap_or(&of_vault);
         let sources = Sources { environment, secrets, without_secrets: &vault::SETTINGS };
-        expand::expand(&mut document.root, &sources, problems);
-        Self::from_document(path, text, &document, kinds, problems)
+        expand::expand(&mut document.root, &sources, &problems);
+        Self::from_document(path, text, &document, kinds, &problems)
     }
 
     /// Parses a configuration that a program made, in which no text refers to a variable or a folder of the user.
     pub(crate) fn literal(path: &Path, text: &str) -> Result<Self, Error> {
         let problems = Problems::default();
         let document = document::parse(text, &problems);
-        Self::from_document(path, text, &document, builtins::KINDS, &problems)
+        whole(Self::from_document(path, text, &document, builtins::KINDS, &problems))
     }
 
     fn from_document(
@@ -154,12 +152,18 @@ impl Config {
         document: &Document,
         kinds: Kinds,
         problems: &Problems,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Option<Report>), Error> {
         let shown = shown::without_secrets(&document.root);
-        let root = Setting::root(&document.root, problems);
-        match Self::from_settings(&root, folder_of(path), shown, kinds) {
-            Some(config) if problems.is_empty() => Ok(config.remembering(path)),
-            _ => Err(invalid(path, text, document, problems)),
+        let root = Setting::root(&document.root, problems).in_folder(folder_of(path));
+        let read = Self::from_settings(&root, shown, kinds);
+        let report = (!problems.is_empty()).then(|| report(path, text, document, problems));
+        let of_servers = |config: &Self| {
+            let count: usize = config.manager.not_configured.iter().map(|server| server.problems.len()).sum();
+            report.as_ref().map_or(0, |report| report.problems.len()) == count
+        };
+        match read.filter(of_servers) {
+            Some(config) => Ok((config.remembering(path), report)),
+            None => Err(invalid(path, text, document, problems)),
         }
     }
 
@@ -171,11 +175,11 @@ impl Config {
     }
 
     /// Reads the root of the file: the manager's settings, and `server`.
-    fn from_settings(root: &Setting<'_>, folder: &Path, shown: json::Raw, kinds: Kinds) -> Option<Self> {
+    fn from_settings(root: &Setting<'_>, shown: json::Raw, kinds: Kinds) -> Option<Self> {
         let mut fields = root.fields()?;
         let fixed = RestartSettings::of(&fields);
-        let manager = manager::config::Config::from_fields(&mut fields, folder, kinds);
-        let server = fields.part("server", |setting| downstream::Config::from_settings(setting, folder));
+        let manager = manager::config::Config::read(&mut fields, kinds);
+        let server = fields.part("server", downstream::Config::from_setting);
         fields.finish();
         let mut server = server.unwrap_or_default();
         server.auth.set_network(&manager.network);
@@ -197,9 +201,20 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 fn invalid(path: &Path, text: &str, document: &Document, problems: &Problems) -> Error {
+    Error::Invalid(report(path, text, document, problems))
+}
+
+fn report(path: &Path, text: &str, document: &Document, problems: &Problems) -> Report {
     let file = path.display().to_string();
-    let source = error::Source { file: &file, text, tokens: &document.tokens };
-    Error::Invalid(Report::new(problems.sorted(), &source))
+    Report::new(problems.sorted(), &error::Source { file: &file, text, tokens: &document.tokens })
+}
+
+/// Returns the configuration if no server is missing in it.
+fn whole(read: Result<(Config, Option<Report>), Error>) -> Result<Config, Error> {
+    match read? {
+        (config, None) => Ok(config),
+        (_, Some(report)) => Err(Error::Invalid(report)),
+    }
 }
 
 /// Returns the text of a file without its byte order mark; reports a problem and returns an empty

@@ -20,14 +20,14 @@ pub(super) fn read(root: &Node, environment: &Lookup<'_>, folder: &Path, problem
     let mut part = part_of(root);
     let sources = Sources { environment, secrets: &|_| Err(NoSecret::Unset), without_secrets: &SETTINGS };
     expand::expand(&mut part, &sources, problems);
-    let fields = Setting::root(&part, problems).fields();
+    let fields = Setting::root(&part, problems).in_folder(folder).fields();
     let server = fields.and_then(|mut fields| {
         let server = fields.part("server", Setting::fields);
         fields.finish();
         server
     });
-    let settings = server.map(|mut server| {
-        let settings = Settings::from_fields(&mut server, folder);
+    let settings = server.and_then(|mut server| {
+        let settings = Settings::from_fields(&mut server);
         server.finish();
         settings
     });

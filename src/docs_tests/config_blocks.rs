@@ -31,24 +31,6 @@ fn problem(text: &str) -> Option<String> {
     tries.into_iter().flatten().next().map(|error| error.to_string())
 }
 
-/// Returns all valid configuration files: the blocks of the pages and the examples of the tests.
-pub(super) fn files() -> Vec<(String, String)> {
-    let examples = std::fs::read_dir(super::file("tests/configs/good")).expect("the examples");
-    let examples = examples
-        .map(|entry| entry.expect("an example").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
-    let examples =
-        examples.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).expect("text")));
-    let around = |text: &str| AROUND.map(|(before, spaces)| format!("{before}{}", moved(text, spaces)));
-    let of_pages = blocks("yaml").into_iter().filter_map(|block| {
-        let whole = around(&block.text).into_iter().find(|text| parse(text).is_ok())?;
-        Some((block.place, whole))
-    });
-    let mut files: Vec<_> = examples.filter(|(_, text)| parse(text).is_ok()).chain(of_pages).collect();
-    files.sort();
-    files
-}
-
 #[test]
 fn every_yaml_block_is_a_valid_configuration_or_a_part_of_one() {
     let blocks = blocks("yaml");

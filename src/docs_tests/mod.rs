@@ -12,6 +12,7 @@ mod metrics;
 mod pages;
 mod rest;
 mod schema;
+mod settings_tables;
 mod shell_blocks;
 
 use std::path::{Path, PathBuf};

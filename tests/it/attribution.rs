@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gateway::manager::config::ToolNames;
 use gateway::manager::{self, Manager, Scope};
 use json::Raw;
 use protocol::Era;
@@ -147,15 +146,9 @@ impl Client<'_> {
 async fn storm(transport: Transport, names_calls: bool) -> Counts {
     let shutdown = Shutdown::new();
     let config = manager::Config {
-        vault: None,
-        remembered: None,
         servers: vec![config(transport)],
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: runtime::store::Config::default(),
         tools_per_page: 10,
-        arguments_in_events: false,
-        network: net::http::Network::default(),
+        ..manager::Config::default()
     };
     let manager: Arc<Manager> = Manager::initialize(config, &shutdown).expect("a configuration");
     manager.settled(&Scope::All, Duration::from_secs(20)).await;

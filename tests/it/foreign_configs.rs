@@ -18,8 +18,9 @@ fn foreign(name: &str) -> String {
 
 /// Every name between backquotes in the reference.
 fn documented() -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
-    let text = std::fs::read_to_string(path).expect("readable");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let read = |page| std::fs::read_to_string(docs.join(page)).expect("readable");
+    let text = ["configuration.md", "embeddings.md"].map(read).concat();
     let names = text.split('`').skip(1).step_by(2).filter(|name| !name.contains('\n'));
     names
         .flat_map(|name| name.rsplit('.').take(1))

@@ -32,7 +32,6 @@ use downstream::streamable_http::StreamableHttpEndpoint;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::Gateway;
-use gateway::manager::config::ToolNames;
 use gateway::manager::{self, Manager};
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
@@ -187,17 +186,7 @@ pub fn manager_config<'a>(names: impl Iterator<Item = &'a str>) -> manager::Conf
         source: settings::Fingerprint::default(),
         identity: settings::Fingerprint::ABSENT,
     };
-    manager::Config {
-        vault: None,
-        remembered: None,
-        servers: names.map(server).collect(),
-        tool_names: ToolNames::Auto,
-        max_tool_name_length: 64,
-        cache: runtime::store::Config::default(),
-        tools_per_page: 2,
-        arguments_in_events: false,
-        network: net::http::Network::default(),
-    }
+    manager::Config { servers: names.map(server).collect(), tools_per_page: 2, ..manager::Config::default() }
 }
 
 /// Makes a manager of scripted servers, and the receiver of the calls that reach them.

@@ -6,17 +6,18 @@
 //! Not here: the fields of `jwt` (`token_config`); key files, which [`super::Authenticator::new`] reads, so that this
 //! module does no I/O.
 
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use secrecy::ExposeSecret;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::api_key::{self, ApiKey, KeyHash};
 use super::principal::Role;
 use super::token_config::Jwt;
 use crate::password_check;
 use net::http::Network;
-use settings::{Fields, Setting};
+use settings::{Fields, FromSetting, Setting, settings, words};
 
 /// How clients are authenticated.
 #[derive(Debug, Clone, Default)]
@@ -34,13 +35,45 @@ pub enum Config {
     Certificate,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ModeName {
-    None,
-    ApiKey,
-    Jwt,
-    Any,
-    Certificate,
+words! {
+    #[derive(Clone, Copy, Default, PartialEq, Eq)]
+    enum ModeName {
+        #[default]
+        None = "none",
+        ApiKey = "api_key",
+        Jwt = "jwt",
+        Any = "any",
+        Certificate = "certificate",
+    }
+}
+
+settings! {
+    struct Own {
+        /// how clients show who they are
+        auth_mode: ModeName;
+        /// the keys ([fields](security.md#make-an-api-key)); `switchyard key new` makes an entry
+        api_keys: Vec<ApiKey> => "required for `api_key` and `any`", with read_keys;
+        /// which tokens are accepted ([fields](security.md#accept-json-web-tokens-jwt))
+        jwt: Option<Jwt> => "required for `jwt` and `any`", with Jwt::from_settings;
+    }
+}
+
+settings! {
+    struct OwnKey {
+        /// part of the key, and the name in logs: lower-case letters, digits and `-`
+        id: String, required "the name that stands in the key: swy_<id>_…", with read_id;
+        /// `sha256:` and 64 hexadecimal digits, or a
+        /// [hash of another system](#keys-of-another-system-bcrypt-and-argon2id)
+        hash: KeyHash, required "`switchyard key new` prints it", with read_hash;
+        /// `reader`, `caller` or `superuser`
+        role: Option<Role>;
+        /// instead of `role`: a list of roles; the strongest counts, because each role includes the weaker ones
+        roles: Option<Vec<Role>>;
+        /// from when on the key is refused: a date (`2027-06-30`, from its first minute on, UTC) or a time
+        /// (`2027-06-30T12:00:00Z`)
+        expires: Option<SystemTime>, with read_time;
+    }
+    check OwnKey::check;
 }
 
 impl Config {
@@ -54,50 +87,36 @@ impl Config {
         }
     }
 
-    /// Reads `auth_mode`, `api_keys` and `jwt` from `fields`. Paths of key files are relative to
-    /// `folder`.
-    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
-        let mode = fields.take("auth_mode");
-        let said = mode.is_some();
-        let options = [
-            ("none", ModeName::None),
-            ("api_key", ModeName::ApiKey),
-            ("jwt", ModeName::Jwt),
-            ("any", ModeName::Any),
-            ("certificate", ModeName::Certificate),
-        ];
-        let mode = mode.and_then(|mode| mode.choice(&options)).unwrap_or(ModeName::None);
-        let (keys, jwt) = (fields.take("api_keys"), fields.take("jwt"));
-        for (section, name) in [(&keys, "api_key"), (&jwt, "jwt")] {
-            if let Some(section) = section.as_ref().filter(|_| !said) {
-                let hint = format!("add `auth_mode: {name}` beside it");
-                section.key_problem("it has no effect while `auth_mode` is not set", Some(hint));
+    /// Reads `auth_mode`, `api_keys` and `jwt` from `fields`.
+    pub fn from_fields(fields: &mut Fields<'_>) -> Option<Self> {
+        let Own { auth_mode: mode, api_keys: keys, jwt } = Own::from_fields(fields)?;
+        let section = fields.setting();
+        for (name, needs, mode_name) in [
+            ("api_keys", matches!(mode, ModeName::ApiKey | ModeName::Any), "api_key"),
+            ("jwt", matches!(mode, ModeName::Jwt | ModeName::Any), "jwt"),
+        ] {
+            match section.member(name) {
+                Some(unused) if section.member("auth_mode").is_none() => {
+                    let hint = format!("add `auth_mode: {mode_name}` beside it");
+                    unused.key_problem("it has no effect while `auth_mode` is not set", Some(hint));
+                }
+                None if needs => {
+                    let hint = "`switchyard help` names the commands that make keys and tokens".to_owned();
+                    let message = format!("`{name}` is missing, and `auth_mode` asks for it");
+                    section.key_problem(message, Some(hint));
+                }
+                _ => {}
             }
-        }
-        let missing = |name: &str| {
-            let hint = "`switchyard help` names the commands that make keys and tokens".to_owned();
-            fields
-                .setting()
-                .key_problem(format!("`{name}` is missing, and `auth_mode` asks for it"), Some(hint));
-        };
-        let keys = keys.map(|keys| read_keys(&keys));
-        let jwt = jwt.map(|jwt| Jwt::from_settings(&jwt, folder));
-        if matches!(mode, ModeName::ApiKey | ModeName::Any) && keys.is_none() {
-            missing("api_keys");
-        }
-        if matches!(mode, ModeName::Jwt | ModeName::Any) && jwt.is_none() {
-            missing("jwt");
         }
         // A missing or invalid part was already reported as a problem of the file, and such a
         // configuration is not used.
-        let (keys, jwt) = (keys.unwrap_or_default(), jwt.flatten().map(Box::new));
-        match (mode, jwt) {
+        Some(match (mode, jwt.map(Box::new)) {
             (ModeName::ApiKey, _) => Self::ApiKey(keys),
             (ModeName::Certificate, _) => Self::Certificate,
             (ModeName::Jwt, Some(jwt)) => Self::Jwt(jwt),
             (ModeName::Any, Some(jwt)) => Self::Any(keys, jwt),
             (ModeName::None | ModeName::Jwt | ModeName::Any, _) => Self::None,
-        }
+        })
     }
 
     /// The accepted tokens, if any.
@@ -114,17 +133,15 @@ impl Config {
     }
 }
 
-fn read_keys(setting: &Setting<'_>) -> Vec<ApiKey> {
-    let items = setting.list().unwrap_or_default();
+fn read_keys(setting: &Setting<'_>) -> Option<Vec<ApiKey>> {
+    let items = setting.list()?;
     if items.is_empty() {
-        setting.problem(
-            "no key is listed, so nobody could come in",
-            Some("`switchyard key new` makes one".into()),
-        );
+        let hint = "`switchyard key new` makes one".to_owned();
+        setting.problem("no key is listed, so nobody could come in", Some(hint));
     }
     let mut keys: Vec<ApiKey> = Vec::new();
     for item in &items {
-        let Some(key) = read_key(item) else { continue };
+        let Some(key) = OwnKey::from_setting(item).and_then(OwnKey::complete) else { continue };
         if keys.iter().any(|other| other.id == key.id) {
             item.key_problem("its id stands twice", None); // an id may come from the environment
         }
@@ -136,23 +153,35 @@ fn read_keys(setting: &Setting<'_>) -> Vec<ApiKey> {
             format!("more than {} keys have a hash of bcrypt or Argon2id", password_check::MOST_KEYS);
         setting.key_problem(message, Some(hint));
     }
-    keys
+    Some(keys)
 }
 
-fn read_key(setting: &Setting<'_>) -> Option<ApiKey> {
-    let mut fields = setting.fields()?;
-    let id = fields.require("id", "the name that stands in the key: swy_<id>_…");
-    let hash = fields.require("hash", "`switchyard key new` prints it");
-    let role = read_roles(&mut fields);
-    let expires = fields.parsed("expires", "a date such as 2027-06-30 or 2027-06-30T12:00:00Z", parse_time);
-    fields.finish();
+impl OwnKey {
+    fn check(_: &mut Self, setting: &Setting<'_>) {
+        match ["role", "roles"].map(|name| setting.member(name)) {
+            [Some(_), Some(_)] => setting.key_problem("expected one of `role` and `roles`", None),
+            [None, None] => setting.missing(
+                "role",
+                "write `role: reader`, `role: caller` or `role: superuser`, or several as `roles`",
+            ),
+            [None, Some(roles)] if roles.list().is_some_and(|roles| roles.is_empty()) => {
+                roles.problem("no role is listed", None);
+            }
+            _ => {}
+        }
+    }
+
+    /// The strongest role counts: it includes the rights of the weaker ones.
+    fn complete(self) -> Option<ApiKey> {
+        let Self { id, hash, role, roles, expires } = self;
+        let role = role.into_iter().chain(roles.into_iter().flatten()).max_by_key(|role| *role as u8)?;
+        Some(ApiKey { id, hash, role, expires })
+    }
+}
+
+fn read_id(setting: &Setting<'_>) -> Option<String> {
     let expected = "lower-case letters, digits and `-`, at most 64";
-    Some(ApiKey {
-        id: id?.parsed(expected, |id| api_key::is_id(id).then(|| id.to_owned()))?,
-        hash: read_hash(&hash?)?,
-        role: role?,
-        expires,
-    })
+    setting.parsed(expected, |id| api_key::is_id(id).then(|| id.to_owned()))
 }
 
 /// Reads a hash. The text is never shown, because the key itself may have been written here by
@@ -170,69 +199,15 @@ fn read_hash(setting: &Setting<'_>) -> Option<KeyHash> {
     None
 }
 
-/// Reads `role`, or `roles`, of which the strongest counts: it includes the rights of the weaker
-/// ones.
-fn read_roles(fields: &mut Fields<'_>) -> Option<Role> {
-    let (one, many) = (fields.take("role"), fields.take("roles"));
-    if one.is_some() && many.is_some() {
-        fields.setting().key_problem("expected one of `role` and `roles`", None);
-        return None;
-    }
-    if one.is_none() && many.is_none() {
-        let hint =
-            "write `role: reader`, `role: caller` or `role: superuser`, or several as `roles`".to_owned();
-        fields.setting().key_problem("`role` is missing", Some(hint));
-        return None;
-    }
-    let listed = many.as_ref().and_then(Setting::list).unwrap_or_default();
-    if let Some(many) = many.as_ref().filter(|_| listed.is_empty()) {
-        many.problem("no role is listed", None);
-    }
-    let options = Role::ALL.map(|role| (role.as_str(), role));
-    let named: Vec<Role> = one.iter().chain(&listed).filter_map(|name| name.choice(&options)).collect();
-    Role::ALL.into_iter().rev().find(|role| named.contains(role))
+fn read_time(setting: &Setting<'_>) -> Option<SystemTime> {
+    setting.parsed("a date such as 2027-06-30 or 2027-06-30T12:00:00Z", parse_time)
 }
 
-/// Parses a date (its first moment, UTC) or an RFC 3339 time with `Z`, in whole seconds.
+/// Parses a date (its first moment) or an RFC 3339 time, both in UTC.
 fn parse_time(text: &str) -> Option<SystemTime> {
-    let (date, time) = match text.split_once('T') {
-        Some((date, time)) => (date, time.strip_suffix('Z')?),
-        None => (text, "00:00:00"),
-    };
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
-    let fits = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=days_in(year, month)).contains(&day);
-    if !fits || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let leap_days = |year: u64| year / 4 - year / 100 + year / 400;
-    let years = (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969);
-    let days = years + (1..month).map(|month| days_in(year, month)).sum::<u64>() + day - 1;
-    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-const fn days_in(year: u64, month: u64) -> u64 {
-    let leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[u64; 3]> {
-    let mut parts = text.split(separator);
-    let mut read = [0; 3];
-    for (number, digits) in read.iter_mut().zip(digits) {
-        let part =
-            parts.next().filter(|part| part.len() == digits && part.bytes().all(|b| b.is_ascii_digit()))?;
-        *number = part.parse().ok()?;
-    }
-    parts.next().is_none().then_some(read)
+    let time = if text.ends_with('Z') { text.to_owned() } else { format!("{text}T00:00:00Z") };
+    let time = SystemTime::from(OffsetDateTime::parse(&time, &Rfc3339).ok()?);
+    (time >= SystemTime::UNIX_EPOCH).then_some(time)
 }
 
 #[cfg(test)]

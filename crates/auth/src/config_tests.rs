@@ -1,5 +1,8 @@
 //! Reading `auth_mode`, `api_keys` and `jwt`.
 
+use std::path::Path;
+use std::time::Duration;
+
 use serde_json::json;
 
 use jsonwebtoken::Algorithm;
@@ -14,8 +17,9 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 fn read(json: serde_json::Value) -> (Config, Vec<String>) {
     let (node, problems) = (Node::from(json), Problems::default());
-    let mut fields = Setting::root(&node, &problems).fields().expect("a mapping");
-    let config = Config::from_fields(&mut fields, Path::new("/etc/switchyard"));
+    let setting = Setting::root(&node, &problems).in_folder(Path::new("/etc/switchyard"));
+    let mut fields = setting.fields().expect("a mapping");
+    let config = Config::from_fields(&mut fields).expect("nothing is required");
     fields.finish();
     (config, problems.sorted().iter().map(ToString::to_string).collect())
 }

@@ -29,13 +29,16 @@ use runtime::telemetry::pace::Pace;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use url::{Url, form_urlencoded};
+use url::{Host, Url, form_urlencoded};
 
 use super::principal::Principal;
 use super::{Denied, Error};
 use crate::revocation::RevocationState;
+use crate::role_words::filled;
 use crate::token_cache::TokenDigest;
+use crate::token_config::parse_url;
 use json::Raw;
+use settings::{Setting, settings};
 
 /// Limits of one answer.
 const LIMITS: ResponseLimits = ResponseLimits { bytes: 64 * 1024, time: Duration::from_secs(5) };
@@ -54,15 +57,34 @@ const MOST_WAITING: usize = 256;
 /// Connections that are kept open.
 const KEPT_OPEN: usize = 4;
 
-/// The endpoint that says whether a token is active.
-#[derive(Debug, Clone)]
-pub struct Introspection {
-    /// The URL of the endpoint. It has HTTPS, or leads to this machine.
-    pub url: Url,
-    /// The id of Switchyard at the service.
-    pub client_id: String,
-    /// The secret of Switchyard at the service.
-    pub client_secret: SecretString,
+settings! {
+    /// The endpoint that says whether a token is active.
+    #[derive(Debug, Clone)]
+    pub struct Introspection {
+        /// the introspection endpoint of the login service: HTTPS, or on this machine
+        pub url: Url, required "the introspection endpoint of the login service", with read_url;
+        /// the id of Switchyard at the login service
+        pub client_id: String, required "the id of Switchyard at the login service", with filled;
+        /// the secret of Switchyard at the login service
+        pub client_secret: SecretString,
+            required "the secret of Switchyard at the login service, as `${NAME}`";
+    }
+}
+
+/// Reads the URL. The token of each client and the secret are sent there, so it needs HTTPS, unless it leads to this
+/// machine.
+fn read_url(setting: &Setting<'_>) -> Option<Url> {
+    let hint = "write it as https://…; http is accepted for a loopback address";
+    let is_one = |url: &Url| {
+        let is_local = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        parse_url(url.as_str()).is_some() && (url.scheme() == "https" || is_local)
+    };
+    setting.url_that("an https URL without user, password and fragment", hint, is_one)
 }
 
 impl Introspection {

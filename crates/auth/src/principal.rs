@@ -8,16 +8,19 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use crate::revocation::RevocationState;
+use settings::words;
 
-/// The highest rights of a principal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// May read the catalog, but sends nothing to servers.
-    Reader,
-    /// May call servers, but not operate Switchyard. This is the role for the configuration of a client.
-    Caller,
-    /// May call servers and operate Switchyard.
-    Superuser,
+words! {
+    /// The highest rights of a principal.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Role {
+        /// May read the catalog, but sends nothing to servers.
+        Reader = "reader",
+        /// May call servers, but not operate Switchyard. This is the role for the configuration of a client.
+        Caller = "caller",
+        /// May call servers and operate Switchyard.
+        Superuser = "superuser",
+    }
 }
 
 /// An action of a client, over REST or MCP.
@@ -127,15 +130,6 @@ impl Role {
     /// The weakest role that allows `action`.
     pub fn needed_for(action: Action) -> Self {
         Self::ALL.into_iter().find(|role| role.may(action)).unwrap_or(Self::Superuser)
-    }
-
-    /// The name of the role in configuration files and tokens.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Caller => "caller",
-            Self::Superuser => "superuser",
-        }
     }
 
     /// The role called `name`.

@@ -12,31 +12,32 @@ use serde_json::Value;
 
 use super::principal::Role;
 use json::Raw;
-use settings::{Fields, Setting};
+use settings::{Fields, FromSetting, Setting, settings};
 
 /// The claims that may name the role when none is configured, in order of preference.
 const ROLE_CLAIMS: [&str; 3] = ["role", "roles", SCOPE];
 /// The claim that an authorization server fills with what a client asked it for (RFC 9068, section 2.2.3).
 const SCOPE: &str = "scope";
 
-/// Where tokens name a role, and the words they use for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RoleWords {
-    /// The claim that names the role; `None`: `role`, `roles` or `scope`, whichever comes first.
-    pub claim: Option<String>,
-    /// Words of another system and the role of each; `None`: the names of the roles.
-    pub map: Option<BTreeMap<String, Role>>,
+settings! {
+    /// Where tokens name a role, and the words they use for it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RoleWords {
+        /// the claim with the role, also as a path such as `realm_access.roles`; `role_claim` is accepted too
+        pub claim as "roles_claim": Option<String> => "`role`, else `roles`, else `scope`", with filled;
+        /// words of another system and the role of each ([below](#role-words-of-another-system))
+        pub map as "role_map": Option<BTreeMap<String, Role>> => "the names of the roles", with read_map;
+    }
 }
 
 impl RoleWords {
-    /// Reads `roles_claim` (or `role_claim`) and `role_map`.
-    pub(super) fn from_fields(fields: &mut Fields<'_>) -> Self {
-        let (one, other) = (fields.take("roles_claim"), fields.take("role_claim"));
-        if let (Some(_), Some(other)) = (&one, &other) {
+    /// Reads `role_claim`, the other name of `roles_claim`.
+    pub(super) fn read_other_name(&mut self, fields: &mut Fields<'_>) {
+        let Some(other) = fields.take("role_claim") else { return };
+        if fields.setting().member("roles_claim").is_some() {
             other.key_problem("it means the same as `roles_claim`", Some("keep one of the two".into()));
         }
-        let claim = one.or(other).and_then(|claim| filled(&claim));
-        Self { claim, map: fields.take("role_map").and_then(|map| read_map(&map)) }
+        self.claim = filled(&other).or(self.claim.take());
     }
 
     /// The strongest role that `claims` name.
@@ -96,18 +97,11 @@ fn word(value: &Value) -> Option<String> {
 }
 
 fn read_map(setting: &Setting<'_>) -> Option<BTreeMap<String, Role>> {
-    let entries = setting.entries()?;
-    if entries.is_empty() {
+    if setting.entries()?.is_empty() {
         let hint = "such as `role_map: {admin: superuser}`, or remove it".to_owned();
         setting.key_problem("no word is listed, so no token would have a role", Some(hint));
     }
-    let options = Role::ALL.map(|role| (role.as_str(), role));
-    Some(
-        entries
-            .iter()
-            .filter_map(|(word, role)| Some(((*word).to_owned(), role.choice(&options)?)))
-            .collect(),
-    )
+    BTreeMap::from_setting(setting)
 }
 
 /// A claim by its name, or by a path such as `realm_access.roles`. A name in the path may have dots itself, as the

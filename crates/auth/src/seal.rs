@@ -22,7 +22,7 @@ use super::Principal;
 use super::derive::Secret;
 use super::sealing_keys;
 use runtime::secret::{ExposeSecret, SecretString};
-use settings::Fields;
+use settings::Setting;
 
 /// Separates these keys from others that are derived from the same secret.
 const LABEL: &[u8] = b"switchyard sealed tokens 1";
@@ -132,10 +132,8 @@ fn associated(purpose: &str, principal: &Principal) -> Vec<u8> {
 }
 
 /// Reads `seal_keys`: references to secrets. The first one seals, and all of them open.
-pub fn read_seal_keys(fields: &mut Fields<'_>) -> Vec<SecretString> {
-    let Some(setting) = fields.take("seal_keys") else { return Vec::new() };
-    let items = setting.list().unwrap_or_default();
-    sealing_keys::read(&setting, &items, "remove the setting for a new key at each start")
+pub fn read_seal_keys(setting: &Setting<'_>) -> Option<Vec<SecretString>> {
+    sealing_keys::read(setting, &setting.list()?, "remove the setting for a new key at each start")
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use settings::Setting;
 const MAX_KEYS: usize = 8;
 
 /// Reads `items`, the keys of `setting`. `hint` says what happens without the setting.
-pub(super) fn read(setting: &Setting<'_>, items: &[Setting<'_>], hint: &str) -> Vec<SecretString> {
+pub(super) fn read(setting: &Setting<'_>, items: &[Setting<'_>], hint: &str) -> Option<Vec<SecretString>> {
     if items.is_empty() || items.len() > MAX_KEYS {
         let message = format!("expected 1 to {MAX_KEYS} keys, found {}", items.len());
         setting.key_problem(message, Some(hint.into()));
+        return None;
     }
-    items.iter().filter_map(read_one).collect()
+    Some(items.iter().filter_map(read_one).collect())
 }
 
 fn read_one(setting: &Setting<'_>) -> Option<SecretString> {

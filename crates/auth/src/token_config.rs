@@ -5,17 +5,17 @@
 //!
 //! Not here: reading key files (`jwt_keys`), fetching key sets (`key_set_fetch`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, AlgorithmFamily};
 use secrecy::{ExposeSecret, SecretString};
-use url::{Host, Url};
+use url::Url;
 
 use super::introspection::Introspection;
 use super::role_words::{RoleWords, filled};
 use net::http::Network;
-use settings::{Fields, Setting};
+use settings::{FromSetting, Setting, settings};
 
 /// Minimum length of HMAC secrets, as RFC 7518, section 3.2 requires for HS256.
 pub(super) const MIN_SECRET_BYTES: usize = 32;
@@ -23,8 +23,6 @@ pub(super) const MIN_SECRET_BYTES: usize = 32;
 const SOURCES: [&str; 4] = ["secret", "public_key", "jwks_file", "jwks_url"];
 /// Describes a valid `jwks_url` in error texts.
 const KEY_SET_URL: &str = "a URL such as https://login.example.org/keys, without user, password and fragment";
-const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
-const MAX_LEEWAY_SECONDS: f64 = 60.0;
 const ALGORITHMS: [(&str, Algorithm); 12] = [
     ("HS256", Algorithm::HS256),
     ("HS384", Algorithm::HS384),
@@ -63,6 +61,40 @@ pub struct Jwt {
     pub parties: Vec<String>,
     /// The way to the login service.
     pub network: Network,
+}
+
+settings! {
+    struct Own {
+        /// exact value of `iss`
+        issuer: Option<String> => "required", with filled;
+        /// value that `aud` must equal or contain
+        audience: Option<String> => "required", with filled;
+        /// the signature algorithm of the tokens
+        algorithm: Option<Algorithm> => "required, or `algorithms`", with algorithm;
+        /// several algorithms of one family
+        algorithms: Option<Vec<Algorithm>>, with algorithms;
+        /// for HS256, HS384, HS512: shared with the issuer, at least 32 bytes
+        secret: Option<SecretString>, with read_secret;
+        /// for all others: a public key in PEM, or the path of a file with one
+        public_key: Option<PublicKey>, with read_public_key;
+        /// for all others: a file with a JSON Web Key Set; a token chooses its key by `kid`
+        jwks_file: Option<PathBuf>;
+        /// for all others: the URL of a JSON Web Key Set ([how it is fetched](#keys-of-a-login-service))
+        jwks_url: Option<Url> => "from the metadata of `issuer`", with read_url;
+        /// the claims that tokens need ([below](#tokens-without-iss-and-aud))
+        require: RequiredClaims => "`[exp, sub, iss, aud]`", with read_required;
+        /// asks the login service about each token ([below](#opaque-tokens-introspection))
+        introspection: Option<Introspection>;
+        /// the login services that the metadata names to clients
+        authorization_servers: Vec<String> => "the `issuer`", with read_servers;
+        /// the clients that tokens may be issued to: `azp` of the token, or `client_id` if it has no `azp`
+        azp: Vec<String> => "every client", with read_parties;
+        /// seconds by which the clocks may differ
+        leeway: Duration = Duration::from_secs(30), in 0.0..=60.0;
+    }
+    flat {
+        roles: RoleWords;
+    }
 }
 
 /// The claims that tokens need beside `exp` and `sub`.
@@ -128,150 +160,129 @@ impl Jwt {
         ))
     }
 
-    pub(super) fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
+    pub(super) fn from_settings(setting: &Setting<'_>) -> Option<Self> {
         let mut fields = setting.fields()?;
-        let required = fields.take("require").map(|claims| read_required(&claims)).unwrap_or_default();
-        let issuer_hint = "the `iss` of the tokens, such as https://login.example.org/";
-        let issuer = named(&mut fields, "issuer", required.issuer, issuer_hint);
-        let audience_hint = "the `aud` of the tokens, such as switchyard";
-        let audience = named(&mut fields, "audience", required.audience, audience_hint);
-        let introspection = fields.take("introspection");
-        let algorithms = if introspection.is_some() { Vec::new() } else { read_algorithms(&mut fields) };
-        let family = algorithms.first().map(|algorithm| algorithm.family());
-        let published = issuer.as_deref().and_then(parse_issuer).map(KeySetLocation::Issuer);
-        let key = match &introspection {
-            Some(introspection) => read_introspection(introspection).map(KeySource::Introspection),
-            None => read_key_source(&mut fields, (family, published), folder),
-        };
-        let authorization_servers =
-            fields.take("authorization_servers").map(|servers| read_servers(&servers)).unwrap_or_default();
-        let parties = fields.take("azp").map(|parties| read_parties(&parties)).unwrap_or_default();
-        let leeway = fields.seconds("leeway", 0.0..=MAX_LEEWAY_SECONDS).unwrap_or(DEFAULT_LEEWAY);
-        let roles = RoleWords::from_fields(&mut fields);
+        let mut own = Own::from_fields(&mut fields)?;
+        own.roles.read_other_name(&mut fields);
         fields.finish();
-        if required.issuer && issuer.is_none() || required.audience && audience.is_none() {
+        own.check(setting);
+        let algorithms = own.algorithms(setting);
+        let key = own.key(setting, algorithms.first().map(|algorithm| algorithm.family()));
+        let RequiredClaims { issuer, audience } = own.require;
+        if issuer && own.issuer.is_none() || audience && own.audience.is_none() {
             return None;
         }
         Some(Self {
-            issuer,
-            audience,
-            required,
+            issuer: own.issuer,
+            audience: own.audience,
+            required: own.require,
             algorithms,
             key: key?,
-            leeway,
-            roles,
-            authorization_servers,
-            parties,
+            leeway: own.leeway,
+            roles: own.roles,
+            authorization_servers: own.authorization_servers,
+            parties: own.azp,
             network: Network::default(),
         })
     }
 }
 
-/// Reads a text that is missing only if `is_required` is false.
-fn named(fields: &mut Fields<'_>, name: &'static str, is_required: bool, hint: &str) -> Option<String> {
-    let setting = if is_required { fields.require(name, hint) } else { fields.take(name) };
-    setting.and_then(|setting| filled(&setting))
+impl Own {
+    fn check(&self, setting: &Setting<'_>) {
+        if self.require.issuer {
+            setting.require("issuer", "the `iss` of the tokens, such as https://login.example.org/");
+        }
+        if self.require.audience {
+            setting.require("audience", "the `aud` of the tokens, such as switchyard");
+        }
+        if setting.member("introspection").is_some() {
+            let hint = "the login service is asked about each token; remove one of the two";
+            for (name, other) in ["algorithm", "algorithms"]
+                .iter()
+                .chain(&SOURCES)
+                .filter_map(|name| Some((name, setting.member(name)?)))
+            {
+                other.key_problem(format!("`{name}` does not go with `introspection`"), Some(hint.into()));
+            }
+        }
+    }
+
+    /// Returns the algorithms: none with `introspection`, else `algorithm`, or several `algorithms` of one family.
+    fn algorithms(&self, setting: &Setting<'_>) -> Vec<Algorithm> {
+        if setting.member("introspection").is_some() {
+            return Vec::new();
+        }
+        let many = setting.member("algorithms");
+        if setting.member("algorithm").is_some() == many.is_some() {
+            let hint = "such as `algorithm: RS256`".to_owned();
+            setting.key_problem("expected one of `algorithm` and `algorithms`", Some(hint));
+        }
+        self.algorithm.into_iter().chain(self.algorithms.iter().flatten().copied()).collect()
+    }
+
+    /// Returns the source of the keys. Without one, it is what the issuer publishes, unless the algorithms need a
+    /// secret.
+    fn key(&mut self, setting: &Setting<'_>, family: Option<AlgorithmFamily>) -> Option<KeySource> {
+        if setting.member("introspection").is_some() {
+            return self.introspection.take().map(KeySource::Introspection);
+        }
+        let given: Vec<_> = SOURCES.iter().filter_map(|name| setting.member(name)).collect();
+        let is_shared = family == Some(AlgorithmFamily::Hmac);
+        let [first] = given.as_slice() else {
+            let published = self.issuer.as_deref().and_then(parse_issuer).map(KeySetLocation::Issuer);
+            if given.is_empty() && family.is_some() && !is_shared && published.is_some() {
+                return published.map(KeySource::Published);
+            }
+            let hint = "`secret` for HS…, a public key for every other algorithm; if the issuer is a login service, \
+                        its URL as `issuer` is enough";
+            let message = "expected one of `secret`, `public_key`, `jwks_file` and `jwks_url`";
+            setting.key_problem(message, Some(hint.into()));
+            return None;
+        };
+        if family.is_some() && is_shared != setting.member("secret").is_some() {
+            let message =
+                if is_shared { "the algorithm needs a `secret`" } else { "the algorithm needs a public key" };
+            first.key_problem(message, None);
+            return None;
+        }
+        let url = self.jwks_url.take().map(|url| KeySource::Published(KeySetLocation::Url(url)));
+        let file = self.jwks_file.take().map(KeySource::JwksFile);
+        let public = self.public_key.take().map(KeySource::PublicKey);
+        self.secret.take().map(KeySource::Secret).or(public).or(file).or(url)
+    }
 }
 
 /// Reads `require`: the claims that tokens need. `exp` is among them, because a token without an end cannot be revoked.
-fn read_required(setting: &Setting<'_>) -> RequiredClaims {
+fn read_required(setting: &Setting<'_>) -> Option<RequiredClaims> {
     let options = ["exp", "sub", "iss", "aud"].map(|name| (name, name));
-    let items = setting.list().unwrap_or_default();
-    let names: Vec<&str> = items.iter().filter_map(|item| item.choice(&options)).collect();
+    let names: Vec<&str> = setting.list()?.iter().filter_map(|item| item.choice(&options)).collect();
     if !names.contains(&"exp") {
         let hint = "such as `require: [exp]`, which leaves out `iss` and `aud`".to_owned();
         setting.key_problem("`exp` is not listed, and every token needs it", Some(hint));
     }
-    RequiredClaims { issuer: names.contains(&"iss"), audience: names.contains(&"aud") }
-}
-
-/// Reads `introspection`, which replaces algorithms and keys. The token of each client and the secret are
-/// sent there, so the URL needs HTTPS, unless it leads to this machine.
-fn read_introspection(setting: &Setting<'_>) -> Option<Introspection> {
-    let mut fields = setting.fields()?;
-    let url = fields.require("url", "the introspection endpoint of the login service");
-    let client_id = fields.require("client_id", "the id of Switchyard at the login service");
-    let client_secret =
-        fields.require("client_secret", "the secret of Switchyard at the login service, as `${NAME}`");
-    fields.finish();
-    let hint = "write it as https://…; http is accepted for a loopback address";
-    let is_one = |url: &Url| {
-        let is_local = match url.host() {
-            Some(Host::Domain(name)) => name == "localhost",
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        };
-        parse_url(url.as_str()).is_some() && (url.scheme() == "https" || is_local)
-    };
-    Some(Introspection {
-        url: url?.url_that("an https URL without user, password and fragment", hint, is_one)?,
-        client_id: filled(&client_id?)?,
-        client_secret: client_secret?.secret()?,
-    })
+    Some(RequiredClaims { issuer: names.contains(&"iss"), audience: names.contains(&"aud") })
 }
 
 /// Reads `authorization_servers`, the URLs of login services.
-fn read_servers(setting: &Setting<'_>) -> Vec<String> {
-    let items = setting.list().unwrap_or_default();
-    let read = |text: &str| parse_issuer(text).map(|_| text.to_owned());
-    items.iter().filter_map(|item| item.parsed("the URL of a login service", read)).collect()
+fn read_servers(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let parse = |text: &str| parse_issuer(text).map(|_| text.to_owned());
+    Some(setting.list()?.iter().filter_map(|item| item.parsed("the URL of a login service", parse)).collect())
 }
 
-/// Reads `algorithm`, or several `algorithms` of one family.
-fn read_algorithms(fields: &mut Fields<'_>) -> Vec<Algorithm> {
-    let one = fields.take("algorithm");
-    let many = fields.take("algorithms");
-    if one.is_some() == many.is_some() {
-        let hint = "such as `algorithm: RS256`".to_owned();
-        fields.setting().key_problem("expected one of `algorithm` and `algorithms`", Some(hint));
-    }
-    let listed = many.as_ref().and_then(Setting::list).unwrap_or_default();
-    let read: Vec<Algorithm> =
-        one.iter().chain(&listed).filter_map(|name| name.choice(&ALGORITHMS)).collect();
-    if let Some(many) = &many {
-        if listed.is_empty() {
-            many.problem("no algorithm is listed", None);
-        }
-        if read.iter().any(|algorithm| algorithm.family() != read[0].family()) {
-            let hint = "one issuer signs with one kind of key: HS…, RS… and PS…, ES…, or EdDSA".to_owned();
-            many.problem("the algorithms are of different families", Some(hint));
-        }
-    }
-    read
+fn algorithm(setting: &Setting<'_>) -> Option<Algorithm> {
+    setting.choice(&ALGORITHMS)
 }
 
-/// Reads the source of the keys. Without one, it is `published`, unless the algorithms need a secret.
-fn read_key_source(
-    fields: &mut Fields<'_>,
-    (family, published): (Option<AlgorithmFamily>, Option<KeySetLocation>),
-    folder: &Path,
-) -> Option<KeySource> {
-    let [secret, public, file, url] = SOURCES.map(|name| fields.take(name));
-    let mut given = [&secret, &public, &file, &url].into_iter().flatten();
-    let is_shared = family == Some(AlgorithmFamily::Hmac);
-    let (first, is_one) = (given.next(), given.next().is_none());
-    let Some(first) = first.filter(|_| is_one) else {
-        if first.is_none() && family.is_some() && !is_shared && published.is_some() {
-            return published.map(KeySource::Published);
-        }
-        let hint = "`secret` for HS…, a public key for every other algorithm; if the issuer is a login service, its \
-                    URL as `issuer` is enough";
-        let message = "expected one of `secret`, `public_key`, `jwks_file` and `jwks_url`";
-        fields.setting().key_problem(message, Some(hint.into()));
-        return None;
-    };
-    if family.is_some() && is_shared != secret.is_some() {
-        let message =
-            if is_shared { "the algorithm needs a `secret`" } else { "the algorithm needs a public key" };
-        first.key_problem(message, None);
-        return None;
+fn algorithms(setting: &Setting<'_>) -> Option<Vec<Algorithm>> {
+    let read: Vec<Algorithm> = setting.list()?.iter().filter_map(algorithm).collect();
+    if setting.list()?.is_empty() {
+        setting.problem("no algorithm is listed", None);
     }
-    let file = || filled(file.as_ref()?).map(|path| KeySource::JwksFile(folder.join(path)));
-    let url = || read_url(url.as_ref()?).map(|url| KeySource::Published(KeySetLocation::Url(url)));
-    let public = || read_public_key(public.as_ref()?, folder).map(KeySource::PublicKey);
-    let secret = || read_secret(secret.as_ref()?).map(KeySource::Secret);
-    secret().or_else(public).or_else(file).or_else(url)
+    if read.iter().any(|algorithm| algorithm.family() != read[0].family()) {
+        let hint = "one issuer signs with one kind of key: HS…, RS… and PS…, ES…, or EdDSA".to_owned();
+        setting.problem("the algorithms are of different families", Some(hint));
+    }
+    Some(read)
 }
 
 /// Reads the URL of a key set. It is not shown, because it may hold a password.
@@ -284,17 +295,17 @@ fn read_url(setting: &Setting<'_>) -> Option<Url> {
 }
 
 /// Reads `azp`: one client or a list of them.
-fn read_parties(setting: &Setting<'_>) -> Vec<String> {
-    let items = setting.list().unwrap_or_default();
+fn read_parties(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let items = setting.list()?;
     if items.is_empty() {
         let hint = "such as `azp: [my-client]`, or remove it".to_owned();
         setting.key_problem("no client is listed, so no token would be accepted", Some(hint));
     }
-    items.iter().filter_map(filled).collect()
+    Some(items.iter().filter_map(filled).collect())
 }
 
 /// Parses a URL of HTTP without a user, a password and a fragment.
-fn parse_url(text: &str) -> Option<Url> {
+pub(super) fn parse_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
     (is_plain && url.has_host() && matches!(url.scheme(), "http" | "https")).then_some(url)
@@ -318,7 +329,7 @@ pub(super) fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
     Some(secret)
 }
 
-fn read_public_key(setting: &Setting<'_>, folder: &Path) -> Option<PublicKey> {
+fn read_public_key(setting: &Setting<'_>) -> Option<PublicKey> {
     let text = setting.secret()?; // the private key may have been written here by mistake
     let text = text.expose_secret();
     if text.contains("PRIVATE KEY") {
@@ -329,6 +340,6 @@ fn read_public_key(setting: &Setting<'_>, folder: &Path) -> Option<PublicKey> {
     if text.contains("-----BEGIN") {
         Some(PublicKey::Text(text.into()))
     } else {
-        filled(setting).map(|path| PublicKey::File(folder.join(path)))
+        PathBuf::from_setting(setting).map(PublicKey::File)
     }
 }

@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use boundary::{Boundary, Strength};
 use markdown::HeadingOutline;
-use settings::{Fields, Setting};
 
 /// The largest budget, in characters.
 pub(crate) const MOST_SIZE: usize = 100_000;
@@ -77,25 +76,6 @@ impl Chunking {
             return Err(BadChunking::Overlap { size, overlap });
         }
         Ok(Self { size, overlap })
-    }
-
-    /// Reads `{size: 1000, overlap: 200}`. The default overlap is a fifth of the size.
-    pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let chunking = Self::from_fields(&mut fields, MOST_SIZE);
-        fields.finish();
-        chunking
-    }
-
-    /// Reads the fields `size`, of at most `most`, and `overlap` from a larger object.
-    pub fn from_fields(fields: &mut Fields<'_>, most: usize) -> Option<Self> {
-        let size = fields.integer("size", 1..=most).unwrap_or(Self::default().size);
-        let overlap = fields.integer("overlap", 0..=most).unwrap_or(size / 5);
-        let chunking = Self::new(size, overlap);
-        if let Err(problem) = chunking {
-            fields.setting().key_problem(problem.to_string(), None);
-        }
-        chunking.ok()
     }
 
     /// Reduces the size to at most `size` characters, and the overlap in proportion: for a model with a

@@ -2,7 +2,6 @@
 //!
 //! This file contains every block of code of the page unchanged, and the first test checks that.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,7 +20,7 @@ use runtime::shutdown::Shutdown;
 use settings::{Node, Problems, Setting};
 use upstream::api::{
     BuiltinKind, BuiltinOptions, Call, Connector, Defaults, Dialect, Error, Events, Kinds, Outlet,
-    ServerContext, TransportFields, require,
+    ServerContext,
 };
 use upstream::config::{Config, Transport};
 
@@ -113,12 +112,8 @@ mod config {
     use super::*;
 
     /// Reads `sample`, which has no fields yet.
-    pub(super) fn read(
-        given: &TransportFields<'_>,
-        server: &Setting<'_>,
-        _folder: &Path,
-    ) -> Option<Arc<dyn BuiltinOptions>> {
-        require(given, "sample", server, "add `sample: {}`")?.fields()?.finish();
+    pub(super) fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
+        server.require("sample", "add `sample: {}`")?.fields()?.finish();
         Some(Arc::new(Options))
     }
 }
@@ -137,7 +132,7 @@ fn opened_by(kinds: Kinds) -> Arc<dyn Connector> {
     let written = json!({"transport": "builtin", "builtin": "sample", "sample": {}});
     let (server, empty, problems) = (Node::from(written), Node::from(json!({})), Problems::default());
     let mut globals = Setting::root(&empty, &problems).fields().expect("a mapping");
-    let defaults = Defaults::from_fields(&mut globals, Path::new(""), kinds);
+    let defaults = Defaults::from_fields(&mut globals, kinds);
     let config = Config::from_settings(&Setting::root(&server, &problems), "words", &defaults);
     let Some(Config { transport: Transport::Builtin(options), name, .. }) = config else {
         panic!("{:?}", problems.sorted())

@@ -9,7 +9,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
-use std::path::Path;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -19,96 +18,88 @@ use super::listener::Limits;
 use super::protected_resource::{OwnUrl, parse_public_url};
 use super::tls::Tls;
 use runtime::memory;
-use runtime::telemetry::{self, Format, Level};
-use settings::{Fields, Setting};
+use runtime::telemetry;
+use settings::{Setting, settings, words};
 
 const MIB: usize = 1024 * 1024;
-/// Describes a valid `public_url` in error texts.
-const PUBLIC_URL: &str = "a URL without query, such as https://gateway.example.org";
 
-/// The channels on which `serve` accepts clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Transport {
-    /// HTTP only.
-    #[default]
-    Http,
-    /// Standard input and output only, like the command `stdio`.
-    Stdio,
-    /// Both in one process, with the same servers.
-    Both,
-}
-
-/// Addresses, authentication and limits of the listener.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The channels on which clients are accepted.
-    pub transport: Transport,
-    /// The address to bind.
-    pub listen: SocketAddr,
-    /// Threads that serve clients.
-    pub workers: usize,
-    /// Accepted values of `Host`.
-    pub hosts: Hosts,
-    /// The URL at which clients reach Switchyard, without a trailing slash, if it differs from the `Host` of their
-    /// requests.
-    pub public_url: Option<String>,
-    /// Origins of web pages that may send requests.
-    pub origins: Origins,
-    /// How clients are authenticated.
-    pub auth: auth::Config,
-    /// Whether clients need no credential, although the address is not loopback.
-    pub allow_unauthenticated: bool,
-    /// Whether GET requests of REST without a credential are answered as for a reader (`anonymous_role: reader`).
-    pub anonymous_reader: bool,
-    /// Secrets that seal tokens for clients; none: a random key of this process.
-    pub seal_keys: Vec<SecretString>,
-    /// Where tokens and secrets are stored, and the keys that seal them.
-    pub vault: auth::vault::Settings,
-    /// Limits of the number and the times of connections.
-    pub limits: Limits,
-    /// How long clients are still served after shutdown was requested; readiness is already off then.
-    pub shutdown_delay: Duration,
-    /// The largest body of a request, in bytes.
-    pub max_body_bytes: usize,
-    /// Limit of concurrent clients: sessions, and requests without a session.
-    pub max_connections: usize,
-    /// Limit of open legacy sessions.
-    pub max_sessions: usize,
-    /// After this time without use, a legacy session is removed.
-    pub session_idle_timeout: Duration,
-    /// Limit of the bytes of all requests, answers and notifications in flight.
-    pub memory_budget: usize,
-    /// Certificate and key, if the listener speaks TLS.
-    pub tls: Option<Tls>,
-    /// The log.
-    pub log: telemetry::LogOptions,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            transport: Transport::default(),
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-            workers: default_workers(),
-            hosts: Hosts::default(),
-            public_url: None,
-            origins: Origins::default(),
-            auth: auth::Config::default(),
-            allow_unauthenticated: false,
-            anonymous_reader: false,
-            seal_keys: Vec::new(),
-            vault: auth::vault::Settings::default(),
-            limits: Limits::default(),
-            shutdown_delay: Duration::ZERO,
-            max_body_bytes: 4 * 1024 * 1024,
-            max_connections: 16_384,
-            max_sessions: 10_000,
-            session_idle_timeout: Duration::from_mins(30),
-            memory_budget: memory::system::default_limit(),
-            tls: None,
-            log: telemetry::LogOptions::default(),
-        }
+words! {
+    /// The channels on which `serve` accepts clients.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Transport {
+        /// HTTP only.
+        #[default]
+        Http = "http",
+        /// Standard input and output only, like the command `stdio`.
+        Stdio = "stdio",
+        /// Both in one process, with the same servers.
+        Both = "both",
     }
+}
+
+settings! {
+    /// Addresses, authentication and limits of the listener.
+    #[derive(Debug, Clone)]
+    pub struct Config {
+        /// what `switchyard serve` opens; see
+        /// [Connect a client that starts a program](mcp-endpoint.md#connect-a-client-that-starts-a-program-stdio)
+        pub transport: Transport;
+        /// address and port. `--listen` and `SWITCHYARD_LISTEN` override it. With `transport: stdio` there is no
+        /// listener: `--listen` then stops the start, and the others have no effect. An address that others can reach
+        /// needs `auth_mode` and `allowed_hosts`, or `allow_unauthenticated`
+        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)) => "`127.0.0.1:8080`", with read_address;
+        /// values of `Host` that mean this gateway, beside the host of `public_url`
+        pub hosts as "allowed_hosts": Hosts => "loopback names", with read_hosts;
+        /// where clients reach Switchyard, such as `https://gateway.example.org` behind a proxy with TLS. Requests for
+        /// its host, and from its pages, are accepted. It appears in the
+        /// [metadata for clients that get a token themselves](security.md#clients-that-get-a-token-themselves-oauth),
+        /// and browsers reach the [pages for logins](logins.md) below it
+        pub public_url: Option<String> => "`http://` and the requested `Host`", with read_public_url;
+        /// origins of web pages that may send requests, beside that of `public_url`
+        pub origins as "allowed_origins": Origins => "loopback origins", with read_origins;
+        /// with `auth_mode: none`, an address that others can reach is
+        /// [open to everybody](security.md#exceptions-open-gateways-and-anonymous-readers); each start logs a warning
+        pub allow_unauthenticated: bool;
+        /// GET requests of REST without a credential are answered
+        /// [as for a reader](security.md#exceptions-open-gateways-and-anonymous-readers); each start logs a warning
+        pub anonymous_reader as "anonymous_role": bool, with read_anonymous_role;
+        /// TLS of the listener, and clients with certificates ([fields](security.md#tls))
+        pub tls: Option<Tls> => "none: plain HTTP";
+        /// keys that encrypt task ids, cursors of task lists and `requestState` over HTTP: 1 to 8 references such as
+        /// `${SEAL_KEY}`, each to at least 32 bytes. The first key seals, all keys open; see
+        /// [several replicas](operations.md#several-replicas)
+        pub seal_keys: Vec<SecretString> => "a new key at each start", with auth::read_seal_keys;
+        /// threads that serve clients; a connection stays on one unless it sends
+        /// [large requests](operations.md#how-the-threads-are-scheduled)
+        pub workers: usize = default_workers() => "one for every processor", in 1..=256;
+        /// largest body of a request
+        pub max_body_bytes: usize = 4 * MIB => "4194304 (4 MiB)", in 1_024..=1_073_741_824;
+        /// bytes of all messages in flight: at least 32 MiB, such as `256 MiB`, `1 GiB` or a number of bytes; see
+        /// [the memory budget](operations.md#the-memory-budget)
+        pub memory_budget: usize = memory::system::default_limit()
+            => "a quarter of the memory limit of the control group or machine", with read_memory_budget;
+        /// sessions at a time, of clients that use sessions
+        pub max_sessions: usize = 10_000, in 1..=1_000_000;
+        /// time after which an unused session ends
+        pub session_idle_timeout: Duration = Duration::from_mins(30), in 1.0..=86_400.0;
+        /// clients at a time: open sessions, and running requests that belong to no session. If one more client comes,
+        /// [an unused session](mcp-endpoint.md#sessions) ends; if all are in use, the client gets 503
+        pub max_connections: usize = 16_384, in 1..=1_000_000;
+        /// how long clients are still served after SIGTERM, while `/health/ready` says 503 already
+        /// ([why](operations.md#graceful-shutdown-signals-and-draining))
+        pub shutdown_delay: Duration, in 0.0..=600.0;
+    }
+    flat {
+        /// How clients are authenticated.
+        pub auth: auth::Config;
+        /// Where tokens and secrets are stored, and the keys that seal them.
+        pub vault: auth::vault::Settings;
+        /// Limits of the number and the times of connections.
+        pub limits: Limits;
+        /// The log.
+        pub log: telemetry::LogOptions;
+    }
+    check Config::complete;
 }
 
 /// One worker for each processor.
@@ -142,46 +133,40 @@ impl Exposed {
 }
 
 impl Config {
-    /// Reads `server:`; missing settings have their defaults. Paths of key files are relative to `folder`.
-    pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let default = Self::default();
-        let listen = fields.take("listen");
-        let clients = fields.integer("max_connections", 1..=1_000_000);
-        let auth = auth::Config::from_fields(&mut fields, folder);
-        let mut config = Self {
-            transport: read_transport(&mut fields),
-            listen: listen.as_ref().and_then(read_address).unwrap_or(default.listen),
-            workers: fields.integer("workers", 1..=256).unwrap_or(default.workers),
-            hosts: read_hosts(&mut fields),
-            public_url: fields.parsed("public_url", PUBLIC_URL, parse_public_url),
-            origins: read_origins(&mut fields),
-            allow_unauthenticated: read_allow_unauthenticated(&mut fields, &auth),
-            anonymous_reader: read_anonymous_role(&mut fields, &auth),
-            auth,
-            seal_keys: auth::read_seal_keys(&mut fields),
-            vault: auth::vault::Settings::from_fields(&mut fields, folder),
-            limits: read_limits(&mut fields, clients, default.limits),
-            shutdown_delay: fields.seconds("shutdown_delay", 0.0..=600.0).unwrap_or(default.shutdown_delay),
-            max_body_bytes: fields
-                .integer("max_body_bytes", 1_024..=1_073_741_824)
-                .unwrap_or(default.max_body_bytes),
-            max_connections: clients.unwrap_or(default.max_connections),
-            max_sessions: fields.integer("max_sessions", 1..=1_000_000).unwrap_or(default.max_sessions),
-            session_idle_timeout: fields
-                .seconds("session_idle_timeout", 1.0..=86_400.0)
-                .unwrap_or(default.session_idle_timeout),
-            memory_budget: read_memory_budget(&mut fields).unwrap_or(default.memory_budget),
-            tls: fields.part("tls", |tls| Tls::from_settings(tls, folder)),
-            log: read_log(&mut fields, folder),
-        };
-        fields.finish();
-        config.accept_own_name();
-        config.check_certificates(setting);
-        if let (Some(listen), Err(exposed)) = (listen, config.check()) {
+    /// Sets what several settings decide together, and reports those that have no effect or are not safe.
+    fn complete(&mut self, setting: &Setting<'_>) {
+        self.raise_sockets(setting);
+        self.check_exceptions(setting);
+        self.accept_own_name();
+        self.check_certificates(setting);
+        if let (Some(listen), Err(exposed)) = (setting.member("listen"), self.check()) {
             listen.problem(exposed.to_string(), None);
         }
-        Some(config)
+    }
+
+    /// Each client may need two sockets: one for calls, and one for messages that belong to no call.
+    fn raise_sockets(&mut self, setting: &Setting<'_>) {
+        if setting.member("max_connections").is_some() && setting.member("max_sockets").is_none() {
+            self.limits.max_sockets = self.limits.max_sockets.max(2 * self.max_connections);
+        }
+    }
+
+    /// Reports exceptions from authentication that have no effect.
+    fn check_exceptions(&self, setting: &Setting<'_>) {
+        if self.allow_unauthenticated
+            && !self.auth.is_open()
+            && let Some(setting) = setting.member("allow_unauthenticated")
+        {
+            let hint = "remove it, or write `auth_mode: none`".to_owned();
+            setting.key_problem("it has no effect while `auth_mode` asks for credentials", Some(hint));
+        }
+        if self.anonymous_reader
+            && self.auth.is_open()
+            && let Some(setting) = setting.member("anonymous_role")
+        {
+            let hint = "add `auth_mode: api_key`, `jwt` or `any`, or remove it".to_owned();
+            setting.key_problem("it has no effect while `auth_mode` asks for no credentials", Some(hint));
+        }
     }
 
     /// Returns this configuration with another bind address, such as one from the command line.
@@ -267,11 +252,6 @@ impl Config {
     }
 }
 
-fn read_transport(fields: &mut Fields<'_>) -> Transport {
-    let options = [("http", Transport::Http), ("stdio", Transport::Stdio), ("both", Transport::Both)];
-    fields.choice("transport", &options).unwrap_or_default()
-}
-
 fn read_address(setting: &Setting<'_>) -> Option<SocketAddr> {
     setting.parsed("an address and a port, such as 127.0.0.1:8080 or [::1]:8080", parse_address)
 }
@@ -282,45 +262,32 @@ pub fn parse_address(text: &str) -> Option<SocketAddr> {
     local.as_deref().unwrap_or(text).parse().ok()
 }
 
-fn read_hosts(fields: &mut Fields<'_>) -> Hosts {
+fn read_public_url(setting: &Setting<'_>) -> Option<String> {
+    setting.parsed("a URL without query, such as https://gateway.example.org", parse_public_url)
+}
+
+fn read_hosts(setting: &Setting<'_>) -> Option<Hosts> {
     let expected = "a host or a host and a port, such as gateway.example.org or 10.0.0.5:8443";
-    let Some(list) = fields.take("allowed_hosts") else { return Hosts::Loopback };
-    let listed = read_list(&list, expected, Authority::parse);
+    let items = setting.list()?;
+    let listed: Vec<_> = items.iter().filter_map(|item| item.parsed(expected, Authority::parse)).collect();
     if listed.is_empty() {
-        list.key_problem("no host is listed, so nobody could reach the gateway", None);
+        setting.key_problem("no host is listed, so nobody could reach the gateway", None);
     }
-    Hosts::Listed(listed)
+    Some(Hosts::Listed(listed))
 }
 
-fn read_origins(fields: &mut Fields<'_>) -> Origins {
+fn read_origins(setting: &Setting<'_>) -> Option<Origins> {
     let expected = "an origin without a path, such as https://app.example.org or http://localhost:5173";
-    match fields.take("allowed_origins") {
-        None => Origins::Loopback,
-        Some(list) => Origins::Listed(read_list(&list, expected, Origin::parse)),
-    }
+    let items = setting.list()?;
+    Some(Origins::Listed(items.iter().filter_map(|item| item.parsed(expected, Origin::parse)).collect()))
 }
 
-fn read_list<T>(setting: &Setting<'_>, expected: &str, parse: fn(&str) -> Option<T>) -> Vec<T> {
-    let items = setting.list().unwrap_or_default();
-    items.iter().filter_map(|item| item.parsed(expected, parse)).collect()
+fn read_anonymous_role(setting: &Setting<'_>) -> Option<bool> {
+    let hint = "only GET requests are answered without a credential; give callers a key";
+    setting.choice_or(&[("reader", true)], &[("caller", hint), ("superuser", hint)])
 }
 
-/// Reads the limits. `clients` is the configured limit of clients. Each client may need two sockets: one for calls, and
-/// one for messages that belong to no call.
-fn read_limits(fields: &mut Fields<'_>, clients: Option<usize>, default: Limits) -> Limits {
-    let enough = clients.map_or(0, |clients| 2 * clients).max(default.max_sockets);
-    Limits {
-        max_sockets: fields.integer("max_sockets", 1..=1_000_000).unwrap_or(enough),
-        header_timeout: fields.seconds("header_timeout", 0.1..=60.0).unwrap_or(default.header_timeout),
-        body_timeout: fields.seconds("body_timeout", 0.1..=600.0).unwrap_or(default.body_timeout),
-        idle_timeout: fields.seconds("idle_timeout", 0.1..=3_600.0).unwrap_or(default.idle_timeout),
-        write_timeout: fields.seconds("write_timeout", 0.1..=600.0).unwrap_or(default.write_timeout),
-        drain_timeout: fields.seconds("drain_timeout", 0.0..=600.0).unwrap_or(default.drain_timeout),
-    }
-}
-
-fn read_memory_budget(fields: &mut Fields<'_>) -> Option<usize> {
-    let setting = fields.take("memory_budget")?;
+fn read_memory_budget(setting: &Setting<'_>) -> Option<usize> {
     let budget =
         setting.number_or_text("a number of bytes with a unit, such as 256 MiB or 1 GiB", parse_bytes)?;
     if budget < memory::LEAST {
@@ -342,37 +309,6 @@ fn parse_bytes(text: &str) -> Option<usize> {
         _ => return None,
     };
     number.parse::<usize>().ok()?.checked_mul(unit)
-}
-
-fn read_allow_unauthenticated(fields: &mut Fields<'_>, auth: &auth::Config) -> bool {
-    let Some(setting) = fields.take("allow_unauthenticated") else { return false };
-    let is_allowed = setting.boolean().unwrap_or_default();
-    if is_allowed && !auth.is_open() {
-        let hint = "remove it, or write `auth_mode: none`".to_owned();
-        setting.key_problem("it has no effect while `auth_mode` asks for credentials", Some(hint));
-    }
-    is_allowed
-}
-
-fn read_anonymous_role(fields: &mut Fields<'_>, auth: &auth::Config) -> bool {
-    let Some(setting) = fields.take("anonymous_role") else { return false };
-    let hint = "only GET requests are answered without a credential; give callers a key";
-    let is_reader = setting.choice_or(&[("reader", true)], &[("caller", hint), ("superuser", hint)]);
-    if is_reader.is_some() && auth.is_open() {
-        let hint = "add `auth_mode: api_key`, `jwt` or `any`, or remove it".to_owned();
-        setting.key_problem("it has no effect while `auth_mode` asks for no credentials", Some(hint));
-    }
-    is_reader.unwrap_or_default()
-}
-
-fn read_log(fields: &mut Fields<'_>, folder: &Path) -> telemetry::LogOptions {
-    let formats = [("auto", Format::Auto), ("json", Format::Json), ("pretty", Format::Pretty)];
-    let levels = "one of `error`, `warn`, `info`, `debug`, `trace`";
-    telemetry::LogOptions {
-        format: fields.choice("log_format", &formats).unwrap_or_default(),
-        level: fields.parsed("log_level", levels, Level::from_word).unwrap_or_default(),
-        file: fields.part("log_file", |file| file.file_path(folder)),
-    }
 }
 
 #[cfg(test)]

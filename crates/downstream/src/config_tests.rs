@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::*;
-use settings::{Node, Problems};
+use settings::{FromSetting, Node, Problems};
 
 fn read(json: serde_json::Value) -> (Config, Vec<String>) {
     let (node, problems) = (Node::from(json), Problems::default());
-    let config = Config::from_settings(&Setting::root(&node, &problems), Path::new("")).expect("a mapping");
+    let config = Config::from_setting(&Setting::root(&node, &problems)).expect("a mapping");
     (config, problems.sorted().iter().map(ToString::to_string).collect())
 }
 
@@ -54,7 +54,7 @@ fn everything_can_be_said() {
     assert_eq!((config.max_connections, config.shutdown_delay), (7, seconds(7)));
     assert_eq!((config.max_sessions, config.session_idle_timeout), (5, seconds(6)));
     let file = Some("logs/a.log".into());
-    let log = telemetry::LogOptions { format: Format::Json, level: Level::Warn, file };
+    let log = telemetry::LogOptions { format: telemetry::Format::Json, level: telemetry::Level::Warn, file };
     assert_eq!((config.max_body_bytes, config.log.clone()), (1_024, log));
     assert!(config.anonymous_reader && !config.allow_unauthenticated);
     assert_eq!(config.exceptions().len(), 1);
@@ -168,7 +168,7 @@ fn the_memory_budget_has_a_unit_and_a_lower_bound() {
 fn roles_of_certificates_need_an_authority_and_a_mode() {
     let problems = |settings: serde_json::Value| {
         let (node, problems) = (Node::from(settings), Problems::default());
-        let _ = Config::from_settings(&Setting::root(&node, &problems), Path::new("/etc/switchyard"));
+        let _ = Config::from_setting(&Setting::root(&node, &problems));
         problems.sorted().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let tls = |more: serde_json::Value| {

@@ -4,32 +4,25 @@
 
 use std::time::Duration;
 
-/// Limits of the listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections open at a time.
-    pub max_sockets: usize,
-    /// Time from accepting to the end of the first head, and for every later head from its first byte.
-    pub header_timeout: Duration,
-    /// Time for a whole body.
-    pub body_timeout: Duration,
-    /// How long a connection may be idle between two requests.
-    pub idle_timeout: Duration,
-    /// How long a client may leave a response unread.
-    pub write_timeout: Duration,
-    /// Time for running requests after shutdown began.
-    pub drain_timeout: Duration,
-}
+use settings::settings;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_sockets: 4_096,
-            header_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(30),
-            idle_timeout: Duration::from_secs(75),
-            write_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_secs(10),
-        }
+settings! {
+    /// Limits of the number and the times of connections.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Limits {
+        /// TCP connections open at a time, of which a client may need several. One more gets the slot of
+        /// [a connection that waits for its client](operations.md#when-all-sockets-are-taken), or 503 if none waits. One
+        /// principal can fill [seven eighths](operations.md#sockets-of-one-principal) of them
+        pub max_sockets: usize = 4_096 => "4096, or twice `max_connections` if that is set and more", in 1..=1_000_000;
+        /// time for the head of a request: the first from accepting the connection, every later one from its first byte
+        pub header_timeout: Duration = Duration::from_secs(10), in 0.1..=60.0;
+        /// time for its body
+        pub body_timeout: Duration = Duration::from_secs(30), in 0.1..=600.0;
+        /// time between two requests
+        pub idle_timeout: Duration = Duration::from_secs(75), in 0.1..=3_600.0;
+        /// time after which Switchyard aborts a response that the client does not read
+        pub write_timeout: Duration = Duration::from_secs(30), in 0.1..=600.0;
+        /// time for running requests when the program ends
+        pub drain_timeout: Duration = Duration::from_secs(10), in 0.0..=600.0;
     }
 }

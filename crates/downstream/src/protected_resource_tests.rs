@@ -12,7 +12,7 @@ use super::*;
 use crate::Config;
 use crate::guard::Guard;
 use crate::http_service::HttpService;
-use settings::{Node, Problems, Setting};
+use settings::{FromSetting, Node, Problems, Setting};
 
 const PRM: &str = "/.well-known/oauth-protected-resource";
 
@@ -26,7 +26,7 @@ fn door(settings: &Value, jwt: Option<Value>) -> Router {
         (settings["auth_mode"], settings["jwt"]) = ("jwt".into(), jwt);
     }
     let (node, problems) = (Node::from(settings), Problems::default());
-    let config = Config::from_settings(&Setting::root(&node, &problems), "".as_ref()).expect("a mapping");
+    let config = Config::from_setting(&Setting::root(&node, &problems)).expect("a mapping");
     assert!(problems.is_empty(), "{:?}", problems.sorted());
     let guard = Guard::new(&config).expect("no key files");
     HttpService::new(guard, Router::new().route("/mcp", get(|| async {}))).into_router()

@@ -6,7 +6,7 @@
 //!
 //! Not here: the handshake (`tls_handshake`), the names in client certificates (`client_certificate`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use rustls::{RootCertStore, ServerConfig};
 use secrecy::zeroize::Zeroizing;
 
 use runtime::regular_file;
-use settings::Setting;
+use settings::{FromSetting, Setting, settings};
 
 /// How often the files are compared with those in use.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -32,17 +32,21 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The only application protocol that is offered.
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Settings of `server.tls`.
-#[derive(Debug, Clone)]
-pub struct Tls {
-    /// A file with the certificate chain in PEM.
-    pub cert: PathBuf,
-    /// A file with the private key in PEM.
-    pub key: PathBuf,
-    /// A file with the certificates that sign those of clients.
-    pub client_ca: Option<PathBuf>,
-    /// The role of each client, by the name in its certificate.
-    pub client_roles: HashMap<String, Role>,
+settings! {
+    /// Settings of `server.tls`.
+    #[derive(Debug, Clone)]
+    pub struct Tls {
+        /// a file with the certificate chain in PEM, the own certificate first
+        pub cert: PathBuf, required "a file with the certificate chain in PEM";
+        /// a file with the private key in PEM
+        pub key: PathBuf, required "a file with the private key in PEM";
+        /// a file with certificates in PEM: every client needs a certificate that one of them signed
+        pub client_ca: Option<PathBuf>;
+        /// the role of a client by the name in its certificate, which begins with its kind: `dns:`, `email:`, `uri:` or
+        /// `cn:` (common name)
+        pub client_roles: HashMap<String, Role>, with read_roles;
+    }
+    check Tls::check;
 }
 
 /// Why the files cannot be used.
@@ -70,31 +74,16 @@ pub enum Error {
 }
 
 impl Tls {
-    /// Reads the mapping. Paths are relative to `folder`.
-    pub(super) fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let cert = fields.require("cert", "a file with the certificate chain in PEM");
-        let key = fields.require("key", "a file with the private key in PEM");
-        let client_ca = fields.take("client_ca");
-        let roles = fields.take("client_roles");
-        if let Some(roles) = roles.as_ref().filter(|_| client_ca.is_none()) {
+    fn check(&mut self, setting: &Setting<'_>) {
+        if let (None, Some(roles)) = (&self.client_ca, setting.member("client_roles")) {
             let hint = "add `client_ca`, a file with the certificates that sign those of clients".to_owned();
             roles.key_problem("it has no effect without `client_ca`", Some(hint));
         }
-        fields.finish();
-        Some(Self {
-            cert: cert?.file_path(folder)?,
-            key: key?.file_path(folder)?,
-            client_ca: client_ca.and_then(|file| file.file_path(folder)),
-            client_roles: roles.map(|roles| read_roles(&roles)).unwrap_or_default(),
-        })
     }
 }
 
-fn read_roles(setting: &Setting<'_>) -> HashMap<String, Role> {
-    let options = Role::ALL.map(|role| (role.as_str(), role));
-    let entries = setting.entries().unwrap_or_default();
-    let read = |name: &str, role: &Setting<'_>| {
+fn read_roles(setting: &Setting<'_>) -> Option<HashMap<String, Role>> {
+    for (name, role) in setting.entries()? {
         let names_kind = client_certificate::KINDS
             .iter()
             .any(|kind| name.strip_prefix(kind).is_some_and(|rest| !rest.is_empty()));
@@ -104,9 +93,8 @@ fn read_roles(setting: &Setting<'_>) -> HashMap<String, Role> {
                 "the name does not say its kind: `dns:`, `email:`, `uri:` or `cn:` (common name) before it";
             role.key_problem(message, Some(hint));
         }
-        Some((name.to_owned(), role.choice(&options)?))
-    };
-    entries.iter().filter_map(|(name, role)| read(name, role)).collect()
+    }
+    BTreeMap::from_setting(setting).map(HashMap::from_iter)
 }
 
 /// The content of the files.

@@ -1,22 +1,40 @@
 //! Settings of a login: `auth: oauth`, or `auth: {oauth: {…}}` with what discovery cannot find.
 //!
-//! Not here: reading them, and whether a server offers what the settings ask for.
+//! Invariants: secrets are references and are not in the file itself. Combinations that cannot work are refused here, and
+//! not at the first login (`config_checks`).
+//!
+//! Not here: whether a server offers what the settings ask for.
 
 use auth::Action;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use url::Url;
+use settings::{Setting, settings, words};
+use url::{Host, Url};
 
-/// How a token is obtained.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Grant {
-    /// A person logs in with a browser.
-    #[default]
-    AuthorizationCode,
-    /// Switchyard logs in with its own credentials.
-    ClientCredentials,
-    /// Switchyard presents a signed statement about itself or a user (RFC 7523).
-    JwtBearer,
+use crate::config_checks::check;
+
+const AUTHENTICATIONS: [(&str, ClientAuthentication); 4] = [
+    ("basic", ClientAuthentication::Basic),
+    ("post", ClientAuthentication::Post),
+    ("none", ClientAuthentication::None),
+    ("private_key_jwt", ClientAuthentication::PrivateKeyJwt),
+];
+
+/// The word for the scopes that a server names.
+const SERVER_SCOPES: &str = "server";
+
+words! {
+    /// How a token is obtained.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Grant {
+        /// A person logs in with a browser.
+        #[default]
+        AuthorizationCode = "authorization_code",
+        /// Switchyard logs in with its own credentials.
+        ClientCredentials = "client_credentials",
+        /// Switchyard presents a signed statement about itself or a user (RFC 7523).
+        JwtBearer = "jwt_bearer",
+    }
 }
 
 /// How Switchyard authenticates at the token endpoint.
@@ -50,14 +68,16 @@ impl ClientAuthentication {
     }
 }
 
-/// The principals that share one account.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Per {
-    /// One account for all principals.
-    #[default]
-    Shared,
-    /// One account for each principal.
-    Principal,
+words! {
+    /// The principals that share one account.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Per {
+        /// One account for all principals.
+        #[default]
+        Shared = "shared",
+        /// One account for each principal.
+        Principal = "principal",
+    }
 }
 
 impl Per {
@@ -78,17 +98,19 @@ impl Per {
     }
 }
 
-/// The identity provider of an enterprise, which vouches for a user at the authorization server (RFC 8693, ID-JAG).
-#[derive(Debug, Clone)]
-pub struct IdentityProvider {
-    /// Its token endpoint.
-    pub token_endpoint: Url,
-    /// The id of Switchyard there.
-    pub client_id: String,
-    /// The secret of Switchyard there.
-    pub client_secret: Option<SecretString>,
-    /// The ID token of the user, which is exchanged.
-    pub id_token: SecretString,
+settings! {
+    /// The identity provider of an enterprise, which vouches for a user at the authorization server (RFC 8693, ID-JAG).
+    #[derive(Debug, Clone)]
+    pub struct IdentityProvider {
+        /// its token endpoint
+        pub token_endpoint: Url, required "the URL where the identity provider gives tokens";
+        /// the id of Switchyard there
+        pub client_id: String, required "the id of Switchyard at the identity provider", with read_id;
+        /// the secret of Switchyard there
+        pub client_secret: Option<SecretString>, with read_secret;
+        /// the ID token of the user, which is exchanged
+        pub id_token: SecretString, required "a reference to the ID token of the user", with read_secret;
+    }
 }
 
 /// The parameter `resource`, which names the server that a token is for (RFC 8707).
@@ -104,44 +126,58 @@ pub enum ResourceParameter {
     Omitted,
 }
 
-/// How Switchyard logs in to one server.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// The scopes to ask for. For people also those of a challenge; if none is listed, the metadata names them.
-    pub scopes: Vec<String>,
-    /// Whether a machine asks for the scopes that the server names too.
-    pub takes_server_scopes: bool,
-    /// The id of a client that was registered by hand.
-    pub client_id: Option<String>,
-    /// The secret of that client.
-    pub client_secret: Option<SecretString>,
-    /// The URL of a client id metadata document that somebody else serves.
-    pub client_metadata_url: Option<Url>,
-    /// The parameter `resource` of requests to the authorization server.
-    pub resource: ResourceParameter,
-    /// The only issuer that is accepted.
-    pub issuer: Option<String>,
-    /// How a token is obtained.
-    pub grant: Grant,
-    /// How Switchyard authenticates at the token endpoint. `None` means that it chooses what both sides support.
-    pub token_endpoint_auth: Option<ClientAuthentication>,
-    /// The principals that share one account.
-    pub per: Per,
-    /// The private key, in PEM, that signs assertions.
-    pub private_key: Option<SecretString>,
-    /// The `kid` of that key.
-    pub private_key_id: Option<String>,
-    /// The subject of signed assertions, with the grant `jwt_bearer`. The default is the id of the client.
-    pub subject: Option<String>,
-    /// A signed assertion that somebody else made, with the grant `jwt_bearer`.
-    pub assertion: Option<SecretString>,
-    /// The identity provider that vouches for the user, with the grant `jwt_bearer`.
-    pub identity_provider: Option<IdentityProvider>,
-    /// Hosts named by metadata that may have addresses outside of the public internet.
-    pub allowed_hosts: Vec<String>,
+settings! {
+    /// How Switchyard logs in to one server.
+    #[derive(Debug, Clone)]
+    pub struct Settings {
+        /// the scopes to ask for: a list, or `server` for those that the server names
+        /// ([who chooses](#scopes-who-chooses))
+        pub scopes: Vec<String> => "people: those that the server names; machines: none", with read_scopes;
+        /// the id of a client that you registered at the login service
+        pub client_id: Option<String> => "Switchyard registers itself", with read_id;
+        /// the secret of that client
+        pub client_secret: Option<SecretString>, with read_secret;
+        /// the client id metadata document to use as the id
+        pub client_metadata_url: Option<Url> => "`{public_url}/oauth/client.json`", with read_metadata_url;
+        /// the resource that tokens are for (RFC 8707); `none`: the parameter is not sent
+        pub resource: ResourceParameter => "the URL of the server", with read_resource;
+        /// the only login service that is accepted; write it
+        /// [beside every secret](#a-secret-stays-with-its-login-service)
+        pub issuer: Option<String> => "the one that the server names", with read_issuer;
+        /// how a token is obtained
+        pub grant: Grant;
+        /// how Switchyard authenticates at the token endpoint
+        pub token_endpoint_auth: Option<ClientAuthentication>
+            => "by the metadata of the login service", with read_authentication;
+        /// the key in PEM that signs assertions
+        pub private_key: Option<SecretString>, with read_secret;
+        /// the `kid` of that key
+        pub private_key_id: Option<String>, with read_id;
+        /// the subject of an assertion that Switchyard signs (`jwt_bearer`)
+        pub subject: Option<String> => "the id of the client", with read_subject;
+        /// a signed assertion that somebody else made (`jwt_bearer`)
+        pub assertion: Option<SecretString>, with read_secret;
+        /// the identity provider of an enterprise (`jwt_bearer`)
+        pub identity_provider: Option<IdentityProvider>;
+        /// `principal`: each principal logs in
+        pub per: Per;
+        /// hosts of the login service that may have private addresses
+        pub allowed_hosts: Vec<String>, with read_hosts;
+    }
+    other {
+        /// Whether a machine asks for the scopes that the server names too.
+        pub takes_server_scopes: bool;
+    }
+    check Settings::complete;
 }
 
 impl Settings {
+    fn complete(&mut self, setting: &Setting<'_>) {
+        self.takes_server_scopes =
+            setting.member("scopes").is_some_and(|scopes| scopes.is_word(SERVER_SCOPES));
+        check(self, setting);
+    }
+
     /// Whether the server has influence on the scopes to ask for. People see them before they agree to a login.
     pub(crate) fn has_server_scopes(&self) -> bool {
         self.grant == Grant::AuthorizationCode || self.takes_server_scopes
@@ -174,3 +210,78 @@ impl Settings {
         self.allowed_hosts.iter().cloned().chain(named).collect()
     }
 }
+
+fn read_secret(setting: &Setting<'_>) -> Option<SecretString> {
+    if setting.is_literal() {
+        let hint = "set a variable of the environment to it, and write `${NAME}`".to_owned();
+        setting.hidden_problem("a secret stands in the file itself", Some(hint));
+        return None;
+    }
+    setting.secret()
+}
+
+/// Reads a list of scopes. The word [`SERVER_SCOPES`] stands for those that the server names.
+fn read_scopes(setting: &Setting<'_>) -> Option<Vec<String>> {
+    if setting.is_word(SERVER_SCOPES) {
+        return Some(Vec::new());
+    }
+    // RFC 6749, section 3.3.
+    let is_one = |c: char| matches!(c, '!' | '#'..='[' | ']'..='~');
+    let read = |text: &str| (!text.is_empty() && text.chars().all(is_one)).then(|| text.to_owned());
+    Some(setting.list()?.iter().filter_map(|item| item.parsed("one scope, without spaces", read)).collect())
+}
+
+fn read_hosts(setting: &Setting<'_>) -> Option<Vec<String>> {
+    let read = |text: &str| Host::parse(text).ok().map(|host| host.to_string());
+    let hosts = setting.list()?;
+    Some(hosts.iter().filter_map(|host| host.parsed("a host name or address, without port", read)).collect())
+}
+
+/// Reads the URL of a client id metadata document, which is the id itself.
+fn read_metadata_url(setting: &Setting<'_>) -> Option<Url> {
+    let is_one = |url: &Url| url.scheme() == "https" && url.path() != "/" && url.fragment().is_none();
+    let hint = "write it as `https://host/path`, without a fragment";
+    setting.url_that("an https URL with a path", hint, is_one)
+}
+
+fn read_resource(setting: &Setting<'_>) -> Option<ResourceParameter> {
+    setting.parsed("a URL without a fragment, or `none`", |text| {
+        if text == "none" {
+            return Some(ResourceParameter::Omitted);
+        }
+        let url = Url::parse(text).ok()?;
+        url.fragment().is_none().then(|| ResourceParameter::Value(text.to_owned()))
+    })
+}
+
+fn read_issuer(setting: &Setting<'_>) -> Option<String> {
+    setting.parsed("the URL of an issuer, such as https://login.example.org", |text| {
+        let url = Url::parse(text).ok()?;
+        let is_issuer = matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty();
+        is_issuer.then(|| text.to_owned())
+    })
+}
+
+fn read_authentication(setting: &Setting<'_>) -> Option<ClientAuthentication> {
+    setting.choice(&AUTHENTICATIONS)
+}
+
+fn read_id(setting: &Setting<'_>) -> Option<String> {
+    setting.parsed("an id, which has at least one character", filled)
+}
+
+fn read_subject(setting: &Setting<'_>) -> Option<String> {
+    setting.parsed("a subject, which has at least one character", filled)
+}
+
+fn filled(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

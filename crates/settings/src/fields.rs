@@ -1,11 +1,5 @@
 //! Reads one mapping with known keys: each key is taken by name, and the rest is unknown.
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
-use secrecy::SecretString;
-
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::problem::Expected;
@@ -14,8 +8,7 @@ use super::setting::Setting;
 /// The most unknown keys of one mapping that are compared with the known ones.
 const MAX_HINTS: usize = 100;
 
-/// One mapping while it is read. The typed methods return `None` if the key is absent, or if its value is invalid,
-/// which then was reported.
+/// One mapping while it is read.
 #[derive(Debug)]
 #[must_use = "call `finish`, or unknown keys go unnoticed"]
 pub struct Fields<'a> {
@@ -44,14 +37,26 @@ impl<'a> Fields<'a> {
     /// Takes the value of `name`, whatever its type.
     pub fn take(&mut self, name: &'static str) -> Option<Setting<'a>> {
         self.known.push(name);
-        let at = self.left.iter().position(|(key, _)| *key == name)?;
-        Some(self.left.remove(at).1)
+        match self.left.iter().position(|(key, _)| *key == name) {
+            Some(at) => Some(self.left.remove(at).1),
+            None => self.setting.any_part(name),
+        }
+    }
+
+    /// Describes the setting `name` for the schema and the pages of the documentation.
+    pub fn describe(&self, name: &'static str, text: &'static str, default: impl FnOnce() -> String) {
+        self.setting.describe(name, text, default);
+    }
+
+    /// Leaves out settings that have no effect, so that they are neither read nor unknown.
+    pub fn ignore(&mut self, names: &[&str]) {
+        self.left.retain(|(key, _)| !names.contains(key));
     }
 
     /// Treats a null value of `names` as absent, as the readers of existing files do.
     pub fn without_nulls(&mut self, names: &[&str]) {
-        for (_, setting) in self.left.iter().filter(|(key, _)| names.contains(key)) {
-            setting.expects(|| Expected::Nothing);
+        for any in names.iter().filter_map(|name| self.setting.any_part(name)) {
+            any.expects(|| Expected::Nothing);
         }
         self.left.retain(|(key, setting)| !(setting.is_null() && names.contains(key)));
     }
@@ -66,60 +71,12 @@ impl<'a> Fields<'a> {
     pub fn require(&mut self, name: &'static str, hint: &str) -> Option<Setting<'a>> {
         let found = self.take(name);
         if found.is_none() {
-            self.setting.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
+            self.setting.missing(name, hint);
         }
         found
     }
 
-    /// See [`Setting::text`].
-    pub fn text(&mut self, name: &'static str) -> Option<&'a str> {
-        self.take(name)?.text()
-    }
-
-    /// See [`Setting::secret`].
-    pub fn secret(&mut self, name: &'static str) -> Option<SecretString> {
-        self.take(name)?.secret()
-    }
-
-    /// See [`Setting::parsed`].
-    pub fn parsed<T>(
-        &mut self,
-        name: &'static str,
-        expected: &str,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
-        self.take(name)?.parsed(expected, parse)
-    }
-
-    /// See [`Setting::boolean`].
-    pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
-        self.take(name)?.boolean()
-    }
-
-    /// See [`Setting::integer`].
-    pub fn integer<T>(&mut self, name: &'static str, range: RangeInclusive<T>) -> Option<T>
-    where
-        T: Copy + Display + PartialOrd + TryFrom<i64>,
-    {
-        self.take(name)?.integer(range)
-    }
-
-    /// See [`Setting::seconds`].
-    pub fn seconds(&mut self, name: &'static str, range: RangeInclusive<f64>) -> Option<Duration> {
-        self.take(name)?.seconds(range)
-    }
-
-    /// See [`Setting::choice`].
-    pub fn choice<T: Copy>(&mut self, name: &'static str, options: &[(&str, T)]) -> Option<T> {
-        self.take(name)?.choice(options)
-    }
-
-    /// See [`Setting::list_of_text`].
-    pub fn list_of_text(&mut self, name: &'static str) -> Option<Vec<String>> {
-        self.take(name)?.list_of_text()
-    }
-
-    /// Reads a nested mapping with its own reader, such as `fields.part("auth", auth::Config::from_settings)`.
+    /// Reads the value of `name`, such as `fields.part("server", Config::from_setting)`.
     pub fn part<T>(&mut self, name: &'static str, read: impl FnOnce(&Setting<'a>) -> Option<T>) -> Option<T> {
         read(&self.take(name)?)
     }

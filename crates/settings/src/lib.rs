@@ -7,39 +7,23 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use switchyard_mcp_settings::Setting;
+//! use switchyard_mcp_settings::{FromSetting, settings};
 //!
-//! /// The settings of sessions.
-//! #[derive(Debug, PartialEq)]
-//! pub struct Config {
-//!     pub idle: Duration,
-//!     pub limit: usize,
-//! }
-//!
-//! impl Default for Config {
-//!     fn default() -> Self {
-//!         Self { idle: Duration::from_secs(600), limit: 1_000 }
-//!     }
-//! }
-//!
-//! impl Config {
-//!     /// Reads `sessions:`. Returns `None` for an invalid value, after reporting it.
-//!     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
-//!         let mut fields = setting.fields()?;
-//!         let default = Self::default();
-//!         let config = Self {
-//!             idle: fields.seconds("idle", 1.0..=86_400.0).unwrap_or(default.idle),
-//!             limit: fields.integer("limit", 1..=100_000).unwrap_or(default.limit),
-//!         };
-//!         fields.finish(); // reports every key that was not taken
-//!         Some(config)
+//! settings! {
+//!     /// The settings of sessions.
+//!     #[derive(Debug, PartialEq)]
+//!     pub struct Config {
+//!         /// How long a session may be idle.
+//!         pub idle: Duration = Duration::from_secs(600), in 1.0..=86_400.0;
+//!         /// The most sessions.
+//!         pub limit: usize = 1_000, in 1..=100_000;
 //!     }
 //! }
 //!
 //! // In a test, without any YAML:
-//! use switchyard_mcp_settings::{Node, Problems};
+//! use switchyard_mcp_settings::{Node, Problems, Setting};
 //! let (node, problems) = (Node::from(serde_json::json!({"idle": 0.5, "limits": 7})), Problems::default());
-//! Config::from_settings(&Setting::root(&node, &problems));
+//! Config::from_setting(&Setting::root(&node, &problems));
 //! let found: Vec<String> = problems.sorted().iter().map(ToString::to_string).collect();
 //! assert_eq!(found, [
 //!     "idle: 0.5 is out of range, expected 1 to 86400 seconds",
@@ -50,11 +34,12 @@
 //! Invariants:
 //! - A reader never stops at the first problem: it reports the problem and continues, so an operator sees all problems
 //!   of a file at once. A value made next to a problem is never used, because a document with one problem is refused as
-//!   a whole. This is why `unwrap_or(default)` is correct above.
+//!   a whole. This is why a reader may put the default in the place of an invalid value.
 //! - Every read takes *all* the names its mapping knows before [`Fields::finish`].
 //! - A problem quotes a string as it is written in the file. The value of an environment reference is in no problem and
 //!   in no `Debug` text. A value that may be secret is read with [`Setting::secret`] and is not quoted at all.
 
+mod declare;
 pub mod document;
 pub mod error;
 pub mod expand;
@@ -66,11 +51,12 @@ mod problem;
 mod scalar;
 mod setting;
 
+pub use declare::{DefaultText, FromSetting, InRange};
 pub use fields::Fields;
 pub use fingerprint::{Fingerprint, read_sha256};
 pub use nearest::{nearest, nearest_few};
 pub use node::{Entry, Mark, Node, Text, Value};
-pub use problem::{Expected, Problem, Problems, Record, Shown, one_line};
+pub use problem::{Description, Expected, Problem, Problems, Recorded, Shown, one_line};
 pub use scalar::parse_duration;
 pub use setting::{Setting, member_path};
 

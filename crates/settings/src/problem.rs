@@ -53,31 +53,41 @@ const MAX_PROBLEMS: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Problems {
     found: RefCell<Vec<Problem>>,
-    /// Reads of the document, if they are recorded.
-    records: Option<RefCell<Vec<Record>>>,
+    /// The record of the readers, if they are asked for one.
+    recorded: Option<RefCell<Recorded>>,
 }
 
 impl Problems {
-    /// A list that also records what readers ask for.
+    /// A list that records what the readers of [`Setting::any`](crate::Setting::any) expect.
     pub fn recording() -> Self {
-        Self { records: Some(RefCell::default()), ..Self::default() }
+        Self { recorded: Some(RefCell::default()), ..Self::default() }
     }
 
-    /// Returns what readers asked for.
-    pub fn into_records(self) -> Vec<Record> {
-        self.records.map(RefCell::into_inner).unwrap_or_default()
+    /// Returns what readers expect.
+    pub fn into_recorded(self) -> Recorded {
+        self.recorded.map(RefCell::into_inner).unwrap_or_default()
     }
 
-    pub(super) fn record(&self, record: impl FnOnce() -> Record) {
-        if let Some(records) = &self.records {
-            records.borrow_mut().push(record());
+    pub(super) const fn is_recording(&self) -> bool {
+        self.recorded.is_some()
+    }
+
+    pub(super) fn expect(&self, expected: impl FnOnce() -> (String, Expected)) {
+        if let Some(recorded) = &self.recorded {
+            recorded.borrow_mut().expected.push(expected());
         }
     }
 
-    /// Reports a problem.
+    pub(super) fn describe(&self, path: String, text: &'static str, default: String) {
+        if let Some(recorded) = &self.recorded {
+            recorded.borrow_mut().described.push(Description { path, text, default });
+        }
+    }
+
+    /// Reports a problem. A setting that is read twice has its problem once.
     pub fn add(&self, problem: Problem) {
         let mut found = self.found.borrow_mut();
-        if found.len() < MAX_PROBLEMS {
+        if found.len() < MAX_PROBLEMS && !found.contains(&problem) {
             found.push(problem);
         }
     }
@@ -105,13 +115,25 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// One typed read of a document, from which a JSON Schema is made.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Record {
-    /// The setting, such as `mcp_servers.files.timeout`.
+/// The values that the readers of a document expect. The JSON Schema and the tables of pages are made of them. A path is
+/// the names of settings with dots between them; `*` is any key, and `[]` any element.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// The expected values, in the order of the reads.
+    pub expected: Vec<(String, Expected)>,
+    /// The declared settings, in the order of their declarations.
+    pub described: Vec<Description>,
+}
+
+/// A declared setting.
+#[derive(Debug, Clone)]
+pub struct Description {
+    /// Its path.
     pub path: String,
-    /// The expected value.
-    pub expected: Expected,
+    /// Its meaning, as the lines of a doc comment.
+    pub text: &'static str,
+    /// Its default, for a page.
+    pub default: String,
 }
 
 /// The value that a reader expects.
@@ -119,6 +141,10 @@ pub struct Record {
 pub enum Expected {
     /// Any string.
     Text,
+    /// The path of a file or folder.
+    Path,
+    /// A URL.
+    Url,
     /// `true` or `false`.
     Boolean,
     /// A whole number, as the text of its least and its greatest value.

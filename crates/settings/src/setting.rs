@@ -13,8 +13,11 @@ use url::Url;
 use super::fingerprint::Fingerprint;
 use super::nearest::nearest;
 use super::node::{Mark, Node, Text, Value};
-use super::problem::{Expected, Problem, Problems, Record, Shown, one_line};
+use super::problem::{Expected, Problem, Problems, Shown, one_line};
 use super::scalar::seconds_with_unit;
+
+/// The value of every setting while readers describe themselves ([`Setting::any`]).
+static ANY: Node = Node { mark: Mark::START, value: Value::Unusable };
 
 /// One value with its position, its path, and the list for its problems.
 #[derive(Debug, Clone)]
@@ -23,16 +26,54 @@ pub struct Setting<'a> {
     key_mark: Mark,
     path: String,
     problems: &'a Problems,
+    folder: &'a Path,
 }
 
 impl<'a> Setting<'a> {
     /// The document itself.
     pub fn root(node: &'a Node, problems: &'a Problems) -> Self {
-        Self { node, key_mark: node.mark, path: String::new(), problems }
+        Self { node, key_mark: node.mark, path: String::new(), problems, folder: Path::new("") }
     }
 
-    fn member(&self, key: &str, key_mark: Mark, node: &'a Node) -> Self {
-        Self { node, key_mark, path: member_path(&self.path, key), problems: self.problems }
+    /// A document that has every setting, each without a usable value. Its readers record in `problems` what they
+    /// expect ([`Problems::recording`]).
+    pub fn any(problems: &'a Problems) -> Self {
+        Self::root(&ANY, problems)
+    }
+
+    /// Returns the setting with the folder that relative paths in it begin at.
+    #[must_use]
+    pub fn in_folder(self, folder: &'a Path) -> Self {
+        Self { folder, ..self }
+    }
+
+    /// Whether it is the value that has every setting ([`Setting::any`]).
+    pub fn is_any(&self) -> bool {
+        self.problems.is_recording() && matches!(self.node.value, Value::Unusable)
+    }
+
+    /// Returns the member `name` of a mapping, if it is there.
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let Value::Map(entries) = &self.node.value else { return self.any_part(name) };
+        let entry = entries.iter().find(|entry| entry.key == name)?;
+        Some(self.part(member_path(&self.path, name), entry.key_mark, &entry.node))
+    }
+
+    /// Returns the part `name` of the value that has every setting. `*` is any key, and `[]` any element.
+    pub(super) fn any_part(&self, name: &str) -> Option<Self> {
+        let separator = if self.path.is_empty() { "" } else { "." };
+        self.is_any().then(|| self.part(format!("{}{separator}{name}", self.path), Mark::START, &ANY))
+    }
+
+    fn part(&self, path: String, key_mark: Mark, node: &'a Node) -> Self {
+        Self { node, key_mark, path, ..self.clone() }
+    }
+
+    /// Describes the member `name` for the schema and the pages of the documentation.
+    pub(super) fn describe(&self, name: &str, text: &'static str, default: impl FnOnce() -> String) {
+        if let Some(member) = self.any_part(name) {
+            self.problems.describe(member.path, text, default());
+        }
     }
 
     /// The path of the setting, such as `mcp_servers.files.timeout`.
@@ -77,9 +118,18 @@ impl<'a> Setting<'a> {
         self.report(self.key_mark, message.into(), hint, Shown::Keys);
     }
 
+    /// The problems so far with the setting and all that is below it, in the order of the document.
+    pub fn problems(&self) -> Vec<Problem> {
+        let is_here = |problem: &Problem| {
+            let below = problem.path.strip_prefix(&self.path);
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.problems.sorted().into_iter().filter(is_here).collect()
+    }
+
     /// Records the expected value, for the schema of the file.
     pub(super) fn expects(&self, expected: impl FnOnce() -> Expected) {
-        self.problems.record(|| Record { path: self.path.clone(), expected: expected() });
+        self.problems.expect(|| (self.path.clone(), expected()));
     }
 
     fn report(&self, mark: Mark, message: String, hint: Option<String>, shown: Shown) {
@@ -163,11 +213,12 @@ impl<'a> Setting<'a> {
         parsed
     }
 
-    /// Reads a path, relative to `folder` unless it is absolute. `~/` at its beginning is the home folder.
-    pub fn file_path(&self, folder: &Path) -> Option<PathBuf> {
+    /// Reads a path, relative to the folder of the file unless it is absolute. `~/` at its beginning is the home folder.
+    pub fn file_path(&self) -> Option<PathBuf> {
+        self.expects(|| Expected::Path);
         let passable = |text: &str| (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned());
-        let written = self.parsed("a path", passable)?;
-        let Some(below) = written.strip_prefix("~/") else { return Some(folder.join(written)) };
+        let written = self.judged(self.string()?, "a path", passable)?;
+        let Some(below) = written.strip_prefix("~/") else { return Some(self.folder.join(written)) };
         let home = std::env::home_dir();
         if home.is_none() {
             self.problem("there is no home folder", Some("write the whole path".into()));
@@ -183,7 +234,8 @@ impl<'a> Setting<'a> {
 
     /// Reads a URL with a host for which `is_one` returns true. `expected` completes "is not …".
     pub fn url_that(&self, expected: &str, hint: &str, is_one: impl FnOnce(&Url) -> bool) -> Option<Url> {
-        let parsed = Url::parse(self.text()?).ok();
+        self.expects(|| Expected::Url);
+        let parsed = Url::parse(self.string()?).ok();
         let found = parsed.filter(|url| url.has_host() && is_one(url));
         if found.is_none() {
             // A user and a query may be credentials.
@@ -276,38 +328,78 @@ impl<'a> Setting<'a> {
     /// Reads the elements of a list.
     pub fn list(&self) -> Option<Vec<Self>> {
         self.expects(|| Expected::List);
+        if let Some(any) = self.any_part("[]") {
+            return Some(vec![any]);
+        }
         let Value::List(items) = &self.node.value else { return self.refuse("a list", Shown::Keys) };
-        let element = |(at, node): (usize, &'a Node)| Self {
-            node,
-            key_mark: node.mark,
-            path: format!("{}[{at}]", self.path),
-            problems: self.problems,
-        };
+        let element =
+            |(at, node): (usize, &'a Node)| self.part(format!("{}[{at}]", self.path), node.mark, node);
         Some(items.iter().enumerate().map(element).collect())
     }
 
     /// Reads the elements of a list, or any other value as the only element.
     pub fn one_or_more(&self) -> Vec<Self> {
         self.expects(|| Expected::OneOrMore);
-        let is_list = matches!(self.node.value, Value::List(_));
+        let is_list = matches!(self.node.value, Value::List(_)) || self.is_any();
         if is_list { self.list().unwrap_or_default() } else { vec![self.clone()] }
     }
 
-    /// Reads a list of strings. Any other element is reported and left out.
-    pub fn list_of_text(&self) -> Option<Vec<String>> {
-        Some(self.list()?.iter().filter_map(Self::text).map(str::to_owned).collect())
+    /// Whether it is `word`, which stands for a value of another kind.
+    pub fn is_word(&self, word: &str) -> bool {
+        self.expects(|| Expected::Words(vec![word.to_owned()]));
+        matches!(&self.node.value, Value::Text(text) if text.value() == word)
+    }
+
+    /// Returns the member `name` and reports its absence. `hint` says what to write.
+    pub fn require(&self, name: &str, hint: &str) -> Option<Self> {
+        let found = self.member(name);
+        if found.is_none() {
+            self.missing(name, hint);
+        }
+        found
+    }
+
+    /// Reports that the member `name` is missing. `hint` says what to write.
+    pub fn missing(&self, name: &str, hint: &str) {
+        self.key_problem(format!("`{name}` is missing"), Some(hint.to_owned()));
+    }
+
+    /// Reports a mapping that has only one of the two members `names`.
+    pub fn belong_together(&self, names: [&str; 2]) {
+        if let [Some(one), None] | [None, Some(one)] = names.map(|name| self.member(name)) {
+            let message = format!("`{}` and `{}` belong together", names[0], names[1]);
+            one.key_problem(message, Some("add the other one".into()));
+        }
+    }
+
+    /// Reads a string with `text`, and any other value with `other`.
+    pub fn text_or<T>(
+        &self,
+        text: impl FnOnce(&Self) -> Option<T>,
+        other: impl FnOnce(&Self) -> Option<T>,
+    ) -> Option<T> {
+        if self.is_any() {
+            text(self); // both describe themselves
+        } else if let Value::Text(_) = self.node.value {
+            return text(self);
+        }
+        other(self)
     }
 
     /// Reads key and value of each entry of a mapping with any keys. An empty value is an empty mapping.
     pub fn entries(&self) -> Option<Vec<(&'a str, Self)>> {
         self.expects(|| Expected::Mapping);
+        if let Some(any) = self.any_part("*") {
+            return Some(vec![("*", any)]);
+        }
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
             Value::Null => &[],
             _ => return self.refuse("a mapping", Shown::Keys),
         };
         let member = |entry: &'a super::Entry| {
-            (entry.key.as_str(), self.member(&entry.key, entry.key_mark, &entry.node))
+            let path = member_path(&self.path, &entry.key);
+            (entry.key.as_str(), self.part(path, entry.key_mark, &entry.node))
         };
         Some(entries.iter().map(member).collect())
     }

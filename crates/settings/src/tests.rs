@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
-use super::{Entry, Mark, Node, Problems, Setting, Text, Value};
+use super::{Entry, Expected, FromSetting, Mark, Node, Problems, Setting, Text, Value};
+use crate::{settings, words};
 
 fn problems_of(node: &Node, read: impl FnOnce(&Setting<'_>)) -> Vec<String> {
     let problems = Problems::default();
@@ -17,27 +18,154 @@ fn reference(written: &str, expanded: &str) -> Node {
     Value::Text(Text::expanded(written, expanded, written)).into()
 }
 
+words! {
+    #[derive(Debug, Clone, Copy, Default, PartialEq)]
+    enum Kind {
+        #[default]
+        Http = "http",
+        Sse = "sse",
+    }
+}
+
+settings! {
+    /// A section with every form of a declaration.
+    #[derive(Debug)]
+    struct Section {
+        /// a text that is
+        /// long
+        text: Option<String>;
+        yes: bool = true;
+        count as "number": usize = 7, in 0..=10;
+        pause: Duration = Duration::from_secs(5), in 0.1..=300.0;
+        most: Option<u32> => "no limit", in 1..=9;
+        word: Kind;
+        list: Vec<String>;
+        secret: Option<SecretString>;
+        even: usize => "zero", with even;
+    }
+    flat {
+        inner: Inner;
+    }
+    other {
+        sum: usize;
+    }
+    foreign &[("size", "write `number:`")];
+    check Section::check;
+}
+
+settings! {
+    #[derive(Debug)]
+    struct Inner {
+        unit: Duration, in 0.0..=1.0;
+    }
+}
+
+settings! {
+    #[derive(Debug)]
+    struct Needed {
+        /// what is needed
+        url: String, required "add `url: http://…`";
+        also: usize, required "add `also: 1`", in 1..=2;
+    }
+}
+
+fn even(setting: &Setting<'_>) -> Option<usize> {
+    setting.parsed("an even number", |text| text.parse().ok().filter(|number| number % 2 == 0))
+}
+
+impl Section {
+    fn check(&mut self, setting: &Setting<'_>) {
+        self.sum = self.count + self.even;
+        if let (Kind::Sse, Some(word)) = (self.word, setting.member("word")) {
+            word.key_problem("`sse` does not go with this", None);
+        }
+    }
+}
+
+fn section(value: serde_json::Value) -> (Section, Vec<String>) {
+    let mut read = None;
+    let found = problems_of(&Node::from(value), |setting| read = Section::from_setting(setting));
+    (read.expect("nothing is required"), found)
+}
+
 #[test]
-fn good_values_are_read_without_problems() {
-    let node = Node::from(json!({
-        "text": "a", "yes": true, "count": 3, "pause": 1.5, "whole": 2, "unit": "1500ms", "word": "http", "list": ["a", "b"],
-        "secret": "s",
+fn declared_settings_have_their_values_or_their_defaults() {
+    let (read, found) = section(json!({
+        "text": "a", "yes": false, "number": 3, "pause": "1500ms", "most": 9, "word": "http", "list": ["a", "b"],
+        "secret": "s", "even": "4", "unit": 0.5,
     }));
-    let found = problems_of(&node, |setting| {
-        let mut fields = setting.fields().expect("a mapping");
-        assert_eq!(fields.text("text"), Some("a"));
-        assert_eq!(fields.boolean("yes"), Some(true));
-        assert_eq!(fields.integer("count", 0..=10_u32), Some(3));
-        assert_eq!(fields.seconds("pause", 0.1..=300.0), Some(Duration::from_millis(1_500)));
-        assert_eq!(fields.seconds("whole", 0.1..=300.0), Some(Duration::from_secs(2)));
-        assert_eq!(fields.seconds("unit", 0.1..=300.0), Some(Duration::from_millis(1_500)));
-        assert_eq!(fields.choice("word", &[("http", 1), ("sse", 2)]), Some(1));
-        assert_eq!(fields.list_of_text("list"), Some(vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(fields.secret("secret").expect("a secret").expose_secret(), "s");
-        assert_eq!(fields.text("absent"), None);
-        fields.finish();
-    });
     assert_eq!(found, [""; 0]);
+    assert_eq!((read.text.as_deref(), read.yes, read.count, read.most), (Some("a"), false, 3, Some(9)));
+    assert_eq!((read.pause, read.inner.unit), (Duration::from_millis(1_500), Duration::from_millis(500)));
+    assert_eq!((read.word, read.list, read.even, read.sum), (Kind::Http, vec!["a".into(), "b".into()], 4, 7));
+    assert_eq!(read.secret.expect("a secret").expose_secret(), "s");
+    let (read, found) = section(json!(null));
+    assert_eq!(found, [""; 0]);
+    assert_eq!((read.text, read.yes, read.count, read.most), (None, true, 7, None));
+    assert_eq!((read.pause, read.word, read.even, read.sum), (Duration::from_secs(5), Kind::Http, 0, 7));
+    assert_eq!((Section::default().pause, Section::default().sum), (Duration::from_secs(5), 0));
+}
+
+#[test]
+fn problems_of_declared_settings_come_at_once() {
+    let (_, found) = section(json!({
+        "yes": "yep", "number": 11, "word": "sse", "list": ["a", 1], "secret": 1, "even": "3", "unit": 2, "size": 1, "tex": 1,
+    }));
+    assert_eq!(
+        found,
+        [
+            "even: `3` is not an even number",
+            "list[1]: expected a text, found the number 1 (hint: write it in quotes)",
+            "number: 11 is out of range, expected 0 to 10",
+            "secret: expected a text, found a number (hint: write it in quotes)",
+            "size: `size` is a key of another program (hint: write `number:`)",
+            "tex: unknown key (hint: did you mean `text`?)",
+            "unit: 2 is out of range, expected 0 to 1 seconds",
+            "word: `sse` does not go with this",
+            "yes: expected `true` or `false`, found the text `yep`",
+        ]
+    );
+}
+
+#[test]
+fn missing_required_settings_are_all_reported() {
+    let read = |value| {
+        let mut read = None;
+        let found = problems_of(&Node::from(value), |setting| read = Needed::from_setting(setting));
+        (read.map(|needed| (needed.url, needed.also)), found)
+    };
+    assert_eq!(read(json!({"url": "u", "also": 2})), (Some(("u".to_owned(), 2)), vec![]));
+    let missing = ["`url` is missing (hint: add `url: http://…`)", "`also` is missing (hint: add `also: 1`)"];
+    assert_eq!(read(json!({})), (None, missing.map(str::to_owned).to_vec()));
+    let (needed, found) = read(json!({"also": 3, "more": 1}));
+    assert!(needed.is_none() && found.len() == 3, "{found:?}");
+}
+
+#[test]
+fn readers_describe_themselves_without_an_example() {
+    let problems = Problems::recording();
+    let any = Setting::any(&problems);
+    Section::from_setting(&any);
+    Needed::from_setting(&any);
+    let recorded = problems.into_recorded();
+    let described = |path: &str| {
+        let found = recorded.described.iter().find(|described| described.path == path).expect(path);
+        (found.text, found.default.as_str())
+    };
+    assert_eq!(described("text"), (" a text that is\n long\n", "none"));
+    assert_eq!((described("number").1, described("pause").1, described("most").1), ("7", "5", "no limit"));
+    assert_eq!(
+        (described("word").1, described("even").1, described("url").1),
+        ("`http`", "zero", "required")
+    );
+    let expected = |path: &str| {
+        let of = recorded.expected.iter().filter(|(known, _)| known == path);
+        of.map(|(_, expected)| expected.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(expected("number"), [Expected::Integer("0".into(), "10".into())]);
+    assert_eq!((expected("list"), expected("list.[]")), (vec![Expected::List], vec![Expected::Text]));
+    assert_eq!(expected("word"), [Expected::Words(vec!["http".into(), "sse".into()])]);
+    assert_eq!(expected("unit"), [Expected::Seconds(0.0, 1.0)]);
 }
 
 #[test]
@@ -101,10 +229,10 @@ fn all_problems_of_a_mapping_come_at_once_with_their_paths() {
         let mut root = setting.fields().expect("a mapping");
         let read = |files: &Setting<'_>| -> Option<()> {
             let mut fields = files.fields()?;
-            fields.seconds("timeout", 1.0..=600.0);
-            fields.integer("retry_attempts", 0..=10_u32);
+            fields.part("timeout", |setting| setting.seconds(1.0..=600.0));
+            fields.part("retry_attempts", |setting| setting.integer(0..=10_u32));
             fields.require("url", "add `url: http://…`");
-            assert_eq!(fields.list_of_text("args"), Some(vec!["a".to_owned()]));
+            assert_eq!(fields.part("args", Vec::<String>::from_setting), Some(vec!["a".to_owned()]));
             fields.finish();
             None
         };
@@ -175,7 +303,7 @@ fn a_secret_is_not_quoted_even_where_its_type_is_wrong() {
     let node = Node::from(json!({"number": 12345, "text": "hunter2"}));
     let found = problems_of(&node, |setting| {
         let mut fields = setting.fields().expect("a mapping");
-        assert!(fields.secret("number").is_none());
+        assert!(fields.part("number", Setting::secret).is_none());
         assert!(
             fields.take("text").expect("there").list().is_none(),
             "whoever puts a token in the wrong place"
@@ -229,13 +357,16 @@ fn a_path_is_seen_from_the_folder_from_the_root_or_from_home() {
         ("~docs", PathBuf::from("etc/~docs")),
     ] {
         let node = Node::from(json!(written));
-        let found =
-            problems_of(&node, |setting| assert_eq!(setting.file_path(Path::new("etc")), Some(meant)));
+        let found = problems_of(&node, |setting| {
+            assert_eq!(setting.clone().in_folder(Path::new("etc")).file_path(), Some(meant))
+        });
         assert_eq!(found, [""; 0]);
     }
     for written in ["", "a\0b"] {
         let node = Node::from(json!(written));
-        let found = problems_of(&node, |setting| assert_eq!(setting.file_path(Path::new("etc")), None));
+        let found = problems_of(&node, |setting| {
+            assert_eq!(setting.clone().in_folder(Path::new("etc")).file_path(), None)
+        });
         assert!(found.len() == 1 && found[0].contains("is not a path"), "{found:?}");
     }
 }

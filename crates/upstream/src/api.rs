@@ -4,9 +4,7 @@
 
 pub use crate::ServerContext;
 pub use crate::close_reason::Closing;
-pub use crate::config::{
-    BuiltinKind, BuiltinOptions, Defaults, Kinds, TransportFields, header_value, require,
-};
+pub use crate::config::{BuiltinKind, BuiltinOptions, Defaults, Kinds, header_value};
 pub use crate::connection::{
     Answer, Call, CallEvent, Connection, Connector, Dialect, Event, Events, Inlet, Outlet, RequestFuture,
 };

@@ -4,7 +4,6 @@
 //! checks again.
 
 mod builtin;
-mod fields;
 mod lifecycle;
 mod network;
 mod parse;
@@ -12,7 +11,6 @@ mod tools;
 mod transport;
 
 pub use builtin::{BuiltinKind, BuiltinOptions, Kinds};
-pub use fields::{TransportFields, require};
 pub use lifecycle::{HealthCheck, Lifecycle, Start};
 pub use parse::{Defaults, MAX_SERVER_NAME, server_name};
 pub use tools::{OnChange, Tools};
@@ -20,6 +18,7 @@ pub use transport::{header_value, is_reserved_header};
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +33,15 @@ use super::liveness::SilenceLimits;
 use super::state_signs::StateSign;
 use net::http::Network;
 use protocol::Era;
-use settings::Fingerprint;
+use settings::{Fingerprint, settings, words};
 
 /// Limits of the time for one connect over HTTP, handshake included. Between them it is the server's `timeout`.
 const CONNECT_LIMITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(2));
+
+/// The range of any time except the deadline of a call, in seconds: a tenth to a day.
+const PAUSE: RangeInclusive<f64> = 0.1..=86_400.0;
+/// The range of the probes that close a breaker.
+const SUCCESSES: RangeInclusive<u32> = 1..=100;
 
 /// One server of the configuration file.
 #[derive(Debug, Clone)]
@@ -141,28 +145,19 @@ impl Config {
     }
 }
 
-/// Which clients share a connection to a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// As the protocol says. Each client session has its own session at a server that hands out sessions. Clients share
-    /// a child process until it shows that it keeps state for each client.
-    #[default]
-    Auto,
-    /// All clients, as far as server requests still reach the right client.
-    Shared,
-    /// None: each client session has its own connection, which declares exactly what the client can do and ends with
-    /// the session. For servers that keep state, or send requests outside of calls.
-    PerSession,
-}
-
-impl Sharing {
-    /// The word in the configuration file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Shared => "shared",
-            Self::PerSession => "per_session",
-        }
+words! {
+    /// Which clients share a connection to a server.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Sharing {
+        /// As the protocol says. Each client session has its own session at a server that hands out sessions. Clients
+        /// share a child process until it shows that it keeps state for each client.
+        #[default]
+        Auto = "auto",
+        /// All clients, as far as server requests still reach the right client.
+        Shared = "shared",
+        /// None: each client session has its own connection, which declares exactly what the client can do and ends with
+        /// the session. For servers that keep state, or send requests outside of calls.
+        PerSession = "per_session",
     }
 }
 
@@ -241,31 +236,42 @@ pub struct Retry {
     pub max_delay: Duration,
 }
 
-/// The settings of the circuit breaker.
-#[derive(Debug, Clone, Copy)]
-pub struct BreakerConfig {
-    /// Consecutive failures that open it.
-    pub threshold: u32,
-    /// Consecutive probes that must succeed before an open one is closed.
-    pub successes: u32,
-    /// Time it stays open before one probe.
-    pub timeout: Duration,
+settings! {
+    /// The settings of the circuit breaker.
+    #[derive(Debug, Clone, Copy)]
+    pub struct BreakerConfig {
+        /// consecutive failures after which the breaker opens and the server is not contacted
+        pub threshold as "circuit_breaker_threshold": u32 = 5, in 1..=10_000;
+        /// time until one call probes the server
+        pub timeout as "circuit_breaker_timeout": Duration = Duration::from_secs(30), in PAUSE;
+        /// consecutive probes that must succeed before the breaker closes; `success_threshold` is accepted too
+        pub successes as "circuit_breaker_success_threshold": u32 = 1, in SUCCESSES;
+    }
 }
 
-/// The limits for one server.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The most connections, which over HTTP are sessions with it, and the most idle sockets that are kept
-    /// (`connection_pool_size`).
-    pub connections: usize,
-    /// The most calls that run at a time.
-    pub concurrent_calls: usize,
-    /// The most calls that wait for a slot. Further calls are refused.
-    pub waiting_calls: usize,
-    /// The largest message in bytes.
-    pub message_bytes: usize,
-    /// The most client requests that are sent to it in a minute; `None` means no limit.
-    pub requests_per_minute: Option<usize>,
+const PER_MINUTE: &str = "write `requests_per_minute`";
+
+settings! {
+    /// The limits for one server.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Limits {
+        /// calls that run at a time
+        pub concurrent_calls: usize = 64, in 1..=10_000;
+        /// calls that wait until a running call ends; further calls are refused at once
+        pub waiting_calls: usize = 256, in 0..=100_000;
+        /// largest message of the server
+        pub message_bytes: usize = 16 << 20 => "16777216 (16 MiB)", in 1 << 10..=1 << 30;
+        /// requests of clients that the server gets in any minute, retries included; further requests are
+        /// [refused](resilience.md#limits-per-server-the-bulkhead) with `overloaded` and `Retry-After`. For the built-in
+        /// server R2R see also `r2r.requests_per_minute`
+        pub requests_per_minute: Option<usize>, in 1..=60_000;
+    }
+    other {
+        /// The most connections, which over HTTP are sessions with it, and the most idle sockets that are kept
+        /// (`connection_pool_size`).
+        pub connections: usize;
+    }
+    foreign &[("rate_limit", PER_MINUTE), ("rate_limit_per_minute", PER_MINUTE), ("rpm", PER_MINUTE)];
 }
 
 #[cfg(test)]

@@ -1,35 +1,35 @@
 //! Settings of the vault: `state_dir` and `vault_key` under `server:`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{Error, FILE_NAME, VaultConfig};
 use crate::sealing_keys;
 use runtime::private_file;
 use runtime::secret::SecretString;
-use settings::Fields;
+use settings::{Setting, settings};
 
-/// Where the vault is, and its keys.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// The folder of the vault; `None` for [`private_file::default_state_folder`].
-    pub state_dir: Option<PathBuf>,
-    /// See [`VaultConfig::keys`].
-    pub keys: Vec<SecretString>,
+settings! {
+    /// Where the vault is, and its keys.
+    #[derive(Debug, Clone)]
+    pub struct Settings {
+        /// folder of the [vault](security.md#secrets-in-the-vault), made when the first value is set; built-in servers
+        /// have settings of their own
+        pub state_dir: Option<PathBuf> => "`switchyard` in `$XDG_STATE_HOME`, else in `~/.local/state`";
+        /// keys that encrypt the [vault](security.md#secrets-in-the-vault), each a reference such as `${VAULT_KEY}` to at
+        /// least 32 bytes: the first key seals, all keys open. One, or a list of 1 to 8
+        pub keys as "vault_key": Vec<SecretString>
+            => "the file `vault.key` in `state_dir`, made when the first value is set", with read_keys;
+    }
+}
+
+fn read_keys(setting: &Setting<'_>) -> Option<Vec<SecretString>> {
+    let hint = "remove the setting for a key file in `state_dir`";
+    sealing_keys::read(setting, &setting.one_or_more(), hint)
 }
 
 impl Settings {
     /// Its keys in the file. They cannot use values of the vault.
     pub const FIELDS: [&str; 2] = ["state_dir", "vault_key"];
-
-    /// Reads both settings from `fields`. The folder is relative to `folder`.
-    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path) -> Self {
-        let state_dir = fields.take("state_dir").and_then(|setting| setting.file_path(folder));
-        let keys = fields.take("vault_key").map(|setting| {
-            let hint = "remove the setting for a key file in `state_dir`";
-            sealing_keys::read(&setting, &setting.one_or_more(), hint)
-        });
-        Self { state_dir, keys: keys.unwrap_or_default() }
-    }
 
     /// The folder for everything that outlives the process, if one is known.
     pub fn folder(&self) -> Option<PathBuf> {

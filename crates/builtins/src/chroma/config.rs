@@ -1,26 +1,76 @@
 //! Reads the options of the Chroma server.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::chroma::{ChromaToken, DatabaseAddress, is_name};
 use crate::chunk::Chunking;
 use crate::embedding;
-use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, header_value, require};
+use settings::{FromSetting, Setting, settings, words};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, header_value};
 
-/// Default prefix of collection names.
-const PREFIX: &str = "mcp_";
 /// Largest chunk in characters: two hundred of them fit one response of Chroma.
 const MOST_CHUNK: usize = 10_000;
-const MOST_RESULTS: u32 = 100;
-const RESULTS: u32 = 10;
 const LONGEST_NAME: usize = 512;
 const LONGEST_PREFIX: usize = 64;
+
+settings! {
+    struct Own {
+        /// prefix of the name of each collection: at most 64 letters, digits, `.`, `_`, `-`
+        collection_prefix: String = "mcp_".to_owned() => "`mcp_`", with prefix;
+        /// what makes the vectors: [Embeddings](embeddings.md#settings)
+        embedding: embedding::Config => "`{provider: none}`", with embedding::Config::from_settings;
+        /// how texts are split
+        chunking: OwnChunking;
+        /// results of one search, at most
+        max_results: u32 = 10, in 1..=100;
+    }
+    flat {
+        place: OwnAddress;
+    }
+}
+
+settings! {
+    #[derive(Debug, PartialEq)]
+    struct OwnChunking {
+        /// characters of a chunk, at most
+        size: usize = Chunking::default().size(), in 1..=MOST_CHUNK;
+        /// characters that two chunks share, at most: up to half of the size
+        overlap: Option<usize> => "a fifth of the size", in 0..=MOST_CHUNK;
+        /// whether texts are split at their headings
+        markdown: bool = true;
+    }
+    check OwnChunking::check;
+}
+
+settings! {
+    /// The database at a Chroma, without its URL.
+    pub struct OwnAddress {
+        /// the tenant that has the collections
+        tenant: Option<String> => "`default_tenant`", with name;
+        /// the database that has the collections
+        database: Option<String> => "`default_database`", with name;
+        /// whether Switchyard creates both if they are missing
+        pub create_database: bool;
+        /// Switchyard's credential at Chroma
+        token: Option<SecretString>, with header_value;
+        /// the header that carries the token: `bearer`: in `Authorization`; `x-chroma-token`: as for Chroma Cloud
+        token_header: TokenHeader;
+    }
+    check OwnAddress::check;
+}
+
+words! {
+    #[derive(Clone, Copy, Default)]
+    enum TokenHeader {
+        #[default]
+        Bearer = "bearer",
+        Cloud = "x-chroma-token",
+    }
+}
 
 /// Options of the Chroma server. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
@@ -54,76 +104,60 @@ impl BuiltinOptions for ChromaOptions {
 }
 
 /// Reads `url` and `chroma`. If they are invalid, reports why and returns `None`.
-pub fn read(
-    given: &TransportFields<'_>,
-    server: &Setting<'_>,
-    folder: &Path,
-) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `chroma: {embedding: {provider: openai}}`, which says who makes vectors";
-    let options = require(given, "chroma", server, hint);
+    let own = server.require("chroma", hint).and_then(|chroma| Own::from_setting(&chroma));
     let hint = "add the address of Chroma, such as `url: http://localhost:8000`";
-    let url = require(given, "url", server, hint).and_then(Setting::url);
-    Some(Arc::new(options_at(url, options?, folder)?))
-}
-
-fn options_at(url: Option<Url>, setting: &Setting<'_>, folder: &Path) -> Option<ChromaOptions> {
-    let mut fields = setting.fields()?;
-    let (place, create_database) = place(&mut fields, url);
-    let collection_prefix = fields.take("collection_prefix");
-    let collection_prefix = collection_prefix.map_or(Some(PREFIX.into()), |setting| prefix(&setting));
-    let embedding = fields.part("embedding", |setting| embedding::Config::from_settings(setting, folder));
-    let chunking = fields.part("chunking", chunking);
-    let max_results = fields.integer("max_results", 1..=MOST_RESULTS).unwrap_or(RESULTS);
-    fields.finish();
-    let place = place?;
-    let (chunking, markdown) = chunking.unwrap_or((Chunking::default(), true));
-    let (collection_prefix, embedding) = (collection_prefix?, embedding.unwrap_or_default());
-    Some(ChromaOptions {
-        place,
-        create_database,
+    let url = server.require("url", hint).and_then(|url| url.url());
+    let Own { collection_prefix, embedding, chunking, max_results, place } = own?;
+    Some(Arc::new(ChromaOptions {
+        create_database: place.create_database,
+        place: place.at(url?),
         collection_prefix,
         embedding,
-        chunking,
-        markdown,
+        markdown: chunking.markdown,
+        chunking: chunking.chunking()?,
         max_results,
-    })
+    }))
 }
 
-/// Reads the database at `url`, and whether it is created if it is missing.
-pub fn place(fields: &mut Fields<'_>, url: Option<Url>) -> (Option<DatabaseAddress>, bool) {
-    let mut name = |field| fields.parsed(field, "a name of 3 to 512 characters", database_name);
-    let (tenant, database) = (name("tenant"), name("database"));
-    let create_database = fields.boolean("create_database").unwrap_or(false);
-    let token = token(fields);
-    let place = url.map(DatabaseAddress::usual).map(|usual| DatabaseAddress {
-        tenant: tenant.unwrap_or(usual.tenant),
-        database: database.unwrap_or(usual.database),
-        url: usual.url,
-        token,
-    });
-    (place, create_database)
-}
-
-fn chunking(setting: &Setting<'_>) -> Option<(Chunking, bool)> {
-    let mut fields = setting.fields()?;
-    let chunking = Chunking::from_fields(&mut fields, MOST_CHUNK);
-    let markdown = fields.boolean("markdown").unwrap_or(true);
-    fields.finish();
-    Some((chunking?, markdown))
-}
-
-/// Reads the token. A local Chroma needs none, but a proxy or Chroma Cloud may.
-fn token(fields: &mut Fields<'_>) -> Option<ChromaToken> {
-    let token = fields.take("token");
-    let header = fields.take("token_header");
-    let words = [("bearer", true), ("x-chroma-token", false)];
-    let is_bearer = header.as_ref().map_or(Some(true), |header| header.choice(&words));
-    if let (None, Some(header)) = (&token, &header) {
-        header.key_problem("`token_header` is given without a token", Some("add `token: ${NAME}`".into()));
+impl OwnAddress {
+    /// Reports a header without a token.
+    fn check(_: &mut Self, setting: &Setting<'_>) {
+        if let (None, Some(header)) = (setting.member("token"), setting.member("token_header")) {
+            header
+                .key_problem("`token_header` is given without a token", Some("add `token: ${NAME}`".into()));
+        }
     }
-    // An empty token counts as none, as when a variable is not set.
-    let token = header_value(&token?).filter(|token| !token.expose_secret().trim().is_empty())?;
-    Some(if is_bearer? { ChromaToken::Bearer(token) } else { ChromaToken::Cloud(token) })
+
+    /// Returns the database at `url`.
+    pub(crate) fn at(self, url: Url) -> DatabaseAddress {
+        let usual = DatabaseAddress::usual(url);
+        // An empty token counts as none, as when a variable is not set. A local Chroma needs none, but a proxy or Chroma
+        // Cloud may.
+        let token = self.token.filter(|token| !token.expose_secret().trim().is_empty());
+        DatabaseAddress {
+            tenant: self.tenant.unwrap_or(usual.tenant),
+            database: self.database.unwrap_or(usual.database),
+            url: usual.url,
+            token: token.map(|token| match self.token_header {
+                TokenHeader::Bearer => ChromaToken::Bearer(token),
+                TokenHeader::Cloud => ChromaToken::Cloud(token),
+            }),
+        }
+    }
+}
+
+impl OwnChunking {
+    fn chunking(&self) -> Option<Chunking> {
+        Chunking::new(self.size, self.overlap.unwrap_or(self.size / 5)).ok()
+    }
+
+    fn check(&mut self, setting: &Setting<'_>) {
+        if let Err(problem) = Chunking::new(self.size, self.overlap.unwrap_or(self.size / 5)) {
+            setting.key_problem(problem.to_string(), None);
+        }
+    }
 }
 
 /// Reads a prefix that makes valid names.
@@ -141,9 +175,42 @@ fn prefix(setting: &Setting<'_>) -> Option<String> {
 }
 
 /// Reads a name that is valid in a URL path.
-fn database_name(text: &str) -> Option<String> {
+fn name(setting: &Setting<'_>) -> Option<String> {
     let is_plain =
         |letter: char| !letter.is_control() && !letter.is_whitespace() && !"/\\?#%".contains(letter);
-    ((3..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_plain) && text != "..")
-        .then(|| text.to_owned())
+    setting.parsed("a name of 3 to 512 characters", |text| {
+        let is_valid = (3..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_plain) && text != "..";
+        is_valid.then(|| text.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use settings::{Node, Problems};
+
+    use super::*;
+
+    #[test]
+    fn settings_are_read_with_all_their_problems() {
+        let read = |value| {
+            let (node, problems) = (Node::from(value), Problems::default());
+            let chunking = OwnChunking::from_setting(&Setting::root(&node, &problems));
+            let found: Vec<_> = problems.sorted().iter().map(ToString::to_string).collect();
+            if found.is_empty() { Ok(chunking.expect("no problem")) } else { Err(found.join("; ")) }
+        };
+        assert_eq!(read(json!({})), Ok(OwnChunking::default()));
+        assert_eq!(
+            read(json!({"size": 500})).map(|own| own.chunking().map(Chunking::overlap)),
+            Ok(Some(100))
+        );
+        assert_eq!(
+            read(json!({"size": 300, "overlap": 300})).expect_err("refused"),
+            "the overlap of 300 characters is more than half of the chunk size 300; make it at most 150"
+        );
+        assert_eq!(
+            read(json!({"size": 0, "overlapp": 1})).expect_err("refused"),
+            "overlapp: unknown key (hint: did you mean `overlap`?); size: 0 is out of range, expected 1 to 10000"
+        );
+    }
 }

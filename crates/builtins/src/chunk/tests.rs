@@ -1,11 +1,9 @@
 //! Tests of chunks: properties of all texts, and expected cuts of typical texts.
 
 use proptest::prelude::*;
-use serde_json::json;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::*;
-use settings::{Node, Problems};
 
 fn cut(text: &str, size: usize, overlap: usize, format: Format) -> Vec<Chunk<'_>> {
     chunks(text, "doc", Chunking::new(size, overlap).expect("good settings"), format).collect()
@@ -218,24 +216,4 @@ fn settings_that_lead_nowhere_are_refused() {
     assert_eq!((smaller.size(), smaller.overlap()), (330, 66));
     assert_eq!(Chunking::default().at_most(5_000), Chunking::default());
     assert_eq!(Chunking::default().at_most(0).size(), 1);
-}
-
-#[test]
-fn settings_are_read_with_all_their_problems() {
-    let read = |value| {
-        let (node, problems) = (Node::from(value), Problems::default());
-        let chunking = Chunking::from_settings(&Setting::root(&node, &problems));
-        let found: Vec<_> = problems.sorted().iter().map(ToString::to_string).collect();
-        if found.is_empty() { Ok(chunking.expect("no problem")) } else { Err(found.join("; ")) }
-    };
-    assert_eq!(read(json!({})), Ok(Chunking::default()));
-    assert_eq!(read(json!({"size": 500})).map(Chunking::overlap), Ok(100));
-    assert_eq!(
-        read(json!({"size": 300, "overlap": 300})).expect_err("refused"),
-        "the overlap of 300 characters is more than half of the chunk size 300; make it at most 150"
-    );
-    assert_eq!(
-        read(json!({"size": 0, "overlapp": 1})).expect_err("refused"),
-        "overlapp: unknown key (hint: did you mean `overlap`?); size: 0 is out of range, expected 1 to 100000"
-    );
 }

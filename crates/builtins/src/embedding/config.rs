@@ -1,7 +1,7 @@
 //! Reads `embedding:` of a configuration: which provider makes vectors, and its settings.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
@@ -9,14 +9,11 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::numbers::MOST_DIMENSIONS;
-use settings::{Fields, Setting};
+use settings::{FromSetting, Setting, settings, words};
 
 /// URL of OpenAI's own service, and the default model.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 const OPENAI_MODEL: &str = "text-embedding-3-small";
-/// Texts in one request: the maximum, and the default.
-const MOST_BATCH: usize = 2_048;
-const BATCH: usize = 128;
 const LONGEST_MODEL: usize = 200;
 
 /// The embedding provider.
@@ -81,15 +78,14 @@ fn short_hash(text: &str) -> String {
     hex::encode(&Sha256::digest(text)[..8])
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProviderName {
-    None,
-    OpenAi,
-    Local,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum ProviderName {
+        OpenAi = "openai",
+        Local = "local",
+        None = "none",
+    }
 }
-
-const PROVIDERS: [(&str, ProviderName); 3] =
-    [("openai", ProviderName::OpenAi), ("local", ProviderName::Local), ("none", ProviderName::None)];
 
 /// Fields of one provider only. With `none` all of them are allowed, so that one word turns embedding off.
 const FIELDS: [(&str, ProviderName); 5] = [
@@ -99,6 +95,26 @@ const FIELDS: [(&str, ProviderName); 5] = [
     ("batch", ProviderName::OpenAi),
     ("model_dir", ProviderName::Local),
 ];
+
+settings! {
+    struct Own {
+        /// `openai`, `local` or `none`; with `none` the other options may stay, so one word turns it off
+        provider: ProviderName, required "add `provider: openai`, `local` or `none`";
+        /// its name at the service; for `local`, the name of the model
+        model: Option<String> => "`text-embedding-3-small`; for `local`, the name of the folder", with model;
+        /// the address to which `/embeddings` is added
+        url: Option<Url> => "`https://api.openai.com/v1`";
+        /// sent as bearer token; OpenAI's own service needs one
+        api_key: Option<SecretString>, with key;
+        /// sent only if it is set, because many services refuse it
+        dimensions: Option<usize> => "as many as the model makes", in 1..=MOST_DIMENSIONS;
+        /// texts in one request; fewer if their vectors would be more than 16 MiB of JSON
+        batch: usize = 128, in 1..=2_048;
+        /// the folder of a sentence-transformers model, absolute or relative to the configuration file
+        model_dir: Option<PathBuf> => "required for `local`";
+    }
+    check Own::check;
+}
 
 impl Config {
     /// Returns a text of letters and digits that differs for different models. It does not reveal the URL.
@@ -110,98 +126,61 @@ impl Config {
         }
     }
 
-    /// Reads `embedding:`, with paths relative to `folder`. If it is invalid, reports why and returns `None`.
-    pub fn from_settings(setting: &Setting<'_>, folder: &Path) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let provider = fields.require("provider", "add `provider: openai`, `local` or `none`");
-        let provider = provider.and_then(|provider| provider.choice(&PROVIDERS));
-        let given = ProviderFields::take(&mut fields);
-        fields.finish();
-        given.refuse_others(provider?);
-        match provider? {
+    /// Reads `embedding:`. If it is invalid, reports why and returns `None`.
+    pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
+        let own = Own::from_setting(setting)?;
+        match own.provider {
             ProviderName::None => Some(Self::None),
-            ProviderName::OpenAi => given.openai().map(Self::OpenAi),
-            ProviderName::Local => given.local(setting, folder).map(Self::Local),
+            ProviderName::OpenAi => own.openai().map(Self::OpenAi),
+            ProviderName::Local => own.local().map(Self::Local),
         }
     }
 }
 
-/// All fields that any provider has.
-struct ProviderFields<'a> {
-    model: Option<Setting<'a>>,
-    others: Vec<(&'static str, ProviderName, Setting<'a>)>,
-}
-
-impl<'a> ProviderFields<'a> {
-    fn take(fields: &mut Fields<'a>) -> Self {
-        let model = fields.take("model");
-        let mut take = |(name, provider)| Some((name, provider, fields.take(name)?));
-        Self { model, others: FIELDS.into_iter().filter_map(&mut take).collect() }
-    }
-
-    fn get(&self, name: &str) -> Option<&Setting<'a>> {
-        self.others.iter().find(|(field, ..)| *field == name).map(|(_, _, setting)| setting)
-    }
-
-    fn refuse_others(&self, provider: ProviderName) {
-        if provider == ProviderName::None {
-            return;
+impl Own {
+    fn check(&mut self, setting: &Setting<'_>) {
+        let provider = self.provider;
+        let is_other = |other: &ProviderName| provider != ProviderName::None && *other != provider;
+        for (field, other) in FIELDS.iter().filter(|(_, other)| is_other(other)) {
+            if let Some(setting) = setting.member(field) {
+                let message = format!("`{field}` does not go with provider `{}`", provider.as_str());
+                setting.key_problem(message, Some(format!("it belongs to provider `{}`", other.as_str())));
+            }
         }
-        for (field, other, setting) in self.others.iter().filter(|(_, other, _)| *other != provider) {
-            let message = format!("`{field}` does not go with provider `{}`", word(provider));
-            setting.key_problem(message, Some(format!("it belongs to provider `{}`", word(*other))));
-        }
-    }
-
-    fn model(&self, usual: &str) -> Option<String> {
-        let name = |text: &str| {
-            let fits = text.len() <= LONGEST_MODEL && !text.contains(char::is_control);
-            (fits && !text.trim().is_empty()).then(|| text.trim().to_owned())
-        };
-        match &self.model {
-            Some(model) => model.parsed("the name of a model", name),
-            None => Some(usual.to_owned()),
-        }
-    }
-
-    fn openai(&self) -> Option<OpenAi> {
-        // All fields are read before the first invalid one ends this, so that every problem is reported.
-        let url = self.get("url").map_or_else(|| Url::parse(OPENAI_URL).ok(), Setting::url);
-        let model = self.model(OPENAI_MODEL);
-        let api_key = self.get("api_key").map(key);
-        let dimensions = self.get("dimensions").map(|setting| setting.integer(1..=MOST_DIMENSIONS));
-        let batch = self.get("batch").map(|setting| setting.integer(1..=MOST_BATCH));
-        Some(OpenAi {
-            url: url?,
-            needs_key: self.get("url").is_none(),
-            model: model?,
-            // An empty key counts as no key, as when a variable is not set.
-            api_key: api_key
-                .map_or(Some(None), |key| key.map(Some))?
-                .filter(|key| !key.expose_secret().trim().is_empty()),
-            dimensions: dimensions.map_or(Some(None), |dimensions| dimensions.map(Some))?,
-            batch: batch.unwrap_or(Some(BATCH))?,
-        })
-    }
-
-    fn local(&self, setting: &Setting<'_>, folder: &Path) -> Option<LocalModelOptions> {
-        if !cfg!(feature = "local-embeddings") {
+        if provider == ProviderName::Local && !cfg!(feature = "local-embeddings") {
             let hint = "build it with `cargo build --release --features local-embeddings`";
             setting.key_problem("this program was built without local models", Some(hint.into()));
         }
-        let Some(dir) = self.get("model_dir") else {
+        if provider == ProviderName::Local {
             let hint = "add the folder of a sentence-transformers model, such as `model_dir: models/all-MiniLM-L6-v2`";
-            setting.key_problem("`model_dir` is missing", Some(hint.into()));
-            return None;
-        };
-        let model_dir = dir.file_path(folder)?;
+            setting.require("model_dir", hint);
+        }
+    }
+
+    fn openai(self) -> Option<OpenAi> {
+        Some(OpenAi {
+            needs_key: self.url.is_none(),
+            url: self.url.or_else(|| Url::parse(OPENAI_URL).ok())?,
+            model: self.model.unwrap_or_else(|| OPENAI_MODEL.to_owned()),
+            // An empty key counts as no key, as when a variable is not set.
+            api_key: self.api_key.filter(|key| !key.expose_secret().trim().is_empty()),
+            dimensions: self.dimensions,
+            batch: self.batch,
+        })
+    }
+
+    fn local(self) -> Option<LocalModelOptions> {
+        let model_dir = self.model_dir?;
         let name = model_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Some(LocalModelOptions { model: self.model(&name)?, model_dir })
+        Some(LocalModelOptions { model: self.model.unwrap_or(name), model_dir })
     }
 }
 
-fn word(provider: ProviderName) -> &'static str {
-    PROVIDERS.iter().find(|(_, other)| *other == provider).map_or("", |(word, _)| *word)
+fn model(setting: &Setting<'_>) -> Option<String> {
+    setting.parsed("the name of a model", |text| {
+        let fits = text.len() <= LONGEST_MODEL && !text.contains(char::is_control);
+        (fits && !text.trim().is_empty()).then(|| text.trim().to_owned())
+    })
 }
 
 /// Reads a key, if it can be sent in a header.
@@ -224,7 +203,7 @@ mod tests {
 
     fn read(value: serde_json::Value) -> Result<Config, Vec<String>> {
         let (node, problems) = (Node::from(value), Problems::default());
-        let config = Config::from_settings(&Setting::root(&node, &problems), Path::new("etc"));
+        let config = Config::from_settings(&Setting::root(&node, &problems));
         let found: Vec<_> = problems.sorted().iter().map(ToString::to_string).collect();
         if found.is_empty() { Ok(config.expect("no problem, so a value")) } else { Err(found) }
     }
@@ -241,7 +220,7 @@ mod tests {
     fn what_is_not_said_is_openais_own_service() {
         let options = openai(json!({"provider": "openai", "api_key": "sk-1"}));
         assert_eq!(options.url.as_str(), OPENAI_URL);
-        assert_eq!((options.model.as_str(), options.dimensions, options.batch), (OPENAI_MODEL, None, BATCH));
+        assert_eq!((options.model.as_str(), options.dimensions, options.batch), (OPENAI_MODEL, None, 128));
         assert_eq!(options.api_key.as_ref().map(ExposeSecret::expose_secret), Some("sk-1"));
         assert!(!format!("{options:?}").contains("sk-1"));
         assert!(openai(json!({"provider": "openai", "api_key": " "})).api_key.is_none(), "an unset variable");

@@ -1,16 +1,59 @@
 //! Reads the options of the handbook.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::chroma::{self, DatabaseAddress, is_name};
+use url::Url;
+
+use crate::chroma::{DatabaseAddress, config::OwnAddress, is_name};
 use crate::embedding;
-use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, require};
+use settings::{FromSetting, Setting, settings, words};
+use upstream::api::{BuiltinOptions, Connector, ServerContext};
 
 /// Most query results in the cache, unless configured.
 const CACHE_SIZE: usize = 100;
+
+settings! {
+    struct Own {
+        /// the folder
+        path: PathBuf, required "add the folder of documents, such as `path: docs`";
+        /// files and folders that are left out, by their paths from that folder
+        exclude: Vec<String>, with excluded;
+        /// query results that are cached
+        cache_size: usize = CACHE_SIZE, in 0..=100_000;
+        /// what makes the vectors for search by meaning: [Embeddings](embeddings.md#settings)
+        embedding: embedding::Config, with embedding::Config::from_settings;
+        /// where the vectors are stored
+        store: StoreName;
+        /// `url`, `collection` and more: [Handbook](handbook.md#keep-the-vectors-in-chroma)
+        chroma: Option<OwnCollection> => "required for `store: chroma`";
+        /// where the vectors are stored between two runs
+        index_dir: Option<PathBuf>;
+    }
+    check Own::check;
+}
+
+settings! {
+    struct OwnCollection {
+        /// the Chroma server, without `/api/v2`
+        url: Url, required "add the address of Chroma, such as `url: http://localhost:8000`";
+        /// the collection of the handbook; NAME is the server's name
+        collection: Option<String> => "`handbook_NAME_vectors`", with collection_name;
+    }
+    flat {
+        place: OwnAddress;
+    }
+}
+
+words! {
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    enum StoreName {
+        #[default]
+        Memory = "memory",
+        Chroma = "chroma",
+    }
+}
 
 /// Options of the handbook.
 #[derive(Debug, Clone)]
@@ -99,14 +142,6 @@ impl HandbookOptions {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StoreName {
-    Memory,
-    Chroma,
-}
-
-const WORDS: [(&str, StoreName); 2] = [("memory", StoreName::Memory), ("chroma", StoreName::Chroma)];
-
 impl BuiltinOptions for HandbookOptions {
     fn connector(&self, name: &Arc<str>, server_context: &ServerContext) -> Arc<dyn Connector> {
         crate::connect!(super::Handbook, self, name, server_context)
@@ -114,27 +149,49 @@ impl BuiltinOptions for HandbookOptions {
 }
 
 /// Reads `handbook`. If it is invalid, reports why and returns `None`.
-pub fn read(
-    given: &TransportFields<'_>,
-    server: &Setting<'_>,
-    folder: &Path,
-) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add `handbook: {path: docs}`, the folder of documents";
-    let mut fields = require(given, "handbook", server, hint)?.fields()?;
-    let path = fields.require("path", "add the folder of documents, such as `path: docs`");
-    let exclude = fields.part("exclude", excluded).unwrap_or_default();
-    let cache_size = fields.integer("cache_size", 0..=100_000).unwrap_or(CACHE_SIZE);
-    let embedding = match fields.take("embedding") {
-        Some(setting) => embedding::Config::from_settings(&setting, folder),
-        None => Some(embedding::Config::None),
+    let Own { path, exclude, cache_size, embedding, store, chroma, index_dir } =
+        Own::from_setting(&server.require("handbook", hint)?)?;
+    let keeping = match store {
+        StoreName::Memory => VectorLocation::Memory,
+        StoreName::Chroma => VectorLocation::Chroma(Box::new(chroma?.into())),
     };
-    let keeping = keeping(&mut fields, embedding.as_ref());
-    let index_dir = fields.take("index_dir").map(|setting| setting.file_path(folder));
-    fields.finish();
-    let documents = Documents::Folder(path?.file_path(folder)?);
-    let index_dir = index_dir.flatten();
-    let (embedding, keeping) = (embedding?, keeping?);
+    let documents = Documents::Folder(path);
     Some(Arc::new(HandbookOptions { documents, exclude, cache_size, embedding, keeping, index_dir }))
+}
+
+impl Own {
+    /// With `store: memory`, `chroma` is allowed and ignored, so that one word turns it off.
+    fn check(&mut self, setting: &Setting<'_>) {
+        let chroma = setting.member("chroma");
+        let Some(store) = setting.member("store") else {
+            if let Some(chroma) = chroma {
+                chroma.key_problem("`chroma` is given without `store`", Some("add `store: chroma`".into()));
+            }
+            return;
+        };
+        if self.store == StoreName::Memory {
+            return;
+        }
+        let embedding = setting.member("embedding").and_then(|embedding| embedding.member("provider"));
+        if embedding.is_none_or(|provider| provider.shown() == "none") {
+            let hint = "add `embedding: {provider: openai}` or `local`, or remove `store`";
+            store.problem("`chroma` keeps vectors, and nobody makes any", Some(hint.into()));
+        }
+        if chroma.is_none() {
+            let hint = "add `chroma: {url: \"http://localhost:8000\"}`, the address of Chroma";
+            store
+                .problem("`chroma` is where vectors are kept, and its address is missing", Some(hint.into()));
+        }
+    }
+}
+
+impl From<OwnCollection> for CollectionOptions {
+    fn from(own: OwnCollection) -> Self {
+        let create_database = own.place.create_database;
+        Self { place: own.place.at(own.url), create_database, name: own.collection }
+    }
 }
 
 /// Reads `exclude`: paths from the folder, with `/` between their parts.
@@ -147,43 +204,8 @@ fn excluded(setting: &Setting<'_>) -> Option<Vec<String>> {
     Some(setting.list()?.iter().filter_map(|item| item.parsed(expected, path)).collect())
 }
 
-/// Reads `store` and `chroma`. With `store: memory`, `chroma` is allowed and ignored, so that one word turns
-/// it off.
-fn keeping(fields: &mut Fields<'_>, embedding: Option<&embedding::Config>) -> Option<VectorLocation> {
-    let (store, chroma) = (fields.take("store"), fields.take("chroma"));
-    let word = store.as_ref().map_or(Some(StoreName::Memory), |store| store.choice(&WORDS));
-    if let (None, Some(chroma)) = (&store, &chroma) {
-        chroma.key_problem("`chroma` is given without `store`", Some("add `store: chroma`".into()));
-    }
-    let collection = chroma.as_ref().map(collection);
-    if word? == StoreName::Memory {
-        return Some(VectorLocation::Memory);
-    }
-    let store = store?;
-    if matches!(embedding, Some(embedding::Config::None)) {
-        let hint = "add `embedding: {provider: openai}` or `local`, or remove `store`";
-        store.problem("`chroma` keeps vectors, and nobody makes any", Some(hint.into()));
-    }
-    if collection.is_none() {
-        let hint = "add `chroma: {url: \"http://localhost:8000\"}`, the address of Chroma";
-        store.problem("`chroma` is where vectors are kept, and its address is missing", Some(hint.into()));
-    }
-    Some(VectorLocation::Chroma(Box::new(collection??)))
-}
-
-fn collection(setting: &Setting<'_>) -> Option<CollectionOptions> {
-    let mut fields = setting.fields()?;
-    let hint = "add the address of Chroma, such as `url: http://localhost:8000`";
-    let url = fields.require("url", hint).and_then(|url| url.url());
-    let (place, create_database) = chroma::config::place(&mut fields, url);
-    let name = |text: &str| is_name(text).then(|| text.to_owned());
+fn collection_name(setting: &Setting<'_>) -> Option<String> {
     let expected =
         "a name of 3 to 512 letters, digits, `.`, `_` or `-` that begins and ends with a letter or digit";
-    let name = fields.take("collection").map(|setting| setting.parsed(expected, name));
-    fields.finish();
-    Some(CollectionOptions {
-        place: place?,
-        create_database,
-        name: name.map_or(Some(None), |name| name.map(Some))?,
-    })
+    setting.parsed(expected, |text| is_name(text).then(|| text.to_owned()))
 }

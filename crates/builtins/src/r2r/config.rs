@@ -1,7 +1,8 @@
 //! Options of the R2R server: their types, and how they are read.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,17 +12,58 @@ use url::{Host, Url};
 use super::pace::Pace;
 pub use super::project_name::ProjectName;
 use crate::connect;
-use settings::{Fields, Setting};
-use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, header_value, require};
+use settings::{FromSetting, Setting, settings, words};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, header_value};
 
 /// Seconds for which answers of R2R may be cached. 0 turns the cache off.
-const TTL: std::ops::RangeInclusive<f64> = 0.0..=86_400.0;
+const TTL: RangeInclusive<f64> = 0.0..=86_400.0;
 /// The highest value of `ingest_max_bytes`, in bytes: 1 GiB.
 const MOST_FILE_BYTES: u64 = 1 << 30;
 /// The default of `ingest_max_bytes`, in bytes: 30 MiB, the limit of R2R for a PDF.
 const FILE_BYTES: u64 = 30 << 20;
-/// Requests within a minute that a limit can allow.
-const REQUESTS: std::ops::RangeInclusive<usize> = 1..=100_000;
+
+settings! {
+    struct Own {
+        /// the account at R2R
+        email: Option<SecretString>;
+        /// the password of the account
+        password: Option<SecretString>;
+        /// a key instead of an account
+        api_key: Option<SecretString>, with header_value;
+        /// names the default collection, `claude-code-PROJECT`; if it is an absolute path, its last part is used
+        project: ProjectName, required "add a name, such as `project: my-app`", with project;
+        /// whether calls are about the [project of their client](r2r.md#the-project-of-the-client), if the client names
+        /// one
+        project_from: ProjectSource;
+        /// requests to R2R within any 60 s, all callers together; a call
+        /// [waits for its turn](r2r.md#run-r2r-safely). `limits.requests_per_minute` counts calls, cached answers
+        /// included, and refuses
+        requests_per_minute: Option<usize> => "no limit", in 1..=100_000;
+        /// whether Switchyard creates the collection if it is missing
+        auto_create_collections: bool = true;
+        /// where Switchyard stores the id of the collection; `~/` is the home folder
+        collection_mapping_file: Option<PathBuf> => "below the user's state folder";
+        /// folders with files that may be ingested
+        ingest_roots: Vec<PathBuf>;
+        /// the largest such file
+        ingest_max_bytes: u64 = FILE_BYTES, in 1..=MOST_FILE_BYTES;
+        /// meaning of `search_mode: advanced`. `hybrid`: search by meaning and words in Switchyard; `r2r`: the
+        /// [search mode of R2R](r2r.md#search), which asks a language model
+        advanced_search: AdvancedSearch;
+        /// how long answers are cached
+        cache_ttl: CacheTtl;
+    }
+    check Own::check;
+}
+
+words! {
+    #[derive(Clone, Copy, Default, PartialEq)]
+    enum ProjectSource {
+        #[default]
+        Settings = "settings",
+        Client = "client",
+    }
+}
 
 /// Options of the R2R server. `Debug` shows no URL: any part of one may be a secret.
 #[derive(Clone)]
@@ -50,14 +92,16 @@ pub struct R2rOptions {
     pub cache_ttl: CacheTtl,
 }
 
-/// The kind of search that `search_mode: advanced` runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AdvancedSearch {
-    /// It searches by meaning and by words.
-    #[default]
-    Hybrid,
-    /// The advanced search of R2R: a hybrid search for answers that its language model makes up first.
-    R2r,
+words! {
+    /// The kind of search that `search_mode: advanced` runs.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum AdvancedSearch {
+        /// It searches by meaning and by words.
+        #[default]
+        Hybrid = "hybrid",
+        /// The advanced search of R2R: a hybrid search for answers that its language model makes up first.
+        R2r = "r2r",
+    }
 }
 
 impl fmt::Debug for R2rOptions {
@@ -109,97 +153,61 @@ pub enum Credentials {
     },
 }
 
-/// How long answers of R2R are cached; zero turns the cache off.
-#[derive(Debug, Clone, Copy)]
-pub struct CacheTtl {
-    /// For searches.
-    pub search: Duration,
-    /// For generated answers.
-    pub rag: Duration,
-    /// For lists.
-    pub list: Duration,
-}
-
-impl Default for CacheTtl {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self { search: seconds(300), rag: seconds(120), list: seconds(60) }
+settings! {
+    /// How long answers of R2R are cached; zero turns the cache off.
+    #[derive(Debug, Clone, Copy)]
+    pub struct CacheTtl {
+        /// seconds that searches are cached
+        pub search: Duration = Duration::from_mins(5), in TTL;
+        /// seconds that answers in words are cached
+        pub rag: Duration = Duration::from_mins(2), in TTL;
+        /// seconds that lists are cached
+        pub list: Duration = Duration::from_mins(1), in TTL;
     }
 }
 
 /// Reads `url` and `r2r`. Returns `None` after it reported a problem that leaves nothing to use.
-pub fn read(
-    given: &TransportFields<'_>,
-    server: &Setting<'_>,
-    folder: &Path,
-) -> Option<Arc<dyn BuiltinOptions>> {
-    let options = require(given, "r2r", server, "add `r2r: {project: my-app}`, which names its collection");
+pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
+    let own = server.require("r2r", "add `r2r: {project: my-app}`, which names its collection");
+    let own = own.and_then(|own| Own::from_setting(&own));
     let hint = "add the address of R2R, such as `url: http://localhost:7272`";
-    let url = require(given, "url", server, hint);
-    Some(Arc::new(r2r_options(options?, url?, folder)?))
+    let url = server.require("url", hint).and_then(|url| url.url());
+    let own = own?;
+    Some(Arc::new(R2rOptions {
+        url: url?,
+        credentials: own.credentials(),
+        project: own.project,
+        follows_client: own.project_from == ProjectSource::Client,
+        pace: own.requests_per_minute.map(Pace::new),
+        auto_create_collections: own.auto_create_collections,
+        collection_mapping_file: own.collection_mapping_file,
+        ingest_roots: own.ingest_roots,
+        max_file_bytes: own.ingest_max_bytes,
+        advanced_search: own.advanced_search,
+        cache_ttl: own.cache_ttl,
+    }))
 }
 
-fn r2r_options(setting: &Setting<'_>, url: &Setting<'_>, folder: &Path) -> Option<R2rOptions> {
-    let mut fields = setting.fields()?;
-    let credentials = credentials(&mut fields);
-    let project = fields.require("project", "add a name, such as `project: my-app`");
-    let sources = [("settings", false), ("client", true)];
-    let follows_client = fields.choice("project_from", &sources).unwrap_or(false);
-    let pace = fields.integer("requests_per_minute", REQUESTS).map(Pace::new);
-    let auto_create_collections = fields.boolean("auto_create_collections").unwrap_or(true);
-    let mapping = fields.take("collection_mapping_file").map(|setting| setting.file_path(folder));
-    let roots = fields.take("ingest_roots").map(|setting| roots(&setting, folder));
-    let max_file_bytes = fields.integer("ingest_max_bytes", 1..=MOST_FILE_BYTES).unwrap_or(FILE_BYTES);
-    let modes = [("hybrid", AdvancedSearch::Hybrid), ("r2r", AdvancedSearch::R2r)];
-    let advanced_search = fields.choice("advanced_search", &modes).unwrap_or_default();
-    let cache_ttl = fields.part("cache_ttl", cache_ttl).unwrap_or_default();
-    fields.finish();
-    Some(R2rOptions {
-        url: url.url()?,
-        credentials: credentials?,
-        project: project?
-            .parsed("a name of at most 128 bytes, or the absolute path of the project", ProjectName::parse)?,
-        follows_client,
-        pace,
-        auto_create_collections,
-        collection_mapping_file: mapping.flatten(),
-        ingest_roots: roots.unwrap_or_default(),
-        max_file_bytes,
-        advanced_search,
-        cache_ttl,
-    })
-}
-
-/// An account, a key, or nothing: R2R may run without authentication.
-fn credentials(fields: &mut Fields<'_>) -> Option<Credentials> {
-    let (email, password, key) = (fields.take("email"), fields.take("password"), fields.take("api_key"));
-    match (email, password, key) {
-        (None, None, None) => Some(Credentials::None),
-        (None, None, Some(key)) => header_value(&key).map(Credentials::ApiKey),
-        (Some(email), Some(password), None) => {
-            Some(Credentials::Account { email: email.secret()?, password: password.secret()? })
-        }
-        (Some(one), None, None) | (None, Some(one), None) => {
-            one.key_problem("`email` and `password` go together", Some("add the other one".into()));
-            None
-        }
-        (_, _, Some(key)) => {
+impl Own {
+    fn check(_: &mut Self, setting: &Setting<'_>) {
+        setting.belong_together(["email", "password"]);
+        let has_account = ["email", "password"].iter().any(|name| setting.member(name).is_some());
+        if let Some(key) = setting.member("api_key").filter(|_| has_account) {
             key.key_problem("`api_key` is given beside an account", Some("keep one of the two".into()));
-            None
+        }
+    }
+
+    /// An account, a key, or nothing: R2R may run without authentication.
+    fn credentials(&self) -> Credentials {
+        match (self.email.clone().zip(self.password.clone()), self.api_key.clone()) {
+            (Some((email, password)), _) => Credentials::Account { email, password },
+            (None, Some(key)) => Credentials::ApiKey(key),
+            (None, None) => Credentials::None,
         }
     }
 }
 
-fn cache_ttl(setting: &Setting<'_>) -> Option<CacheTtl> {
-    let mut fields = setting.fields()?;
-    let usual = CacheTtl::default();
-    let mut seconds = |name, usual: Duration| fields.seconds(name, TTL).unwrap_or(usual);
-    let (search, rag, list) =
-        (seconds("search", usual.search), seconds("rag", usual.rag), seconds("list", usual.list));
-    fields.finish();
-    Some(CacheTtl { search, rag, list })
-}
-
-fn roots(setting: &Setting<'_>, folder: &Path) -> Vec<PathBuf> {
-    setting.list().unwrap_or_default().iter().filter_map(|root| root.file_path(folder)).collect()
+fn project(setting: &Setting<'_>) -> Option<ProjectName> {
+    let expected = "a name of at most 128 bytes, or the absolute path of the project";
+    setting.parsed(expected, ProjectName::parse)
 }

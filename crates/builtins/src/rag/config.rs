@@ -1,7 +1,6 @@
 //! Reads the options of the RAG techniques.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +8,19 @@ use secrecy::SecretString;
 use url::Url;
 
 use runtime::secret::ExposeSecret;
-use settings::Setting;
-use upstream::api::{BuiltinOptions, Connector, ServerContext, TransportFields, header_value, require};
+use settings::{FromSetting, Setting, settings};
+use upstream::api::{BuiltinOptions, Connector, ServerContext, header_value};
 
-/// Bounds of the time between two reads of the list, in seconds.
-const REFRESH: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
-/// Upper bound of `max_techniques`.
-const MOST_TECHNIQUES: usize = 500;
+settings! {
+    struct Own {
+        /// sent with every request to the bridge
+        api_key: Option<SecretString>, with key;
+        /// longest time between two reads of the list of techniques
+        refresh: Duration = Duration::from_mins(1), in 1.0..=86_400.0;
+        /// techniques that are offered at most
+        max_techniques: usize = 64, in 1..=500;
+    }
+}
 
 /// Options of the RAG techniques. `Debug` shows no URL, because any part of one may be a secret.
 #[derive(Clone)]
@@ -47,27 +52,12 @@ impl BuiltinOptions for RagOptions {
 }
 
 /// Reads `url` and `rag`, which is optional.
-pub fn read(
-    given: &TransportFields<'_>,
-    server: &Setting<'_>,
-    _folder: &Path,
-) -> Option<Arc<dyn BuiltinOptions>> {
+pub fn read(server: &Setting<'_>) -> Option<Arc<dyn BuiltinOptions>> {
     let hint = "add the address of the bridge, such as `url: http://localhost:8000`";
-    let url = require(given, "url", server, hint).and_then(Setting::url);
-    let (mut api_key, mut refresh, mut max_techniques) = (None, None, None);
-    if let Some(setting) = given.get("rag") {
-        let mut fields = setting.fields()?;
-        api_key = fields.take("api_key").and_then(|key| self::key(&key));
-        refresh = fields.seconds("refresh", REFRESH);
-        max_techniques = fields.integer("max_techniques", 1..=MOST_TECHNIQUES);
-        fields.finish();
-    }
-    Some(Arc::new(RagOptions {
-        url: url?,
-        api_key,
-        refresh: refresh.unwrap_or(Duration::from_mins(1)),
-        max_techniques: max_techniques.unwrap_or(64),
-    }))
+    let url = server.require("url", hint).and_then(|url| url.url());
+    let options = server.member("rag").map_or_else(|| Some(Own::default()), |rag| Own::from_setting(&rag));
+    let Own { api_key, refresh, max_techniques } = options?;
+    Some(Arc::new(RagOptions { url: url?, api_key, refresh, max_techniques }))
 }
 
 fn key(setting: &Setting<'_>) -> Option<SecretString> {

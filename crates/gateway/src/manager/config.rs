@@ -1,91 +1,104 @@
 //! Configuration of the manager: its own settings, and the list of servers.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::remembered::Folder;
 use auth::vault::Vault;
 use net::http::Network;
 use runtime::store;
-use settings::{Fields, Setting};
+use settings::{Fields, Problem, Setting, settings, words};
 use upstream::config::{Defaults, Kinds};
 
-/// How tools are named towards clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ToolNames {
-    /// Bare while unique; `server__tool` for all on a clash. The default.
-    #[default]
-    Auto,
-    /// Always `server__tool`.
-    Prefixed,
-    /// Always as on the server; on a clash the first server in the file keeps the bare name.
-    Verbatim,
+words! {
+    /// How tools are named towards clients.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum ToolNames {
+        /// Bare while unique; `server__tool` for all on a clash. The default.
+        #[default]
+        Auto = "auto",
+        /// Always `server__tool`.
+        Prefixed = "prefixed",
+        /// Always as on the server; on a clash the first server in the file keeps the bare name.
+        Verbatim = "verbatim",
+    }
 }
 
-/// The settings of a [`super::Manager`].
+settings! {
+    /// The settings of a [`super::Manager`].
+    #[derive(Debug, Clone)]
+    pub struct Config {
+        /// where Switchyard caches answers
+        pub cache: store::Config, with store::Config::from_settings;
+        /// `auto`: a tool keeps its name while no other server has it, else all of them are called `server__tool`.
+        /// `prefixed`: always `server__tool`. `verbatim`: always as at the server, and the first server in the file wins.
+        /// Prompts are named in this way too
+        pub tool_names: ToolNames;
+        /// longer names are shortened, in a way that never changes
+        pub max_tool_name_length: usize = 64, in 32..=128;
+        /// tools in one page of `tools/list`, and prompts, resources and resource templates in one page of their lists
+        pub tools_per_page: usize = 1_000, in 1..=10_000;
+        /// whether [live events](rest-api.md#live-events) of calls have the arguments, with the secrets of the server
+        /// blanked
+        pub arguments_in_events: bool;
+    }
+    other {
+        /// The servers, in the order of the configuration file.
+        pub servers: Vec<upstream::Config>;
+        /// The servers whose entries have problems. They are not among `servers`.
+        pub not_configured: Vec<NotConfigured>;
+        /// The vault for tokens of logins; without one they end with the process.
+        pub vault: Option<Arc<Vault>>;
+        /// Where the offers of servers are kept until the next start; without it they end with the process.
+        pub remembered: Option<Arc<Folder>>;
+        /// The way to services that belong to no server (`proxy`).
+        pub network: Network;
+    }
+}
+
+/// A server whose entry in the configuration file cannot be used.
 #[derive(Debug, Clone)]
-pub struct Config {
-    /// The servers, in the order of the configuration file.
-    pub servers: Vec<upstream::Config>,
-    /// The location of the response cache.
-    pub cache: store::Config,
-    /// How tools are named.
-    pub tool_names: ToolNames,
-    /// The longest exposed name, in bytes.
-    pub max_tool_name_length: usize,
-    /// Tools in one page of `tools/list`.
-    pub tools_per_page: usize,
-    /// Whether live events of calls have the arguments.
-    pub arguments_in_events: bool,
-    /// The vault for tokens of logins; without one they end with the process.
-    pub vault: Option<Arc<Vault>>,
-    /// Where the offers of servers are kept until the next start; without it they end with the process.
-    pub remembered: Option<Arc<Folder>>,
-    /// The way to services that belong to no server (`proxy`).
-    pub network: Network,
+pub struct NotConfigured {
+    /// The key in `mcp_servers`.
+    pub name: String,
+    /// The problems of its entry, each with its place: at least one.
+    pub problems: Vec<Problem>,
 }
 
 impl Config {
-    /// Reads the manager's settings at the root of the file. Paths are relative to `folder`;
-    /// `kinds` are the built-in servers of the program.
-    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path, kinds: Kinds) -> Self {
-        let defaults = Defaults::from_fields(fields, folder, kinds);
-        let names =
-            [("auto", ToolNames::Auto), ("prefixed", ToolNames::Prefixed), ("verbatim", ToolNames::Verbatim)];
-        Self {
-            servers: fields.part("mcp_servers", |all| servers(all, &defaults)).unwrap_or_default(),
-            cache: fields.part("cache", store::Config::from_settings).unwrap_or_default(),
-            tool_names: fields.choice("tool_names", &names).unwrap_or_default(),
-            max_tool_name_length: fields.integer("max_tool_name_length", 32..=128).unwrap_or(64),
-            tools_per_page: fields.integer("tools_per_page", 1..=10_000).unwrap_or(1_000),
-            arguments_in_events: fields.boolean("arguments_in_events").unwrap_or(false),
-            vault: None,
-            remembered: None,
-            network: defaults.network(),
+    /// Reads the manager's settings at the root of the file. `kinds` are the built-in servers of the program.
+    pub fn read(fields: &mut Fields<'_>, kinds: Kinds) -> Self {
+        let defaults = Defaults::from_fields(fields, kinds);
+        let entries = fields.part("mcp_servers", Setting::entries).unwrap_or_default();
+        let mut config = Self::from_fields(fields).unwrap_or_default();
+        config.network = defaults.network();
+        for (name, entry) in &entries {
+            match server(entry, name, &defaults) {
+                Ok(server) => config.servers.push(server),
+                Err(problems) => {
+                    config.not_configured.push(NotConfigured { name: (*name).to_owned(), problems });
+                }
+            }
         }
+        config
     }
-}
 
-#[cfg(any(test, feature = "testing"))]
-impl Config {
     /// `servers` with the settings that most tests need: names unchanged, and lists in pages.
+    #[cfg(any(test, feature = "testing"))]
     pub fn of(servers: Vec<upstream::Config>) -> Self {
-        Self {
-            servers,
-            cache: store::Config::default(),
-            tool_names: ToolNames::Auto,
-            max_tool_name_length: 64,
-            tools_per_page: 100,
-            arguments_in_events: false,
-            vault: None,
-            remembered: None,
-            network: Network::default(),
-        }
+        Self { servers, tools_per_page: 100, ..Self::default() }
     }
 }
 
-fn servers(all: &Setting<'_>, defaults: &Defaults) -> Option<Vec<upstream::Config>> {
-    let read =
-        |(name, setting): &(&str, Setting<'_>)| upstream::Config::from_settings(setting, name, defaults);
-    Some(all.entries()?.iter().filter_map(read).collect())
+/// Reads one server by itself: the problems of its entry are those of no other server.
+fn server(entry: &Setting<'_>, name: &str, defaults: &Defaults) -> Result<upstream::Config, Vec<Problem>> {
+    let read = upstream::Config::from_settings(entry, name, defaults);
+    let problems = entry.problems();
+    match read {
+        Some(server) if problems.is_empty() => Ok(server),
+        None if problems.is_empty() => {
+            entry.key_problem("this server cannot be used", None);
+            Err(entry.problems())
+        }
+        _ => Err(problems),
+    }
 }

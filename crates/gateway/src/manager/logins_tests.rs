@@ -2,7 +2,6 @@
 //! has ended.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,7 +48,7 @@ impl Protected {
         let file = json!({"mcp_servers": {"notes": {"url": url, "auth": "oauth"}}});
         let (file, problems) = (Node::from(file), Problems::default());
         let mut fields = Setting::root(&file, &problems).fields().expect("a mapping");
-        let config = Config::from_fields(&mut fields, Path::new("."), &[]);
+        let config = Config::read(&mut fields, &[]);
         fields.finish();
         Manager::initialize(config, &Shutdown::new()).expect("a configuration without problems")
     }

@@ -6,12 +6,8 @@ use url::Url;
 
 use super::memory;
 use super::redis::{Address, RedisOptions};
-use settings::{Fields, Setting};
+use settings::{FromSetting, Setting, settings, words};
 
-/// The allowed size of the cache in memory: 1 MiB to 64 GiB.
-const BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 30;
-/// The limit of one command, in seconds.
-const TIMEOUT: std::ops::RangeInclusive<f64> = 0.01..=5.0;
 const MAX_PREFIX: usize = 64;
 
 /// The backend of the cache.
@@ -32,60 +28,60 @@ impl Default for Config {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Type {
-    Memory,
-    Redis,
+words! {
+    #[derive(Clone, Copy, Default, PartialEq)]
+    enum Type {
+        #[default]
+        Memory = "memory",
+        Redis = "redis",
+    }
+}
+
+settings! {
+    struct Own {
+        /// where: in this process, or in a Redis or Valkey that several gateways share
+        kind as "type": Option<Type> => "`memory`";
+        /// `memory`: bytes of keys and answers, at most; the least used entries are evicted first
+        max_bytes: u64 = memory::MAX_BYTES, in 1 << 20..=64 << 30;
+        /// `redis://host:6379`; with a password `redis://:${REDIS_PASSWORD}@host`, with a database
+        /// `redis://host/2`; `rediss://` uses TLS with the certificate authorities of the system
+        url: Option<Address> => "required for `redis`", with address;
+        /// `redis`: prefix of each key, of 1 to 64 letters, digits, `:`, `.`, `_`, `-`
+        prefix: String = "switchyard:".to_owned() => "`switchyard:`", with prefix;
+        /// `redis`: time limit of one command
+        command_timeout: Duration = Duration::from_millis(100), in 0.01..=5.0;
+    }
+    check Own::check;
 }
 
 impl Config {
     /// Reads `cache:`. Returns `None` for an invalid setting, after reporting it.
     pub fn from_settings(setting: &Setting<'_>) -> Option<Self> {
-        let mut fields = setting.fields()?;
-        let words = [("memory", Type::Memory), ("redis", Type::Redis)];
-        let kind = match fields.take("type") {
-            Some(setting) => setting.choice(&words),
-            None => Some(Type::Memory),
-        };
-        let config = match kind {
-            Some(Type::Memory) => Some(of_memory(&mut fields)),
-            Some(Type::Redis) => of_redis(&mut fields),
-            // The type is invalid, but these fields are known, so they are not reported.
-            None => {
-                for name in ["max_bytes", "url", "prefix", "command_timeout"] {
-                    fields.take(name);
-                }
-                None
+        let Own { kind, max_bytes, url, prefix, command_timeout } = Own::from_setting(setting)?;
+        if kind.unwrap_or_default() == Type::Memory {
+            return Some(Self::Memory { max_bytes });
+        }
+        Some(Self::Redis(Box::new(RedisOptions { address: url?, prefix, command_timeout })))
+    }
+}
+
+impl Own {
+    fn check(&mut self, setting: &Setting<'_>) {
+        let of_redis = ["url", "prefix", "command_timeout"];
+        let (misfits, backend, hint): (&[&str], _, _) = match self.kind {
+            None if setting.member("type").is_some() => return,
+            None | Some(Type::Memory) => (&of_redis, "memory", "add `type: redis`, or remove it"),
+            Some(Type::Redis) => {
+                (&["max_bytes"], "Redis", "Redis has a bound of its own, `maxmemory`; remove it here")
             }
         };
-        fields.finish();
-        config
-    }
-}
-
-fn of_memory(fields: &mut Fields<'_>) -> Config {
-    for name in ["url", "prefix", "command_timeout"] {
-        if let Some(setting) = fields.take(name) {
-            let message = format!("`{name}` does not go with a cache in memory");
-            setting.key_problem(message, Some("add `type: redis`, or remove it".into()));
+        for (name, misfit) in misfits.iter().filter_map(|name| Some((name, setting.member(name)?))) {
+            misfit.key_problem(format!("`{name}` does not go with a cache in {backend}"), Some(hint.into()));
+        }
+        if self.kind == Some(Type::Redis) {
+            setting.require("url", "add the address of Redis, such as `url: redis://localhost:6379`");
         }
     }
-    Config::Memory { max_bytes: fields.integer("max_bytes", BYTES).unwrap_or(memory::MAX_BYTES) }
-}
-
-fn of_redis(fields: &mut Fields<'_>) -> Option<Config> {
-    if let Some(setting) = fields.take("max_bytes") {
-        let hint = "Redis has a bound of its own, `maxmemory`; remove it here";
-        setting.key_problem("`max_bytes` does not go with a cache in Redis", Some(hint.into()));
-    }
-    let url = fields.require("url", "add the address of Redis, such as `url: redis://localhost:6379`");
-    let prefix = fields.parsed("prefix", "1 to 64 letters, digits, `:`, `.`, `_` or `-`", prefix);
-    let command_timeout = fields.seconds("command_timeout", TIMEOUT);
-    Some(Config::Redis(Box::new(RedisOptions {
-        address: address(&url?)?,
-        prefix: prefix.unwrap_or_else(|| "switchyard:".into()),
-        command_timeout: command_timeout.unwrap_or(Duration::from_millis(100)),
-    })))
 }
 
 fn address(setting: &Setting<'_>) -> Option<Address> {
@@ -104,9 +100,11 @@ fn plain(url: &Url) -> bool {
     matches!(url.scheme(), "redis" | "rediss") && url.query().is_none() && url.fragment().is_none()
 }
 
-fn prefix(text: &str) -> Option<String> {
+fn prefix(setting: &Setting<'_>) -> Option<String> {
     // None of these characters has a meaning in a pattern of SCAN.
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
-    let good = (1..=MAX_PREFIX).contains(&text.len()) && text.bytes().all(allowed);
-    good.then(|| text.to_owned())
+    setting.parsed("1 to 64 letters, digits, `:`, `.`, `_` or `-`", |text| {
+        let good = (1..=MAX_PREFIX).contains(&text.len()) && text.bytes().all(allowed);
+        good.then(|| text.to_owned())
+    })
 }

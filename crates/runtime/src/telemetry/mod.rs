@@ -36,6 +36,7 @@ pub mod sink;
 use log_file::LogFile;
 use log_queue::{LineKind, QUEUE};
 pub use request_id::RequestId;
+use settings::{Setting, settings, words};
 
 /// The target of the lines that name exceptions from authentication. The configuration file cannot turn it off.
 pub const EXPOSURE: &str = "switchyard::exposure";
@@ -48,16 +49,18 @@ const MAX_REASON_CHARS: usize = 2_000;
 /// The time limit at exit for writing the remaining lines.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
-/// The format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
-    /// Pretty on a terminal, JSON anywhere else.
-    #[default]
-    Auto,
-    /// One JSON object per line.
-    Json,
-    /// For people.
-    Pretty,
+words! {
+    /// The format of log lines.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Format {
+        /// Pretty on a terminal, JSON anywhere else.
+        #[default]
+        Auto = "auto",
+        /// One JSON object per line.
+        Json = "json",
+        /// For people.
+        Pretty = "pretty",
+    }
 }
 
 /// The lowest level of the program's own lines. Lines of libraries below `warn` are never written.
@@ -101,15 +104,22 @@ impl Level {
     }
 }
 
-/// Settings of the log in the configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LogOptions {
-    /// How lines look.
-    pub format: Format,
-    /// Which lines there are.
-    pub level: Level,
-    /// The file they are appended to; none: standard error.
-    pub file: Option<PathBuf>,
+settings! {
+    /// Settings of the log in the configuration file.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LogOptions {
+        /// `auto`: pretty on a terminal, JSON otherwise
+        pub format as "log_format": Format;
+        /// the lowest level of lines that Switchyard writes: `error`, `warn`, `info`, `debug`, `trace`; `SWITCHYARD_LOG`
+        /// takes precedence
+        pub level as "log_level": Level => "`info`", with level;
+        /// Switchyard [appends its log to this file](operations.md#log-to-a-file) instead of writing to standard error
+        pub file as "log_file": Option<PathBuf>;
+    }
+}
+
+fn level(setting: &Setting<'_>) -> Option<Level> {
+    setting.parsed("one of `error`, `warn`, `info`, `debug`, `trace`", Level::from_word)
 }
 
 /// Why logging could not be set up.

@@ -3,12 +3,10 @@
 //! Invariant: nothing here names a kind. The program passes its kinds.
 
 use std::fmt::Debug;
-use std::path::Path;
 use std::sync::Arc;
 
-use settings::Setting;
+use settings::{Fields, Setting};
 
-use super::fields::{TransportFields, require};
 use crate::ServerContext;
 use crate::connection::Connector;
 
@@ -22,9 +20,9 @@ pub struct BuiltinKind {
     pub name: &'static str,
     /// The fields of a server that it accepts in addition to `builtin`.
     pub fields: &'static [&'static str],
-    /// Reads these fields. Relative paths are relative to the folder. Returns `None` if they are not usable, after
-    /// reporting a problem.
-    pub read: fn(&TransportFields<'_>, &Setting<'_>, &Path) -> Option<Arc<dyn BuiltinOptions>>,
+    /// Reads these fields from the settings of a server. Returns `None` if they are not usable, after reporting a
+    /// problem.
+    pub read: fn(&Setting<'_>) -> Option<Arc<dyn BuiltinOptions>>,
 }
 
 /// The options of one built-in server, as its kind has read them. `Debug` must show no secret.
@@ -53,23 +51,33 @@ pub(super) fn takes(kinds: Kinds, field: &str) -> bool {
     field == "builtin" || fields(kinds).any(|known| known == field)
 }
 
-/// Reads the options of the selected kind.
-pub(super) fn from_fields(
-    given: &TransportFields<'_>,
-    server: &Setting<'_>,
-    kinds: Kinds,
-    folder: &Path,
-) -> Option<Arc<dyn BuiltinOptions>> {
-    let hint = format!("add `builtin:` with one of {}", names(kinds.iter(), ", "));
-    let choices: Vec<_> = kinds.iter().map(|kind| (kind.name, kind)).collect();
-    let kind = require(given, "builtin", server, &hint)?.choice(&choices)?;
-    refuse_others(given, kinds, kind);
-    (kind.read)(given, server, folder)
+/// Takes the fields of built-in servers, which [`read`] reads where a server is built-in.
+pub(super) fn take(fields: &mut Fields<'_>, kinds: Kinds) {
+    fields.describe("builtin", "which built-in server", || "required for `builtin`".into());
+    for name in self::fields(kinds).filter(|name| *name != "url").chain(["builtin"]) {
+        fields.take(name);
+    }
+    let server = fields.setting();
+    if server.is_any() {
+        read(server, kinds);
+        for kind in kinds {
+            (kind.read)(server);
+        }
+    }
 }
 
-fn refuse_others(given: &TransportFields<'_>, kinds: Kinds, kind: &BuiltinKind) {
-    let is_foreign = |field| field != "builtin" && takes(kinds, field) && !kind.fields.contains(&field);
-    for (field, setting) in given.iter().filter(|(field, _)| is_foreign(field)) {
+/// Reads the options of the selected kind.
+pub(super) fn read(server: &Setting<'_>, kinds: Kinds) -> Option<Arc<dyn BuiltinOptions>> {
+    let hint = format!("add `builtin:` with one of {}", names(kinds.iter(), ", "));
+    let choices: Vec<_> = kinds.iter().map(|kind| (kind.name, kind)).collect();
+    let kind = server.require("builtin", &hint)?.choice(&choices)?;
+    refuse_others(server, kinds, kind);
+    (kind.read)(server)
+}
+
+fn refuse_others(server: &Setting<'_>, kinds: Kinds, kind: &BuiltinKind) {
+    let others = fields(kinds).filter(|field| !kind.fields.contains(field));
+    for (field, setting) in others.filter_map(|field| Some((field, server.member(field)?))) {
         let message = format!("`{field}` does not go with builtin `{}`", kind.name);
         let takers = names(kinds.iter().filter(|other| other.fields.contains(&field)), " or ");
         setting.key_problem(message, Some(format!("it belongs to builtin {takers}")));

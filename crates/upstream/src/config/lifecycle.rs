@@ -9,60 +9,69 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Transport;
-use settings::Fields;
+use settings::{Setting, settings, words};
 
 /// The range of `idle_timeout` in seconds; 0 means never.
 const IDLE_TIMEOUT: RangeInclusive<f64> = 0.0..=86_400.0;
 /// The range of `start_timeout` in seconds.
 const START_TIMEOUT: RangeInclusive<f64> = 1.0..=3_600.0;
 
-/// The range of `first_list_wait` in seconds.
-const FIRST_LIST_WAIT: RangeInclusive<f64> = 0.0..=60.0;
-
-/// When a child process is started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Start {
-    /// When it is needed, if its offer is remembered; otherwise with the gateway.
-    #[default]
-    OnDemand,
-    /// With the gateway.
-    Eager,
-}
-
-/// When the health of a server is checked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HealthCheck {
-    /// As long as it is used. A server that nothing needs gets no request, so that it can sleep.
-    #[default]
-    WhenUsed,
-    /// Always.
-    Always,
-}
-
-/// When a server runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifecycle {
+words! {
     /// When a child process is started.
-    pub start: Start,
-    /// How long the start of a child process may take, from its last output on standard error.
-    pub start_timeout: Duration,
-    /// How long nothing needs a server before its process or connection ends; `None` means never.
-    pub idle_timeout: Option<Duration>,
-    /// When the health of the server is checked.
-    pub health_check: HealthCheck,
-    /// How long a list waits for a program that starts and of which nothing is remembered.
-    pub first_list_wait: Duration,
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Start {
+        /// When it is needed, if its offer is remembered; otherwise with the gateway.
+        #[default]
+        OnDemand = "on_demand",
+        /// With the gateway.
+        Eager = "eager",
+    }
 }
 
-impl Default for Lifecycle {
-    fn default() -> Self {
-        Self {
-            start: Start::default(),
-            start_timeout: Duration::from_mins(2),
-            idle_timeout: Some(Duration::from_mins(10)),
-            health_check: HealthCheck::default(),
-            first_list_wait: Duration::from_secs(5),
-        }
+words! {
+    /// When the health of a server is checked.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum HealthCheck {
+        /// As long as it is used. A server that nothing needs gets no request, so that it can sleep.
+        #[default]
+        WhenUsed = "when_used",
+        /// Always.
+        Always = "always",
+    }
+}
+
+settings! {
+    /// When a server runs.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Lifecycle {
+        /// `start` of programs that name none
+        pub start as "default_start": Start;
+        /// `start_timeout` of programs that name none
+        pub start_timeout as "default_start_timeout": Duration = Duration::from_mins(2), in START_TIMEOUT;
+        /// `idle_timeout` of servers that name none; 0 means never
+        pub idle_timeout as "default_idle_timeout": Option<Duration> = Some(Duration::from_mins(10)), in IDLE_TIMEOUT;
+        /// `health_check` of servers that name none
+        pub health_check as "default_health_check": HealthCheck;
+        /// how long after its start lists wait for a program of which nothing is remembered; they wait 300 ms for a
+        /// server over HTTP
+        pub first_list_wait: Duration = Duration::from_secs(5), in 0.0..=60.0;
+    }
+}
+
+settings! {
+    /// The settings of one server in place of those for all.
+    #[derive(Clone, Copy)]
+    pub(super) struct OwnLifecycle {
+        /// when a program is started: when it is needed, if its offer is
+        /// [remembered](servers.md#what-is-remembered), or with the gateway
+        start: Option<Start> => "`default_start`";
+        /// how long the start of a program may take, from its last output on standard error, and at most `max_timeout`
+        start_timeout: Option<Duration> => "`default_start_timeout`", in START_TIMEOUT;
+        /// how long nothing needs a server before its program is stopped or its connection closed; 0 means never. It
+        /// does not go with `start: eager`
+        idle_timeout: Option<Duration> => "`default_idle_timeout`", in IDLE_TIMEOUT;
+        /// whether the health of a server over HTTP is checked after `idle_timeout` too, which keeps it awake
+        health_check: Option<HealthCheck> => "`default_health_check`";
     }
 }
 
@@ -73,31 +82,23 @@ impl Lifecycle {
         Self { start: Start::Eager, first_list_wait: Duration::from_millis(300), ..Self::default() }
     }
 
-    /// Reads the defaults for all servers from the root of the file.
-    pub(super) fn defaults(fields: &mut Fields<'_>) -> Self {
-        let usual = Self::default();
-        let idle = fields.seconds("default_idle_timeout", IDLE_TIMEOUT);
+    /// Returns how a server runs that has `own` settings, in place of those for all.
+    pub(super) fn with(self, own: OwnLifecycle) -> Self {
+        let idle_timeout = own.idle_timeout.or(self.idle_timeout);
         Self {
-            start: fields.choice("default_start", &STARTS).unwrap_or(usual.start),
-            start_timeout: fields
-                .seconds("default_start_timeout", START_TIMEOUT)
-                .unwrap_or(usual.start_timeout),
-            idle_timeout: idle.map_or(usual.idle_timeout, |time| (!time.is_zero()).then_some(time)),
-            health_check: fields.choice("default_health_check", &HEALTH_CHECKS).unwrap_or(usual.health_check),
-            first_list_wait: fields
-                .seconds("first_list_wait", FIRST_LIST_WAIT)
-                .unwrap_or(usual.first_list_wait),
+            start: own.start.unwrap_or(self.start),
+            start_timeout: own.start_timeout.unwrap_or(self.start_timeout),
+            idle_timeout: idle_timeout.filter(|time| !time.is_zero()),
+            health_check: own.health_check.unwrap_or(self.health_check),
+            first_list_wait: self.first_list_wait,
         }
     }
 
-    /// Reads the settings of one server; `usual` are the defaults for all.
-    pub(super) fn from_fields(fields: &mut Fields<'_>, transport: Option<&Transport>, usual: Self) -> Self {
-        let own =
-            ["start", "start_timeout", "idle_timeout", "health_check"].map(|name| (name, fields.take(name)));
+    /// Reports settings of `server` that have no effect with its transport.
+    pub(super) fn check(self, server: &Setting<'_>, transport: Option<&Transport>) {
         let is_child = matches!(transport, Some(Transport::Stdio(_)));
-        for (name, setting) in &own {
-            let Some(setting) = setting else { continue };
-            let misfit = match (transport, *name) {
+        for name in ["start", "start_timeout", "idle_timeout", "health_check"] {
+            let misfit = match (transport, name) {
                 (Some(Transport::Builtin(_)), _) => Some("it is part of this program; remove it"),
                 (Some(_), "start" | "start_timeout") if !is_child => {
                     Some("it is for programs that Switchyard starts (`command`); remove it")
@@ -107,30 +108,14 @@ impl Lifecycle {
                 }
                 _ => None,
             };
-            if let Some(hint) = misfit {
+            if let (Some(setting), Some(hint)) = (server.member(name), misfit) {
                 setting.key_problem(format!("`{name}` does not go with this server"), Some(hint.into()));
             }
         }
-        let [start, start_timeout, idle, health] = own.map(|(_, setting)| setting);
-        let start = start.and_then(|setting| setting.choice(&STARTS)).unwrap_or(usual.start);
-        if let Some(idle) = idle.as_ref().filter(|_| is_child && start == Start::Eager) {
+        let is_eager = is_child && self.start == Start::Eager;
+        if let Some(idle) = server.member("idle_timeout").filter(|_| is_eager) {
             let hint = "a process that is started with the gateway is not stopped; remove one of the two";
             idle.key_problem("`idle_timeout` does not go with `start: eager`", Some(hint.into()));
         }
-        let idle = idle.and_then(|setting| setting.seconds(IDLE_TIMEOUT));
-        let start_timeout = start_timeout.and_then(|setting| setting.seconds(START_TIMEOUT));
-        Self {
-            start,
-            start_timeout: start_timeout.unwrap_or(usual.start_timeout),
-            idle_timeout: idle.map_or(usual.idle_timeout, |time| (!time.is_zero()).then_some(time)),
-            health_check: health
-                .and_then(|setting| setting.choice(&HEALTH_CHECKS))
-                .unwrap_or(usual.health_check),
-            first_list_wait: usual.first_list_wait,
-        }
     }
 }
-
-const STARTS: [(&str, Start); 2] = [("on_demand", Start::OnDemand), ("eager", Start::Eager)];
-const HEALTH_CHECKS: [(&str, HealthCheck); 2] =
-    [("when_used", HealthCheck::WhenUsed), ("always", HealthCheck::Always)];

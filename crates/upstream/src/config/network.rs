@@ -3,37 +3,66 @@
 //! Invariants: no problem quotes the URL of a proxy, because it may hold a password. Files of `tls` are not read here, so a
 //! file can be checked on a machine that does not have them.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::Transport;
-use net::http::{Network, NoProxy, Proxies, Proxy, TlsFiles};
-use settings::{Fields, Setting};
+use net::http::{NoProxy, Proxies, Proxy, TlsFiles};
+use settings::{FromSetting, Setting, settings};
 
-/// The word for the proxies of the environment.
-const ENVIRONMENT: &str = "environment";
-/// The word for no proxy.
-const NONE: &str = "none";
 const FORMS: &str = "write `proxy: http://host:port`, `proxy: environment`, `proxy: none`, or a mapping with `url`, \
                      `username`, `password` and `no_proxy`";
+const VERIFY: &str = "certificates are always checked: name the authority in `ca`";
+
+settings! {
+    struct ProxySettings {
+        /// the proxy
+        url: Proxy, required "add `url: http://host:port`", with proxy;
+        /// the user at the proxy
+        username: Option<SecretString>;
+        /// the password of that user
+        password: Option<SecretString>;
+        /// what is reached without the proxy: hosts, `.domain`, addresses and ranges such as `10.0.0.0/8`, each with or
+        /// without `:port`
+        no_proxy: NoProxy, with no_proxy;
+    }
+    check ProxySettings::check;
+}
+
+settings! {
+    struct TlsSettings {
+        /// authorities that are trusted beside those of the system
+        ca: Option<PathBuf>;
+        /// the certificate that Switchyard shows
+        cert: Option<PathBuf>;
+        /// its private key
+        key: Option<PathBuf>;
+    }
+    foreign &[
+        ("ca_file", "write `ca:`"),
+        ("client_cert", "write `cert:`"),
+        ("client_key", "write `key:`"),
+        ("insecure", VERIFY),
+        ("verify", VERIFY),
+        ("skip_verify", VERIFY),
+    ];
+    check names_files;
+}
 
 /// Reads `proxy`: of all servers, or of one. The outer `None` means that it is not usable, after reporting a problem.
 #[allow(clippy::option_option)] // not usable, and no proxy
 pub(super) fn proxies(setting: &Setting<'_>) -> Option<Option<Arc<Proxies>>> {
-    match setting.shown() {
-        NONE => {
-            setting.text()?;
-            Some(None)
-        }
-        ENVIRONMENT => {
-            setting.text()?;
-            of_environment(setting).map(|proxies| (!proxies.is_empty()).then(|| Arc::new(proxies)))
-        }
-        "" => of_mapping(setting).map(|proxies| Some(Arc::new(proxies))),
-        _ => Some(Some(Arc::new(Proxies::of(proxy(setting)?, NoProxy::default())))),
+    if setting.is_word("none") {
+        return Some(None);
     }
+    if setting.is_word("environment") {
+        let proxies = of_environment(setting)?;
+        return Some((!proxies.is_empty()).then(|| Arc::new(proxies)));
+    }
+    let of_url = |setting: &Setting<'_>| Some(Proxies::of(proxy(setting)?, NoProxy::default()));
+    setting.text_or(of_url, of_mapping).map(|proxies| Some(Arc::new(proxies)))
 }
 
 fn of_environment(setting: &Setting<'_>) -> Option<Proxies> {
@@ -43,27 +72,21 @@ fn of_environment(setting: &Setting<'_>) -> Option<Proxies> {
 }
 
 fn of_mapping(setting: &Setting<'_>) -> Option<Proxies> {
-    let mut fields = setting.fields()?;
-    let url = fields.require("url", "add `url: http://host:port`");
-    let username = fields.take("username");
-    let password = fields.take("password");
-    let no_proxy = fields.part("no_proxy", no_proxy).unwrap_or_default();
-    fields.finish();
-    let mut proxy = proxy(&url?)?;
-    match (&username, &password) {
-        (Some(username), Some(password)) => {
-            if proxy.has_credentials() {
-                let hint = "keep one of the two".to_owned();
-                username.key_problem("`url` has a user already", Some(hint));
-            }
-            proxy = proxy.with_credentials(username.secret()?.expose_secret(), &password.secret()?);
-        }
-        (Some(one), None) | (None, Some(one)) => {
-            one.key_problem("`username` and `password` belong together", Some("add the other one".into()));
-        }
-        (None, None) => {}
-    }
+    let ProxySettings { url: proxy, username, password, no_proxy } = ProxySettings::from_setting(setting)?;
+    let proxy = match (username, password) {
+        (Some(username), Some(password)) => proxy.with_credentials(username.expose_secret(), &password),
+        _ => proxy,
+    };
     Some(Proxies::of(proxy, no_proxy))
+}
+
+impl ProxySettings {
+    fn check(&mut self, setting: &Setting<'_>) {
+        setting.belong_together(["username", "password"]);
+        if let Some(username) = setting.member("username").filter(|_| self.url.has_credentials()) {
+            username.key_problem("`url` has a user already", Some("keep one of the two".into()));
+        }
+    }
 }
 
 fn proxy(setting: &Setting<'_>) -> Option<Proxy> {
@@ -82,56 +105,30 @@ fn no_proxy(setting: &Setting<'_>) -> Option<NoProxy> {
     NoProxy::parse(entries).map_err(refuse).ok()
 }
 
-/// Reads `proxy` and `tls` of one server. `usual` are the proxies of all servers.
-pub(super) fn from_fields(
-    fields: &mut Fields<'_>,
-    transport: Option<&Transport>,
-    (usual, folder): (Option<&Arc<Proxies>>, &Path),
-) -> Network {
-    let given = ["proxy", "tls"].map(|name| Some((name, fields.take(name)?)));
-    if let Some(Transport::Stdio(_)) = transport {
-        for (name, setting) in given.iter().flatten() {
-            let hint = match *name {
-                "proxy" => "the program connects by itself: give it HTTPS_PROXY under `env` or `pass_env`",
-                _ => {
-                    "the program connects by itself: give it SSL_CERT_FILE or NODE_EXTRA_CA_CERTS under `env`"
-                }
-            };
+/// Reports `proxy` and `tls` of a program, which connects by itself.
+pub(super) fn refuse_for_programs(transport: Option<&Transport>, server: &Setting<'_>) {
+    let hints = [
+        ("proxy", "the program connects by itself: give it HTTPS_PROXY under `env` or `pass_env`"),
+        ("tls", "the program connects by itself: give it SSL_CERT_FILE or NODE_EXTRA_CA_CERTS under `env`"),
+    ];
+    for (name, hint) in hints.iter().filter(|_| matches!(transport, Some(Transport::Stdio(_)))) {
+        if let Some(setting) = server.member(name) {
             let message = format!("`{name}` does not go with transport `stdio`");
-            setting.key_problem(message, Some(hint.into()));
+            setting.key_problem(message, Some((*hint).into()));
         }
     }
-    let [proxy, tls] = given.map(|given| given.map(|(_, setting)| setting));
-    let proxies = proxy.and_then(|setting| proxies(&setting)).unwrap_or_else(|| usual.cloned());
-    Network::new(proxies, tls.and_then(|setting| files(&setting, folder)))
 }
 
-fn files(setting: &Setting<'_>, folder: &Path) -> Option<TlsFiles> {
-    let mut fields = setting.fields()?;
-    let [ca, cert, key] = ["ca", "cert", "key"].map(|name| fields.take(name));
-    fields.refuse_foreign(&[
-        ("ca_file", "write `ca:`"),
-        ("client_cert", "write `cert:`"),
-        ("client_key", "write `key:`"),
-        ("insecure", VERIFY),
-        ("verify", VERIFY),
-        ("skip_verify", VERIFY),
-    ]);
-    fields.finish();
-    let path = |setting: &Setting<'_>| setting.file_path(folder);
-    let identity = match (&cert, &key) {
-        (Some(cert), Some(key)) => Some((path(cert)?, path(key)?)),
-        (None, None) => None,
-        (Some(one), None) | (None, Some(one)) => {
-            one.key_problem("`cert` and `key` belong together", Some("add the other one".into()));
-            None
-        }
-    };
-    if ca.is_none() && identity.is_none() {
+fn names_files(_: &mut TlsSettings, setting: &Setting<'_>) {
+    setting.belong_together(["cert", "key"]);
+    if ["ca", "cert", "key"].iter().all(|name| setting.member(name).is_none()) {
         let hint = "add `ca`, a file with the certificate of an authority in PEM, or `cert` and `key`";
         setting.key_problem("it names no files", Some(hint.into()));
     }
-    Some(TlsFiles { ca: ca.as_ref().and_then(path), identity })
 }
 
-const VERIFY: &str = "certificates are always checked: name the authority in `ca`";
+/// Reads `tls`.
+pub(super) fn files(setting: &Setting<'_>) -> Option<TlsFiles> {
+    let TlsSettings { ca, cert, key } = TlsSettings::from_setting(setting)?;
+    Some(TlsFiles { ca, identity: cert.zip(key) })
+}

@@ -1,18 +1,21 @@
-//! Reads one server of the configuration file: everything except its transport (`transport`).
+//! Reads one server of the configuration file, and the settings beside `mcp_servers` that apply to all servers.
+//!
+//! Not here: what belongs to one transport (`transport`), the checks of one group of settings (beside the group).
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::builtin::Kinds;
+use super::builtin::{self, Kinds};
+use super::lifecycle::OwnLifecycle;
+use super::transport::{self, OwnTransport};
 use super::{
-    BreakerConfig, Config, Lifecycle, Limits, OnChange, Retry, Sharing, Tools, Transport, network, transport,
+    BreakerConfig, Config, Lifecycle, Limits, OnChange, PAUSE, Retry, SUCCESSES, Sharing, Tools, Transport,
+    network,
 };
-use net::http::{Network, Proxies};
+use net::http::{Network, Proxies, TlsFiles};
 use protocol::Era;
-use settings::read_sha256;
-use settings::{Fields, Fingerprint, Setting};
+use settings::{Fields, Fingerprint, Setting, settings};
 
 /// Longest name of a server.
 pub const MAX_SERVER_NAME: usize = 64;
@@ -55,82 +58,108 @@ const PER_MINUTE: &str = "write `limits: {requests_per_minute: 60}`";
 /// The fields for all servers in which null means absent.
 const FIXED_GLOBALS: [&str; 4] =
     ["default_timeout", "default_retry_attempts", "connection_pool_size", "health_check_interval"];
-/// The longest name of a tool that `rename` may set.
-const MAX_TOOL_NAME: usize = 128;
-/// The range of any time except the deadline of a call, in seconds: a tenth to a day.
-const PAUSE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 /// The range of the longest time of a call in seconds, whatever its server sends.
-const MAX_TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
+const MAX_TIMEOUT: RangeInclusive<f64> = 1.0..=86_400.0;
 /// The range of the time without a message from the server after which a call times out, in seconds.
-const TIMEOUT: std::ops::RangeInclusive<f64> = 1.0..=600.0;
-const RETRY_DELAY: std::ops::RangeInclusive<f64> = 0.1..=300.0;
+const TIMEOUT: RangeInclusive<f64> = 1.0..=600.0;
 const MAX_RETRIES: u32 = 10;
+
+settings! {
+    /// The settings beside `mcp_servers`, for all servers.
+    #[derive(Debug, Clone)]
+    struct Globals {
+        /// `timeout` of servers that name none
+        default_timeout: Duration = Duration::from_secs(30), in TIMEOUT;
+        /// `max_timeout` of servers that name none
+        default_max_timeout: Duration = Duration::from_mins(10), in MAX_TIMEOUT;
+        /// `retry_attempts` of servers that name none
+        default_retry_attempts: u32 = 3, in 0..=MAX_RETRIES;
+        /// `tools.on_change` of servers that name none; it does not apply to built-in servers
+        default_tools_on_change: OnChange;
+        /// `pass_env` of child processes that name none: proxies and certificate authorities, for example
+        default_pass_env: Vec<String>, with transport::variables;
+        /// the [HTTP proxy](servers.md#reach-servers-through-a-proxy) to servers and login services whose entry names
+        /// none. `environment`: the proxies of `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`
+        proxy: Option<Arc<Proxies>> => "`none`", with network::proxies;
+        /// shared connections to one server at most, for each kind of client (era and capabilities), and processes of
+        /// one server that clients have of their own. Sessions that clients have of their own are not counted. Over
+        /// HTTP this is also the number of idle sockets that are kept. It does not limit calls
+        /// ([what it limits](resilience.md#connection-pool))
+        connection_pool_size: usize = 10, in 1..=1_000;
+        /// time between two health checks of a server
+        health_check_interval: Duration = Duration::from_secs(30), in PAUSE;
+    }
+    flat {
+        lifecycle: Lifecycle;
+    }
+}
+
+settings! {
+    /// The settings of one server, as far as they are given.
+    struct Own {
+        /// a disabled server is listed, and Switchyard never contacts it
+        enabled: bool = true;
+        /// shown to operators
+        description: Option<String>, with shown;
+        /// time without a message from the server after which a call times out, all attempts included
+        /// ([deadlines](resilience.md#deadlines-and-timeouts))
+        timeout: Option<Duration> => "`default_timeout`", in TIMEOUT;
+        /// longest time of one call, regardless of the messages that the server sends; at least `timeout`
+        max_timeout: Option<Duration> => "`default_max_timeout`, or `timeout` if that is more", in MAX_TIMEOUT;
+        /// extra attempts, for calls that may be repeated
+        retry_attempts: Option<u32> => "`default_retry_attempts`", in 0..=MAX_RETRIES;
+        /// upper bound of the first pause between attempts
+        retry_delay: Duration = Duration::from_secs(1), in 0.1..=300.0;
+        /// upper bound of any pause, the first one included
+        retry_max_delay: Option<Duration> => "30, or `retry_delay` if that is more", in PAUSE;
+        /// which clients share a connection. `auto`: each client session has its own session at a server that hands out
+        /// sessions, and clients share a program until it shows that it keeps state for each. `shared`: connections are
+        /// for all clients. `per_session`: each client session has its own connection
+        /// ([which clients share](sharing.md#which-clients-share))
+        sharing: Sharing;
+        /// protocol era that Switchyard uses with the server: `legacy` is up to 2025-11-25, `modern` from 2026-07-28.
+        /// With `auto` Switchyard detects it. Not for built-in servers; `modern` is not available with transport `sse`.
+        /// See [Servers](sharing.md#servers-that-speak-both-protocol-eras)
+        era: Option<Era> => "`auto`", with era;
+        /// the [HTTP proxy](servers.md#reach-servers-through-a-proxy) to this server, its login services or the service
+        /// of a built-in server
+        proxy: Option<Option<Arc<Proxies>>> => "`proxy` beside `mcp_servers`", with network::proxies;
+        /// [files in PEM](servers.md#trust-another-certificate-authority-or-show-a-certificate) for TLS with this
+        /// server. They are read again when they change
+        tls: Option<TlsFiles>, with network::files;
+        /// what a server may take
+        limits: Limits;
+        /// which tools are offered
+        tools: Tools;
+    }
+    flat {
+        transport: OwnTransport;
+        lifecycle: OwnLifecycle;
+        breaker: BreakerConfig;
+    }
+    foreign &FOREIGN;
+}
 
 /// The values for all servers: defaults, and settings that apply to every server.
 #[derive(Debug, Clone)]
 pub struct Defaults {
-    timeout: Duration,
-    max_timeout: Duration,
-    retry_attempts: u32,
-    connections: usize,
-    lifecycle: Lifecycle,
-    health_check_interval: Duration,
-    on_change: OnChange,
-    pass_env: Vec<String>,
-    proxies: Option<Arc<Proxies>>,
+    all: Globals,
     /// Shows a change of `proxy`, whose text may hold a password.
     proxy: Fingerprint,
-    folder: PathBuf,
     kinds: Kinds,
 }
 
 impl Defaults {
-    /// Reads the global fields from the root of the file. Relative paths of servers are relative to `folder`, and
-    /// `kinds` are the built-in servers of the program.
-    pub fn from_fields(fields: &mut Fields<'_>, folder: &Path, kinds: Kinds) -> Self {
-        let seconds = Duration::from_secs;
+    /// Reads the global fields from the root of the file. `kinds` are the built-in servers of the program.
+    pub fn from_fields(fields: &mut Fields<'_>, kinds: Kinds) -> Self {
         fields.without_nulls(&FIXED_GLOBALS);
-        Self {
-            timeout: fields.seconds("default_timeout", TIMEOUT).unwrap_or(seconds(30)),
-            max_timeout: fields.seconds("default_max_timeout", MAX_TIMEOUT).unwrap_or(seconds(600)),
-            retry_attempts: fields.integer("default_retry_attempts", 0..=MAX_RETRIES).unwrap_or(3),
-            connections: fields.integer("connection_pool_size", 1..=1_000).unwrap_or(10),
-            lifecycle: Lifecycle::defaults(fields),
-            health_check_interval: fields.seconds("health_check_interval", PAUSE).unwrap_or(seconds(30)),
-            on_change: fields.choice("default_tools_on_change", &on_change_words()).unwrap_or_default(),
-            pass_env: fields.part("default_pass_env", transport::variables).unwrap_or_default(),
-            proxy: fields.fingerprint("proxy", &[]),
-            proxies: fields.part("proxy", network::proxies).flatten(),
-            folder: folder.to_owned(),
-            kinds,
-        }
+        let proxy = fields.fingerprint("proxy", &[]);
+        Self { all: Globals::from_fields(fields).unwrap_or_default(), proxy, kinds }
     }
 
     /// The way to services that belong to no server.
     pub fn network(&self) -> Network {
-        Network::new(self.proxies.clone(), None)
-    }
-
-    /// Combines the fingerprint of a server's settings with these defaults. The location of the file does not count, so
-    /// the same file on several machines gives the same servers.
-    fn complete(&self, settings: Fingerprint) -> Fingerprint {
-        let Self {
-            timeout,
-            max_timeout,
-            retry_attempts,
-            connections,
-            lifecycle,
-            health_check_interval,
-            on_change,
-            pass_env,
-            proxies: _,
-            proxy,
-            folder: _,
-            kinds: _,
-        } = self;
-        let times = (timeout, max_timeout, lifecycle, health_check_interval);
-        let all = (times, retry_attempts, connections, on_change, pass_env);
-        settings.and(&format!("{all:?} {:?}", proxy.bytes()))
+        Network::new(self.all.proxy.clone(), None)
     }
 }
 
@@ -138,70 +167,60 @@ impl Config {
     /// Reads the server `name`. `None` if it has no usable transport, which was reported.
     pub fn from_settings(setting: &Setting<'_>, name: &str, defaults: &Defaults) -> Option<Self> {
         check_name(name, setting);
+        let Defaults { all, proxy, kinds } = defaults;
         let mut fields = setting.fields()?;
         fields.without_nulls(&FIXED);
-        let Defaults { kinds, folder, pass_env, .. } = defaults;
         let identity = transport::identity(&fields);
-        let transport = transport::from_fields(&mut fields, kinds, folder, pass_env);
-        let network = network::from_fields(
-            &mut fields,
-            transport.as_ref().map(|(transport, _)| transport),
-            (defaults.proxies.as_ref(), folder),
-        );
-        let enabled = fields.boolean("enabled").unwrap_or(true);
-        let description = fields.part("description", |text| text.text().map(|_| text.shown().to_owned()));
-        let timeout = fields.seconds("timeout", TIMEOUT).unwrap_or(defaults.timeout);
-        let max_timeout = max_timeout(&mut fields, timeout, defaults);
-        let of_transport = transport.as_ref().map(|(transport, _)| transport);
-        let lifecycle = Lifecycle::from_fields(&mut fields, of_transport, defaults.lifecycle);
-        let retry = retry(&mut fields, defaults);
-        let breaker = breaker(&mut fields);
-        let limits = fields.part("limits", |limits| self::limits(limits, defaults));
-        let words =
-            [Sharing::Auto, Sharing::Shared, Sharing::PerSession].map(|sharing| (sharing.as_str(), sharing));
-        let sharing = fields.choice("sharing", &words).unwrap_or_default();
-        let sharing = own_connections(sharing, transport.as_ref().map(|(transport, _)| transport), setting);
-        let era = fields.part("era", |word| era(word, transport.as_ref().map(|(transport, _)| transport)));
-        let is_builtin = matches!(&transport, Some((Transport::Builtin(_), _)));
-        // The tools of a built-in server are part of this program.
-        let usual = (!is_builtin).then_some(defaults.on_change);
-        let tools = fields.part("tools", |setting| tools(setting, sharing, usual));
-        let per_client = match &transport {
-            Some((Transport::Builtin(options), _)) => options.per_client_setting(),
-            _ => None,
-        };
-        if let Some(per_client) = per_client
-            && tools.as_ref().is_some_and(|tools| tools.cache_ttl.is_some())
-        {
-            let hint = "an answer belongs to the project of one client; remove one of the two";
-            setting.key_problem(format!("`tools.cache` does not go with {per_client}"), Some(hint.into()));
-        }
-        let usual = || Tools { on_change: usual.unwrap_or(OnChange::Allow), ..Tools::default() };
-        fields.refuse_foreign(&FOREIGN);
+        transport::ignore_unused(&mut fields);
+        builtin::take(&mut fields, kinds);
+        let mut own = Own::from_fields(&mut fields)?;
+        read_other_name(&mut fields, &mut own.breaker);
         fields.finish();
+        let transport = own.transport.complete(setting, kinds, &all.default_pass_env);
+        let reached = transport.as_ref().map(|(transport, _)| transport);
+        network::refuse_for_programs(reached, setting);
+        let lifecycle = all.lifecycle.with(own.lifecycle);
+        lifecycle.check(setting, reached);
+        let timeout = own.timeout.unwrap_or(all.default_timeout);
+        check_max_timeout(own.max_timeout, timeout, setting);
+        check_era(own.era, reached, setting);
+        let sharing = own_connections(own.sharing, reached, setting);
+        let is_builtin = matches!(reached, Some(Transport::Builtin(_)));
+        own.tools.complete(setting, sharing, (!is_builtin).then_some(all.default_tools_on_change));
+        check_cache(&own.tools, reached, setting);
         let (transport, target) = transport?; // last, so that the problems of the other fields are reported too
         Some(Self {
             name: name.into(),
             target,
-            enabled,
-            description,
+            enabled: own.enabled,
+            description: own.description,
             timeout,
-            max_timeout,
+            max_timeout: own.max_timeout.unwrap_or(all.default_max_timeout.max(timeout)),
             lifecycle,
-            health_check_interval: defaults.health_check_interval,
-            retry,
-            breaker,
-            limits: limits.unwrap_or_else(|| default_limits(defaults)),
-            network,
+            health_check_interval: all.health_check_interval,
+            retry: retry(
+                own.retry_attempts.unwrap_or(all.default_retry_attempts),
+                own.retry_delay,
+                own.retry_max_delay,
+            ),
+            breaker: own.breaker,
+            limits: Limits { connections: all.connection_pool_size, ..own.limits },
+            network: Network::new(own.proxy.unwrap_or_else(|| all.proxy.clone()), own.tls),
             sharing,
-            era,
-            tools: tools.unwrap_or_else(usual),
+            era: own.era,
+            tools: own.tools,
             secrets: setting.secrets(),
-            source: defaults.complete(setting.fingerprint()),
+            // The folder of the file does not count, so the same file on several machines gives the same servers.
+            source: setting.fingerprint().and(&format!("{all:?} {:?}", proxy.bytes())),
             identity: transport::with_passed(identity, &transport),
             transport,
         })
     }
+}
+
+/// Reads a text that operators see: a variable stays as its reference.
+fn shown(setting: &Setting<'_>) -> Option<String> {
+    setting.text().map(|_| setting.shown().to_owned())
 }
 
 /// Returns how clients share connections. Where each principal has its own token, they share none.
@@ -232,165 +251,60 @@ fn check_name(name: &str, setting: &Setting<'_>) {
     }
 }
 
-/// Reads `era`; `None` means `auto`.
-fn era(setting: &Setting<'_>, transport: Option<&Transport>) -> Option<Era> {
-    let words = [("auto", None), ("legacy", Some(Era::Legacy)), ("modern", Some(Era::Modern))];
-    let era = setting.choice(&words).flatten();
-    let refuse = |message: &str, hint: &str| setting.key_problem(message, Some(hint.into()));
-    match transport {
-        Some(Transport::Sse(_)) if era == Some(Era::Modern) => refuse(
+/// Reads `era`; the inner `None` means `auto`.
+#[allow(clippy::option_option)] // invalid, and `auto`
+fn era(setting: &Setting<'_>) -> Option<Option<Era>> {
+    setting.choice(&[("auto", None), ("legacy", Some(Era::Legacy)), ("modern", Some(Era::Modern))])
+}
+
+fn check_era(era: Option<Era>, transport: Option<&Transport>, server: &Setting<'_>) {
+    let (message, hint) = match transport {
+        Some(Transport::Sse(_)) if era == Some(Era::Modern) => (
             "`era: modern` does not go with transport `sse`",
             "2026-07-28 has no HTTP+SSE; write `transport: http`, or remove `era`",
         ),
         Some(Transport::Builtin(_)) => {
-            refuse("`era` does not go with a built-in server", "it is part of this program; remove `era`");
+            ("`era` does not go with a built-in server", "it is part of this program; remove `era`")
         }
-        _ => {}
+        _ => return,
+    };
+    if let Some(setting) = server.member("era") {
+        setting.key_problem(message, Some(hint.into()));
     }
-    era
 }
 
-/// Reads `max_timeout`. The default for all servers is raised to the `timeout` of a server.
-fn max_timeout(fields: &mut Fields<'_>, timeout: Duration, defaults: &Defaults) -> Duration {
-    let own = fields.take("max_timeout").and_then(|own| {
-        let time = own.seconds(MAX_TIMEOUT)?;
-        if time < timeout {
-            let hint = format!("`timeout` is {} s: raise one or lower the other", timeout.as_secs_f64());
-            own.problem("`max_timeout` must not be less than `timeout`", Some(hint));
-        }
-        Some(time)
-    });
-    own.unwrap_or(defaults.max_timeout.max(timeout))
+/// Reports a `max_timeout` below `timeout`. The default for all servers is raised to the `timeout` of a server.
+fn check_max_timeout(own: Option<Duration>, timeout: Duration, server: &Setting<'_>) {
+    if let (Some(own), Some(setting)) = (own, server.member("max_timeout"))
+        && own < timeout
+    {
+        let hint = format!("`timeout` is {} s: raise one or lower the other", timeout.as_secs_f64());
+        setting.problem("`max_timeout` must not be less than `timeout`", Some(hint));
+    }
 }
 
-fn retry(fields: &mut Fields<'_>, defaults: &Defaults) -> Retry {
-    let attempts = fields.integer("retry_attempts", 0..=MAX_RETRIES).unwrap_or(defaults.retry_attempts);
-    let delay = fields.seconds("retry_delay", RETRY_DELAY).unwrap_or(Duration::from_secs(1));
-    // A first pause above the default maximum raises the maximum too. A maximum that is written limits the first pause.
-    let max_delay = fields.seconds("retry_max_delay", PAUSE).unwrap_or(Duration::from_secs(30).max(delay));
+/// Reports a cache of results that belong to one client.
+fn check_cache(tools: &Tools, transport: Option<&Transport>, server: &Setting<'_>) {
+    if let (Some(Transport::Builtin(options)), Some(_)) = (transport, tools.cache_ttl)
+        && let Some(per_client) = options.per_client_setting()
+    {
+        let hint = "an answer belongs to the project of one client; remove one of the two";
+        server.key_problem(format!("`tools.cache` does not go with {per_client}"), Some(hint.into()));
+    }
+}
+
+/// A first pause above the default maximum raises the maximum too. A maximum that is written limits the first pause.
+fn retry(attempts: u32, delay: Duration, max_delay: Option<Duration>) -> Retry {
+    let max_delay = max_delay.unwrap_or(Duration::from_secs(30).max(delay));
     Retry { attempts, delay: delay.min(max_delay), max_delay }
 }
 
-fn breaker(fields: &mut Fields<'_>) -> BreakerConfig {
-    BreakerConfig {
-        threshold: fields.integer("circuit_breaker_threshold", 1..=10_000).unwrap_or(5),
-        successes: successes(fields),
-        timeout: fields.seconds("circuit_breaker_timeout", PAUSE).unwrap_or(Duration::from_secs(30)),
-    }
-}
-
-/// Reads `circuit_breaker_success_threshold`. Files of other gateways call it `success_threshold`.
-fn successes(fields: &mut Fields<'_>) -> u32 {
-    let own = fields.integer("circuit_breaker_success_threshold", 1..=100);
-    let short = fields.take("success_threshold");
-    if let (Some(_), Some(short)) = (own, &short) {
+/// Reads `success_threshold`, as files of other gateways call `circuit_breaker_success_threshold`.
+fn read_other_name(fields: &mut Fields<'_>, breaker: &mut BreakerConfig) {
+    let Some(short) = fields.take("success_threshold") else { return };
+    if fields.setting().member("circuit_breaker_success_threshold").is_some() {
         let hint = "remove `success_threshold`";
         short.key_problem("`circuit_breaker_success_threshold` says the same", Some(hint.into()));
     }
-    own.or_else(|| short?.integer(1..=100)).unwrap_or(1)
-}
-
-fn default_limits(defaults: &Defaults) -> Limits {
-    Limits {
-        connections: defaults.connections,
-        concurrent_calls: 64,
-        waiting_calls: 256,
-        message_bytes: 16 << 20,
-        requests_per_minute: None,
-    }
-}
-
-fn limits(setting: &Setting<'_>, defaults: &Defaults) -> Option<Limits> {
-    let mut fields = setting.fields()?;
-    let usual = default_limits(defaults);
-    let limits = Limits {
-        concurrent_calls: fields.integer("concurrent_calls", 1..=10_000).unwrap_or(usual.concurrent_calls),
-        waiting_calls: fields.integer("waiting_calls", 0..=100_000).unwrap_or(usual.waiting_calls),
-        message_bytes: fields.integer("message_bytes", 1 << 10..=1 << 30).unwrap_or(usual.message_bytes),
-        requests_per_minute: fields.integer("requests_per_minute", 1..=60_000),
-        ..usual
-    };
-    let own = "write `requests_per_minute`";
-    fields.refuse_foreign(&[("rate_limit", own), ("rate_limit_per_minute", own), ("rpm", own)]);
-    fields.finish();
-    Some(limits)
-}
-
-/// Reads `tools`. `usual` is the default of `on_change`; `None` for a built-in server.
-fn tools(setting: &Setting<'_>, sharing: Sharing, usual: Option<OnChange>) -> Option<Tools> {
-    let mut fields = setting.fields()?;
-    let allow = fields.list_of_text("allow");
-    let deny = fields.part("deny", |deny| denied(deny, allow.as_deref())).unwrap_or_default();
-    let rename = fields.take("rename");
-    let cache_ttl = fields.part("cache", |cache| cache_ttl(cache, sharing));
-    let on_change = fields.part("on_change", |word| on_change(word, usual.is_none()));
-    let trusted = fields.take("trusted");
-    fields.finish();
-    let on_change = on_change.or(usual).unwrap_or(OnChange::Allow);
-    let trusted = trusted.and_then(|setting| self::trusted(&setting, on_change)).unwrap_or_default();
-    let mut tools = Tools { allow, deny, cache_ttl, on_change, trusted, ..Tools::default() };
-    let Some(rename) = rename else { return Some(tools) };
-    for (from, setting) in rename.entries()? {
-        let Some(to) = setting.parsed("a name for a tool", tool_name) else { continue };
-        if let Some((other, _)) = tools.rename.iter().find(|(_, taken)| **taken == to) {
-            setting.problem(format!("{} is what `{}` is renamed to already", setting.quoted(), other), None);
-        }
-        tools.rename.insert(from.to_owned(), to);
-    }
-    Some(tools)
-}
-
-fn on_change(setting: &Setting<'_>, is_builtin: bool) -> Option<OnChange> {
-    if is_builtin {
-        let hint = "its tools are part of this program and change with it; remove it";
-        setting.key_problem("`on_change` does not go with a built-in server", Some(hint.into()));
-    }
-    setting.choice(&on_change_words())
-}
-
-fn on_change_words() -> [(&'static str, OnChange); 3] {
-    OnChange::ALL.map(|choice| (choice.as_str(), choice))
-}
-
-/// Reads the definitions in `trusted`.
-fn trusted(setting: &Setting<'_>, on_change: OnChange) -> Option<BTreeMap<String, [u8; 32]>> {
-    if on_change == OnChange::Allow {
-        let hint = "with `on_change: allow` nothing is compared with it; remove one of the two";
-        setting.key_problem("`trusted` is of no use here", Some(hint.into()));
-    }
-    let expected = "`sha256:` and 64 hexadecimal digits, as GET /api/v1/mcp/servers/{name}/tools shows them";
-    let hash = |(name, setting): &(&str, Setting<'_>)| {
-        Some(((*name).to_owned(), setting.parsed(expected, read_sha256)?))
-    };
-    Some(setting.entries()?.iter().filter_map(hash).collect())
-}
-
-fn cache_ttl(setting: &Setting<'_>, sharing: Sharing) -> Option<Duration> {
-    if sharing == Sharing::PerSession {
-        let hint = "what a server answers there belongs to one session; remove one of the two";
-        setting.key_problem("`cache` does not go with `sharing: per_session`", Some(hint.into()));
-    }
-    let mut fields = setting.fields()?;
-    let ttl = fields.require("ttl", "add how many seconds, such as `ttl: 60`");
-    fields.finish();
-    ttl?.seconds(PAUSE)
-}
-
-/// Reads the names in `deny`. A name that is also allowed is an error.
-fn denied(setting: &Setting<'_>, allow: Option<&[String]>) -> Option<Vec<String>> {
-    let mut names = Vec::new();
-    for item in setting.list()? {
-        let Some(name) = item.text() else { continue };
-        if allow.is_some_and(|allow| allow.iter().any(|allowed| allowed == name)) {
-            item.problem(format!("{} is both allowed and denied", item.quoted()), None);
-        }
-        names.push(name.to_owned());
-    }
-    Some(names)
-}
-
-fn tool_name(name: &str) -> Option<String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
-    let good = !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.bytes().all(allowed);
-    good.then(|| name.to_owned())
+    breaker.successes = short.integer(SUCCESSES).unwrap_or(breaker.successes);
 }

@@ -14,8 +14,8 @@ use settings::{Entry, Fingerprint, Mark, Node, Problems, Setting, Text, Value};
 
 /// Kinds of built-in servers as a program may have them.
 const KINDS: Kinds = &[
-    BuiltinKind { name: "echo", fields: &["echo"], read: |_, _, _| Some(Arc::new(Nothing)) },
-    BuiltinKind { name: "search", fields: &["url", "search"], read: |_, _, _| Some(Arc::new(Nothing)) },
+    BuiltinKind { name: "echo", fields: &["echo"], read: |_| Some(Arc::new(Nothing)) },
+    BuiltinKind { name: "search", fields: &["url", "search"], read: |_| Some(Arc::new(Nothing)) },
 ];
 
 /// Options of a server that is never started.
@@ -31,9 +31,13 @@ impl BuiltinOptions for Nothing {
 fn read(globals: serde_json::Value, server: serde_json::Value) -> Result<Config, Vec<String>> {
     let (globals, server, problems) = (Node::from(globals), Node::from(server), Problems::default());
     let mut fields = Setting::root(&globals, &problems).fields().expect("a mapping");
-    let defaults = Defaults::from_fields(&mut fields, Path::new("etc"), KINDS);
+    let defaults = Defaults::from_fields(&mut fields, KINDS);
     fields.finish();
-    let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults);
+    let config = Config::from_settings(
+        &Setting::root(&server, &problems).in_folder(Path::new("etc")),
+        "one",
+        &defaults,
+    );
     let found: Vec<String> = problems.sorted().iter().map(ToString::to_string).collect();
     if found.is_empty() { Ok(config.expect("no problem, so a server")) } else { Err(found) }
 }
@@ -251,7 +255,7 @@ fn what_is_shown_of_a_server_has_no_credentials() {
     let (server, problems) = (Node::from(Value::Map(vec![entry])), Problems::default());
     let empty = Node::from(json!({}));
     let mut none = Setting::root(&empty, &problems).fields().expect("a mapping");
-    let defaults = Defaults::from_fields(&mut none, Path::new(""), KINDS);
+    let defaults = Defaults::from_fields(&mut none, KINDS);
     let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults).expect("valid");
     assert_eq!(config.target, "${URL}/mcp");
 }
@@ -359,7 +363,7 @@ fn what_comes_from_variables_is_known_as_secret() {
     let problems = Problems::default();
     let globals = Node::from(json!({}));
     let mut fields = Setting::root(&globals, &problems).fields().expect("a mapping");
-    let defaults = Defaults::from_fields(&mut fields, Path::new("etc"), KINDS);
+    let defaults = Defaults::from_fields(&mut fields, KINDS);
     let config = Config::from_settings(&Setting::root(&server, &problems), "one", &defaults);
     let config = config.expect("valid");
     let secrets: Vec<&str> = config.secrets.iter().map(ExposeSecret::expose_secret).collect();

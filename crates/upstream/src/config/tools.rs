@@ -6,56 +6,138 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use settings::one_line;
+use settings::{FromSetting, Setting, one_line, read_sha256, settings, words};
+
+use super::{PAUSE, Sharing};
 
 /// The most names of a server that are compared for a hint. The next constant limits their length.
 const MAX_COMPARED: usize = 1_000;
 const MAX_COMPARED_BYTES: usize = 128;
+/// The longest name of a tool that `rename` may set.
+const MAX_TOOL_NAME: usize = 128;
 
-/// Which tools are offered, and under which names.
-#[derive(Debug, Clone, Default)]
-pub struct Tools {
-    /// If present, only these tools are offered (names at the server, with stars).
-    pub allow: Option<Vec<String>>,
-    /// Tools that are never offered, with stars.
-    pub deny: Vec<String>,
-    /// Name at the server → name for clients.
-    pub rename: BTreeMap<String, String>,
-    /// How long results of read-only tools may be cached; `None` disables the cache.
-    pub cache_ttl: Option<Duration>,
-    /// The handling of a tool whose definition is not the approved one.
-    pub on_change: OnChange,
-    /// Name at the server → SHA-256 of the definition that is trusted from the start.
-    pub trusted: BTreeMap<String, [u8; 32]>,
+settings! {
+    /// Which tools are offered, and under which names.
+    #[derive(Debug, Clone)]
+    pub struct Tools {
+        /// only these tools, by their names at the server; `*` stands for any characters, as in `["read_*"]`
+        pub allow: Option<Vec<String>> => "all";
+        /// never these tools, with `*` as above; `deny` takes precedence over `allow`
+        pub deny: Vec<String>;
+        /// name at the server → name towards clients
+        pub rename: BTreeMap<String, String>, with renamed;
+        /// How long results of read-only tools may be cached; `None` disables the cache.
+        pub cache_ttl as "cache": Option<Duration>, with cache_ttl;
+        /// applies if the definition of a tool differs from the one that was approved, or that its server showed first.
+        /// `allow`: no effect; `warn`: operators are notified; `block`: the tool is blocked until it is approved. Not for
+        /// built-in servers. See [Tools that change](security.md#tools-that-change-after-they-were-seen)
+        pub on_change: OnChange => "`default_tools_on_change`";
+        /// name at the server → `sha256:` and the hash of the definition that is trusted from the start, see
+        /// [Tools that change](security.md#tools-that-change-after-they-were-seen)
+        pub trusted: BTreeMap<String, [u8; 32]>, with trusted;
+    }
+    check Tools::check;
 }
 
-/// The handling of a tool whose definition is not the one that its server sent first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OnChange {
-    /// Definitions are not remembered or compared.
-    Allow,
-    /// The tool is offered, and operators are notified.
-    #[default]
-    Warn,
-    /// The tool is neither listed nor called until an operator approves it.
-    Block,
-}
-
-impl OnChange {
-    /// All values.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Warn, Self::Block];
-
-    /// The word in the configuration file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Warn => "warn",
-            Self::Block => "block",
-        }
+settings! {
+    struct ToolCache {
+        /// how long Switchyard caches answers of tools that only read; see [cached answers](servers.md#cached-answers)
+        ttl: Duration => "none", required "add how many seconds, such as `ttl: 60`", in PAUSE;
     }
 }
 
+words! {
+    /// The handling of a tool whose definition is not the one that its server sent first.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum OnChange {
+        /// Definitions are not remembered or compared.
+        Allow = "allow",
+        /// The tool is offered, and operators are notified.
+        #[default]
+        Warn = "warn",
+        /// The tool is neither listed nor called until an operator approves it.
+        Block = "block",
+    }
+}
+
+fn cache_ttl(setting: &Setting<'_>) -> Option<Duration> {
+    ToolCache::from_setting(setting).map(|cache| cache.ttl)
+}
+
+fn renamed(setting: &Setting<'_>) -> Option<BTreeMap<String, String>> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    let parse = |name: &str| {
+        let good = !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.bytes().all(allowed);
+        good.then(|| name.to_owned())
+    };
+    let mut renamed = BTreeMap::new();
+    for (from, setting) in setting.entries()? {
+        let Some(to) = setting.parsed("a name for a tool", parse) else { continue };
+        if let Some((other, _)) = renamed.iter().find(|(_, taken)| **taken == to) {
+            setting.problem(format!("{} is what `{other}` is renamed to already", setting.quoted()), None);
+        }
+        renamed.insert(from.to_owned(), to);
+    }
+    Some(renamed)
+}
+
+fn trusted(setting: &Setting<'_>) -> Option<BTreeMap<String, [u8; 32]>> {
+    let expected = "`sha256:` and 64 hexadecimal digits, as GET /api/v1/mcp/servers/{name}/tools shows them";
+    let hash = |(name, setting): &(&str, Setting<'_>)| {
+        Some(((*name).to_owned(), setting.parsed(expected, read_sha256)?))
+    };
+    Some(setting.entries()?.iter().filter_map(hash).collect())
+}
+
 impl Tools {
+    /// Reports names that are both allowed and denied.
+    fn check(&mut self, setting: &Setting<'_>) {
+        let both = |item: &Setting<'_>| item.text().is_some_and(|name| self.allows_by_name(name));
+        for item in
+            setting.member("deny").and_then(|deny| deny.list()).iter().flatten().filter(|item| both(item))
+        {
+            item.problem(format!("{} is both allowed and denied", item.quoted()), None);
+        }
+    }
+
+    fn allows_by_name(&self, name: &str) -> bool {
+        self.allow.as_ref().is_some_and(|allow| allow.iter().any(|allowed| allowed == name))
+    }
+
+    /// Sets what the rest of the settings of a server decides, and reports what does not go with it. `usual` is the
+    /// default of `on_change`; `None` for a built-in server, whose tools are part of this program.
+    pub(super) fn complete(&mut self, server: &Setting<'_>, sharing: Sharing, usual: Option<OnChange>) {
+        let tools = server.member("tools");
+        let given = |name| tools.as_ref().and_then(|tools| tools.member(name));
+        let on_change = given("on_change");
+        if on_change.is_none() {
+            self.on_change = usual.unwrap_or(OnChange::Allow);
+        }
+        let refuse = |setting: Option<Setting<'_>>, is_wrong: bool, message: &str, hint: &str| {
+            if let Some(setting) = setting.filter(|_| is_wrong) {
+                setting.key_problem(message, Some(hint.into()));
+            }
+        };
+        refuse(
+            on_change,
+            usual.is_none(),
+            "`on_change` does not go with a built-in server",
+            "its tools are part of this program and change with it; remove it",
+        );
+        refuse(
+            given("trusted"),
+            self.on_change == OnChange::Allow,
+            "`trusted` is of no use here",
+            "with `on_change: allow` nothing is compared with it; remove one of the two",
+        );
+        refuse(
+            given("cache"),
+            sharing == Sharing::PerSession,
+            "`cache` does not go with `sharing: per_session`",
+            "what a server answers there belongs to one session; remove one of the two",
+        );
+    }
+
     /// Whether the tool that the server calls `name` may be listed and called.
     pub fn let_through(&self, name: &str) -> bool {
         self.hidden_by(name).is_none()

@@ -4,19 +4,19 @@
 //! instead of as an unknown field.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
+use url::Url;
 
 use super::builtin::Kinds;
-use super::fields::{TransportFields, require};
 use super::{Http, Stdio, Transport, builtin};
 use crate::credential::TokenSource;
 use crate::token_file::TokenFile;
 use runtime::secret::{redacted_reference, redacted_url};
-use settings::{Fields, Fingerprint, Setting};
+use settings::{Fields, Fingerprint, FromSetting, Setting, settings, words};
 
 const NO_VARIABLE: &str = "this is not the name of an environment variable";
 /// Headers that belong to the protocol or to the connection. The configured headers are set beside them.
@@ -31,20 +31,15 @@ const RESERVED: [&str; 8] = [
     "upgrade",
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TransportKind {
-    Http,
-    Sse,
-    Stdio,
-    Builtin,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum TransportKind {
+        Http = "http",
+        Sse = "sse",
+        Stdio = "stdio",
+        Builtin = "builtin",
+    }
 }
-
-const KINDS: [(&str, TransportKind); 4] = [
-    ("http", TransportKind::Http),
-    ("sse", TransportKind::Sse),
-    ("stdio", TransportKind::Stdio),
-    ("builtin", TransportKind::Builtin),
-];
 
 /// The words of other programs for a transport, and the text to write instead of them.
 const FOREIGN_KINDS: [(&str, &str); 4] = [
@@ -55,24 +50,22 @@ const FOREIGN_KINDS: [(&str, &str); 4] = [
 ];
 
 impl TransportKind {
-    fn word(self) -> &'static str {
-        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| *word)
-    }
-
     fn takes(self, field: &str, builtins: Kinds) -> bool {
         match self {
             Self::Http | Self::Sse => matches!(field, "url" | "headers" | "auth"),
-            Self::Stdio => matches!(field, "command" | "args" | "env" | "pass_env" | "cwd"),
+            Self::Stdio => OF_PROGRAMS.contains(&field),
             Self::Builtin => builtin::takes(builtins, field),
         }
     }
 
     fn takers(field: &str, builtins: Kinds) -> String {
-        let takers = KINDS.iter().filter(|(_, kind)| kind.takes(field, builtins));
+        let takers = Self::WORDS.iter().filter(|(_, kind)| kind.takes(field, builtins));
         takers.map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
     }
 }
 
+/// The fields of a program.
+const OF_PROGRAMS: [&str; 5] = ["command", "args", "env", "pass_env", "cwd"];
 /// The fields of all transports. The built-in servers know their own options.
 const FIELDS: [&str; 9] = ["url", "headers", "auth", "command", "args", "env", "pass_env", "cwd", "builtin"];
 
@@ -91,95 +84,161 @@ pub(super) fn with_passed(identity: Fingerprint, transport: &Transport) -> Finge
     identity.and(&format!("{passed:?}"))
 }
 
-/// Reads the transport and its target; `None` if the settings are not usable. `builtins` are the built-in servers of the
-/// program, relative paths are relative to `folder`, and a child process inherits `pass_env` if its settings name none.
-pub(super) fn from_fields(
-    fields: &mut Fields<'_>,
-    builtins: Kinds,
-    folder: &Path,
-    pass_env: &[String],
-) -> Option<(Transport, String)> {
-    let written = fields.take("transport");
-    let known = FIELDS.into_iter().chain(builtin::fields(builtins));
-    let given = TransportFields(known.filter_map(|name| Some((name, fields.take(name)?))).collect());
-    let server = fields.setting();
-    let kind = match &written {
-        Some(setting) => setting.choice_or(&KINDS, &FOREIGN_KINDS)?,
-        None => implied(&given, server)?,
-    };
-    // A URL has precedence over a command, unless `transport` is set. The fields of the command are then unused.
-    let is_unused = |field| {
-        written.is_none() && given.get("command").is_some() && TransportKind::Stdio.takes(field, builtins)
-    };
-    let of_another = |field| !kind.takes(field, builtins) && !is_unused(field);
-    for (field, setting) in given.iter().filter(|(field, _)| of_another(field)) {
-        let message = format!("`{field}` does not go with transport `{}`", kind.word());
-        setting.key_problem(
-            message,
-            Some(format!("it belongs to transport {}", TransportKind::takers(field, builtins))),
-        );
+settings! {
+    /// The settings of all transports, as far as they are given.
+    pub(super) struct OwnTransport {
+        /// `http`: Streamable HTTP, and servers of the older HTTP+SSE are detected; `sse`: HTTP+SSE only; `stdio`: a
+        /// program; `builtin`: inside Switchyard
+        transport: Option<TransportKind> => "`http`, or `stdio` if only `command` is given", with kind;
+        /// the server's MCP endpoint, or the address of the service; `http://` or `https://`. Without a path, and where
+        /// a server redirects, see [HTTP servers](servers.md#add-an-http-server-streamable-http)
+        url: Option<Url> => "required for `http`, `sse` and the builtins `r2r`, `rag` and `chroma`";
+        /// sent with every request; the headers of the protocol itself (`Content-Type`, `Mcp-…`) cannot be set
+        headers: Vec<(HeaderName, SecretString)>, with headers;
+        /// `oauth`: the server needs a [login](logins.md#settings); or a mapping
+        auth: Option<Credential>, with auth;
+        /// the program, looked up in `PATH`; no shell is involved
+        command: Option<String> => "required for `stdio`", with program;
+        /// its arguments
+        args: Vec<String>, with args;
+        /// its environment, in addition to a short list of harmless variables of Switchyard and those of `pass_env`
+        env: BTreeMap<String, SecretString>, with env;
+        /// variables of Switchyard's own environment that the program also gets, if they are set, such as `HTTPS_PROXY`
+        pass_env: Option<Vec<String>> => "`default_pass_env`", with variables;
+        /// the folder in which the program runs
+        cwd: Option<PathBuf> => "where Switchyard runs";
     }
-    let transport = match kind {
-        TransportKind::Http => Transport::Http(http(&given, server, folder)?),
-        TransportKind::Sse => Transport::Sse(http(&given, server, folder)?),
-        TransportKind::Stdio => Transport::Stdio(stdio(&given, server, folder, pass_env)?),
-        TransportKind::Builtin => Transport::Builtin(builtin::from_fields(&given, server, builtins, folder)?),
-    };
-    let target = target(&transport, &given);
-    Some((transport, target))
+}
+
+settings! {
+    /// `auth` as a mapping.
+    struct OwnAuth {
+        /// a token, sent as `Authorization: Bearer …`
+        bearer: Option<SecretString>, with bearer;
+        /// a file that holds the token and is
+        /// [rewritten when the token is replaced](security.md#tokens-that-are-replaced)
+        bearer_file: Option<PathBuf>;
+        /// the settings of a [login](logins.md#settings)
+        oauth: Option<oauth::Settings>;
+    }
+    check OwnAuth::check;
+}
+
+/// Leaves out the settings of a program where a URL has precedence over them: without `transport`, a URL is meant.
+pub(super) fn ignore_unused(fields: &mut Fields<'_>) {
+    if has_unused_program(fields.setting()) {
+        fields.ignore(&OF_PROGRAMS);
+    }
+}
+
+fn has_unused_program(server: &Setting<'_>) -> bool {
+    let [transport, url, command, builtin] =
+        ["transport", "url", "command", "builtin"].map(|name| given(server, name));
+    url && command && !transport && !builtin
+}
+
+/// Whether a setting of a server is given. In those of older files, null means absent.
+fn given(server: &Setting<'_>, name: &str) -> bool {
+    let is_absent = |setting: &Setting<'_>| setting.is_null() && matches!(name, "url" | "transport");
+    server.member(name).is_some_and(|setting| !is_absent(&setting))
+}
+
+impl OwnTransport {
+    /// Returns the transport and its target; `None` if the settings are not usable. `builtins` are the built-in servers
+    /// of the program, and a child process inherits `pass_env` if its settings name none.
+    pub(super) fn complete(
+        self,
+        server: &Setting<'_>,
+        builtins: Kinds,
+        pass_env: &[String],
+    ) -> Option<(Transport, String)> {
+        let kind = if given(server, "transport") { self.transport? } else { implied(server)? };
+        let unused: &[&str] = if has_unused_program(server) { &OF_PROGRAMS } else { &[] };
+        let is_misfit = |field: &&'static str| {
+            given(server, field) && !kind.takes(field, builtins) && !unused.contains(field)
+        };
+        let misfits = FIELDS.into_iter().chain(builtin::fields(builtins)).filter(is_misfit);
+        for (field, setting) in misfits.filter_map(|field| Some((field, server.member(field)?))) {
+            let message = format!("`{field}` does not go with transport `{}`", kind.as_str());
+            let hint = format!("it belongs to transport {}", TransportKind::takers(field, builtins));
+            setting.key_problem(message, Some(hint));
+        }
+        let transport = match kind {
+            TransportKind::Http => Transport::Http(self.http(server)?),
+            TransportKind::Sse => Transport::Sse(self.http(server)?),
+            TransportKind::Stdio => Transport::Stdio(self.stdio(server, pass_env)?),
+            TransportKind::Builtin => Transport::Builtin(builtin::read(server, builtins)?),
+        };
+        let target = target(&transport, server);
+        Some((transport, target))
+    }
+
+    fn http(self, server: &Setting<'_>) -> Option<Http> {
+        let mut headers = self.headers;
+        let auth = server.member("auth");
+        if auth.is_some() && headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
+            let hint = Some("keep one of the two".into());
+            auth?.key_problem("`headers` sets Authorization already", hint);
+        }
+        let token = match self.auth {
+            Some(Credential::Bearer(value)) => {
+                headers.push((header::AUTHORIZATION, value));
+                None
+            }
+            Some(Credential::Token(source)) => Some(source),
+            None => None,
+        };
+        if !given(server, "url") {
+            server.missing("url", "add `url: http://…`");
+        }
+        Some(Http { url: self.url?, headers, token })
+    }
+
+    fn stdio(self, server: &Setting<'_>, usual: &[String]) -> Option<Stdio> {
+        let Self { command, args, env, pass_env, cwd, .. } = self;
+        server.require("command", "add the program to start, such as `command: npx`");
+        let pass_env = pass_env.unwrap_or_else(|| usual.to_vec());
+        Some(Stdio { command: command?, args, env, pass_env, cwd })
+    }
+}
+
+fn kind(setting: &Setting<'_>) -> Option<TransportKind> {
+    setting.choice_or(TransportKind::WORDS, &FOREIGN_KINDS)
 }
 
 /// Returns the target of `transport` in the form that operators may see.
-fn target(transport: &Transport, given: &TransportFields<'_>) -> String {
-    let shown = |field| given.get(field).map_or("", Setting::shown);
+fn target(transport: &Transport, server: &Setting<'_>) -> String {
+    let shown = |field| server.member(field).map_or("", |setting| setting.shown()).to_owned();
     match transport {
         Transport::Http(http) | Transport::Sse(http) => match shown("url") {
-            text if text.contains('$') => redacted_reference(text),
+            text if text.contains('$') => redacted_reference(&text),
             _ => redacted_url(&http.url),
         },
-        Transport::Stdio(_) => shown("command").to_owned(),
-        Transport::Builtin(_) => shown("builtin").to_owned(),
+        Transport::Stdio(_) => shown("command"),
+        Transport::Builtin(_) => shown("builtin"),
     }
 }
 
 /// Returns `http`, or `stdio` if there is a command and no URL.
-fn implied(given: &TransportFields<'_>, server: &Setting<'_>) -> Option<TransportKind> {
-    match (given.get("url"), given.get("command"), given.get("builtin")) {
-        (Some(_), _, None) => Some(TransportKind::Http),
-        (None, Some(_), None) => Some(TransportKind::Stdio),
-        (_, None, Some(_)) => {
+fn implied(server: &Setting<'_>) -> Option<TransportKind> {
+    match ["url", "command", "builtin"].map(|name| given(server, name)) {
+        [true, _, false] => Some(TransportKind::Http),
+        [false, true, false] => Some(TransportKind::Stdio),
+        [_, false, true] => {
             server.key_problem("`transport` is missing", Some("add `transport: builtin`".into()));
             None
         }
-        (None, None, None) => {
+        [false, false, false] => {
             let hint = "add `url: http://…`, or `command:` for a program that speaks MCP over stdio";
             server.key_problem("neither `url` nor `command` is given", Some(hint.into()));
             None
         }
-        _ => {
+        [_, true, true] => {
             let hint = "say which one is meant with `transport: stdio` or `builtin`, and remove the other";
             server.key_problem("`command` and `builtin` are both given", Some(hint.into()));
             None
         }
     }
-}
-
-fn http(given: &TransportFields<'_>, server: &Setting<'_>, folder: &Path) -> Option<Http> {
-    let mut headers = given.get("headers").and_then(headers).unwrap_or_default();
-    let mut token = None;
-    if let Some(setting) = given.get("auth")
-        && let Some(credential) = auth(setting, folder)
-    {
-        if headers.iter().any(|(name, _)| *name == header::AUTHORIZATION) {
-            setting.key_problem("`headers` sets Authorization already", Some("keep one of the two".into()));
-        }
-        match credential {
-            ConfiguredCredential::Bearer(value) => headers.push((header::AUTHORIZATION, value)),
-            ConfiguredCredential::Token(source) => token = Some(source),
-        }
-    }
-    let url = require(given, "url", server, "add `url: http://…`")?.url()?;
-    Some(Http { url, headers, token })
 }
 
 /// Whether the header `name` (in any case) is set by the protocol, so that it cannot be configured.
@@ -221,76 +280,59 @@ pub fn header_value(setting: &Setting<'_>) -> Option<SecretString> {
 }
 
 /// The credential for a server.
-enum ConfiguredCredential {
+enum Credential {
     /// The value of `Authorization`.
     Bearer(SecretString),
     Token(TokenSource),
 }
 
-fn auth(setting: &Setting<'_>, folder: &Path) -> Option<ConfiguredCredential> {
-    let is_login = setting.shown() == "oauth" || setting.entries()?.iter().any(|(key, _)| *key == "oauth");
-    if is_login {
-        let settings = oauth::read_settings(setting)?;
-        return Some(ConfiguredCredential::Token(TokenSource::OAuth(Arc::new(settings))));
+fn auth(setting: &Setting<'_>) -> Option<Credential> {
+    let login = |settings| Credential::Token(TokenSource::OAuth(Arc::new(settings)));
+    if setting.is_word("oauth") {
+        return Some(login(oauth::Settings::default()));
     }
-    let mut fields = setting.fields()?;
-    let given = ["bearer", "bearer_file"].map(|name| fields.take(name));
-    fields.finish();
-    match given {
-        [None, None] => {
-            let hint = "add `bearer: ${NAME}`, `bearer_file: path` or `oauth:`, or remove `auth`";
-            setting.key_problem("`bearer` is missing", Some(hint.into()));
-            None
-        }
-        [Some(bearer), None] => bearer_value(&bearer).map(ConfiguredCredential::Bearer),
-        [None, Some(file)] => {
-            let path = file.file_path(folder)?;
-            Some(ConfiguredCredential::Token(TokenSource::File(TokenFile::new(path))))
-        }
-        [Some(_), Some(file)] => {
-            file.key_problem("`bearer` is given already", Some("keep one of the two".into()));
-            None
+    let OwnAuth { bearer, bearer_file, oauth } = OwnAuth::from_setting(setting)?;
+    let file = bearer_file.map(|path| Credential::Token(TokenSource::File(TokenFile::new(path))));
+    oauth.map(login).or(bearer.map(Credential::Bearer)).or(file)
+}
+
+impl OwnAuth {
+    fn check(_: &mut Self, setting: &Setting<'_>) {
+        let names = ["bearer", "bearer_file", "oauth"];
+        let mut given = names.iter().filter_map(|name| Some((name, setting.member(name)?)));
+        match (given.next(), given.next()) {
+            (None, _) => {
+                let hint = "add `bearer: ${NAME}`, `bearer_file: path` or `oauth:`, or remove `auth`";
+                setting.missing("bearer", hint);
+            }
+            (Some((first, _)), Some((_, other))) => {
+                let hint = Some("keep one of the two".into());
+                other.key_problem(format!("`{first}` is given already"), hint);
+            }
+            _ => {}
         }
     }
 }
 
-fn bearer_value(bearer: &Setting<'_>) -> Option<SecretString> {
-    let token = header_value(bearer)?;
+fn bearer(setting: &Setting<'_>) -> Option<SecretString> {
+    let token = header_value(setting)?;
     if token.expose_secret().trim().is_empty() {
-        bearer.hidden_problem("the token is empty", Some("set the variable, or remove `auth`".into()));
+        setting.hidden_problem("the token is empty", Some("set the variable, or remove `auth`".into()));
         return None;
     }
     Some(format!("Bearer {}", token.expose_secret()).into())
 }
 
-fn stdio(
-    given: &TransportFields<'_>,
-    server: &Setting<'_>,
-    folder: &Path,
-    usual: &[String],
-) -> Option<Stdio> {
-    let args = given.get("args").and_then(args).unwrap_or_default();
-    let env = given.get("env").and_then(env).unwrap_or_default();
-    let pass_env = given.get("pass_env").and_then(variables);
-    let pass_env = pass_env.unwrap_or_else(|| usual.to_vec());
-    let cwd = given.get("cwd").and_then(|cwd| cwd.file_path(folder));
-    let hint = "add the program to start, such as `command: npx`";
-    let command = require(given, "command", server, hint)?.parsed("the name of a program", passable)?;
-    Some(Stdio { command, args, env, pass_env, cwd })
+/// Reads the name of a program, if the system accepts it.
+fn program(setting: &Setting<'_>) -> Option<String> {
+    let passable = |text: &str| (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned());
+    setting.parsed("the name of a program", passable)
 }
 
-/// Returns `text` if the system accepts it.
-fn passable(text: &str) -> Option<String> {
-    (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
-}
-
+/// Reads the arguments, which may be secrets too.
 fn args(setting: &Setting<'_>) -> Option<Vec<String>> {
-    let mut args = Vec::new();
-    for item in setting.list()? {
-        // Arguments may be secrets too.
-        args.extend(environment_value(&item).map(|value| value.expose_secret().to_owned()));
-    }
-    Some(args)
+    let args = setting.list()?;
+    Some(args.iter().filter_map(environment_value).map(|value| value.expose_secret().to_owned()).collect())
 }
 
 fn env(setting: &Setting<'_>) -> Option<BTreeMap<String, SecretString>> {
@@ -306,15 +348,14 @@ fn env(setting: &Setting<'_>) -> Option<BTreeMap<String, SecretString>> {
 
 /// Reads names of variables.
 pub(super) fn variables(setting: &Setting<'_>) -> Option<Vec<String>> {
-    let mut names = Vec::new();
-    for item in setting.list()? {
-        let Some(name) = item.text() else { continue };
+    let read = |item: &Setting<'_>| {
+        let name = item.text()?;
         if !is_variable(name) {
             item.problem(NO_VARIABLE, Some("write the name alone, such as HTTPS_PROXY".into()));
         }
-        names.push(name.to_owned());
-    }
-    Some(names)
+        Some(name.to_owned())
+    };
+    Some(setting.list()?.iter().filter_map(read).collect())
 }
 
 fn is_variable(name: &str) -> bool {
