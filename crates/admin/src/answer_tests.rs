@@ -116,7 +116,7 @@ fn a_servers_error_is_passed_on_whole() {
 fn refused_arguments_and_senseless_answers_are_problems() {
     let refused = ErrorObject::new(INVALID_PARAMS, "title is required");
     let problem = Answer::of(&called(Err(refused)), "t", RequestId::new()).expect_err("refused");
-    assert_eq!((problem.code(), problem.detail()), (ErrorCode::InvalidArguments, "title is required"));
+    assert_eq!((problem.code(), &*problem.detail), (ErrorCode::InvalidArguments, "title is required"));
     for result in ["5", "null", "[]"] {
         let problem = Answer::of(&called(Ok(raw(result))), "t", RequestId::new()).expect_err(result);
         assert_eq!(problem.code(), ErrorCode::InvalidAnswer);

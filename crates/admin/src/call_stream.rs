@@ -24,20 +24,20 @@ use futures_util::{FutureExt, stream};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::answer::{exhausted, printed};
+use super::answer::{exhausted, needs_input, printed};
 use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
 use super::call_stream_data::{Asked, Begun, Withdrawn};
 use super::login_urls::host;
 use super::problem::Problem;
-use super::{Api, refusal, view};
+use super::{Api, view};
 use auth::Principal;
 use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
 use net::sse::{Event, KEEP_ALIVE};
-use protocol::{Accept, ErrorCode, Notification, Origin, Request, RequestId as MessageId, meta, method};
+use protocol::{Accept, ErrorCode, Notification, Request, RequestId as MessageId, meta, method};
 use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
@@ -209,7 +209,7 @@ impl Running {
     fn failed(&self, problem: &Problem) -> Bytes {
         tracing::debug!(request_id = %self.id, code = %problem.code(), "streaming call failed");
         let small =
-            || event("error", &Problem::new(problem.code(), problem.detail()).print(self.id, &self.account));
+            || event("error", &Problem::new(problem.code(), &*problem.detail).print(self.id, &self.account));
         self.charged("error", &problem.print(self.id, &self.account)).unwrap_or_else(|_| small())
     }
 
@@ -238,11 +238,10 @@ async fn run(
         Some(limit) => timeout(limit, work).await.map_err(|_| timed_out(&tool, limit))?,
         None => work.await,
     };
-    match &reply {
-        Err(error) if error.origin() != Origin::Answer && !refusal::needs_input(error) => {
-            return Err(refusal::problem(error));
-        }
-        _ => {}
+    if let Err(error) = &reply
+        && let Some(problem) = error.problem().filter(|_| !needs_input(error))
+    {
+        return Err(problem.clone().into());
     }
     let route = gateway.manager().seen_by(Some(&caller.affinity)).route(&caller.scope, Named::Tool, &tool);
     let (server, subject) = match route {

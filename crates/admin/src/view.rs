@@ -10,13 +10,13 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::changed_tool::ChangedTool;
-use super::json_object::JsonObject;
-use super::problem::clipped;
 use super::server_state::{ServerState, Start};
 use gateway::manager::catalog::CatalogEntry;
 use gateway::manager::{ServerStatus, Snapshot};
 use json::Raw;
 use protocol::Version;
+use protocol::openapi::JsonObject;
+use protocol::sanitize::clipped;
 use upstream::config::Transport;
 use upstream::status::Status;
 use upstream::{Config, breaker};

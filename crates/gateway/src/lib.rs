@@ -12,7 +12,6 @@ pub mod era;
 pub mod error;
 #[cfg(test)]
 mod fixture;
-mod invalid_answer;
 mod lifecycle;
 mod lists;
 mod logging;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::caller::Caller;
-use super::{Gateway, absence, era, error};
+use super::{Gateway, absence, era};
 use crate::manager::{Scope, Server, Snapshot};
 use json::Raw;
 use protocol::caching::Caching;
 use protocol::lifecycle::Peer;
-use protocol::{Era, ErrorCode, ErrorObject, Version, implementation, meta};
+use protocol::{Era, ErrorCode, ErrorObject, Problem, Version, implementation, meta};
 
 /// Limit of the merged instructions of servers in bytes; language models read all of it at every start.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
@@ -71,9 +71,9 @@ pub(super) fn discover(gateway: &Gateway, caller: &Caller) -> Result<Raw, ErrorO
         let text = format!(
             "the server speaks protocol revision {version}, which has no server/discover: begin with initialize"
         );
-        let refusal = error::refusal(ErrorCode::MethodNotFound, caller.version.era(), &text);
-        let data = refusal.data().unwrap_or_else(Raw::empty_object);
-        return Err(refusal.with_data(&data.with("supported", &Raw::of(&[version.as_str()]))));
+        let problem =
+            Problem::new(ErrorCode::MethodNotFound, text).with_mcp("supported", &[version.as_str()]);
+        return Err(problem.error(caller.version.era()));
     }
     let result = Raw::of(&DiscoverResult {
         supported_versions: [Version::NEWEST_MODERN.as_str()],

@@ -218,7 +218,7 @@ async fn disabled_server_ends_with_its_calls_and_returns_when_it_is_enabled() {
         assert_eq!((status.status.state, status.config.enabled), (State::Disabled, false));
         assert_eq!(offered(&manager), ["u"]);
         let refused = call(&manager, "a").await.expect_err("it is disabled");
-        assert!(refused.hint().contains("/servers/a/enable"), "{}", refused.hint());
+        assert!(refused.problem().hint.contains("/servers/a/enable"), "{}", refused.problem().hint);
     };
     let (ended, ()) = tokio::join!(running, disabled);
     ended.expect("a call that ran ends where it began");

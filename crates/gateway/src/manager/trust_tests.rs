@@ -275,7 +275,7 @@ async fn a_tool_that_is_held_back_is_neither_listed_nor_called_until_it_is_appro
     assert!(is_held(&by_server));
     let told = by_server.expect_err("held back");
     assert!(told.to_string().contains("\"t\" of server \"a\"") && told.to_string().contains("description"));
-    assert!(told.hint().contains("/servers/a/tools/approve"));
+    assert!(told.problem().hint.contains("/servers/a/tools/approve"));
     assert_eq!(a.calls(), 0, "it was not asked");
     call(&manager, "u").await.expect("it did not change");
 

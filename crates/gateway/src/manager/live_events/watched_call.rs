@@ -64,7 +64,7 @@ impl<'a> WatchedCall<'a> {
                 CallEnd { outcome, code: None, duration: self.request.begun.elapsed(), attempts }
             }
             Err(error) => {
-                let (code, duration) = (Some(error.class().code), self.request.begun.elapsed());
+                let (code, duration) = (Some(error.code()), self.request.begun.elapsed());
                 CallEnd { outcome: "failed", code, duration, attempts }
             }
         });
