@@ -4,17 +4,10 @@ use std::time::Duration;
 
 use super::super::fixture::raw;
 use super::*;
-use protocol::{Reply, Version};
+use protocol::Reply;
 
 fn called(reply: Reply) -> Called {
-    let version = Version::NEWEST_MODERN;
-    Called {
-        server: "s".into(),
-        subject: "t".into(),
-        reply,
-        version,
-        elapsed: Duration::from_micros(1_234_500),
-    }
+    Called { server: "s".into(), subject: "t".into(), reply, elapsed: Duration::from_micros(1_234_500) }
 }
 
 fn answer(result: &str) -> Answer<'static> {

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +29,10 @@ use super::body::CallRequest;
 use super::call_audit;
 use super::call_questions::OpenCall;
 use super::call_stream_data::{Asked, Begun, Withdrawn};
+use super::login_urls::host;
 use super::problem::Problem;
 use super::{Api, view};
 use auth::Principal;
-use gateway::manager::live_events::CallSource;
 use gateway::manager::{Called, Named, Scope};
 use gateway::{Caller, Gateway};
 use json::Raw;
@@ -41,7 +42,7 @@ use runtime::memory::{Account, Charge, ChargeKind, Exhausted, SMALL};
 use runtime::telemetry::audit::AuditRecord;
 use runtime::telemetry::limit::Limit;
 use runtime::telemetry::{RequestId, panics};
-use upstream::{CallEvent, Inlet, Outlet, Question};
+use upstream::{CallEvent, CallSource, Inlet, Outlet, Question};
 
 /// The most messages that wait for a slow client.
 const WAITING: usize = 64;
@@ -59,7 +60,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(super) fn begin(
     api: &Api,
     principal: &Principal,
-    request: CallRequest,
+    (headers, request): (&HeaderMap, CallRequest),
     id: RequestId,
 ) -> Result<Response, Problem> {
     let record = call_audit::begun((principal, id), request.server.as_deref(), || request.tool.clone())?;
@@ -67,9 +68,14 @@ pub(super) fn begin(
     let account = Account::Principal(Arc::clone(principal.id()));
     let (outlet, inlet) = Outlet::paid_by(WAITING, account.clone());
     let scope = request.server.clone().map_or(Scope::All, |server| Scope::Server(server.into()));
-    let caller = Arc::new(Caller::of_program(principal.clone(), scope, Some(capabilities())));
+    let login = api.gateway.login_called(principal, (&scope, &request.tool), host(headers));
     let source = CallSource { request_id: Some(id), is_rest: true };
-    let run = source.during(run(api.gateway.clone(), Arc::clone(&caller), request, outlet)).boxed();
+    let caller = Caller::of_program(principal.clone(), scope, Some(capabilities()));
+    let caller = Arc::new(caller.in_request(source));
+    let run = match login {
+        Some(answer) => ready(Ok(answer)).boxed(),
+        None => run(api.gateway.clone(), Arc::clone(&caller), request, outlet).boxed(),
+    };
     let first = event("call", Raw::of(&Begun { call: open.id() }).bytes());
     let gateway = api.gateway.clone();
     let ready = VecDeque::from([first]);
@@ -243,7 +249,7 @@ async fn run(
         // The tool left the list while it ran.
         Err(_) => ("".into(), tool.into()),
     };
-    Ok(Called { server, subject, reply, version: caller.version, elapsed: begun.elapsed() })
+    Ok(Called { server, subject, reply, elapsed: begun.elapsed() })
 }
 
 async fn withdrawn(open: &OpenCall) -> u64 {

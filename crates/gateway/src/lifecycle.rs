@@ -1,5 +1,7 @@
 //! The handshakes and description of Switchyard: `initialize`, `server/discover`, `ping`.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::caller::Caller;
@@ -118,7 +120,8 @@ fn capabilities(snapshot: &Snapshot, caller: &Caller) -> Raw {
 fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Option<String> {
     let scope = &caller.scope;
     let logins = gateway.login_instructions(caller);
-    let advice = |server: &Server| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
+    let advice =
+        |server: &Arc<Server>| server.offer.as_ref().and_then(|offer| offer.peer.instructions.clone());
     let merged = match scope {
         Scope::Server(name) => {
             let absence = if logins.is_none() { absence::reason(snapshot, scope) } else { None };
@@ -126,7 +129,7 @@ fn instructions(gateway: &Gateway, snapshot: &Snapshot, caller: &Caller) -> Opti
             parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
         }
         Scope::All => {
-            let part = |server: &Server| {
+            let part = |server: &Arc<Server>| {
                 advice(server).map(|text| format!("## {}\n\n{}", server.upstream.config().name, text.trim()))
             };
             snapshot.servers().iter().filter_map(part).collect::<Vec<_>>().join("\n\n")

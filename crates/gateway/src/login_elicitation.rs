@@ -230,7 +230,7 @@ impl Gateway {
             };
             if done {
                 let params = Raw::empty_object().with("elicitationId", &Raw::of(&id));
-                affinity.notice(Notification { method: COMPLETE.into(), params: Some(params) });
+                affinity.tell(Notification { method: COMPLETE.into(), params: Some(params) });
             }
         });
     }
