@@ -100,6 +100,8 @@ async fn a_server_that_demands_a_login_is_left_alone_until_somebody_logs_in() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let refused = world.gateway.call("notes", "a", json!({})).await;
         assert_eq!(refused.json()["code"], "login_required", "{refused:?}");
+        let prompt = world.gateway.post("/prompts/notes__greet", "{}").await;
+        assert_eq!((prompt.status, &prompt.json()["code"]), (503, &json!("login_required")), "{prompt:?}");
         assert_eq!(world.server.seen().len(), dialled, "nothing is sent without a token");
 
         world.log_in().await;

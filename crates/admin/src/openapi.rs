@@ -1,6 +1,6 @@
 //! The `OpenAPI` document.
 //!
-//! Invariant: the problems of each operation come from one list of codes, which the code itself uses. Not
+//! Invariant: the problems of an operation are those of every operation, which the table of codes marks, and its own. Not
 //! here: the operations, which are described beside their functions; serving the document (`pages`).
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use utoipa::{IntoResponses, OpenApi};
 
 use super::call_stream_data::{Advance, Asked, Begun, Message, Withdrawn};
 use super::problem::PROBLEM_JSON;
+use protocol::error_code::{Row, Surface, TABLE};
 use protocol::{ErrorCode, Problem};
 
 #[derive(OpenApi)]
@@ -63,173 +64,53 @@ pub(super) fn printed(document: &Document) -> String {
     text + "\n"
 }
 
-/// Refusals that do not depend on the route: checks of the listener, missing rights, bugs.
-const DOOR: &[ErrorCode] = &[
-    ErrorCode::BadHost,
-    ErrorCode::BodyIncomplete,
-    ErrorCode::Unauthorized,
-    ErrorCode::Forbidden,
-    ErrorCode::HostNotAllowed,
-    ErrorCode::OriginNotAllowed,
-    ErrorCode::CsrfTokenRequired,
-    ErrorCode::BodyTimeout,
-    ErrorCode::TooManyConnections,
-    ErrorCode::AuthenticationBusy,
-    ErrorCode::MemoryExhausted,
-    ErrorCode::AuditFull,
-    ErrorCode::BodyTooLarge,
-    ErrorCode::TooManyHeads,
-    ErrorCode::TransferCodingNotSupported,
-    ErrorCode::InternalError,
-];
-/// Refusals of a path that names a server.
-const NAMED: &[ErrorCode] = &[ErrorCode::InvalidRequest, ErrorCode::ServerNotFound];
-/// Failures between Switchyard and a server.
-const UPSTREAM: &[ErrorCode] = &[
-    ErrorCode::Overloaded,
-    ErrorCode::RateLimited,
-    ErrorCode::ConnectionFailed,
-    ErrorCode::OutcomeUnknown,
-    ErrorCode::ServerError,
-    ErrorCode::InvalidAnswer,
-    ErrorCode::BackendError,
-    ErrorCode::AuthFailed,
-    ErrorCode::LoginRequired,
-    ErrorCode::CircuitOpen,
-    ErrorCode::ServerUnavailable,
-    ErrorCode::TimedOut,
-];
-/// Failures of calls of tools only.
-const CALL: &[ErrorCode] = &[
-    ErrorCode::InvalidArguments,
-    ErrorCode::AmbiguousTool,
-    ErrorCode::ToolNotFound,
-    ErrorCode::ToolChanged,
-    ErrorCode::UnsupportedMediaType,
-];
+/// Declares the problems of groups of operations: those of every operation, those between Switchyard and a server if the
+/// operation `reaches` one, and their own ones.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident, $reaches:literal, [$($own:ident),*];)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
 
-/// Failures of reading resources and prompts only.
-const READ: &[ErrorCode] = &[
-    ErrorCode::InvalidArguments,
-    ErrorCode::AmbiguousTool,
-    ErrorCode::NotFound,
-    ErrorCode::UnsupportedMediaType,
-];
-
-/// Problems of a request that only reads.
-pub(super) struct ReadProblems;
-/// Problems of a request with a query.
-pub(super) struct QueryProblems;
-/// Problems of a request that names a server, in its path or in its query.
-pub(super) struct NamedProblems;
-/// Problems of a request that names a tool in its path.
-pub(super) struct ToolProblems;
-/// Problems of a list, of which the query may name a server.
-pub(super) struct QueryNamedProblems;
-/// Problems of a request that reads from a server.
-pub(super) struct ServerReadProblems;
-/// Problems of the answer to a server request.
-pub(super) struct AnswerProblems;
-/// Problems of a request that rebuilds the connections of a server.
-pub(super) struct ReconnectProblems;
-/// Problems of a request that enables or disables a server.
-pub(super) struct SwitchProblems;
-/// Problems of a request that approves definitions of tools.
-pub(super) struct ApprovalProblems;
-/// Problems of a request that reloads the configuration file.
-pub(super) struct ReloadProblems;
-/// Problems of a request for the configuration.
-pub(super) struct ConfigurationProblems;
-/// Problems of a request about a login.
-pub(super) struct LoginProblems;
-/// Problems of a request that calls a tool.
-pub(super) struct CallProblems;
-
-impl IntoResponses for ReadProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(DOOR)
-    }
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+                described($reaches, &[$(ErrorCode::$own),*])
+            }
+        }
+    )*};
 }
 
-impl IntoResponses for QueryProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, &[ErrorCode::InvalidRequest]].concat())
-    }
-}
-
-impl IntoResponses for NamedProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED].concat())
-    }
-}
-
-impl IntoResponses for ToolProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, &[ErrorCode::InvalidRequest, ErrorCode::ToolNotFound]].concat())
-    }
-}
-
-impl IntoResponses for QueryNamedProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED].concat())
-    }
-}
-
-impl IntoResponses for ServerReadProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED, UPSTREAM, READ].concat())
-    }
-}
-
-impl IntoResponses for AnswerProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let own = &[ErrorCode::InvalidRequest, ErrorCode::NotFound, ErrorCode::UnsupportedMediaType];
-        described(&[DOOR, own].concat())
-    }
-}
-
-impl IntoResponses for ReconnectProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED, UPSTREAM].concat())
-    }
-}
-
-impl IntoResponses for SwitchProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED, &[ErrorCode::ServerUnavailable]].concat())
-    }
-}
-
-impl IntoResponses for ApprovalProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let own = &[ErrorCode::ToolNotFound, ErrorCode::OtherDefinition, ErrorCode::ServerUnavailable];
-        described(&[DOOR, NAMED, own].concat())
-    }
-}
-
-impl IntoResponses for ConfigurationProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, &[ErrorCode::NotFound]].concat())
-    }
-}
-
-impl IntoResponses for ReloadProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let own = [ErrorCode::NotFound, ErrorCode::InvalidConfiguration, ErrorCode::ServerUnavailable];
-        described(&[DOOR, &own].concat())
-    }
-}
-
-impl IntoResponses for LoginProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED, &[ErrorCode::LoginNotPossible, ErrorCode::LoginFailed]].concat())
-    }
-}
-
-impl IntoResponses for CallProblems {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        described(&[DOOR, NAMED, UPSTREAM, CALL].concat())
-    }
+problems! {
+    /// Problems of a request that only reads.
+    ReadProblems, false, [];
+    /// Problems of a request with a query.
+    QueryProblems, false, [InvalidRequest];
+    /// Problems of a request that names a server, in its path or in its query.
+    NamedProblems, false, [InvalidRequest, ServerNotFound];
+    /// Problems of a request that names a tool in its path.
+    ToolProblems, false, [InvalidRequest, ToolNotFound];
+    /// Problems of a list, of which the query may name a server.
+    QueryNamedProblems, false, [InvalidRequest, ServerNotFound];
+    /// Problems of a request that reads from a server.
+    ServerReadProblems, true,
+        [InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, NotFound, UnsupportedMediaType];
+    /// Problems of the answer to a server request.
+    AnswerProblems, false, [InvalidRequest, NotFound, UnsupportedMediaType];
+    /// Problems of a request that rebuilds the connections of a server.
+    ReconnectProblems, true, [InvalidRequest, ServerNotFound];
+    /// Problems of a request that enables or disables a server.
+    SwitchProblems, false, [InvalidRequest, ServerNotFound, ServerUnavailable];
+    /// Problems of a request that approves definitions of tools.
+    ApprovalProblems, false, [InvalidRequest, ServerNotFound, ToolNotFound, OtherDefinition, ServerUnavailable];
+    /// Problems of a request that reloads the configuration file.
+    ReloadProblems, false, [NotFound, InvalidConfiguration, ServerUnavailable];
+    /// Problems of a request for the configuration.
+    ConfigurationProblems, false, [NotFound];
+    /// Problems of a request about a login.
+    LoginProblems, false, [InvalidRequest, ServerNotFound, LoginNotPossible, LoginFailed];
+    /// Problems of a request that calls a tool.
+    CallProblems, true, [
+        InvalidRequest, ServerNotFound, InvalidArguments, AmbiguousTool, ToolNotFound, ToolChanged, UnsupportedMediaType
+    ];
 }
 
 /// The header of a 401 beside its problem. The listener adds the URL of the metadata, if it has one.
@@ -240,11 +121,16 @@ fn challenge() -> openapi::Header {
     HeaderBuilder::new().schema(Some(text)).description(Some(says)).build()
 }
 
-/// Returns the responses of `codes`: one for each status, in which `code` tells them apart.
-fn described(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<openapi::Response>> {
+/// Returns the responses of an operation with its `own` codes: one for each status, in which `code` tells them apart.
+fn described(reaches_server: bool, own: &[ErrorCode]) -> BTreeMap<String, RefOr<openapi::Response>> {
+    let is_possible = |row: &&Row| match row.surface {
+        Surface::Every | Surface::EveryRest => true,
+        Surface::Server => reaches_server || own.contains(&row.code),
+        _ => own.contains(&row.code),
+    };
     let mut by_status: BTreeMap<String, Vec<ErrorCode>> = BTreeMap::new();
-    for code in codes {
-        by_status.entry(code.row().status.to_string()).or_default().push(*code);
+    for row in TABLE.iter().filter(is_possible) {
+        by_status.entry(row.status.to_string()).or_default().push(row.code);
     }
     by_status.into_iter().map(|(status, codes)| (status, response(&codes).into())).collect()
 }

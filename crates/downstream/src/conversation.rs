@@ -149,7 +149,7 @@ impl Conversation {
             Some(caller) => Ok(caller.clone()),
             // A ping is allowed before the handshake (2025-11-25, `basic/lifecycle`).
             None if request.method == method::PING => Ok(opener.clone()),
-            None => Err(MessageRefusal::NoSession),
+            None => Err(MessageRefusal::no_session()),
         }
     }
 

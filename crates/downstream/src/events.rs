@@ -137,7 +137,7 @@ async fn as_json(mut exchange: Exchange, cancel: impl FnOnce()) -> Response {
             Some(Step::Stream(stream)) => return passed(&exchange, stream),
             Some(Step::Message(Message::Request(_))) => {
                 cancel();
-                let refusal = MessageRefusal::Accept(EVENTS_NEEDED);
+                let refusal = MessageRefusal::accept(EVENTS_NEEDED);
                 return refusal.into_response(Some(exchange.id().clone()), exchange.named());
             }
             Some(Step::Message(Message::Notification(_)) | Step::Pause(_)) => {}

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::MessageRefusal;
 use json::{Part, Raw};
-use protocol::{Accept, Request, Version, headers, meta, sanitize};
+use protocol::{Accept, ErrorCode, Request, Version, headers, meta, sanitize};
 
 /// Header names, parsed once: a lookup by text would parse the name each time.
 static PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
@@ -74,10 +74,10 @@ impl<'a> Single<'a> {
     fn text(self, name: &dyn Display) -> Result<Option<&'a str>, MessageRefusal> {
         let Some(value) = self.value else { return Ok(None) };
         if self.is_repeated {
-            return Err(MessageRefusal::HeaderMismatch(format!("{name} stands more than once")));
+            return Err(MessageRefusal::header_mismatch(format!("{name} stands more than once")));
         }
         let text = value.to_str();
-        let text = text.map_err(|_| MessageRefusal::HeaderMismatch(format!("{name} is not plain text")))?;
+        let text = text.map_err(|_| MessageRefusal::header_mismatch(format!("{name} is not plain text")))?;
         Ok(Some(text.trim_ascii()))
     }
 }
@@ -91,18 +91,20 @@ fn has_repeated(map: &HeaderMap) -> bool {
 pub(crate) fn check_content_type(map: &HeaderMap) -> Result<(), MessageRefusal> {
     let value = map.get(CONTENT_TYPE);
     if has_repeated(map) && map.get_all(CONTENT_TYPE).iter().nth(1).is_some() {
-        return Err(MessageRefusal::ContentType);
+        return Err(not_json());
     }
     if value.is_some_and(|value| value == "application/json") {
         return Ok(());
     }
     let value = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = value.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") {
-        Ok(())
-    } else {
-        Err(MessageRefusal::ContentType)
-    }
+    if media_type.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(not_json()) }
+}
+
+/// Not declared as JSON, or declared more than once.
+fn not_json() -> MessageRefusal {
+    let text = "Content-Type must be application/json, and stand once";
+    MessageRefusal::new(ErrorCode::UnsupportedMediaType, text)
 }
 
 /// Returns the forms of answers that the client accepts, the better one first. Refuses a client that accepts none.
@@ -119,13 +121,13 @@ pub(crate) fn response_format(map: &HeaderMap) -> Result<ResponseFormat, Message
         (true, true) => Ok(ResponseFormat::Json),
         (true, false) => Ok(ResponseFormat::OnlyJson),
         (false, true) => Ok(ResponseFormat::OnlyStream),
-        (false, false) => Err(MessageRefusal::Accept("application/json or text/event-stream")),
+        (false, false) => Err(MessageRefusal::accept("application/json or text/event-stream")),
     }
 }
 
 /// Requires that the client accepts an event stream, for an answer that has no other form.
 pub(crate) fn check_accepts_events(map: &HeaderMap) -> Result<(), MessageRefusal> {
-    if accepted(map).allows_events() { Ok(()) } else { Err(MessageRefusal::Accept(EVENTS_NEEDED)) }
+    if accepted(map).allows_events() { Ok(()) } else { Err(MessageRefusal::accept(EVENTS_NEEDED)) }
 }
 
 /// The forms that the client accepts. A value that is not text allows nothing.
@@ -147,7 +149,8 @@ pub fn is_modern(map: &HeaderMap, params: Option<&Raw>) -> bool {
 pub(crate) fn check_legacy_version(map: &HeaderMap) -> Result<(), MessageRefusal> {
     match single(map, &PROTOCOL_VERSION)? {
         Some(name) if Version::from_name(name).is_none() => {
-            Err(MessageRefusal::VersionHeader(sanitize::name(name)))
+            let text = format!("MCP-Protocol-Version {:?} is not a known revision", sanitize::name(name));
+            Err(MessageRefusal::new(ErrorCode::UnsupportedVersion, text))
         }
         _ => Ok(()),
     }
@@ -158,18 +161,18 @@ pub(crate) fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Mes
     let [version, method, name] = Single::all(map, [&PROTOCOL_VERSION, &METHOD, &NAME]);
     let header = version
         .text(&PROTOCOL_VERSION)?
-        .ok_or_else(|| MessageRefusal::HeaderMismatch("MCP-Protocol-Version is missing".into()))?;
+        .ok_or_else(|| MessageRefusal::header_mismatch("MCP-Protocol-Version is missing"))?;
     let described =
-        meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
+        meta::part(request.params.as_ref()).ok_or_else(|| MessageRefusal::meta(meta::PROTOCOL_VERSION))?;
     let claimed = described.get(meta::PROTOCOL_VERSION);
     if !claimed.is_some_and(|claimed| claimed.says(header)) {
-        let claimed = claimed.and_then(Part::text).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
+        let claimed =
+            claimed.and_then(Part::text).ok_or_else(|| MessageRefusal::meta(meta::PROTOCOL_VERSION))?;
         return Err(mismatch("MCP-Protocol-Version", header, &claimed));
     }
     check_description(described, header)?;
-    let method = method
-        .text(&METHOD)?
-        .ok_or_else(|| MessageRefusal::HeaderMismatch("Mcp-Method is missing".into()))?;
+    let method =
+        method.text(&METHOD)?.ok_or_else(|| MessageRefusal::header_mismatch("Mcp-Method is missing"))?;
     if method != request.method {
         return Err(mismatch("Mcp-Method", method, &request.method));
     }
@@ -179,21 +182,21 @@ pub(crate) fn check_modern(map: &HeaderMap, request: &Request) -> Result<(), Mes
 /// Checks the `_meta` that a modern request needs on every transport.
 pub(crate) fn check_meta(request: &Request) -> Result<(), MessageRefusal> {
     let described =
-        meta::part(request.params.as_ref()).ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
+        meta::part(request.params.as_ref()).ok_or_else(|| MessageRefusal::meta(meta::PROTOCOL_VERSION))?;
     let claimed = described
         .get(meta::PROTOCOL_VERSION)
         .and_then(Part::text)
-        .ok_or(MessageRefusal::Meta(meta::PROTOCOL_VERSION))?;
+        .ok_or_else(|| MessageRefusal::meta(meta::PROTOCOL_VERSION))?;
     check_description(described, &claimed)
 }
 
 /// Checks the `_meta` of a modern request that declares the revision `claimed`.
 fn check_description(described: Part<'_>, claimed: &str) -> Result<(), MessageRefusal> {
     if Version::from_name(claimed).is_none_or(|version| !version.is_modern()) {
-        return Err(MessageRefusal::UnsupportedVersion { requested: sanitize::name(claimed) });
+        return Err(MessageRefusal::unsupported_version(&sanitize::name(claimed)));
     }
     if !described.get(meta::CLIENT_CAPABILITIES).is_some_and(Part::is_object) {
-        return Err(MessageRefusal::Meta(meta::CLIENT_CAPABILITIES));
+        return Err(MessageRefusal::meta(meta::CLIENT_CAPABILITIES));
     }
     Ok(())
 }
@@ -209,17 +212,17 @@ fn check_name(name: Single<'_>, request: &Request) -> Result<(), MessageRefusal>
         return Ok(());
     }
     let Some(body) = body.text() else { return Ok(()) }; // the method also refuses one that is not a string
-    let sent = sent.ok_or_else(|| MessageRefusal::HeaderMismatch("Mcp-Name is missing".into()))?;
+    let sent = sent.ok_or_else(|| MessageRefusal::header_mismatch("Mcp-Name is missing"))?;
     let decoded = decoded.ok_or_else(|| {
         let sent = sanitize::name(sent);
-        MessageRefusal::HeaderMismatch(format!("Mcp-Name {sent:?} is not a readable value"))
+        MessageRefusal::header_mismatch(format!("Mcp-Name {sent:?} is not a readable value"))
     })?;
     Err(mismatch("Mcp-Name", &decoded, &body))
 }
 
 fn mismatch(name: &str, header: &str, body: &str) -> MessageRefusal {
     let cut = |text: &str| text.chars().take(80).collect::<String>();
-    MessageRefusal::HeaderMismatch(format!("{name} is {:?}, the body says {:?}", cut(header), cut(body)))
+    MessageRefusal::header_mismatch(format!("{name} is {:?}, the body says {:?}", cut(header), cut(body)))
 }
 
 #[cfg(test)]

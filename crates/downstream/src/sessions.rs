@@ -25,7 +25,7 @@ use crate::admission::{Slot, Slots};
 use auth::Principal;
 use gateway::Caller;
 use gateway::manager::Scope;
-use protocol::{Notification, RequestId, method};
+use protocol::{ErrorCode, Notification, RequestId, method};
 use runtime::telemetry::limit::Limit;
 use table::{Returned, SessionTable};
 
@@ -101,15 +101,16 @@ impl Session {
     /// session has ended.
     pub fn begin(self: &Arc<Self>, id: &RequestId) -> Result<SessionRequest, MessageRefusal> {
         if self.ended.is_cancelled() {
-            return Err(MessageRefusal::UnknownSession);
+            return Err(MessageRefusal::unknown_session());
         }
         let cancel = self.ended.child_token();
         let mut state = self.state();
         if state.running.contains_key(id) {
-            return Err(MessageRefusal::IdInUse);
+            let text = "a request with this id is already running";
+            return Err(MessageRefusal::new(ErrorCode::IdInUse, text));
         }
         if state.running.len() >= MAX_RUNNING {
-            return Err(Limit::SessionRequests.met(MessageRefusal::TooManyRequests));
+            return Err(Limit::SessionRequests.met(MessageRefusal::too_many_requests()));
         }
         state.running.insert(id.clone(), cancel.clone());
         state.open += 1;
@@ -298,8 +299,7 @@ impl Sessions {
         let place = self.place_for(caller.principal.id())?;
         let session = Session::new(caller, (self.kept.clone(), self.returned.clone()), is_channel);
         session.state().place = Some(place);
-        self.add(session)
-            .ok_or_else(|| Limit::Sessions.met(MessageRefusal::TooManySessions { most: self.max }))
+        self.add(session).ok_or_else(|| Limit::Sessions.met(MessageRefusal::too_many_sessions(self.max)))
     }
 
     /// The session `id`, if it belongs to `principal` and to `scope`.

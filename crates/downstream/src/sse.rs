@@ -93,11 +93,11 @@ impl SseEndpoint {
         request: &HttpRequest,
     ) -> Result<Response, MessageRefusal> {
         if request.method() != Method::GET {
-            return Err(MessageRefusal::Method { allow: "GET" });
+            return Err(MessageRefusal::method("GET"));
         }
         headers::check_accepts_events(request.headers())?;
         if let Scope::Server(name) = &scope {
-            self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::Server)?;
+            self.0.gateway.manager().snapshot().server(name).map(drop)?;
         }
         // The client describes itself in `initialize`; until then only the principal is known.
         let caller = Caller::legacy(principal, scope, None);
@@ -145,7 +145,7 @@ impl SseEndpoint {
     ) -> Result<Response, (MessageRefusal, Bytes)> {
         let early = |refusal| (refusal, Bytes::new());
         if request.method() != Method::POST {
-            return Err(early(MessageRefusal::Method { allow: "POST" }));
+            return Err(early(MessageRefusal::method("POST")));
         }
         let conversation = self.find(of.session_id.as_deref(), principal).map_err(early)?;
         let (head, body) = request.into_parts();
@@ -166,7 +166,7 @@ impl SseEndpoint {
         let conversations = self.0.conversations.read().unwrap_or_else(PoisonError::into_inner);
         let found = id.and_then(|id| conversations.get(id));
         let own = found.filter(|conversation| conversation.session().caller.principal == *principal);
-        own.cloned().ok_or(MessageRefusal::UnknownSession)
+        own.cloned().ok_or_else(MessageRefusal::unknown_session)
     }
 }
 

@@ -95,7 +95,7 @@ async fn read<R: AsyncRead + Unpin>(conversation: &Arc<Conversation>, input: R, 
         match line {
             Line::Whole(line) => take_line(conversation, line).await,
             Line::TooLong(_) => {
-                let refusal = Limit::Body.met(MessageRefusal::BodyTooLarge { limit: max_line });
+                let refusal = Limit::Body.met(MessageRefusal::body_too_large(max_line));
                 conversation.refuse(None, &refusal).await;
             }
         }

@@ -29,7 +29,7 @@ use auth::Principal;
 use gateway::manager::Scope;
 use gateway::{Caller, Gateway, ParamHeaders};
 use protocol::headers::{LAST_EVENT_ID, SESSION_ID};
-use protocol::{Message, Notification, Request, RequestId, method};
+use protocol::{ErrorCode, Message, Notification, Request, RequestId, method};
 use runtime::shutdown::Shutdown;
 
 /// HTTP methods of the endpoint, for `Allow`.
@@ -119,7 +119,7 @@ impl StreamableHttpEndpoint {
             Method::POST => return self.post(asked, body),
             Method::GET => self.known(&asked).and_then(|()| self.get(&asked)),
             Method::DELETE => self.known(&asked).and_then(|()| self.delete(&asked)),
-            _ => Err(MessageRefusal::Method { allow: ALL_METHODS }),
+            _ => Err(MessageRefusal::method(ALL_METHODS)),
         };
         answered.map_or_else(|refusal| Begun::refused(refusal, None, named), Begun::Answered)
     }
@@ -129,7 +129,7 @@ impl StreamableHttpEndpoint {
         match &asked.scope {
             Scope::All => Ok(()),
             Scope::Server(name) => {
-                self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::Server)
+                self.0.gateway.manager().snapshot().server(name).map(drop).map_err(MessageRefusal::from)
             }
         }
     }
@@ -167,7 +167,8 @@ impl StreamableHttpEndpoint {
                 }
             }
             Message::Response(_) if headers::is_modern(asked.headers, None) => {
-                return Err(MessageRefusal::PostedResponse);
+                let text = "responses cannot be posted in this protocol revision";
+                return Err(MessageRefusal::new(ErrorCode::PostedResponse, text));
             }
             // A response without a matching server request is legal too: the request may have been
             // withdrawn.
@@ -212,7 +213,7 @@ impl StreamableHttpEndpoint {
     ) -> Begun<'a> {
         let StreamableHttpParts { gateway, .. } = &*self.0;
         if format == ResponseFormat::OnlyJson && request.method == method::SUBSCRIPTIONS_LISTEN {
-            let refusal = MessageRefusal::Accept(headers::EVENTS_NEEDED);
+            let refusal = MessageRefusal::accept(headers::EVENTS_NEEDED);
             return Begun::refused(refusal, Some(request.id), asked.named);
         }
         let caller = Caller::modern(asked.principal, asked.scope, request.params.as_ref());
@@ -284,19 +285,23 @@ impl StreamableHttpEndpoint {
 
     fn get(&self, asked: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
         if headers::is_modern(asked.headers, None) {
-            return Err(MessageRefusal::Method { allow: "POST" });
+            return Err(MessageRefusal::method("POST"));
         }
         headers::check_accepts_events(asked.headers)?;
         let (session, gateway, tasks) = (self.session(asked)?, &self.0.gateway, &self.0.tasks);
         let last = headers::single(asked.headers, LAST_EVENT_ID)?.filter(|id| !id.is_empty());
         let Some(last) = last else { return Ok(events::own_stream(gateway, &session, tasks)) };
-        let reader = session.replay.resume(last).ok_or(MessageRefusal::UnknownEvent)?;
+        let reader = session.replay.resume(last).ok_or_else(|| {
+            let text =
+                "nothing can be resumed behind this event: it is unknown, or its stream is not kept any more";
+            MessageRefusal::new(ErrorCode::UnknownEvent, text)
+        })?;
         Ok(events::resumed(gateway, &session, reader, tasks))
     }
 
     fn delete(&self, asked: &MessageContext<'_>) -> Result<Response, MessageRefusal> {
         if headers::is_modern(asked.headers, None) {
-            return Err(MessageRefusal::Method { allow: "POST" });
+            return Err(MessageRefusal::method("POST"));
         }
         self.0.sessions.close(self.session(asked)?.as_ref());
         Ok(empty(StatusCode::NO_CONTENT))
@@ -304,8 +309,8 @@ impl StreamableHttpEndpoint {
 
     fn session(&self, asked: &MessageContext<'_>) -> Result<Arc<Session>, MessageRefusal> {
         headers::check_legacy_version(asked.headers)?;
-        let id = headers::single(asked.headers, SESSION_ID)?.ok_or(MessageRefusal::NoSession)?;
-        self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or(MessageRefusal::UnknownSession)
+        let id = headers::single(asked.headers, SESSION_ID)?.ok_or_else(MessageRefusal::no_session)?;
+        self.0.sessions.find(id, &asked.principal, &asked.scope).ok_or_else(MessageRefusal::unknown_session)
     }
 }
 
@@ -325,7 +330,11 @@ pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, MessageRefus
     axum::body::to_bytes(body, limit).await.map_err(|error| {
         let cause = std::error::Error::source(&error);
         let too_large = cause.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
-        if too_large { MessageRefusal::BodyTooLarge { limit } } else { MessageRefusal::Body }
+        if too_large {
+            MessageRefusal::body_too_large(limit)
+        } else {
+            MessageRefusal::new(ErrorCode::BodyIncomplete, "the body could not be read")
+        }
     })
 }
 

@@ -59,9 +59,15 @@ pub enum Retryable {
 /// Where clients meet a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {
-    /// In problem documents of the REST API and in JSON-RPC errors.
+    /// In problem documents of every REST operation, and in JSON-RPC errors.
+    Every,
+    /// In problem documents of every REST operation only.
+    EveryRest,
+    /// In problem documents of the REST operations that reach a server, and in JSON-RPC errors.
+    Server,
+    /// In problem documents of the REST operations that name it, and in JSON-RPC errors.
     Both,
-    /// In problem documents only.
+    /// In problem documents of the REST operations that name it.
     Rest,
     /// In JSON-RPC errors only.
     Mcp,
@@ -100,7 +106,7 @@ pub struct Row {
 impl Row {
     /// Whether problem documents have it.
     pub fn is_of_rest(&self) -> bool {
-        matches!(self.surface, Surface::Both | Surface::Rest)
+        !matches!(self.surface, Surface::Mcp | Surface::Call)
     }
 }
 
@@ -229,11 +235,11 @@ mod tests {
         for row in TABLE {
             let failed = (400..600).contains(&row.status);
             match row.surface {
-                Surface::Both | Surface::Rest => assert!(failed, "{}", row.name),
                 Surface::Mcp => assert!(failed || row.status == 200, "{}", row.name),
                 Surface::Call => assert_eq!(row.status, 200, "{}", row.name),
+                _ => assert!(failed, "{}", row.name),
             }
-            let is_of_mcp = matches!(row.surface, Surface::Both | Surface::Mcp);
+            let is_of_mcp = !matches!(row.surface, Surface::EveryRest | Surface::Rest | Surface::Call);
             assert!(!is_of_mcp || row.numbers.is_some(), "{}", row.name);
             let Some([_, modern]) = row.numbers else { continue };
             // 2026-07-28 reserves the range from -32000 to -32099 for the protocol.

@@ -82,15 +82,15 @@ error_codes! {
         "The body must be JSON",
         "There must be exactly one header `Content-Type`, with `application/json`, and no `Content-Encoding`.",
         "send the header \"Content-Type: application/json\"";
-    BodyTooLarge = "body_too_large", Both, InvalidParams, 413, REQUEST, No,
+    BodyTooLarge = "body_too_large", Every, InvalidParams, 413, REQUEST, No,
         "The body is too large",
         "The body is larger than `server.max_body_bytes`.",
         "send less, or ask the operator to raise `server.max_body_bytes`";
-    BodyIncomplete = "body_incomplete", Both, InvalidParams, 400, REQUEST, No,
+    BodyIncomplete = "body_incomplete", Every, InvalidParams, 400, REQUEST, No,
         "The body is not complete",
         "The body ended before its announced end.",
         "send the whole body";
-    BodyTimeout = "body_timeout", Both, Timeout, 408, REQUEST, Yes,
+    BodyTimeout = "body_timeout", Every, Timeout, 408, REQUEST, Yes,
         "The body did not arrive in time",
         "The body did not arrive within `server.body_timeout`.",
         "send the request again, and its body faster";
@@ -98,48 +98,48 @@ error_codes! {
         "The client describes itself at too much length",
         "A parameter of `initialize` that describes the client is too large to keep for a session.",
         "describe the client in fewer bytes";
-    BadHost = "bad_host", Both, InvalidParams, 400, REQUEST, No,
+    BadHost = "bad_host", Every, InvalidParams, 400, REQUEST, No,
         "The request must name exactly one host",
         "The request has no header `Host`, or several.",
         "send exactly one header `Host`";
-    HostNotAllowed = "host_not_allowed", Both, AuthenticationError, 403, REQUEST, No,
+    HostNotAllowed = "host_not_allowed", Every, AuthenticationError, 403, REQUEST, No,
         "This host is not served here",
         "Switchyard is not configured to answer under this host name.",
         "use a name of the gateway, or have the operator add this one to `server.allowed_hosts`";
-    OriginNotAllowed = "origin_not_allowed", Both, AuthenticationError, 403, REQUEST, No,
+    OriginNotAllowed = "origin_not_allowed", Every, AuthenticationError, 403, REQUEST, No,
         "This origin may not ask here",
         "Web pages of this origin may not use the gateway.",
         "have the operator add the origin to `server.allowed_origins`";
-    CsrfTokenRequired = "csrf_token_required", Rest, AuthenticationError, 403, None, No,
+    CsrfTokenRequired = "csrf_token_required", EveryRest, AuthenticationError, 403, None, No,
         "The token of the browser session is missing",
         "A browser session sent a request that may change something, without its token or from another site.",
         "send it from the dashboard, or send a key or a token in `Authorization` instead of a cookie";
-    TransferCodingNotSupported = "transfer_coding_not_supported", Both, InvalidParams, 501, REQUEST, No,
+    TransferCodingNotSupported = "transfer_coding_not_supported", Every, InvalidParams, 501, REQUEST, No,
         "The transfer coding is not supported",
         "`Transfer-Encoding` is something other than `chunked`, or names it twice.",
         "send the body with `Content-Length` or with `chunked`";
-    TooManyHeads = "too_many_heads", Both, RateLimited, 503, REQUEST, Yes,
+    TooManyHeads = "too_many_heads", Every, RateLimited, 503, REQUEST, Yes,
         "Too many large heads are being read",
         "Large heads of requests take all the memory that there is for them.",
         "send the request again in a moment, or with fewer headers";
 
     // Credentials of clients.
-    Unauthorized = "unauthorized", Both, AuthenticationError, 401, REQUEST, No,
+    Unauthorized = "unauthorized", Every, AuthenticationError, 401, REQUEST, No,
         "A credential is needed",
         "The request has no credential, or one that is not valid.",
         "send \"Authorization: Bearer <token>\"";
-    Forbidden = "forbidden", Both, AuthenticationError, 403, REQUEST, No,
+    Forbidden = "forbidden", Every, AuthenticationError, 403, REQUEST, No,
         "The credential does not allow this",
         "The role of the credential does not allow this action.",
         "use a credential with a role that allows it";
-    AuthenticationBusy = "authentication_busy", Both, RateLimited, 503, REQUEST, Yes,
+    AuthenticationBusy = "authentication_busy", Every, RateLimited, 503, REQUEST, Yes,
         "The credential cannot be checked now",
         "Too many keys are being checked for the first time, or the key of a token is not known yet. The login service \
          was asked for its keys a moment ago, or cannot be reached.",
         "send the request again after `retry_after_ms`";
 
     // Limits of the gateway.
-    TooManyConnections = "too_many_connections", Both, ConnectionLimitExceeded, 503, LIMIT, Yes,
+    TooManyConnections = "too_many_connections", Every, ConnectionLimitExceeded, 503, LIMIT, Yes,
         "All connections are taken",
         "All connections are taken, or all that one principal may have. `max_connections` and `current_connections` say how many there are.",
         "come back after `retry_after_ms`, or have the operator raise the limit";
@@ -155,11 +155,11 @@ error_codes! {
         "The session has too many subscriptions",
         "The session is subscribed to as many resources as one session may be.",
         "unsubscribe from another resource first";
-    MemoryExhausted = "memory_exhausted", Both, RateLimited, 503, LIMIT, Sometimes,
+    MemoryExhausted = "memory_exhausted", Every, RateLimited, 503, LIMIT, Sometimes,
         "The memory budget is exhausted",
         "The memory budget has no room. If retryable, the request was refused; if not, the call was made and its answer discarded.",
         "if `retryable` is true, send it again; else find out what the call did, and ask for less at a time";
-    AuditFull = "audit_full", Both, RateLimited, 503, LIMIT, Yes,
+    AuditFull = "audit_full", Every, RateLimited, 503, LIMIT, Yes,
         "The audit log cannot be written",
         "The audit log cannot be written now, or too many audited actions run. Nothing was done.",
         "try again after `retry_after_ms`, or tell the operator";
@@ -233,51 +233,51 @@ error_codes! {
         "The server refused the arguments",
         "The server answered with the JSON-RPC error -32602, which is in `rpc_error`.",
         "compare the arguments with the tool's inputSchema, GET /api/v1/mcp/tools";
-    Overloaded = "overloaded", Both, RateLimited, 429, LIMIT, Yes,
+    Overloaded = "overloaded", Server, RateLimited, 429, LIMIT, Yes,
         "The server is busy",
         "Too many calls of this server run and wait, or it got `limits.requests_per_minute` requests. Nothing was sent.",
         "try again after `retry_after_ms`";
-    RateLimited = "rate_limited", Both, RateLimited, 429, LIMIT, Yes,
+    RateLimited = "rate_limited", Server, RateLimited, 429, LIMIT, Yes,
         "The server limits how often it is called",
         "The server answered HTTP 429. The time to wait is passed on where the server gave one.",
         "try again later, after `retry_after_ms` where it is given";
-    ConnectionFailed = "connection_failed", Both, ServiceUnavailable, 502, CONNECTION, Yes,
+    ConnectionFailed = "connection_failed", Server, ServiceUnavailable, 502, CONNECTION, Yes,
         "The server could not be reached",
         "The server could not be reached. The call was not sent.",
         "check that the server runs and is reachable from the gateway, GET /api/v1/mcp/health";
-    OutcomeUnknown = "outcome_unknown", Both, ServiceUnavailable, 502, CONNECTION, No,
+    OutcomeUnknown = "outcome_unknown", Server, ServiceUnavailable, 502, CONNECTION, No,
         "The connection was lost during the call",
         "The connection was lost after the call was sent. The tool may have run.",
         "the tool may have run: find out before calling it again";
-    TimedOut = "timed_out", Both, Timeout, 504, LATE, No,
+    TimedOut = "timed_out", Server, Timeout, 504, LATE, No,
         "The server did not answer in time",
         "The server did not answer in time. The tool may have run.",
         "the tool may have run; give it longer: the server's `timeout`, or \"timeout\" of a REST call, in seconds";
-    ServerError = "server_error", Both, ServiceUnavailable, 502, BACKEND, Sometimes,
+    ServerError = "server_error", Server, ServiceUnavailable, 502, BACKEND, Sometimes,
         "The server failed",
         "The server, or a proxy before it, answered HTTP 500 or above without an MCP answer. With 502, 503 and 504 it is retryable.",
         "look at the log of the server, and at GET /api/v1/mcp/health";
-    BackendError = "backend_error", Both, ServiceUnavailable, 502, BACKEND, Sometimes,
+    BackendError = "backend_error", Server, ServiceUnavailable, 502, BACKEND, Sometimes,
         "The service behind the server answered with an error",
         "The service behind a built-in server answered with an error. `backend` has its facts; kind and retryability follow its status.",
         "look at `backend` and at the log of the service";
-    InvalidAnswer = "invalid_answer", Both, ServiceUnavailable, 502, INTERNAL, No,
+    InvalidAnswer = "invalid_answer", Server, ServiceUnavailable, 502, INTERNAL, No,
         "The server's answer is not valid",
         "The answer is not one of MCP, has another HTTP status, or is too large.",
         "check that the server speaks MCP at its configured address";
-    AuthFailed = "auth_failed", Both, AuthenticationError, 503, CREDENTIALS, No,
+    AuthFailed = "auth_failed", Server, AuthenticationError, 503, CREDENTIALS, No,
         "The server refuses the gateway's credentials",
         "The server refuses the credentials that Switchyard is configured to send.",
         "have an operator correct the credentials of the server, then reconnect it";
-    LoginRequired = "login_required", Both, AuthenticationError, 503, CREDENTIALS, No,
+    LoginRequired = "login_required", Server, AuthenticationError, 503, CREDENTIALS, No,
         "Somebody has to log in to the server",
         "The server demands a login, and there is no valid token. MCP clients find the page of the login in `login_url`.",
         "open `login_url` in a browser, or run `switchyard login SERVER`, and call again";
-    CircuitOpen = "circuit_open", Both, CircuitOpen, 503, BREAKER, Yes,
+    CircuitOpen = "circuit_open", Server, CircuitOpen, 503, BREAKER, Yes,
         "The server's circuit breaker is open",
         "The server failed several times in a row and gets no calls for a while. Nothing was sent.",
         "try again after `retry_after_ms`, or have an operator reset the circuit breaker";
-    ServerUnavailable = "server_unavailable", Both, ServiceUnavailable, 503, CONNECTION, No,
+    ServerUnavailable = "server_unavailable", Server, ServiceUnavailable, 503, CONNECTION, No,
         "The server is not available",
         "The server is disabled or disconnected, or Switchyard is shutting down. Nothing was sent.",
         "try again when the server is enabled and connected";
@@ -329,7 +329,7 @@ error_codes! {
         "The login could not be changed",
         "The store of logins cannot be written, or the login service failed. `detail` says which.",
         "read `detail`, and try again in a moment";
-    InternalError = "internal_error", Both, InternalError, 500, INTERNAL, Sometimes,
+    InternalError = "internal_error", Every, InternalError, 500, INTERNAL, Sometimes,
         "The gateway failed",
         "A bug of Switchyard, or a fault of its machine. The log has more under the request id.",
         "look for the request_id in the gateway's log";
