@@ -309,7 +309,7 @@ impl Manager {
             compared = Box::pin(self.read_first(request, outlet)).await?;
             server = &compared;
         }
-        server.check_policy(request)?;
+        request.check_policy(server)?;
         request.check_unambiguous(&request.call.header_params)?;
         if let Some(recall) = CacheableCall::of(server, request) {
             // Boxed: it is large, and rarely needed.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::catalog::Route;
-use super::error::Error;
+use super::error::{Error, Named};
 use super::snapshot::{Server, Snapshot};
 use super::{failed, unrequested};
 use json::Raw;
@@ -24,6 +24,7 @@ use protocol::headers::HeaderParam;
 use protocol::{Reply, method};
 use runtime::memory::{Account, Charge, ChargeKind, SMALL};
 use runtime::worker::now;
+use upstream::config::OnChange;
 use upstream::{Call, Deadline, ResponseBody, ServerResponse};
 
 /// Retry hint if the memory budget has no room for a request.
@@ -126,6 +127,26 @@ impl RoutedRequest {
     pub(super) fn reads_a_uri(&self) -> bool {
         [method::RESOURCES_READ, method::SKILLS_GET, method::DIRECTORY_READ]
             .contains(&self.call.method.as_str())
+    }
+
+    /// Checks that `server`, which is its own in this or a later snapshot, allows it. A tool may be denied or held since it
+    /// was routed.
+    pub(super) fn check_policy(&self, server: &Server) -> Result<(), Error> {
+        let config = server.upstream.config();
+        if self.is_login {
+            return Err(server.login_required());
+        }
+        let held = match self.tool() {
+            Some(tool) if !config.tools.let_through(tool) => {
+                let names = server.catalog.tools().iter().map(|entry| entry.exposed.as_str());
+                return Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names));
+            }
+            _ if config.tools.on_change != OnChange::Block => None,
+            Some(tool) => server.trust.held(tool),
+            None if self.reads_a_uri() => server.trust.held_around(&self.subject),
+            None => None,
+        };
+        held.map_or(Ok(()), |change| Err(change.refusal(&config.name)))
     }
 
     /// Returns its deadline.

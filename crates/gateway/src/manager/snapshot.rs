@@ -24,11 +24,9 @@ use super::error::{Error, Named};
 use super::known::KnownServers;
 use super::naming::Rules;
 use super::trust::{Approval, Trust};
-use crate::manager::routed_request::RoutedRequest;
 use protocol::Reply;
 use protocol::feature::{List, Lists};
 use runtime::telemetry::durations::{Durations, Outcome};
-use upstream::config::OnChange;
 use upstream::{Delivery, Offer, State, Upstream};
 
 /// The servers that a client sees: all of them merged, or one alone under its own names.
@@ -286,31 +284,6 @@ impl Server {
             Err(_) => Outcome::Failed,
         };
         self.durations.ended(outcome, elapsed);
-    }
-
-    /// Whether `request` is allowed. A tool that was routed before a reload, or before the server changed it,
-    /// may be denied by now.
-    pub(super) fn check_policy(&self, request: &RoutedRequest) -> Result<(), Error> {
-        let config = self.upstream.config();
-        if request.is_login {
-            return Err(self.login_required());
-        }
-        match request.tool() {
-            Some(tool) if !config.tools.let_through(tool) => {
-                let names = self.catalog.tools().iter().map(|entry| entry.exposed.as_str());
-                Err(Error::name_not_found(Named::Tool, tool, Some(&config.name), names))
-            }
-            _ if config.tools.on_change != OnChange::Block => Ok(()),
-            Some(tool) => {
-                let held = self.trust.held(tool);
-                held.map_or(Ok(()), |change| Err(change.refusal(&config.name)))
-            }
-            None if request.reads_a_uri() => {
-                let held = self.trust.held_around(&request.subject);
-                held.map_or(Ok(()), |change| Err(change.refusal(&config.name)))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Continues with the state of `before`, which has this name.
