@@ -8,18 +8,12 @@
 //!
 //! Not here: which words are looked for (`query`), and the form of a hit (`answers`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::document::Document;
-use super::postings::{Occurrence, Postings};
+use super::postings::{Counts, FIELDS, Positions, Postings};
 use super::words::words_of;
-
-/// Fields of a section: heading, place and text. The place is the headings above, the title, and the path of
-/// the file.
-pub(super) const FIELDS: usize = 3;
-/// How often each field of a section has a word.
-pub(super) type Counts = [u32; FIELDS];
 
 /// Weights of the fields.
 pub(super) const WEIGHTS: [f32; FIELDS] = [2.4, 1.6, 1.0];
@@ -62,7 +56,7 @@ struct IndexedSection {
     document: u64,
     number: usize,
     /// Number of words in each field.
-    lengths: Counts,
+    lengths: [u32; FIELDS],
 }
 
 impl Index {
@@ -76,18 +70,22 @@ impl Index {
     }
 
     fn add_section(&mut self, document: u64, number: usize, fields: [&str; FIELDS]) {
+        let mut found: HashMap<String, Positions> = HashMap::new();
         let mut lengths = [0; FIELDS];
         for (field, text) in fields.into_iter().enumerate() {
             for word in words_of(text) {
                 lengths[field] += 1;
-                let occurrence = Occurrence::new(self.sections.len(), field, word.position);
-                if let Some(postings) = self.words.get_mut(word.text.as_str()) {
-                    Arc::make_mut(postings).push(occurrence);
-                } else {
-                    Arc::make_mut(self.words.entry(word.text.into()).or_default()).push(occurrence);
-                }
+                found.entry(word.text).or_default()[field].push(word.position);
             }
             self.lengths[field] += u64::from(lengths[field]);
+        }
+        for (word, positions) in found {
+            let section = self.sections.len();
+            if let Some(postings) = self.words.get_mut(word.as_str()) {
+                Arc::make_mut(postings).push(section, &positions);
+            } else {
+                Arc::make_mut(self.words.entry(word.into()).or_default()).push(section, &positions);
+            }
         }
         self.sections.push(IndexedSection { document, number, lengths });
     }
@@ -124,24 +122,17 @@ impl Index {
         Match { document, section: number, score }
     }
 
-    /// Returns where a word occurs, in order.
-    pub(super) fn occurrences(&self, word: &str) -> impl Iterator<Item = Occurrence> {
-        self.words.get(word).into_iter().flat_map(|postings| postings.iter())
-    }
-
     /// Returns the sections with a word, in order.
     pub(super) fn counts(&self, word: &str) -> Vec<(usize, Counts)> {
-        let mut sections: Vec<(usize, Counts)> = Vec::new();
-        for occurrence in self.occurrences(word) {
-            let section = occurrence.section();
-            if sections.last().is_none_or(|(last, _)| *last != section) {
-                sections.push((section, Counts::default()));
-            }
-            if let Some((_, counts)) = sections.last_mut() {
-                counts[occurrence.field()] += 1;
-            }
-        }
-        sections
+        let postings = self.words.get(word).into_iter().flat_map(|postings| postings.iter());
+        postings.map(|posting| (posting.section, posting.counts)).collect()
+    }
+
+    /// Returns where a word is in those sections that have it and are wanted, in order.
+    pub(super) fn positions(&self, word: &str, is_wanted: &[bool]) -> Vec<(usize, Positions)> {
+        let postings = self.words.get(word).into_iter().flat_map(|postings| postings.iter());
+        let wanted = postings.filter(|posting| is_wanted[posting.section]);
+        wanted.map(|posting| (posting.section, posting.positions())).collect()
     }
 
     /// Returns the inverse document frequency of BM25: the fewer sections have a word, the larger it is. The

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::LazyLock;
 
-use super::index::{FIELDS, Index, Match, WEIGHTS, of_fields};
-use super::postings::Occurrence;
+use super::index::{Index, Match, WEIGHTS, of_fields};
+use super::postings::FIELDS;
 use super::words::{Word, words_of};
 
 /// Most words that are looked for. A longer query is a pasted text, whose beginning shows its topic.
@@ -18,7 +18,7 @@ const MOST_GUESSES: usize = 6;
 /// Weight of two adjacent words together, compared with the weight of each alone.
 const NEIGHBOURS: f32 = 0.6;
 /// Largest distance of two words that count as adjacent: "add a server" matches "add server".
-const REACH: u64 = 2;
+const REACH: usize = 2;
 /// Score of a guessed word, about that of a found word of medium rarity.
 const GUESS: f32 = 2.0;
 /// Factor for a section that has almost none of the words.
@@ -71,9 +71,13 @@ pub(super) fn search(index: &Index, words: &[Word], is_wanted: impl Fn(&Match) -
         }
     }
     let mut best = scores.best(index, is_wanted);
+    let mut is_candidate = vec![false; index.len()];
+    best.keys().for_each(|&section| is_candidate[section] = true);
     for (left, right) in pairs(words) {
         if let (Some(a), Some(b)) = (rarities.get(left), rarities.get(right)) {
-            reward(&mut best, NEIGHBOURS * (a + b), &adjacent(index, left, right));
+            for (section, weight) in adjacent(index, left, right, &is_candidate) {
+                *best.entry(section).or_default() += NEIGHBOURS * (a + b) * weight;
+            }
         }
     }
     let mut matches: Vec<Match> = best.into_iter().map(|(at, score)| index.matched(at, score)).collect();
@@ -108,8 +112,10 @@ impl Scores {
         };
         let mut found: Vec<(usize, f32)> =
             self.of_sections.into_iter().enumerate().filter_map(scored).collect();
-        found.sort_by(|a, b| b.1.total_cmp(&a.1));
-        found.truncate(CANDIDATES);
+        if found.len() > CANDIDATES {
+            found.select_nth_unstable_by(CANDIDATES, |a, b| b.1.total_cmp(&a.1));
+            found.truncate(CANDIDATES);
+        }
         found.into_iter().collect()
     }
 }
@@ -120,24 +126,24 @@ fn pairs(words: &[Word]) -> BTreeSet<(&str, &str)> {
     parts.windows(2).map(|two| (two[0], two[1])).filter(|(left, right)| left != right).collect()
 }
 
-/// Returns where the right word follows the left one closely.
-fn adjacent(index: &Index, left: &str, right: &str) -> Vec<Occurrence> {
-    let mut following = index.occurrences(right).peekable();
-    let mut is_followed = |left: &Occurrence| {
-        while following.next_if(|right| right <= left).is_some() {}
-        following.peek().is_some_and(|right| right.0 - left.0 <= REACH)
+/// Returns the wanted sections in which the right word follows the left one closely, and the weight of the
+/// heaviest field where it does.
+fn adjacent(index: &Index, left: &str, right: &str, is_wanted: &[bool]) -> Vec<(usize, f32)> {
+    let left: HashMap<_, _> = index.positions(left, is_wanted).into_iter().collect();
+    let weight = |(section, right): (usize, [Vec<usize>; FIELDS])| {
+        let left = left.get(&section)?;
+        let fields = (0..FIELDS).filter(|&field| meet(&left[field], &right[field]));
+        Some((section, fields.map(|field| WEIGHTS[field]).fold(0.0, f32::max)))
     };
-    index.occurrences(left).filter(|left| is_followed(left)).collect()
+    index.positions(right, is_wanted).into_iter().filter_map(weight).collect()
 }
 
-/// Raises the scores of sections with these occurrences. In each section the heaviest field counts.
-fn reward(scores: &mut BTreeMap<usize, f32>, worth: f32, occurrences: &[Occurrence]) {
-    for of_section in occurrences.chunk_by(|a, b| a.section() == b.section()) {
-        if let Some(score) = scores.get_mut(&of_section[0].section()) {
-            let weights = of_section.iter().map(|occurrence| WEIGHTS[occurrence.field()]);
-            *score += worth * weights.fold(0.0, f32::max);
-        }
-    }
+/// Whether the right word follows the left one closely anywhere. Both lists are sorted.
+fn meet(left: &[usize], right: &[usize]) -> bool {
+    left.iter().any(|&at| {
+        let next = right.partition_point(|&position| position <= at);
+        right.get(next).is_some_and(|&position| position - at <= REACH)
+    })
 }
 
 /// Returns the sections with words that are similar to this one. Each field counts with its most similar word.
